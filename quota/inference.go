@@ -41,18 +41,12 @@ func causeClass(c throttle.Cause) int {
 const forgetAfter = 50 // successful responses in a row, and the estimator is dropped
 
 // A concurrencyCut bounds the requests in flight after a bare 429 that is not evidence, until
-// cutEndsAfter responses in a row are successful, and after a hold. After a hold the bound stays for
-// the first releasedAfter successful responses and then grows by one for every two, until it is not
-// needed: otherwise all requests that have waited would be sent in one round trip, and rejected if
-// the limit is still the same.
+// cutEndsAfter responses in a row are successful.
 type concurrencyCut struct {
 	until       time.Time // no requests are sent before
 	maxInFlight int64     // requests in flight; 0: not bounded
 	successes   int       // responses in a row that succeeded
-	grows       bool      // it follows a hold
 }
-
-const releasedAfter = 100 // successful responses
 
 const (
 	minInFlight  = 4 // at any time, also after a bare 429
@@ -97,7 +91,7 @@ func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
 		q.inference.evidence.credit(before.n, span, now)
 		q.inference.accepted.spread(before.n, span, now)
 	}
-	q.inference.evidence.total = max(q.inference.evidence.total, q.successes)
+	q.inference.evidence.total = max(q.inference.evidence.total, q.start.successes)
 	q.span = before
 	return q.inference
 }
@@ -116,6 +110,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 		return false
 	}
 	inf.successesInRow = 0
+	q.start.pause()
 	if !granted && (inf.loop.on() || q.hold.active) {
 		return false // it was sent before the loop or the stop began
 	}
@@ -156,11 +151,11 @@ func (q *quota) cutConcurrency(now time.Time) {
 	}
 	c.until = now.Add(q.roundTrip())
 	c.maxInFlight = minInFlight
-	if start := int64(q.endpoint.tracker.initialConcurrency()); q.isNew() && start > 0 {
+	if start := int64(q.endpoint.tracker.initialConcurrency()); q.start.isNew() && start > 0 {
 		c.maxInFlight = start
 	} else {
 		inFlight := float64(q.inFlight.open)
-		if !q.isNew() { // requests that no limit was asked for are in flight, too
+		if !q.start.isNew() { // requests that no limit was asked for are in flight, too
 			inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
 		}
 		c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
@@ -175,18 +170,12 @@ func (c *concurrencyCut) check(open int64, now time.Time) (wait time.Duration, o
 	return 0, c.maxInFlight == 0 || open < c.maxInFlight
 }
 
-// accepted notes that a request succeeded while open others are in flight.
-func (c *concurrencyCut) accepted(open int64) {
+// accepted notes that a request succeeded.
+func (c *concurrencyCut) accepted() {
 	if c.maxInFlight == 0 {
 		return
 	}
-	c.successes++
-	switch {
-	case c.grows && c.successes > releasedAfter:
-		if c.maxInFlight += int64(c.successes % 2); 2*open < c.maxInFlight {
-			*c = concurrencyCut{}
-		}
-	case !c.grows && c.successes >= cutEndsAfter:
+	if c.successes++; c.successes >= cutEndsAfter {
 		*c = concurrencyCut{}
 	}
 }
@@ -332,8 +321,8 @@ func (q *quota) released(now time.Time) {
 	if !inf.pending {
 		q.span = acceptedSpan{since: q.lastGranted} // the hold may have ended with a window of the server
 	}
-	if start := q.endpoint.tracker.initialConcurrency(); start > 0 && !inf.loop.on() && !inf.window.on() {
-		inf.cut = concurrencyCut{maxInFlight: max(q.hold.inFlight, int64(start+maxGrowth)), grows: true}
+	if !inf.loop.on() && !inf.window.on() {
+		q.start.release(max(q.hold.inFlight, q.firstBound()))
 	}
 	inf.pending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
 	inf.evidence.restart()
@@ -347,7 +336,7 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	if q.hold.active && n <= q.hold.lastSent {
 		inf.beforeStop.n++ // it was in flight when the stop or hold began
 	}
-	inf.cut.accepted(q.inFlight.open)
+	inf.cut.accepted()
 	if inf.window.on() {
 		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
 	} else if inf.loop.on() {

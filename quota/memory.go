@@ -88,7 +88,7 @@ func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) 
 // newQuota returns a quota of ep that has the number of successful responses and, apart from a
 // declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
 func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{endpoint: ep, successes: successes}
+	q := &quota{endpoint: ep, start: slowStart{successes: successes}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 	}

@@ -26,8 +26,7 @@ type quota struct {
 	hold         hold
 	estimates    []estimate
 	units        []*unitQuota
-	successes    int // successful responses, up to knownAfter
-	servedBurst  bool
+	start        slowStart
 	span         acceptedSpan // accepted since the last idle time
 	inference    *inference   // nil: there is nothing to estimate
 	slow         slowResponses
@@ -44,14 +43,6 @@ type policyNames struct{ host, quota, retryAfter, learnedRate, slowStart, slowRe
 func newPolicyNames(host string) *policyNames {
 	return &policyNames{host: host, quota: host + ": quota", retryAfter: host + ": retry-after", learnedRate: host + ": learned rate", slowStart: host + ": slow start", slowResponses: host + ": slow responses"}
 }
-
-// knownAfter good answers a host counts as known, and requests in flight to it
-// are no longer counted. When all of a crowd of trustedAfter has been served, the
-// next crowd does not have to begin anew.
-const (
-	knownAfter       = 100
-	burstServedAfter = 50
-)
 
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
@@ -133,7 +124,7 @@ func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
 	q.recordOutcome(d.Grant, f.Outcome == throttle.Failed, f.Now)
 	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.RemoteLimits)+len(q.estimates) == 0 && !q.hold.active && q.inference == nil {
 		q.accepted() // nothing to learn from, not even the time
-		if q.isNew() {
+		if q.start.isNew() || q.start.maxInFlight > 0 {
 			q.lastResponse = q.now(f.Now)
 		}
 		return
@@ -154,17 +145,6 @@ func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
 		if f.Cause == throttle.CauseUnknown {
 			q.accepted()
 		}
-	}
-}
-
-func (q *quota) accepted() {
-	q.span.n++
-	if q.successes < knownAfter {
-		q.successes++
-		q.servedBurst = q.servedBurst || q.successes >= burstServedAfter && q.inFlight.open == 0
-	}
-	if q.successes == knownAfter && q.inference == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
-		q.endpoint.unlimited.Store(true)
 	}
 }
 
@@ -368,7 +348,7 @@ func (q *quota) isHeld(now time.Time) bool {
 func (q *quota) numSuccesses() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.successes
+	return q.start.successes
 }
 
 // isBlank reports whether nothing would be lost if the bucket were forgotten.
@@ -388,14 +368,6 @@ func (q *quota) now(given time.Time) time.Time {
 	}
 	return given
 }
-
-// mostMore slots than at the start there can be. With 14 more than 4, fifty calls
-// to a server without limits still take five round trips. moreEvery is how often one
-// more request is sent while no response arrives, as with long polls.
-const (
-	maxGrowth = 14
-	growEvery = 100 * time.Millisecond
-)
 
 // growRate lets the estimated rate grow, as c is made now.
 func (q *quota) growRate(c *throttle.Claim, now time.Time) {
@@ -420,7 +392,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
 		return
 	}
 	if full && !dry {
-		if d.Wait, d.OK = q.slowStart(now); !d.OK {
+		if d.Wait, d.OK = q.checkSlowStart(now); !d.OK {
 			d.Policy = names.slowStart
 			return
 		}
@@ -452,46 +424,4 @@ func (q *quota) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
 		}
 	}
 	d.OK = true
-}
-
-// slowStart bounds what is in flight to a host that is not known yet, or that has
-// just rejected a request without stating anything.
-func (q *quota) slowStart(now time.Time) (wait time.Duration, ok bool) {
-	if q.inference != nil {
-		if wait, ok = q.inference.cut.check(q.inFlight.open, now); !ok {
-			return wait, false
-		}
-	}
-	if !q.isNew() {
-		return 0, true
-	}
-	start := q.endpoint.tracker.initialConcurrency()
-	if start < 0 {
-		return 0, true
-	}
-	more := time.Duration(0) // requests beyond the start, since responses are slow to come
-	if since := later(q.lastResponse, q.span.since); !since.IsZero() {
-		more = now.Sub(since) / growEvery
-		wait = (more+1)*growEvery - now.Sub(since)
-	}
-	return wait, q.inFlight.open < q.slowStartMax()+int64(more)
-}
-
-// isNew reports whether too little is known of the host to leave the number of requests
-// in flight to it unbounded.
-func (q *quota) isNew() bool { return q.successes < knownAfter && !q.servedBurst }
-
-// slowStartMax is how many requests may be in flight to a host that is not known yet: one more
-// for every two successes, up to a point. All that is in flight when a limit is met is
-// wasted, however many successes came before.
-func (q *quota) slowStartMax() int64 {
-	start := q.endpoint.tracker.initialConcurrency()
-	if len(q.estimates) > 0 {
-		return int64(start + q.successes)
-	}
-	growth := maxGrowth
-	if q.shared != nil {
-		growth /= 1 + len(q.shared.peers.all) // that begin at the same time
-	}
-	return int64(start + min(q.successes/2, growth))
 }

@@ -288,9 +288,7 @@ func (q *quota) concurrency() (n int, reason string) {
 			lowest, reason = to, why
 		}
 	}
-	if q.isNew() {
-		lower(q.slowStartMax(), "slow start")
-	}
+	lower(q.maxInFlight(), "slow start")
 	if q.inference != nil {
 		lower(q.inference.cut.maxInFlight, "slow start")
 	}
