@@ -72,6 +72,9 @@ func (q *quota) firstBound() int64 {
 // accepted counts a successful response that says nothing about limits.
 func (q *quota) accepted() {
 	q.span.n++
+	if !q.start.isNew() && q.inference != nil && (q.inference.loop.on() || q.inference.window.on()) {
+		return // an estimate holds requests back, so that the bound says nothing
+	}
 	q.start.accepted(q.inFlight.open, q.firstBound())
 	if q.start.successes == knownAfter && q.start.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
