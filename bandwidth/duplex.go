@@ -3,7 +3,6 @@ package bandwidth
 import (
 	"io"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -12,7 +11,7 @@ import (
 type duplex struct {
 	in, out *stream
 
-	reading, writing sync.Mutex // held during a Read or Write: chunks of two calls must not mix
+	reading, writing lock // held during a Read or Write: chunks of two calls must not mix
 }
 
 // Read reads from r.
@@ -20,8 +19,8 @@ func (d *duplex) Read(r io.Reader, p []byte) (int, error) {
 	if d.in == nil {
 		return r.Read(p)
 	}
-	d.reading.Lock()
-	defer d.reading.Unlock()
+	d.reading.lock()
+	defer d.reading.unlock()
 	return d.in.read(r, p)
 }
 
@@ -30,8 +29,8 @@ func (d *duplex) Write(w io.Writer, p []byte) (int, error) {
 	if d.out == nil {
 		return w.Write(p)
 	}
-	d.writing.Lock()
-	defer d.writing.Unlock()
+	d.writing.lock()
+	defer d.writing.unlock()
 	return writePaced(d.out, p, w.Write)
 }
 

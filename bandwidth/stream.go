@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,20 +32,20 @@ type stream struct {
 
 	// op guards the fields below. It is held while a claim waits, so that claims are made in
 	// order; close does not wait for it.
-	op       sync.Mutex
+	op       lock
 	chunk    int64         // most bytes to claim at one time; 0: nothing was claimed yet
-	ceiling  int64         // most bytes that the limiter may accept as one claim
-	restored time.Duration // in which the limit restores chunk; 0: not known
+	restored time.Duration // in which the limit restores a chunk; 0: not known
 	burst    int64         // throttle.Decision.Limit from which chunk was computed; -1: none yet
 	per      time.Duration // Decision.Per, as burst
 	ticket   queue.Ticket  // granted until its bytes were used
 	unused   int64         // bytes of ticket that were granted and not used
 	cost     int64         // of the latest claim
 	waited   bool          // the latest claim had to wait
+	granted  time.Time     // when the latest claim was granted, if it or the one before had to wait
 }
 
 func newStream(ctx context.Context, l throttle.Limiter, key, tenant string, q *queue.Queue) *stream {
-	return &stream{limiter: l, key: key, tenant: tenant, queue: q, waits: waits{parent: ctx}, ceiling: maxChunk, burst: -1}
+	return &stream{limiter: l, key: key, tenant: tenant, queue: q, waits: waits{parent: ctx}, op: newLock(), burst: -1}
 }
 
 // read reads from r into p, and returns when the bytes are granted.
@@ -109,7 +108,7 @@ func writePaced[T string | []byte](s *stream, p T, write func(T) (int, error)) (
 
 // size returns how many of n bytes to pass on as the next chunk.
 func (s *stream) size(n int) (int, error) {
-	s.op.Lock()
+	s.op.lock()
 	defer s.unlock()
 	if s.chunk == 0 {
 		if err := s.ask(); err != nil {
@@ -137,14 +136,14 @@ func (s *stream) ask() error {
 	return nil
 }
 
-// learn computes chunk from a decision.
+// learn computes chunk from a decision. If its numbers are those of before, a chunk that
+// onError has made smaller stays.
 func (s *stream) learn(d throttle.Decision) {
 	if d.Limit == s.burst && d.Per == s.per {
 		return
 	}
 	s.burst, s.per = d.Limit, d.Per
 	s.chunk, s.restored = chunkOf(d.Limit, d.Per)
-	s.chunk = min(s.chunk, s.ceiling)
 }
 
 // take waits until n bytes are granted, and those of an earlier read that was not. The
@@ -154,10 +153,11 @@ func (s *stream) take(n int) error {
 	if left == 0 {
 		return nil
 	}
-	s.op.Lock()
+	s.op.lock()
 	defer s.unlock()
-	if s.unused > 0 && s.now().Sub(s.ticket.GrantedAt()) > max(2*s.restored, 4*chunkTime) {
+	if (s.waited || s.unused > 0) && s.now().Sub(s.granted) > max(2*s.restored, 4*chunkTime) {
 		s.returnUnused()
+		s.waited = false
 	}
 	for left > s.unused {
 		left -= s.unused
@@ -174,7 +174,7 @@ func (s *stream) take(n int) error {
 
 // settle ends a take of which the last n bytes were not passed on.
 func (s *stream) settle(n int) {
-	s.op.Lock()
+	s.op.lock()
 	defer s.unlock()
 	s.unused += int64(n)
 	if s.unused == 0 || n > 0 {
@@ -213,7 +213,11 @@ func (s *stream) nextCost(n int64) int64 {
 }
 
 func (s *stream) onGrant(cost int64) {
-	s.cost, s.unused, s.waited = cost, cost, s.ticket.Waited() > 0
+	waited := s.ticket.Waited() > 0
+	if waited || s.waited {
+		s.granted = s.now()
+	}
+	s.cost, s.unused, s.waited = cost, cost, waited
 	if d, ok := s.ticket.Decision(0); ok {
 		s.learn(d)
 	}
@@ -231,11 +235,8 @@ func (s *stream) onError(cost int64, err error) (retry bool, _ error) {
 	case cost == 1:
 		return false, neverGranted(err)
 	}
-	s.learn(refused.Decision)
-	if s.chunk >= cost {
-		s.chunk = cost / 2
-	}
-	s.ceiling, s.waited = s.chunk, false
+	s.chunk, s.restored = chunkOf(refused.Decision.Limit, refused.Decision.Per)
+	s.chunk = min(s.chunk, cost/2)
 	return true, nil
 }
 
@@ -263,18 +264,37 @@ func (s *stream) close(cause error) {
 
 // unlock releases op.
 func (s *stream) unlock() {
-	s.op.Unlock()
+	s.op.unlock()
 	s.returnIfClosed()
 }
 
 // returnIfClosed returns units that were not used if s is closed. If op is held, unlock will do
 // so.
 func (s *stream) returnIfClosed() {
-	if s.closed.Load() && s.op.TryLock() {
+	if s.closed.Load() && s.op.tryLock() {
 		s.returnUnused()
-		s.op.Unlock()
+		s.op.unlock()
 	}
 }
 
 // now reads the clock of the queue.
 func (s *stream) now() time.Time { return throttle.ClockOr(s.queue.Clock).Now() }
+
+// A lock is a mutex that may be held while a stream waits: unlike for a sync.Mutex, a
+// testing/synctest bubble advances its clock while goroutines wait for a lock.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) lock()   { l <- struct{}{} }
+func (l lock) unlock() { <-l }
+
+// tryLock reports whether it has locked l.
+func (l lock) tryLock() bool {
+	select {
+	case l <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}

@@ -160,7 +160,7 @@ func (s settings) stream(ctx context.Context, l throttle.Limiter) *stream {
 // duplex returns the streams of a connection, which outlives the request of ctx.
 func (s settings) duplex(ctx context.Context, in, out throttle.Limiter) *duplex {
 	ctx = context.WithoutCancel(ctx)
-	return &duplex{in: s.stream(ctx, in), out: s.stream(ctx, out)}
+	return &duplex{in: s.stream(ctx, in), out: s.stream(ctx, out), reading: newLock(), writing: newLock()}
 }
 
 // body returns b, paced by l. It returns b itself if there is nothing to pace.
