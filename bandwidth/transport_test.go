@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,11 +208,11 @@ func TestTransport_keysHaveTheirOwnLimits(t *testing.T) {
 // A closeCounter counts calls of Close.
 type closeCounter struct {
 	io.Reader
-	closed int
+	closed atomic.Int32
 }
 
 func (c *closeCounter) Close() error {
-	c.closed++
+	c.closed.Add(1)
 	return nil
 }
 
@@ -225,7 +226,7 @@ func TestTransport_closesTheBodyIfAFunctionPanics(t *testing.T) {
 		req := newRequest(http.MethodPost)
 		req.Body = body
 		require.PanicsWithValue(t, "oops", func() { rt.RoundTrip(req) }, name)
-		require.Equal(t, 1, body.closed, name)
+		require.EqualValues(t, 1, body.closed.Load(), name)
 	}
 }
 
@@ -242,7 +243,7 @@ func TestTransport_closesTheBodyOfTheCaller(t *testing.T) {
 		require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 		resp.Body.Close()
 		time.Sleep(time.Second) // until the next chunk finds the connection closed
-		require.Equal(t, 1, body.closed)
+		require.EqualValues(t, 1, body.closed.Load())
 	})
 }
 
