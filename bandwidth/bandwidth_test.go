@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,8 +60,15 @@ const tenMB = 10_000_000
 // newBucket returns a limiter of n bytes per second.
 func newBucket(n int64) *throttle.TokenBucket { return throttle.NewTokenBucket(bandwidth.PerSecond(n)) }
 
-// starts are the servers of both versions of HTTP.
-var starts = map[string]func(http.Handler) *memhttp.Server{"HTTP/1.1": memhttp.NewServer, "HTTP/2": memhttp.NewHTTP2Server}
+// starts are the servers of both versions of HTTP. The HTTP/2 server of Go 1.25 shares
+// channels between bubbles of synctest, so it is left out there.
+var starts = func() map[string]func(http.Handler) *memhttp.Server {
+	all := map[string]func(http.Handler) *memhttp.Server{"HTTP/1.1": memhttp.NewServer}
+	if !strings.HasPrefix(runtime.Version(), "go1.25") {
+		all["HTTP/2"] = memhttp.NewHTTP2Server
+	}
+	return all
+}()
 
 // TestPacing_holdsTheRate sends what a limit of 10 MB/s passes in 5 s, beside its burst, in
 // each direction, paced by the client or by the server.

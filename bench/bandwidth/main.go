@@ -6,11 +6,13 @@
 // It makes three measurements:
 //
 //   - rate: what a limit of 10 MB/s passes within 5 s, in each direction, paced by the client
-//     and by the server. All contenders have a burst of 50 ms.
+//     and by the server; the median of three runs. All contenders have a burst of 50 ms, which
+//     is 1 % of what passes within 5 s.
 //   - fair: how evenly eight streams share that limit, with equal reads of 32 KiB, and with
 //     reads of 32 KiB and 1 KiB.
 //   - speed: bytes per second with a limit that never binds, as a ratio of those without
-//     this package, by turns.
+//     this package, by turns. The work "server, file" sends a file, which net/http leaves to
+//     the system.
 package main
 
 import (
@@ -30,14 +32,15 @@ type row struct {
 	MBPerSecond float64 `json:"mb_per_second"`
 	Off         float64 `json:"off_percent,omitempty"` // of the limit
 	Jain        float64 `json:"jain,omitempty"`
-	Ratio       float64 `json:"ratio,omitempty"` // to a plain client and server
+	Ratio       float64 `json:"ratio,omitempty"`     // of MBPerSecond to that of a plain client and server
+	CPURatio    float64 `json:"cpu_ratio,omitempty"` // of bytes per second of processor time, which other programs do not change
 }
 
 // Goals of heed, which -check tests.
 const (
 	maxOff   = 2.0 // percent
 	minJain  = 0.95
-	minRatio = 0.8
+	minRatio = 0.8 // of processor time
 )
 
 func main() {
@@ -79,7 +82,7 @@ func (r row) meetsGoals() bool {
 	case "fair":
 		return r.Jain >= minJain
 	}
-	return r.Ratio >= minRatio
+	return r.CPURatio >= minRatio
 }
 
 func print(r row, asJSON bool) {
@@ -91,6 +94,6 @@ func print(r row, asJSON bool) {
 	case r.Measurement == "fair":
 		fmt.Printf("%-5s %-18s %-15s %7.2f MB/s, Jain index %.3f\n", r.Measurement, r.Work, r.Contender, r.MBPerSecond, r.Jain)
 	default:
-		fmt.Printf("%-5s %-18s %-15s %7.0f MB/s, %.2f of plain\n", r.Measurement, r.Work, r.Contender, r.MBPerSecond, r.Ratio)
+		fmt.Printf("%-5s %-18s %-15s %7.0f MB/s, %.2f of plain, %.2f per processor second\n", r.Measurement, r.Work, r.Contender, r.MBPerSecond, r.Ratio, r.CPURatio)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -90,23 +91,46 @@ func (l *link) transfer(upload bool, size int, end time.Time) (int64, error) {
 	return n, nil
 }
 
-// measureRate measures each work of each contender on its own.
+// rateRounds is how often each rate is measured. The median counts, because a machine that
+// stops for longer than the burst lasts stops the stream.
+const rateRounds = 3
+
+// measureRate measures each work, of all contenders at the same time.
 func measureRate(perSecond int64, length time.Duration, show func(row)) error {
 	for _, w := range works {
-		for _, c := range contenders {
-			var end time.Time
-			l := newLink(w, c, perSecond, &end)
-			end = time.Now().Add(length)
-			n, err := l.transfer(w.upload, 32<<10, end)
-			l.close()
+		rates := make([][]float64, len(contenders))
+		for range rateRounds {
+			got, err := transferAll(w, perSecond, length)
 			if err != nil {
 				return err
 			}
-			rate := float64(n) / length.Seconds()
+			for i, n := range got {
+				rates[i] = append(rates[i], float64(n)/length.Seconds())
+			}
+		}
+		for i, c := range contenders {
+			rate := median(rates[i])
 			show(row{Measurement: "rate", Work: w.name, Contender: c.name, MBPerSecond: rate / 1e6, Off: 100 * (rate/float64(perSecond) - 1)})
 		}
 	}
 	return nil
+}
+
+// transferAll runs w once with each contender, and returns the bytes that arrived.
+func transferAll(w work, perSecond int64, length time.Duration) ([]int64, error) {
+	got, errs := make([]int64, len(contenders)), make([]error, len(contenders))
+	var all sync.WaitGroup
+	for i, c := range contenders {
+		all.Go(func() {
+			var end time.Time
+			l := newLink(w, c, perSecond, &end)
+			defer l.close()
+			end = time.Now().Add(length)
+			got[i], errs[i] = l.transfer(w.upload, 32<<10, end)
+		})
+	}
+	all.Wait()
+	return got, errors.Join(errs...)
 }
 
 // measureFairness lets eight downloads share the limit of a client.
@@ -129,10 +153,8 @@ func measureFairness(perSecond int64, length time.Duration, show func(row)) erro
 			}
 			all.Wait()
 			l.close()
-			for _, err := range errs {
-				if err != nil {
-					return err
-				}
+			if err := errors.Join(errs[:]...); err != nil {
+				return err
 			}
 			sum, index := jain(got[:])
 			show(row{Measurement: "fair", Work: reads.name, Contender: c.name, MBPerSecond: sum / length.Seconds() / 1e6, Jain: index})

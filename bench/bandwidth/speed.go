@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/heed-go/heed/bench"
 )
 
 // plenty is a limit in bytes per second that never binds.
@@ -40,19 +42,26 @@ func measureSpeed(rounds int, sample time.Duration, show func(row)) error {
 // the same round.
 func compare(name string, rounds int, run func(contender) (float64, error), show func(row)) error {
 	all := append([]contender{{name: "plain"}}, contenders...)
-	speeds, ratios := make([][]float64, len(all)), make([][]float64, len(all))
+	speeds, ratios, cpuRatios := make([][]float64, len(all)), make([][]float64, len(all)), make([][]float64, len(all))
 	for range rounds {
+		var plain, plainCPU float64
 		for i, c := range all {
+			begin, cpu := time.Now(), bench.ProcessorTime()
 			v, err := run(c)
 			if err != nil {
 				return err
 			}
+			perCPU := v * time.Since(begin).Seconds() / (bench.ProcessorTime() - cpu).Seconds()
+			if i == 0 {
+				plain, plainCPU = v, perCPU
+			}
 			speeds[i] = append(speeds[i], v)
-			ratios[i] = append(ratios[i], v/speeds[0][len(speeds[0])-1])
+			ratios[i] = append(ratios[i], v/plain)
+			cpuRatios[i] = append(cpuRatios[i], perCPU/plainCPU)
 		}
 	}
 	for i, c := range all {
-		show(row{Measurement: "speed", Work: name, Contender: c.name, MBPerSecond: median(speeds[i]), Ratio: median(ratios[i])})
+		show(row{Measurement: "speed", Work: name, Contender: c.name, MBPerSecond: median(speeds[i]), Ratio: median(ratios[i]), CPURatio: median(cpuRatios[i])})
 	}
 	return nil
 }
