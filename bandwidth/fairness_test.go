@@ -89,13 +89,14 @@ func TestPacing_streamsShareALimitEvenly(t *testing.T) {
 	}
 }
 
-// TestPacing_tenantsShareALimitEvenly checks that a tenant gains nothing by more streams.
+// TestPacing_tenantsShareALimitEvenly checks that a tenant gains nothing by more streams, and
+// that a stream without a tenant is one of its own.
 func TestPacing_tenantsShareALimitEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &bandwidth.Transport{Download: newBucket(tenMB), Tenant: func(r *http.Request) string { return r.Header.Get("Tenant") }}
-		sizes := []int{32 << 10, 32 << 10, 32 << 10, 32 << 10, 512}
-		got := downloadAll(t, rt, sizes, []string{"many", "many", "many", "many", "one"})
+		sizes := []int{32 << 10, 32 << 10, 32 << 10, 32 << 10, 512, 32 << 10, 4 << 10}
+		got := downloadAll(t, rt, sizes, []string{"many", "many", "many", "many", "one", "", ""})
 		many := got[0] + got[1] + got[2] + got[3]
-		require.GreaterOrEqual(t, jain([]int64{many, got[4]}), 0.99, "%v", got)
+		require.GreaterOrEqual(t, jain([]int64{many, got[4], got[5], got[6]}), 0.99, "%v", got)
 	})
 }

@@ -148,6 +148,7 @@ func TestMiddleware_bodiesThatAreNotSentTakeNoUnits(t *testing.T) {
 				used, open := p.result()
 				require.Equal(t, tt.want, used)
 				require.Zero(t, open)
+				require.Equal(t, tt.want > 0, len(p.claims) > 0, "nothing is asked for")
 			})
 		})
 	}
