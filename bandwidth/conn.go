@@ -24,8 +24,8 @@ func hijacked(c net.Conn, rw *bufio.ReadWriter, d *duplex) net.Conn {
 	if rw == nil {
 		return paced
 	}
-	received, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	rw.Reader.Reset(io.MultiReader(bytes.NewReader(bytes.Clone(received)), paced))
+	buffered, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	rw.Reader.Reset(io.MultiReader(received{bytes.NewReader(bytes.Clone(buffered)), d}, paced))
 	rw.Writer.Reset(paced)
 	return paced
 }
@@ -60,6 +60,14 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 
 // NetConn returns the connection below, as the method of tls.Conn does.
 func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// A received reads bytes that had arrived before the connection was hijacked.
+type received struct {
+	bytes  *bytes.Reader
+	duplex *duplex
+}
+
+func (r received) Read(p []byte) (int, error) { return r.duplex.Read(r.bytes, p) }
 
 // A halfClosingConn is a conn with the method CloseWrite.
 type halfClosingConn struct{ *conn }

@@ -11,8 +11,8 @@
 //
 // A stream is one body, or one direction of a connection that was upgraded. Its bytes are
 // passed on in chunks as soon as the limiter grants them, and are not buffered. The size of
-// a chunk follows from what the limiter states of itself: about 5 ms of its rate, and at most
-// half of its burst. A chunk of fewer bytes, such as one event of a stream of events, is
+// a chunk follows from what the limiter states of itself: about 5 ms of its rate (512 bytes if
+// that is more), and at most half of its burst. A chunk of fewer bytes, such as one event of a stream of events, is
 // passed on without waiting for more.
 //
 //	Read   reads a chunk from the body below, waits until its bytes are granted, returns it

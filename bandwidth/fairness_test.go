@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/bandwidth"
 	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // readFor reads r with a buffer of the given size until end, and returns the number of bytes.
@@ -98,5 +99,32 @@ func TestPacing_tenantsShareALimitEvenly(t *testing.T) {
 		got := downloadAll(t, rt, sizes, []string{"many", "many", "many", "many", "one", "", ""})
 		many := got[0] + got[1] + got[2] + got[3]
 		require.GreaterOrEqual(t, jain([]int64{many, got[4], got[5], got[6]}), 0.99, "%v", got)
+	})
+}
+
+// TestPacing_smallChunksOvertakeLargeStreams checks the delay of small events beside streams
+// that use all of the limit.
+func TestPacing_smallChunksOvertakeLargeStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit, q := newBucket(tenMB), new(queue.Queue)
+		rt := func(r io.Reader) *bandwidth.Transport {
+			return &bandwidth.Transport{Base: responding(r), Download: limit, Queue: q}
+		}
+		end := time.Now().Add(5 * time.Second)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { readFor(downloadWith(t.Context(), t, rt(zeros{})), 32<<10, end) })
+		}
+		r, w := io.Pipe()
+		events, event := downloadWith(t.Context(), t, rt(r)), make([]byte, 100)
+		for time.Now().Before(end) {
+			time.Sleep(100 * time.Millisecond)
+			begin := time.Now()
+			go w.Write(event)
+			_, err := io.ReadFull(events, event)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(begin), 25*time.Millisecond, "five chunks")
+		}
+		all.Wait()
 	})
 }

@@ -28,7 +28,10 @@ const (
 	chunkTime = 5 * time.Millisecond
 
 	maxChunk = 256 << 10 // bytes
-	minChunk = 512       // bytes, for limits of less than 100 kB/s; smaller if the burst is smaller
+	minChunk = 512       // bytes, for limits of 512 B/s to 100 kB/s; of others, what they restore within 1 s
+
+	// maxChunkTime is how long a slow limit takes at most to restore a chunk.
+	maxChunkTime = time.Second
 
 	// firstChunk is the size of the first chunk if the limiter states nothing before the
 	// first claim. A remote limiter is not asked before.
@@ -44,9 +47,10 @@ func chunkOf(burst int64, per time.Duration) (size int64, restored time.Duration
 		return size, 0
 	}
 	if per > 0 {
-		size = min(size, max(int64(float64(burst)*float64(chunkTime)/float64(per)), minChunk))
+		rate := float64(burst) / float64(per) // bytes per nanosecond
+		size = min(size, max(int64(rate*float64(chunkTime)), min(int64(rate*float64(maxChunkTime)), minChunk)))
 	}
-	size = min(size, max(burst/2, 1)) // the other half accumulates while a timer is late
+	size = max(min(size, burst/2), 1) // the other half of the burst accumulates while a timer is late
 	return size, time.Duration(float64(per) * float64(size) / float64(burst))
 }
 

@@ -143,7 +143,7 @@ func TestStream_failsIfNotEvenOneByteIsGranted(t *testing.T) {
 func TestStream_fails(t *testing.T) {
 	errDown := errors.New("store is down")
 	for name, p := range map[string]*probe{
-		"at once":   {decide: func(throttle.Claim) (throttle.Decision, error) { return throttle.Decision{}, errDown }},
+		"directly":  {decide: func(throttle.Claim) (throttle.Decision, error) { return throttle.Decision{}, errDown }},
 		"may block": {decide: func(throttle.Claim) (throttle.Decision, error) { return throttle.Decision{}, errDown }, blocking: true},
 	} {
 		t.Run(name, func(t *testing.T) {

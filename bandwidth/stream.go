@@ -231,7 +231,7 @@ func (s *stream) onError(cost int64, err error) (retry bool, _ error) {
 	case !errors.As(err, &refused):
 		return false, err
 	case refused.Decision.Wait != throttle.Forever:
-		return false, fmt.Errorf("bandwidth: %d bytes were not granted: %w", cost, err)
+		return false, fmt.Errorf("bandwidth: %d B were not granted: %w", cost, err)
 	case cost == 1:
 		return false, neverGranted(err)
 	}

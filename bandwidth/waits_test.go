@@ -114,7 +114,7 @@ func TestBody_waitIsBounded(t *testing.T) {
 				got := <-readAsync(body)
 				require.Equal(t, tt.after, got.after)
 				require.ErrorIs(t, got.err, throttle.ErrRefused)
-				require.ErrorContains(t, got.err, "bandwidth: 5 bytes were not granted: ")
+				require.ErrorContains(t, got.err, "bandwidth: 1 B were not granted: ")
 			})
 		})
 	}

@@ -40,8 +40,9 @@ const (
 	defaultListLimit = 100
 	maxListLimit     = 1000
 
-	// failedLogins is how many requests with a wrong token one address may send per minute.
-	failedLogins = 60
+	// failedLogins is how many requests with a wrong token one address may send per minute, and
+	// how many with any token at the same time.
+	failedLogins = 1000
 )
 
 // newAdmin returns the handler of the admin API of store. Requests must have the bearer token.

@@ -51,6 +51,7 @@ func newTenantLimits(find lookup, ttl time.Duration) *tenantLimits {
 		Lookup:     find,
 		TTL:        ttl,
 		MissingTTL: min(ttl, 10*time.Second),
+		MaxLookups: 256, // after a change all tenants are looked up again
 		OnError:    func(_ string, err error) { log.Print("gateway: ", err) },
 	}
 	return &tenantLimits{source: s, limiter: &throttle.Fallback{
