@@ -41,6 +41,7 @@
 // percent more. Bytes that a Read has not yet been granted were already received, at most one chunk for
 // each stream in addition to the buffers of net/http and of the system. A server of
 // net/http collects up to 4 KiB of a response before it sends them, with and without this
-// package; Flush sends them. What a server of net/http discards of a request body after the
+// package; Flush sends them. After the first 4 KiB, a Middleware flushes the response whenever
+// a Write waits. What a server of net/http discards of a request body after the
 // handler has returned is not paced.
 package bandwidth

@@ -46,6 +46,9 @@ type Middleware struct {
 // one also end waits. A regular file that is copied to the response, as http.ServeContent
 // does, is still passed to the system by reference (sendfile), one chunk at a time.
 //
+// A Write that waits flushes what was written before, so that slow responses arrive evenly.
+// The first 4 KiB are not flushed, as the server may still state the length of a short body.
+//
 // An error of a Read or Write is that of the server, or one of those that
 // Transport.RoundTrip lists.
 func (m *Middleware) Handler(next http.Handler) http.Handler {

@@ -246,3 +246,65 @@ func TestMiddleware_requestBodyOfTheHandlerIsPaced(t *testing.T) {
 		require.Equal(t, 9*time.Second, time.Since(begin))
 	})
 }
+
+// TestMiddleware_slowResponsesArriveEvenly checks that bytes that were granted do not stay in
+// the buffers of the server while the next ones wait.
+func TestMiddleware_slowResponsesArriveEvenly(t *testing.T) {
+	for version, start := range starts {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &bandwidth.Middleware{Download: newBucket(1024)}
+				s := start(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					n, err := w.Write(make([]byte, 20<<10))
+					assert.NoError(t, err)
+					assert.Equal(t, 20<<10, n)
+				})))
+				defer s.Close()
+				rt := s.Transport()
+				defer rt.CloseIdleConnections()
+				begin := time.Now()
+				resp, err := (&http.Client{Transport: rt}).Get(s.URL)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				got, buf := 0, make([]byte, 32<<10)
+				for got < 20<<10 {
+					n, err := resp.Body.Read(buf)
+					got += n
+					if got < 20<<10 {
+						require.NoError(t, err)
+					}
+					due := 1024*time.Since(begin).Seconds() + 1024
+					require.GreaterOrEqual(t, float64(got), due-512, "within a chunk")
+				}
+			})
+		})
+	}
+}
+
+// TestMiddleware_shortResponsesKeepTheirLength checks that the server still states the length
+// of a short response that waits.
+func TestMiddleware_shortResponsesKeepTheirLength(t *testing.T) {
+	for version, start := range starts {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &bandwidth.Middleware{Download: newBucket(100)}
+				s := start(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Write(make([]byte, 1000))
+					io.WriteString(w, strings.Repeat("x", 1000))
+				})))
+				defer s.Close()
+				rt := s.Transport()
+				defer rt.CloseIdleConnections()
+				begin := time.Now()
+				resp, err := (&http.Client{Transport: rt}).Get(s.URL)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				require.EqualValues(t, 2000, resp.ContentLength)
+				n, err := io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				require.EqualValues(t, 2000, n)
+				require.Equal(t, 19*time.Second, time.Since(begin))
+			})
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A response paces one request of a server and its response.
@@ -25,6 +26,39 @@ type response struct {
 	in     *body   // the body of the request; nil: not paced
 	out    *stream // the body of the response; nil: not paced
 	noBody bool    // the status of the response allows no body
+
+	written   int64 // bytes that were written
+	unflushed int64 // bytes that were written since the last flush
+}
+
+// detectLength is how many bytes a server of net/http collects to find the length of a body
+// that its handler does not state.
+const detectLength = 4 << 10
+
+// flushBeforeWait flushes the response when a Write waits, so that bytes that are granted are
+// also sent, and not collected by the server. It does not while the server may still find
+// the length of the body.
+func (a *response) flushBeforeWait(queue.Position) {
+	if a.written > detectLength && a.unflushed > 0 {
+		_ = a.flush() // the next Write reports an error of the connection
+	}
+}
+
+func (a *response) flush() error {
+	a.unflushed = 0
+	return http.NewResponseController(a.w).Flush()
+}
+
+func (a *response) write(p []byte) (int, error) {
+	n, err := a.w.Write(p)
+	a.written, a.unflushed = a.written+int64(n), a.unflushed+int64(n)
+	return n, err
+}
+
+func (a *response) writeString(s string) (int, error) {
+	n, err := io.WriteString(a.w, s)
+	a.written, a.unflushed = a.written+int64(n), a.unflushed+int64(n)
+	return n, err
 }
 
 // pacedRequest returns the request for the handler.
@@ -42,6 +76,9 @@ func (a *response) pacedRequest() *http.Request {
 func (a *response) writer() http.ResponseWriter {
 	if a.request.Method != http.MethodHead {
 		a.out = a.settings.stream(a.request.Context(), a.download)
+	}
+	if a.out != nil {
+		a.out.onWait = a.flushBeforeWait
 	}
 	w := responseWriter{a}
 	if _, ok := a.w.(http.Flusher); !ok {
@@ -86,15 +123,14 @@ func (w responseWriter) Write(p []byte) (int, error) {
 	if !w.paced() {
 		return w.w.Write(p)
 	}
-	return writePaced(w.out, p, w.w.Write)
+	return writePaced(w.out, p, w.write)
 }
 
 func (w responseWriter) WriteString(s string) (int, error) {
-	write := func(s string) (int, error) { return io.WriteString(w.w, s) }
 	if !w.paced() {
-		return write(s)
+		return io.WriteString(w.w, s)
 	}
-	return writePaced(w.out, s, write)
+	return writePaced(w.out, s, w.writeString)
 }
 
 // SetReadDeadline is called by http.ResponseController.
@@ -118,7 +154,7 @@ func (w responseWriter) SetWriteDeadline(t time.Time) error {
 type flusher struct{ responseWriter }
 
 func (w flusher) Flush()            { _ = w.FlushError() }
-func (w flusher) FlushError() error { return http.NewResponseController(w.w).Flush() }
+func (w flusher) FlushError() error { return w.flush() }
 
 type pusher struct{ flusher }
 

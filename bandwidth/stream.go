@@ -25,6 +25,7 @@ type stream struct {
 	key     string
 	tenant  string
 	queue   *queue.Queue
+	onWait  func(queue.Position) // called when a claim begins to wait; nil: not called
 	waits   waits
 
 	closed atomic.Bool  // close was called
@@ -192,7 +193,7 @@ func (s *stream) claim(n int64) error {
 		cost := s.nextCost(n)
 		s.ticket = queue.Ticket{Tenant: s.tenant}
 		s.ticket.Demands[0] = throttle.Demand{Limiter: s.limiter, Key: s.key, Cost: cost}
-		err = s.queue.Wait(ctx, &s.ticket)
+		err = s.queue.WaitQueued(ctx, &s.ticket, s.onWait)
 		if err == nil {
 			s.onGrant(cost)
 			return nil
