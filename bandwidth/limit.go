@@ -16,8 +16,8 @@ var ErrNeverGranted = errors.New("bandwidth: the limiter never grants a byte")
 // 50 ms, but at least 1 KiB, or n if that is less. A stream that begins can be that much
 // ahead of the rate, and a timer that fires late by less than that costs no throughput.
 //
-// throttle.PerSecond has a burst of one second, which passes short bodies at full speed:
-// that is what nginx calls limit_rate_after.
+// throttle.PerSecond has a burst of one second, which passes short bodies at full speed, as
+// limit_rate_after of nginx does.
 func PerSecond(n int64) throttle.Limit {
 	return throttle.Limit{Count: n, Per: time.Second, Burst: max(n/20, min(n, 1<<10))}
 }

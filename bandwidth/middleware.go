@@ -25,12 +25,11 @@ type Middleware struct {
 	// not sent, as those of responses to HEAD requests, take no units.
 	Download throttle.Limiter
 
-	// Key returns the throttle.Claim.Key of a request, such as the address of its client: a
-	// throttlehttp.IP does. It is called once per request. Nil means that all requests have
-	// the key "".
+	// Key returns the throttle.Claim.Key of a request, such as the name of its customer. It
+	// is called once per request. Nil means that all requests have the key "".
 	Key func(*http.Request) string
 
-	// Tenant returns the name of those that a stream is for, as Transport.Tenant.
+	// Tenant returns the name of the tenant that a stream is for, as Transport.Tenant.
 	Tenant func(*http.Request) string
 
 	// Queue is where streams wait, as Transport.Queue. Nil means a Queue that is used by this

@@ -43,7 +43,7 @@ type Transport struct {
 	// means that all requests have the key "".
 	Key func(*http.Request) string
 
-	// Tenant returns the name of those that a stream is for, such as a customer. Tenants
+	// Tenant returns the name of the tenant that a stream is for, such as a customer. Tenants
 	// that wait for the same limit share it evenly, however many streams they have. It is
 	// called once per request and must not modify the request. Nil, and an empty result, mean
 	// that each stream is a tenant of its own.
