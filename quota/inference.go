@@ -110,7 +110,6 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 		return false
 	}
 	inf.successesInRow = 0
-	q.start.pause()
 	if !granted && (inf.loop.on() || q.hold.active) {
 		return false // it was sent before the loop or the stop began
 	}

@@ -61,9 +61,6 @@ func (s *slowStart) accepted(open, first int64) {
 // release bounds the requests in flight after a hold.
 func (s *slowStart) release(maxInFlight int64) { s.maxInFlight, s.steady = maxInFlight, knownAfter }
 
-// pause keeps the bound from growing for the next successes, because a request failed.
-func (s *slowStart) pause() { s.steady = max(s.steady, cutEndsAfter) }
-
 // firstBound returns the bound that follows the initial phase of slow start.
 func (q *quota) firstBound() int64 {
 	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
