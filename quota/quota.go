@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -30,10 +31,11 @@ type quota struct {
 	span         acceptedSpan // accepted since the last idle time
 	inference    *inference   // nil: there is nothing to estimate
 	slow         slowResponses
-	lastGranted  time.Time    // latest reading of the clock granted at
-	lastResponse time.Time    // when the latest response came; zero: none yet
-	shared       *sharedState // nil: no Exchange
-	dropped      bool         // no route has it any more, and it keeps nothing of what it hears
+	lastGranted  time.Time                  // latest reading of the clock granted at
+	lastResponse time.Time                  // when the latest response came; zero: none yet
+	shared       *sharedState               // nil: no Exchange
+	small        atomic.Pointer[smallQuota] // has replaced it; nil: none has
+	dropped      bool                       // no route has it any more, and it keeps nothing of what it hears
 }
 
 // policyNames are the policies of a bucket's decisions, as users see them in errors and
@@ -46,7 +48,10 @@ func newPolicyNames(host string) *policyNames {
 
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
-func (q *quota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if small := q.small.Load(); small != nil {
+		return small.Reserve(ctx, c)
+	}
 	if q.endpoint.id != "" {
 		return q.reserveShared(c)
 	}
@@ -92,7 +97,11 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 func (*quota) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter: the claim was never sent.
-func (q *quota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
+func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if small := q.small.Load(); small != nil {
+		small.Cancel(ctx, c, d)
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
@@ -106,7 +115,11 @@ func (q *quota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision)
 
 // Observe implements throttle.Observer. The first feedback on a claim counts as
 // its answer.
-func (q *quota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if small := q.small.Load(); small != nil {
+		small.Observe(ctx, c, d, f)
+		return
+	}
 	q.observe(d, f)
 	q.endpoint.tracker.listeners.deliver()
 	if q.endpoint.id != "" {
