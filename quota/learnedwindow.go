@@ -74,7 +74,7 @@ const (
 	maxUnconfirmed  = 4                      // for four accepted ones, and at most so many
 	confirmedPart   = 24                     // of a window that is confirmed
 	leastInterval   = 10 * time.Millisecond  // between requests, if that takes no longer than burstPart
-	burstPart       = 6                      // of a window, in which its requests are sent
+	burstPart       = 7                      // of a window, in which its requests are sent
 	agreeingRates   = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
