@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marksOf returns marks of one response every interval: g succeeded, r was rejected, u is
+// evidenceOf returns marks of one response every interval: g succeeded, r was rejected, u is
 // a 503 and n a 500. The last one arrives at the returned time.
-func marksOf(text string, before int, every time.Duration) (*evidence, time.Time) {
+func evidenceOf(text string, before int, every time.Duration) (*evidence, time.Time) {
 	ev, now := &evidence{total: before}, time.Unix(1_700_000_000, 0)
 	for i, c := range text {
 		if i > 0 {
@@ -22,7 +22,8 @@ func marksOf(text string, before int, every time.Duration) (*evidence, time.Time
 	return ev, now
 }
 
-func TestMarks_implied(t *testing.T) {
+// Bare rejections imply a limit if they are enough of the latest responses.
+func TestEvidence_impliesALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for name, tt := range map[string]struct {
 		text     string
@@ -47,12 +48,12 @@ func TestMarks_implied(t *testing.T) {
 		"503s are another cause":                   {text: "uuuuuuuu", before: 100, every: time.Second},
 		"after a pause in which nothing was asked": {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
 	} {
-		ev, now := marksOf(tt.text, tt.before, tt.every)
+		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		require.Equal(t, tt.want, ev.impliesLimit(tt.retryNow, rtt, now.Add(tt.later)), name)
 	}
 }
 
-func TestMarks_suspected(t *testing.T) {
+func TestEvidence_suggestsALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	good := strings.Repeat("g", 20)
 	for name, tt := range map[string]struct {
@@ -75,7 +76,7 @@ func TestMarks_suspected(t *testing.T) {
 		"too old":                           {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
 		"rejections are another cause":      {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
 	} {
-		ev, now := marksOf(tt.text, tt.before, tt.every)
+		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		share, ok := ev.suggestsLimit(throttle.CauseUnavailable, rtt, now)
 		require.Equal(t, tt.share > 0, ok, name)
 		if ok {
@@ -84,7 +85,7 @@ func TestMarks_suspected(t *testing.T) {
 	}
 }
 
-func TestAcceptedRate(t *testing.T) {
+func TestAcceptedRate_highestAndLatest(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var a acceptedRate
 	for i := range 100 {
@@ -101,46 +102,15 @@ func TestAcceptedRate(t *testing.T) {
 	require.Zero(t, a.highest(last.Add(time.Hour)))
 
 	var b acceptedRate
-	b.spread(200, 10*time.Second, now)
+	b.addEvenly(200, 10*time.Second, now)
 	require.InDelta(t, 18, b.highest(now), 2)
 	b = acceptedRate{}
-	b.spread(20, 0, now)
+	b.addEvenly(20, 0, now)
 	require.InDelta(t, 4, b.highest(now), .01, "20 in the only second of five")
 	require.InDelta(t, 20, b.latest(now), .01)
 }
 
-// A stated end that is too far away is tested, each time after three times as long. Two
-// rejected tests that moved it are enough.
-func TestGate_testsEndsThatAreFarAway(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		retryAfter func(now time.Time) time.Duration
-		window     time.Duration
-		want       []time.Duration // between the rejections
-	}{
-		"an hour":             {func(time.Time) time.Duration { return time.Hour }, 0, []time.Duration{time.Hour, time.Hour}},
-		"a day, in its quota": {func(time.Time) time.Duration { return 24 * time.Hour }, 24 * time.Hour, []time.Duration{24 * time.Hour}},
-		"a fixed end in ten days": {func(now time.Time) time.Duration { return start.Add(240 * time.Hour).Sub(now) }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 135 * time.Minute, 405 * time.Minute}},
-		"two hours, renewed by each rejection": {func(time.Time) time.Duration { return 2 * time.Hour }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 2 * time.Hour}},
-		"more than a year": {func(time.Time) time.Duration { return 1 << 62 }, 0, []time.Duration{15 * time.Minute, 45 * time.Minute}},
-	} {
-		var h hold
-		now, n := start, uint64(1)
-		for i, want := range tt.want {
-			require.True(t, h.close(n, now, closing{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: defaultHold, sent: n}), name)
-			require.InDelta(t, want, h.until.Sub(now), float64(time.Second), "%s, %d", name, i)
-			now, n = h.until, n+1
-		}
-		// A test that is rejected without a statement, or with a shorter one, does not shorten the hold.
-		end := h.stated
-		h.close(n, now, closing{retryAfter: time.Second, maxHold: defaultHold, sent: n})
-		require.False(t, h.stated.Before(end), name)
-	}
-}
-
-func TestMarks_impliedByStatements(t *testing.T) {
+func TestEvidence_statedRejectionsImplyALimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text   string
 		before int
@@ -153,7 +123,7 @@ func TestMarks_impliedByStatements(t *testing.T) {
 		"2 of 8 of the first 30":      {text: "ggrgrggg", before: 20},
 		"3 of 8, not of the first 30": {text: "grgrgrgg", before: 30},
 	} {
-		ev, now := marksOf(tt.text, tt.before, time.Second/10)
+		ev, now := evidenceOf(tt.text, tt.before, time.Second/10)
 		require.Equal(t, tt.want, ev.statedImplyLimit(now), name)
 	}
 }
