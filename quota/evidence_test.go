@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// evidenceOf returns marks of one response every interval: g succeeded, r was rejected, u is
-// a 503 and n a 500. The last one arrives at the returned time.
+// evidenceOf returns the evidence of a quota after before responses and those in text, one in each
+// interval: g is a success, r a bare 429, u a 503 and n a 500. The last one arrives at the returned
+// time.
 func evidenceOf(text string, before int, every time.Duration) (*evidence, time.Time) {
 	ev, now := &evidence{total: before}, time.Unix(1_700_000_000, 0)
 	for i, c := range text {
@@ -22,37 +23,39 @@ func evidenceOf(text string, before int, every time.Duration) (*evidence, time.T
 	return ev, now
 }
 
-// Bare rejections imply a limit if they are enough of the latest responses.
+// Bare rejections imply a limit if they are a large enough share of the latest responses.
 func TestEvidence_impliesALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for name, tt := range map[string]struct {
 		text     string
 		before   int // responses before these
 		every    time.Duration
-		later    time.Duration // that is asked later
+		later    time.Duration // from the last response to the question
 		retryNow bool
 		want     bool
 	}{
-		"5 of 8":                                   {text: "ggggrrrrr", before: 100, every: time.Second, want: true},
-		"5 of 8, mixed":                            {text: "rgrgrrrg", before: 100, every: time.Second, want: true},
-		"4 of 8":                                   {text: "gggggrrrr", before: 100, every: time.Second},
-		"5 of 9":                                   {text: "rrrrggggr", before: 100, every: time.Second},
-		"4 of 6 among the first 20":                {text: "ggrrrr", every: time.Second, want: true},
-		"3 of 6 among the first 20":                {text: "gggrrr", every: time.Second},
-		"4 of 6, to be repeated now":               {text: "ggrrrr", every: time.Second, retryNow: true},
-		"4 of 6, not among the first 20":           {text: "ggrrrr", before: 20, every: time.Second},
-		"too old":                                  {text: "rrrrr", before: 100, every: time.Second, later: 11 * time.Second},
-		"one of them too old":                      {text: "rrrrr", before: 100, every: time.Second, later: 7 * time.Second},
-		"a third of a round trip":                  {text: strings.Repeat("g", 10) + "rrrrr", before: 100, every: time.Millisecond, want: true},
-		"less than a third of a round trip":        {text: strings.Repeat("g", 11) + "rrrrr", before: 100, every: time.Millisecond},
-		"503s are another cause":                   {text: "uuuuuuuu", before: 100, every: time.Second},
-		"after a pause in which nothing was asked": {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
+		"5 of 8":                            {text: "ggggrrrrr", before: 100, every: time.Second, want: true},
+		"5 of 8, mixed":                     {text: "rgrgrrrg", before: 100, every: time.Second, want: true},
+		"4 of 8":                            {text: "gggggrrrr", before: 100, every: time.Second},
+		"5 of 9":                            {text: "rrrrggggr", before: 100, every: time.Second},
+		"4 of 6 among the first 20":         {text: "ggrrrr", every: time.Second, want: true},
+		"3 of 6 among the first 20":         {text: "gggrrr", every: time.Second},
+		"4 of 6, to be repeated now":        {text: "ggrrrr", every: time.Second, retryNow: true},
+		"4 of 6, not among the first 20":    {text: "ggrrrr", before: 20, every: time.Second},
+		"too old":                           {text: "rrrrr", before: 100, every: time.Second, later: 11 * time.Second},
+		"one of them too old":               {text: "rrrrr", before: 100, every: time.Second, later: 7 * time.Second},
+		"a third of a round trip":           {text: strings.Repeat("g", 10) + "rrrrr", before: 100, every: time.Millisecond, want: true},
+		"less than a third of a round trip": {text: strings.Repeat("g", 11) + "rrrrr", before: 100, every: time.Millisecond},
+		"503s are another cause":            {text: "uuuuuuuu", before: 100, every: time.Second},
+		"after a time without requests":     {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
 	} {
 		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		require.Equal(t, tt.want, ev.impliesLimit(tt.retryNow, rtt, now.Add(tt.later)), name)
 	}
 }
 
+// Failures of one cause suggest a limit if they are a large enough share of the latest responses, and
+// the server was healthy before.
 func TestEvidence_suggestsALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	good := strings.Repeat("g", 20)
@@ -62,19 +65,19 @@ func TestEvidence_suggestsALimit(t *testing.T) {
 		every  time.Duration
 		share  float64 // 0: no evidence
 	}{
-		"6 of 10":                           {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"5 of 10":                           {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
-		"15 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
-		"14 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
-		"a server that did not work before": {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"nor for long":                      {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
-		"never":                             {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
-		"a new host, one success":           {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
-		"a new host, none":                  {text: "uuuuuuu", every: time.Second / 10},
-		"a quarter of a round trip":         {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
-		"less of a round trip":              {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
-		"too old":                           {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
-		"rejections are another cause":      {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
+		"6 of 10":                      {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"5 of 10":                      {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
+		"15 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
+		"14 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
+		"a server that failed before":  {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"for long":                     {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
+		"never":                        {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
+		"a new host, one success":      {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
+		"a new host, none":             {text: "uuuuuuu", every: time.Second / 10},
+		"a quarter of a round trip":    {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
+		"less of a round trip":         {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
+		"too old":                      {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
+		"rejections are another cause": {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
 	} {
 		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		share, ok := ev.suggestsLimit(throttle.CauseUnavailable, rtt, now)
@@ -85,6 +88,7 @@ func TestEvidence_suggestsALimit(t *testing.T) {
 	}
 }
 
+// The highest rate is that of five seconds of the last minute, the latest that of the last five.
 func TestAcceptedRate_highestAndLatest(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var a acceptedRate
@@ -110,6 +114,7 @@ func TestAcceptedRate_highestAndLatest(t *testing.T) {
 	require.InDelta(t, 20, b.latest(now), .01)
 }
 
+// Rejections that state a wait imply a limit if several of the latest responses are such.
 func TestEvidence_statedRejectionsImplyALimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text   string

@@ -101,7 +101,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 		return false
 	}
 	inf.successesInRow = 0
-	q.slowStart.pause()
+	q.slowStart.steady = max(q.slowStart.steady, cutEndsAfter)
 	if !granted && (inf.loop.on() || q.hold.active) {
 		return false // the request was sent before the loop or the stop began
 	}
@@ -203,7 +203,11 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	if q.hold.active && n <= q.hold.lastSent {
 		inf.beforeStop.n++ // it was in flight when the stop or hold began
 	}
-	inf.cut.succeeded()
+	if c := &inf.cut; c.maxInFlight > 0 {
+		if c.successes++; c.successes >= cutEndsAfter {
+			*c = concurrencyCut{}
+		}
+	}
 	switch {
 	case inf.window.on():
 		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
@@ -261,16 +265,6 @@ func (c *concurrencyCut) check(open int64, now time.Time) (wait time.Duration, o
 		return wait, false
 	}
 	return 0, c.maxInFlight == 0 || open < c.maxInFlight
-}
-
-// succeeded counts a success.
-func (c *concurrencyCut) succeeded() {
-	if c.maxInFlight == 0 {
-		return
-	}
-	if c.successes++; c.successes >= cutEndsAfter {
-		*c = concurrencyCut{}
-	}
 }
 
 // stop begins or extends a stop: a hold that the server did not state, because claim n was rejected.
@@ -357,7 +351,7 @@ func (q *quota) released(now time.Time) {
 		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
 	}
 	if !inf.loop.on() && !inf.window.on() {
-		q.slowStart.release(max(q.hold.inFlight, q.knownBound()))
+		q.slowStart.maxInFlight, q.slowStart.steady = max(q.hold.inFlight, q.knownBound()), knownAfter
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
 	inf.evidence.restart()

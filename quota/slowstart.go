@@ -26,7 +26,7 @@ type slowStart struct {
 	servedBurst bool // no request was in flight when at least burstServedAfter had succeeded
 
 	maxInFlight int64 // requests in flight to a known host; 0: not bounded
-	steady      int   // successes until maxInFlight grows
+	steady      int   // successes until maxInFlight grows; at least cutEndsAfter after each possible rejection
 }
 
 const (
@@ -39,33 +39,7 @@ const (
 // isNew reports whether the host is not known.
 func (s *slowStart) isNew() bool { return s.successes < knownAfter && !s.servedBurst }
 
-// release bounds the requests in flight after a hold.
-func (s *slowStart) release(maxInFlight int64) { s.maxInFlight, s.steady = maxInFlight, knownAfter }
-
-// pause keeps the bound as it is for the next successes, because a request failed.
-func (s *slowStart) pause() { s.steady = max(s.steady, cutEndsAfter) }
-
-// succeeded counts a success while open requests are in flight. knownBound is the bound when the
-// host becomes known.
-func (s *slowStart) succeeded(open, knownBound int64) {
-	switch {
-	case s.successes < knownAfter:
-		s.successes++
-		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
-		if s.successes == knownAfter && !s.servedBurst {
-			s.maxInFlight = knownBound
-		}
-	case s.maxInFlight == 0:
-	case s.steady > 0:
-		s.steady--
-	default:
-		if s.maxInFlight++; 2*open < s.maxInFlight {
-			s.maxInFlight = 0
-		}
-	}
-}
-
-// knownBound returns the bound when a host becomes known.
+// knownBound returns the bound when a host becomes known, and the least bound after a hold.
 func (q *quota) knownBound() int64 {
 	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
 }
@@ -75,11 +49,24 @@ func (q *quota) knownBound() int64 {
 // bound is needed. If the host has shown no limit when the bound ends, the endpoint is unlimited.
 func (q *quota) countSuccess() {
 	q.span.n++
-	s, inf := &q.slowStart, q.inference
-	if !s.isNew() && inf != nil && (inf.loop.on() || inf.window.on()) {
+	s, inf, open := &q.slowStart, q.inference, q.inFlight.open
+	switch {
+	case !s.isNew() && inf != nil && (inf.loop.on() || inf.window.on()):
 		return
+	case s.successes < knownAfter:
+		s.successes++
+		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
+		if s.successes == knownAfter && !s.servedBurst {
+			s.maxInFlight = q.knownBound()
+		}
+	case s.maxInFlight == 0:
+	case s.steady > 0:
+		s.steady--
+	default:
+		if s.maxInFlight++; 2*open < s.maxInFlight {
+			s.maxInFlight = 0
+		}
 	}
-	s.succeeded(q.inFlight.open, q.knownBound())
 	if s.successes == knownAfter && s.maxInFlight == 0 && inf == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
 	}
