@@ -46,8 +46,8 @@ func statusServer(s server, status int) server {
 	}
 }
 
-// nginx rejects with a bare 503 by default. The rate that it accepts is learned after few of them,
-// although a few 503s are no evidence, and it is not forgotten between two jobs.
+// nginx rejects with a bare 503 by default. The rate that it accepts is learned, although a few 503s
+// are no evidence.
 func TestTracker_learnsTheRateOfBare503s(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := statusServer(tokenBucket(20, 21, false), 503)
@@ -92,8 +92,9 @@ func TestTracker_doesNotStopDuringAnOutage(t *testing.T) {
 	})
 }
 
-// Few failures are no evidence of a limit: they delay requests by less than a tenth of a second each.
-func TestTracker_fewFailuresDelayNoRequest(t *testing.T) {
+// If one of a hundred responses is a failure, that is no evidence of a limit: requests wait for less
+// than 5 % of the time.
+func TestTracker_fewFailuresDelayFewRequests(t *testing.T) {
 	for name, fault := range map[string]struct {
 		status int
 		err    error
