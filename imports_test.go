@@ -33,7 +33,7 @@ var importOrder = [][]string{
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
-	{"quota", "rate", "rate/xtime"},
+	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed"},

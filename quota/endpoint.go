@@ -61,6 +61,7 @@ type endpoint struct {
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
+	small    smallQuotas           // quotas of more routes than there is memory for
 	patterns patterns
 	sampler  sampler
 	clock    clockOffset
@@ -76,7 +77,23 @@ func newEndpoint(t *Tracker, key uint64, a account) *endpoint {
 	return ep
 }
 
-// quotaOf returns the quota that must admit req.
+// limiterOf returns the quota or smallQuota that must admit req.
+func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
+	if !ep.hasQuotas.Load() {
+		return ep.unknown.Load()
+	}
+	route := ep.route(req)
+	ep.mu.Lock()
+	q := ep.small.find(route)
+	ep.mu.Unlock()
+	if q != nil {
+		return q
+	}
+	known, _ := ep.lookUp(route, req)
+	return known
+}
+
+// quotaOf returns the quota of req, if that is no small one.
 func (ep *endpoint) quotaOf(req *http.Request) *quota {
 	if !ep.hasQuotas.Load() {
 		return ep.unknown.Load()
@@ -167,6 +184,9 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	route, stated := ep.route(req), statesRemaining(f.RemoteLimits)
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if ep.assignSmall(route, f.RemoteLimits, f.Now) {
+		return false
+	}
 	q := ep.quotaOfResponse(route, req, asked, f)
 	if q == nil {
 		return !stated
@@ -296,7 +316,7 @@ func (ep *endpoint) allQuotas() []*quota {
 func (ep *endpoint) isBlank() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return len(ep.quotas) == 0 && ep.unknown.Load().isBlank()
+	return len(ep.quotas) == 0 && len(ep.small.routes) == 0 && ep.unknown.Load().isBlank()
 }
 
 // holdAll holds all quotas of ep but asked, because the server states that the rejection f
@@ -309,6 +329,9 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 		if q != asked {
 			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
 		}
+	}
+	for _, r := range ep.small.routes {
+		r.quota.hold(f.Now.Add(max(min(f.RetryAfter, maxDelay), 0)))
 	}
 }
 

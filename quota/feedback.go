@@ -26,6 +26,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	defer t.listeners.deliver()
 	f := throttle.Feedback{Now: now}
 	q, ours := d.Limiter.(*quota)
+	small, _ := d.Limiter.(*smallQuota)
 	var ep *endpoint // nil: nothing is learned
 	var provider *headers.Provider
 	switch {
@@ -33,13 +34,15 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		provider = t.reader().Provider(req.URL.Host)
 	case ours:
 		ep, provider = q.endpoint, q.endpoint.provider
+	case small != nil:
+		ep, provider = small.endpoint, small.endpoint.provider
 	default:
 		ep = t.endpointOf(req)
 		provider = ep.provider
 	}
 	if err != nil || resp == nil {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
-		if ep != nil {
+		if ep != nil && small == nil {
 			ep.suspectFailure(req, q, &f)
 		}
 		return f
@@ -57,10 +60,14 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	}
 	ep.refineResets(&r, resp.Header, f.Now)
 	classify(&f, resp.StatusCode, &r, buf)
-	if f.Outcome != throttle.Throttled {
-		ep.suspectFailure(req, q, &f)
+	if small != nil {
+		ep.observeSmall(req, small, &f)
+	} else {
+		if f.Outcome != throttle.Throttled {
+			ep.suspectFailure(req, q, &f)
+		}
+		ep.observe(req, q, &f)
 	}
-	ep.observe(req, q, &f)
 	if r.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(q, &f)
 	}

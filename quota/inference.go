@@ -101,7 +101,6 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 		return false
 	}
 	inf.successesInRow = 0
-	q.slowStart.steady = max(q.slowStart.steady, cutEndsAfter)
 	if !granted && (inf.loop.on() || q.hold.active) {
 		return false // the request was sent before the loop or the stop began
 	}

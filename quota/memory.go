@@ -64,6 +64,9 @@ func (q *quota) bytes() int64 {
 func bytesOf(list []estimate) (n int64) {
 	for i := range list {
 		n += estimateBytes + int64(len(list[i].name))
+		if list[i].refill.log != nil {
+			n += sendLogBytes
+		}
 	}
 	return n
 }

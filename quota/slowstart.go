@@ -26,7 +26,7 @@ type slowStart struct {
 	servedBurst bool // no request was in flight when at least burstServedAfter had succeeded
 
 	maxInFlight int64 // requests in flight to a known host; 0: not bounded
-	steady      int   // successes until maxInFlight grows; at least cutEndsAfter after each possible rejection
+	steady      int   // successes until maxInFlight grows
 }
 
 const (

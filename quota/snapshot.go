@@ -201,6 +201,9 @@ func (ep *endpoint) rank(now time.Time) rank {
 func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	a := AccountSnapshot{Host: ep.names.host, Account: ep.accountNumber()}
 	all := ep.allQuotas()
+	ep.mu.Lock()
+	a.Quotas = ep.small.snapshots(ep.names.host, now)
+	ep.mu.Unlock()
 	for _, q := range all {
 		snap, last, blank := q.snapshot(now)
 		a.LastUsed = later(a.LastUsed, last)

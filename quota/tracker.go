@@ -104,7 +104,7 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if ep.unlimited.Load() {
 		return throttle.Demand{}
 	}
-	return throttle.Demand{Limiter: ep.quotaOf(req)}
+	return throttle.Demand{Limiter: ep.limiterOf(req)}
 }
 
 // endpointOf returns the endpoint of the account of req.
@@ -225,6 +225,9 @@ func (t *Tracker) Forget(req *http.Request) {
 	for _, q := range ep.allQuotas() { // requests may still wait for them
 		q.forget()
 	}
+	ep.mu.Lock()
+	ep.small.forget()
+	ep.mu.Unlock()
 	t.wake()
 	t.listeners.deliver()
 }

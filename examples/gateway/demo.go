@@ -53,7 +53,7 @@ func build(timeout time.Duration) (*demo, error) {
 	for i := range t.copies {
 		client := redis.NewClient(withoutRetries(&redis.Options{Network: server.Network, Addr: server.Addr}))
 		limits := redisBuilder(client, len(t.copies), timeout, nil)
-		g, err := newGateway(t.file, to, to, secret, limits, func(err error) { t.reloaded <- err })
+		g, err := newGateway(t.file, to, to, secret, limits, func(err error) { t.reloaded <- err }, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -24,8 +24,9 @@ type gateway struct {
 // newGateway returns a gateway for users and orders, with the limits in the file at path.
 // Copies that share their counts must have the same secret, because the keys of clients
 // depend on it. build returns the limiter of a limit; nil means a limiter in this process.
-// onReload is called after each reload of the file.
-func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), onReload func(error)) (*gateway, error) {
+// onReload is called after each reload of the file. tenants adds a limit for each tenant; nil
+// means none.
+func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), onReload func(error), tenants *tenantLimits) (*gateway, error) {
 	// A client is identified by its token, or else by its address. If a load balancer is in
 	// front of the gateway, add it to IP.Trusted; otherwise all clients share one address.
 	tokens := &throttlehttp.Secrets{Key: secret}
@@ -39,6 +40,9 @@ func newGateway(path string, users, orders *url.URL, secret []byte, build func(*
 		return nil, fmt.Errorf("gateway: the limits in %s: %w", path, err)
 	}
 	limited := &throttlehttp.Middleware{Limits: g.limits.Limits}
+	if tenants != nil {
+		limited.Rules = []throttlehttp.Rule{tenants.rule()}
+	}
 	g.mux.Handle("/users/", limited.Handler(proxy(users)))
 	g.mux.Handle("/orders/", limited.Handler(proxy(orders)))
 	g.mux.Handle("GET /allow", allow(g.limits))

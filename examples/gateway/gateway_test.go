@@ -18,6 +18,10 @@ import (
 
 // newTestGateway returns a gateway that counts in this process, and the path of its file.
 func newTestGateway(t *testing.T, text string) (g *gateway, file string, reloaded chan error) {
+	return newTestGatewayWith(t, text, nil)
+}
+
+func newTestGatewayWith(t *testing.T, text string, tenants *tenantLimits) (g *gateway, file string, reloaded chan error) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+" for "+r.Header.Get("X-Forwarded-For"))
 	}))
@@ -26,7 +30,7 @@ func newTestGateway(t *testing.T, text string) (g *gateway, file string, reloade
 	require.NoError(t, err)
 	file, reloaded = filepath.Join(t.TempDir(), "limits.yaml"), make(chan error, 16)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	g, err = newGateway(file, to, to, nil, nil, func(err error) { reloaded <- err })
+	g, err = newGateway(file, to, to, nil, nil, func(err error) { reloaded <- err }, tenants)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.close()) })
 	return g, file, reloaded
@@ -136,6 +140,6 @@ func TestGateway_copiesShare(t *testing.T) {
 }
 
 func TestGateway_reportsAMissingFile(t *testing.T) {
-	_, err := newGateway(filepath.Join(t.TempDir(), "none.yaml"), nil, nil, nil, nil, nil)
+	_, err := newGateway(filepath.Join(t.TempDir(), "none.yaml"), nil, nil, nil, nil, nil, nil)
 	require.ErrorContains(t, err, "none.yaml")
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package bandwidth_test
+
+const racing = false

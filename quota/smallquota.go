@@ -1,0 +1,327 @@
+package quota
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// smallQuotas are the quotas of an endpoint that has more of them than there is memory for: some
+// hosts have a quota for each of hundreds of routes, and each response states the name and the rest
+// of the one that its request used. A quota of type quota takes more than a kilobyte, a smallQuota
+// with its route 64 bytes. It knows the one limit that the responses state and nothing else: no
+// learned limits, no other clients, no cost, no sharing between processes.
+//
+// An endpoint begins to use them when manyNames of its quotas have one limit each, with different
+// names. Quotas that no request uses then become small ones, too. endpoint.mu guards all of it.
+type smallQuotas struct {
+	used   bool
+	began  time.Time // when used was set; times of small quotas are durations since then
+	routes []smallRoute
+}
+
+// A smallRoute is a route with its small quota, in ascending order of route.
+type smallRoute struct {
+	route uint64
+	quota *smallQuota
+}
+
+const (
+	manyNames     = 4  // quotas with different names
+	smallBytes    = 64 // of a smallQuota with a route
+	maxSmallShown = 16 // small quotas in an AccountSnapshot
+)
+
+// A smallQuota is a quota of which one limit is known. It implements throttle.Limiter.
+type smallQuota struct {
+	endpoint  *endpoint
+	name      uint64        // hash of the name of the limit
+	reset     time.Duration // when units return, since smallQuotas.began
+	lastUsed  uint32        // seconds since smallQuotas.began
+	limit     int32
+	remaining int32  // as last stated, less accepted requests whose responses stated nothing
+	open      int32  // requests in flight
+	sent      uint32 // number of the latest request, modulo 2^32
+	seen      uint32 // number of the latest request when remaining was stated
+}
+
+// find returns the small quota of route; nil if it has none.
+func (s *smallQuotas) find(route uint64) *smallQuota {
+	i, ok := s.search(route)
+	if !ok {
+		return nil
+	}
+	return s.routes[i].quota
+}
+
+func (s *smallQuotas) search(route uint64) (i int, ok bool) {
+	return slices.BinarySearchFunc(s.routes, route, func(r smallRoute, route uint64) int { return cmp.Compare(r.route, route) })
+}
+
+// isSmall reports whether limits are what a small quota can hold: one named limit of requests.
+func isSmall(limits []throttle.RemoteLimit) bool {
+	return len(limits) == 1 && limits[0].Name != "" && limits[0].Unit != unitConcurrent && countsRequests(limits[0]) && limits[0].Limit <= math.MaxInt32
+}
+
+// assignSmall applies the limits that a response to a request of route states to the small quota of
+// that name, which becomes the quota of route. It returns false if ep uses no small quotas, or if
+// limits are no limit of one. The caller holds ep.mu.
+func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now time.Time) bool {
+	if !isSmall(limits) || isNamed(route) || ep.routes[route] != nil || !ep.small.used && !ep.hasManyNames() {
+		return false
+	}
+	if !ep.small.used {
+		ep.small.used, ep.small.began = true, now
+	}
+	ep.shrinkQuotas(now)
+	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
+	i, known := ep.small.search(route)
+	if known && ep.small.routes[i].quota.name == name {
+		ep.small.routes[i].quota.update(w, now)
+		return true
+	}
+	for _, r := range ep.small.routes {
+		if r.quota.name == name {
+			ep.addSmall(route, r.quota, now)
+			r.quota.update(w, now)
+			return true
+		}
+	}
+	q := &smallQuota{endpoint: ep, name: name}
+	q.set(w, now)
+	ep.addSmall(route, q, now)
+	return true
+}
+
+// hasManyNames reports whether the quotas of ep have one limit each, with different names.
+func (ep *endpoint) hasManyNames() bool {
+	var names []string
+	for _, q := range ep.quotas {
+		if name := q.onlyName(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return len(names) >= manyNames
+}
+
+// onlyName returns the name of the limit of q; empty if it has another number of limits.
+func (q *quota) onlyName() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.estimates) != 1 {
+		return ""
+	}
+	return q.estimates[0].name
+}
+
+// addSmall makes q the small quota of route. If there is no memory for it, it replaces the one that
+// was used least recently of those that hold no requests; if there is none, route has no quota.
+func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
+	s := &ep.small
+	i, known := s.search(route)
+	if known {
+		s.routes[i].quota = q
+		return
+	}
+	if !ep.memory.reserve(smallBytes) {
+		oldest := -1
+		for i, r := range s.routes {
+			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
+				oldest = i
+			}
+		}
+		if oldest < 0 {
+			return
+		}
+		s.routes = slices.Delete(s.routes, oldest, oldest+1)
+		i, _ = s.search(route)
+	}
+	if len(s.routes) == cap(s.routes) { // slices.Insert would allocate twice as much
+		s.routes = slices.Grow(s.routes, 8)[: len(s.routes) : len(s.routes)+8]
+	}
+	s.routes = slices.Insert(s.routes, i, smallRoute{route, q})
+}
+
+// shrinkQuotas makes small quotas of the quotas that a small one can hold and no request uses.
+func (ep *endpoint) shrinkQuotas(now time.Time) {
+	for i := len(ep.quotas) - 1; i >= 0; i-- {
+		q := ep.quotas[i]
+		if q == ep.unknown.Load() || q.named {
+			continue
+		}
+		w, ok := q.shrunk(now)
+		if !ok {
+			continue
+		}
+		small := &smallQuota{endpoint: ep, name: maphash.String(ep.tracker.seed, w.Name)}
+		small.set(w, now)
+		var routes []uint64
+		for route, of := range ep.routes {
+			if of == q {
+				routes = append(routes, route)
+			}
+		}
+		ep.drop(i)
+		for _, route := range routes {
+			ep.addSmall(route, small, now)
+		}
+	}
+}
+
+// shrunk returns the limit of q as a small quota can hold it, if no request uses q and nothing else
+// is known of it.
+func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight.open > 0 || q.hold.active || q.hold.until.After(now) || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
+		return w, false
+	}
+	e := &q.estimates[0]
+	w = throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.left(now), ResetAfter: e.reset.Sub(now), Per: e.per}
+	return w, isSmall([]throttle.RemoteLimit{w}) && !e.concurrency.confirmed
+}
+
+// set begins to count against w.
+func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
+	q.limit, q.remaining = int32(w.Limit), int32(min(max(w.Remaining, 0), math.MaxInt32)) //nolint:gosec // see isSmall
+	q.reset, q.seen = resetOf(w, now).Sub(q.endpoint.small.began), q.sent
+}
+
+// update applies w, which the response to a request that q did not admit states: such a response
+// may be older than what is known, so it only lowers what remains of the same window.
+func (q *smallQuota) update(w throttle.RemoteLimit, now time.Time) {
+	if apart := resetOf(w, now).Sub(q.endpoint.small.began) - q.reset; apart > toleranceOf(w) || w.Remaining < int64(q.remaining) {
+		q.set(w, now)
+	}
+}
+
+// observeSmall applies f, the response to req, if it states the limits of another quota than asked,
+// which admitted req. asked applies the others itself when it observes f.
+func (ep *endpoint) observeSmall(req *http.Request, asked *smallQuota, f *throttle.Feedback) {
+	if !statesRemaining(f.RemoteLimits) || isSmall(f.RemoteLimits) && maphash.String(ep.tracker.seed, f.RemoteLimits[0].Name) == asked.name {
+		return
+	}
+	route := ep.route(req)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.assignSmall(route, f.RemoteLimits, f.Now)
+	f.RemoteLimits = nil
+}
+
+// Reserve implements throttle.Limiter.
+func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	ep := q.endpoint
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	now := c.Now
+	if now.IsZero() {
+		now = ep.tracker.clock().Now()
+	}
+	at := now.Sub(ep.small.began)
+	pacing := ep.tracker.pacing()
+	free := int64(q.remaining) - int64(q.open) - pacing.reserved(int64(q.limit))
+	wait := q.reset - at
+	if wait > maxStated { // a reset that is so far away is tested, see hold
+		wait = min(wait, pacing.maxHold)
+	}
+	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
+	switch {
+	case free >= min(n, max(int64(q.limit), 1)), wait <= 0 && q.open == 0: // units are left, or one request tests whether they have returned
+		d.OK = true
+	case wait > 0:
+		d.Wait, d.ServerImposed = wait, true
+	default:
+		d.ServerImposed = true // the response to that request decides
+	}
+	if d.OK && !c.DryRun {
+		q.sent++
+		q.open++
+		q.lastUsed = uint32(max(at/time.Second, 0)) //nolint:gosec // for comparisons
+		d.Grant = uint64(q.sent)
+	}
+	return d, nil
+}
+
+// NonBlocking is the method that throttle.IsNonBlocking calls.
+func (*smallQuota) NonBlocking() bool { return true }
+
+// Cancel implements throttle.Limiter.
+func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
+	q.endpoint.mu.Lock()
+	defer q.endpoint.mu.Unlock()
+	if d.OK {
+		q.open = max(q.open-1, 0)
+	}
+}
+
+// Observe implements throttle.Observer.
+func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	ep := q.endpoint
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !d.OK || f.Partial && !isSmall(f.RemoteLimits) {
+		return
+	}
+	if !f.Partial {
+		q.open = max(q.open-1, 0)
+	}
+	now := f.Now
+	if now.IsZero() {
+		now = ep.tracker.clock().Now()
+	}
+	switch stated := isSmall(f.RemoteLimits); {
+	case f.Outcome == throttle.Failed:
+	case stated && (int32(uint32(d.Grant)-q.seen) > 0 || q.reset <= now.Sub(ep.small.began)): //nolint:gosec // modulo 2^32
+		q.set(f.RemoteLimits[0], now)
+	case stated:
+		q.update(f.RemoteLimits[0], now)
+	default:
+		q.remaining = max(q.remaining-1, 0)
+	}
+	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow {
+		q.hold(now.Add(max(min(f.RetryAfter, maxDelay), 0)))
+	}
+}
+
+// hold lets no request pass before a time.
+func (q *smallQuota) hold(until time.Time) {
+	q.remaining, q.reset = 0, max(q.reset, until.Sub(q.endpoint.small.began))
+}
+
+// forget drops all small quotas. Requests that wait for them are admitted.
+func (s *smallQuotas) forget() {
+	for _, r := range s.routes {
+		r.quota.remaining, r.quota.reset = math.MaxInt32, 0
+	}
+	s.routes = nil
+}
+
+// snapshots describes the small quotas with the fewest units left.
+func (s *smallQuotas) snapshots(host string, now time.Time) (all []QuotaSnapshot) {
+	seen := make(map[*smallQuota]bool, len(s.routes))
+	for _, r := range s.routes {
+		q := r.quota
+		if seen[q] {
+			continue
+		}
+		seen[q] = true
+		reset, left := s.began.Add(q.reset), max(int64(q.remaining)-int64(q.open), 0)
+		snap := QuotaSnapshot{Name: host, InFlight: int(q.open), Limits: []LimitSnapshot{{Unit: "requests", Size: int64(q.limit), Remaining: left, RemainingKnown: true, Reset: reset}}}
+		if q.remaining <= 0 && reset.After(now) {
+			snap.Hold = &HoldSnapshot{Reason: "quota", Until: reset}
+		}
+		all = append(all, snap)
+	}
+	slices.SortStableFunc(all, func(a, b QuotaSnapshot) int { return cmp.Compare(a.Limits[0].Remaining, b.Limits[0].Remaining) })
+	return all[:min(len(all), maxSmallShown)]
+}
