@@ -36,11 +36,11 @@ type inference struct {
 	statedHold  time.Duration // longest wait that the server stated for it; 0: none
 	loopPending bool          // when it ends, a window or a loop begins
 
-	nextLoop       [2]time.Time // earliest time of the next loop, by causeClass: an earlier one has failed
+	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
 }
 
-// causeClass returns the index of c in inference.nextLoop: 0 for bare rejections, 1 for suspected
+// causeClass returns the index of c in inference.nextEstimate: 0 for bare rejections, 1 for suspected
 // causes.
 func causeClass(c throttle.Cause) int {
 	if c == throttle.CauseUnstated {
@@ -115,7 +115,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
-	case q.hold.active, bare && inf.window.on() && granted, now.Before(inf.nextLoop[causeClass(cause)]):
+	case q.hold.active, bare && inf.window.on() && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
 	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
 		inf.evidence.restart()
 		inf.stopPending = true
@@ -130,8 +130,8 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 	return false
 }
 
-// rejected applies the rejection of claim n for a cause that is estimated.
-func (q *quota) rejected(n uint64, cause throttle.Cause, now time.Time) {
+// rejectedUnstated applies the rejection of claim n for a cause that is estimated.
+func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
 	inf := q.infer(acceptedSpan{}, now)
 	if inf == nil {
 		return
@@ -188,7 +188,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 		inf.beforeStop = q.span
 		inf.beforeStop.until = q.hold.rejectedAt
 	}
-	if !inf.loopPending && !now.Before(inf.nextLoop[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
+	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
 		inf.evidence.restart()
 		inf.loopPending = true
 	}
@@ -216,54 +216,10 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	}
 	inf.successesInRow++
 	estimating := inf.loop.on() || inf.window.on() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
-	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextLoop[0], inf.nextLoop[1])) {
+	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
 		q.endpoint.memory.release(inferenceBytes)
 	}
-}
-
-// A concurrencyCut limits the requests in flight after a bare rejection that is not evidence of a
-// limit, until cutEndsAfter responses in a row are successful. The zero concurrencyCut does not
-// limit them.
-type concurrencyCut struct {
-	until       time.Time // no claim is granted before
-	maxInFlight int64     // requests in flight; 0: not bounded
-	successes   int       // successes since the latest bare rejection
-}
-
-const (
-	minInFlight  = 4 // least concurrencyCut.maxInFlight
-	cutEndsAfter = 8 // successes in a row
-)
-
-// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence. Rejections
-// within its round trip are of the same burst. A host that is not known gets as many requests in
-// flight as at the beginning of slow start, any other half of what it has.
-func (q *quota) cutConcurrency(now time.Time) {
-	c := &q.inference.cut
-	c.successes = 0
-	if now.Before(c.until) {
-		return
-	}
-	c.until = now.Add(q.roundTrip())
-	if start := int64(q.endpoint.tracker.initialConcurrency()); q.slowStart.isNew() && start > 0 {
-		c.maxInFlight = start
-		return
-	}
-	inFlight := float64(q.inFlight.open)
-	if !q.slowStart.isNew() { // by Little's law: requests to an unlimited endpoint are not claims
-		inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
-	}
-	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
-}
-
-// check reports whether one more request may be in flight than open. If not, wait is the time until
-// the round trip without claims ends; 0: a response has to arrive.
-func (c *concurrencyCut) check(open int64, now time.Time) (wait time.Duration, ok bool) {
-	if wait = c.until.Sub(now); wait > 0 {
-		return wait, false
-	}
-	return 0, c.maxInFlight == 0 || open < c.maxInFlight
 }
 
 // stop begins or extends a stop: a hold that the server did not state, because claim n was rejected.
@@ -379,12 +335,12 @@ func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
 	}
 }
 
-// dropLoop ends the loop. If it has failed, because lower rates do not make rejections rarer, no
-// other one of its class begins for noEstimate.
+// dropLoop ends the loop. If it has failed, because lower rates do not make rejections rarer,
+// nothing is estimated from causes of its class for the time noEstimate.
 func (q *quota) dropLoop(failed bool, now time.Time) {
 	inf := q.inference
 	if failed {
-		inf.nextLoop[causeClass(inf.loop.cause)] = now.Add(noEstimate)
+		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
 	}
 	inf.loop, inf.loopPending = rateLoop{}, false
 	inf.evidence.restart()

@@ -362,9 +362,9 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 		switch {
 		case q.endpoint.tracker.Mode != Full:
 		case cause != throttle.CauseRetryNow:
-			q.rejected(n, cause, now)
+			q.rejectedUnstated(n, cause, now)
 		case inf != nil && (inf.stopPending || inf.loop.on()) || q.hold.active:
-			q.rejected(n, throttle.CauseUnstated, now)
+			q.rejectedUnstated(n, throttle.CauseUnstated, now)
 		}
 		return
 	}

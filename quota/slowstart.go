@@ -93,12 +93,16 @@ func (q *quota) maxInFlight() int64 {
 	return int64(start + min(s.successes/2, growth))
 }
 
-// checkSlowStart reports whether one more request may be in flight as of now. If not, wait is the
-// time until it may without a response; 0: never.
+// checkSlowStart reports whether slow start and the concurrencyCut allow one more request in flight
+// as of now. If not, wait is the time until they do without a response; 0: they do not.
 func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if q.inference != nil {
-		if wait, ok = q.inference.cut.check(q.inFlight.open, now); !ok {
+		c := &q.inference.cut
+		if wait = c.until.Sub(now); wait > 0 {
 			return wait, false
+		}
+		if c.maxInFlight > 0 && q.inFlight.open >= c.maxInFlight {
+			return 0, false
 		}
 	}
 	bound := q.maxInFlight()
@@ -111,4 +115,39 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	}
 	more := now.Sub(since) / growEvery
 	return (more+1)*growEvery - now.Sub(since), q.inFlight.open < bound+int64(more)
+}
+
+// A concurrencyCut limits the requests in flight after a bare rejection that is not evidence of a
+// limit, until cutEndsAfter responses in a row are successful. The zero concurrencyCut does not
+// limit them.
+type concurrencyCut struct {
+	until       time.Time // no claim is granted before
+	maxInFlight int64     // requests in flight; 0: not bounded
+	successes   int       // successes since the latest bare rejection
+}
+
+const (
+	minInFlight  = 4 // least concurrencyCut.maxInFlight
+	cutEndsAfter = 8 // successes in a row, after which the cut ends
+)
+
+// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence. Rejections
+// within its round trip are of the same burst. A host that is not known gets as many requests in
+// flight as at the beginning of slow start, a known host half of what it has, at least minInFlight.
+func (q *quota) cutConcurrency(now time.Time) {
+	c := &q.inference.cut
+	c.successes = 0
+	if now.Before(c.until) {
+		return
+	}
+	c.until = now.Add(q.roundTrip())
+	if start := int64(q.endpoint.tracker.initialConcurrency()); q.slowStart.isNew() && start > 0 {
+		c.maxInFlight = start
+		return
+	}
+	inFlight := float64(q.inFlight.open)
+	if !q.slowStart.isNew() { // by Little's law: requests to an unlimited endpoint are not claims
+		inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
+	}
+	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
 }
