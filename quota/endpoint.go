@@ -61,7 +61,7 @@ type endpoint struct {
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
-	small    smallQuotas           // quotas of more routes than there is memory for
+	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
 	clock    clockOffset
@@ -316,7 +316,7 @@ func (ep *endpoint) allQuotas() []*quota {
 func (ep *endpoint) isBlank() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return len(ep.quotas) == 0 && len(ep.small.routes) == 0 && ep.unknown.Load().isBlank()
+	return len(ep.quotas) == 0 && ep.small == nil && ep.unknown.Load().isBlank()
 }
 
 // holdAll holds all quotas of ep but asked, because the server states that the rejection f
@@ -330,9 +330,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
 		}
 	}
-	for _, r := range ep.small.routes {
-		r.quota.hold(f.Now.Add(max(min(f.RetryAfter, maxDelay), 0)))
-	}
+	ep.small.hold(f.Now.Add(max(min(f.RetryAfter, maxDelay), 0)))
 }
 
 // rejectedExternally applies the rejection f of a request that q did not admit: a request of an

@@ -349,7 +349,9 @@ func TestPatterns_memoryIsBounded(t *testing.T) {
 		ep := endpointOf(t, tr)
 		for i := range 3000 {
 			url := "https://api.test/" + strings.Repeat("dir/", i%6) + slug(i) + "/" + slug(i*7)
-			ask(t, tr, url, quotaOf(fmt.Sprint(i/40), "1000", strconv.Itoa(900-i%40), "60"))
+			state := fmt.Sprintf(`"a%d";r=%d;t=60, "b%d";r=%d;t=60`, i/40, 900-i%40, i/40, 900-i%40)
+			policy := fmt.Sprintf(`"a%d";q=1000;w=60, "b%d";q=1000;w=60`, i/40, i/40)
+			ask(t, tr, url, answer(200, "RateLimit", state, "RateLimit-Policy", policy)) // two limits: a small quota holds only one
 			require.LessOrEqual(t, len(ep.patterns.sets), maxSets)
 			require.LessOrEqual(t, ep.memory.used.Load(), int64(maxBytes))
 			if i%40 == 39 {

@@ -18,11 +18,12 @@ import (
 // with its route 64 bytes. It knows the one limit that the responses state and nothing else: no
 // learned limits, no other clients, no cost, no sharing between processes.
 //
-// An endpoint begins to use them when manyNames of its quotas have one limit each, with different
-// names. Quotas that no request uses then become small ones, too. endpoint.mu guards all of it.
+// An endpoint begins to use them when responses have stated one limit each with more than manyNames
+// different names. Quotas that no request uses then become small ones, too. endpoint.mu guards all
+// of it. Nil has no quotas.
 type smallQuotas struct {
-	used   bool
-	began  time.Time // when used was set; times of small quotas are durations since then
+	names  [manyNames]uint64 // hashes of the first names of limits; 0: none
+	began  time.Time         // when these were complete; times of small quotas are durations since then
 	routes []smallRoute
 }
 
@@ -33,7 +34,7 @@ type smallRoute struct {
 }
 
 const (
-	manyNames     = 4  // quotas with different names
+	manyNames     = 8  // different names of limits that make quotas of type quota
 	smallBytes    = 64 // of a smallQuota with a route
 	maxSmallShown = 16 // small quotas in an AccountSnapshot
 )
@@ -53,6 +54,9 @@ type smallQuota struct {
 
 // find returns the small quota of route; nil if it has none.
 func (s *smallQuotas) find(route uint64) *smallQuota {
+	if s == nil {
+		return nil
+	}
 	i, ok := s.search(route)
 	if !ok {
 		return nil
@@ -64,6 +68,25 @@ func (s *smallQuotas) search(route uint64) (i int, ok bool) {
 	return slices.BinarySearchFunc(s.routes, route, func(r smallRoute, route uint64) int { return cmp.Compare(r.route, route) })
 }
 
+// areUsed reports whether a response that states one limit, with the hash of its name, concerns a
+// small quota.
+func (s *smallQuotas) areUsed(name uint64, now time.Time) bool {
+	if !s.began.IsZero() {
+		return true
+	}
+	for i := range s.names {
+		switch s.names[i] {
+		case name:
+			return false
+		case 0:
+			s.names[i] = name
+			return false
+		}
+	}
+	s.began = now
+	return true
+}
+
 // isSmall reports whether limits are what a small quota can hold: one named limit of requests.
 func isSmall(limits []throttle.RemoteLimit) bool {
 	return len(limits) == 1 && limits[0].Name != "" && limits[0].Unit != unitConcurrent && countsRequests(limits[0]) && limits[0].Limit <= math.MaxInt32
@@ -73,14 +96,17 @@ func isSmall(limits []throttle.RemoteLimit) bool {
 // that name, which becomes the quota of route. It returns false if ep uses no small quotas, or if
 // limits are no limit of one. The caller holds ep.mu.
 func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now time.Time) bool {
-	if !isSmall(limits) || isNamed(route) || ep.routes[route] != nil || !ep.small.used && !ep.hasManyNames() {
+	if !isSmall(limits) || isNamed(route) || ep.routes[route] != nil {
 		return false
 	}
-	if !ep.small.used {
-		ep.small.used, ep.small.began = true, now
+	if ep.small == nil {
+		ep.small = new(smallQuotas)
+	}
+	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
+	if !ep.small.areUsed(name, now) {
+		return false
 	}
 	ep.shrinkQuotas(now)
-	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
 	i, known := ep.small.search(route)
 	if known && ep.small.routes[i].quota.name == name {
 		ep.small.routes[i].quota.update(w, now)
@@ -99,31 +125,10 @@ func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now
 	return true
 }
 
-// hasManyNames reports whether the quotas of ep have one limit each, with different names.
-func (ep *endpoint) hasManyNames() bool {
-	var names []string
-	for _, q := range ep.quotas {
-		if name := q.onlyName(); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return len(names) >= manyNames
-}
-
-// onlyName returns the name of the limit of q; empty if it has another number of limits.
-func (q *quota) onlyName() string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.estimates) != 1 {
-		return ""
-	}
-	return q.estimates[0].name
-}
-
 // addSmall makes q the small quota of route. If there is no memory for it, it replaces the one that
 // was used least recently of those that hold no requests; if there is none, route has no quota.
 func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
-	s := &ep.small
+	s := ep.small
 	i, known := s.search(route)
 	if known {
 		s.routes[i].quota = q
@@ -167,6 +172,7 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 				routes = append(routes, route)
 			}
 		}
+		q.small.Store(small) // for the requests that wait for q
 		ep.drop(i)
 		for _, route := range routes {
 			ep.addSmall(route, small, now)
@@ -298,8 +304,21 @@ func (q *smallQuota) hold(until time.Time) {
 	q.remaining, q.reset = 0, max(q.reset, until.Sub(q.endpoint.small.began))
 }
 
+// hold lets no request of a small quota pass before a time.
+func (s *smallQuotas) hold(until time.Time) {
+	if s == nil {
+		return
+	}
+	for _, r := range s.routes {
+		r.quota.hold(until)
+	}
+}
+
 // forget drops all small quotas. Requests that wait for them are admitted.
 func (s *smallQuotas) forget() {
+	if s == nil {
+		return
+	}
 	for _, r := range s.routes {
 		r.quota.remaining, r.quota.reset = math.MaxInt32, 0
 	}
@@ -308,6 +327,9 @@ func (s *smallQuotas) forget() {
 
 // snapshots describes the small quotas with the fewest units left.
 func (s *smallQuotas) snapshots(host string, now time.Time) (all []QuotaSnapshot) {
+	if s == nil {
+		return nil
+	}
 	seen := make(map[*smallQuota]bool, len(s.routes))
 	for _, r := range s.routes {
 		q := r.quota
