@@ -31,10 +31,10 @@ type inference struct {
 	window   learnedWindow
 
 	// Of the present stop or stated hold:
-	stopPending bool          // there is evidence: the next rejection that is observed begins a stop
 	beforeStop  acceptedSpan  // requests accepted before it; zero since: there is none
 	statedHold  time.Duration // longest wait that the server stated for it; 0: none
-	loopPending bool          // when it ends, a window or a loop begins
+	stopPending bool          // there is evidence: the next rejection that is observed begins a stop
+	loopPending bool          // when the stop ends, a window or a loop begins
 
 	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
