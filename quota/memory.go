@@ -17,7 +17,7 @@ type memoryBudget struct{ used atomic.Int64 }
 const (
 	// maxBytes is less than 16 KiB because the endpoint itself, its unknown quota, its policyNames
 	// and the empty slots of maps are not reserved.
-	maxBytes = 14<<10 - 256
+	maxBytes = 27 << 9
 
 	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // with its elements of lists
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
