@@ -119,7 +119,7 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 		if !isNew {
 			end = later(h.until, end)
 		} else {
-			h.active, h.closedAt, h.lastSent, h.closings = true, now, q.inFlight.sent, h.closings+1
+			h.active, h.rejectedAt, h.lastSent, h.rejections = true, now, q.inFlight.sent, h.rejections+1
 			if h.estimated && !explains(u.Limits) {
 				q.followEstimate(now)
 			}
@@ -133,7 +133,7 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 // If q has one already, only the rate of that process is lowered.
 func (q *quota) followEstimate(now time.Time) {
 	if inf := q.infer(acceptedSpan{}, now); inf != nil && !inf.loop.on() {
-		inf.beforeStop, inf.pending, inf.cut = q.span, true, concurrencyCut{}
+		inf.beforeStop, inf.loopPending, inf.cut = q.span, true, concurrencyCut{}
 		inf.beforeStop.until = now
 	}
 }
@@ -153,7 +153,7 @@ func (q *quota) applyProbe(now time.Time) {
 // end a hold that began later, or whose end is much later.
 func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 	h := &q.hold
-	if !h.active || h.closedAt.After(probed) || h.until.Sub(now) > 2*probeTime+tolerance {
+	if !h.active || h.rejectedAt.After(probed) || h.until.Sub(now) > 2*probeTime+tolerance {
 		return false
 	}
 	h.end()

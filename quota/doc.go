@@ -16,24 +16,82 @@
 //	slow start      little is known of the host yet, so few requests are in flight
 //	slow responses  the server responds late or fails, so no more requests are in flight than before
 //
-// A quota ends at the reset that the server stated. A hold by retry-after ends at the time
-// that the server stated. If it stated none, probes are sent when windows of usual lengths
-// would end, of 1, 2, 3, 5, 10 ... seconds. Then one request, the probe, tests whether the hold
-// is over. The other requests follow when the probe is accepted.
-//
-// A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or
-// when 6 of the last 10 or 15 of the last 50 are a 503, a 403, a closed connection or a timeout
-// that states nothing. A learned rate ends when it has grown to four times the rate that the
-// server was seen to accept and less than half of it is used, or when lower rates do not make
-// rejections rarer.
-//
-// Slow start ends after 100 successful responses. It also follows a 429 that states nothing,
-// until eight responses in a row are successful. The state of slow responses ends when a
-// request that was sent after its beginning gets a response in time.
-//
 // [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
 // [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and
 // [Tracker.Forget] drops what is known. [Events] report holds and limits as they are
 // learned. All rules, with their figures, are in docs/server-limits.md and docs/estimates.md
 // of the repository.
+//
+// # Requests and responses
+//
+// A quota is what a server counts requests against. An endpoint holds the quotas of one account: a
+// scheme, a host and credentials. Responses show which quota the requests of a route use: a method
+// and a path without identifiers. [Tracker.Demand] returns the quota of a request as a
+// throttle.Limiter, which grants a claim if all of these admit it, in this order:
+//
+//	hold            no claim until its end, then one probe
+//	slow start      a bound on the requests in flight, also after a 429 that states nothing
+//	slow responses  a bound on the requests in flight
+//	estimates       the units that are left of each limit that the server states
+//	learned rate    the time between two requests, or the requests in a learned window
+//
+// [Tracker.Feedback] classifies a response and finds its quota, which observes it:
+//
+//	states a limit            corrects the estimate of that limit
+//	does not state a limit    takes one unit from its estimate, unless the request failed
+//	success                   counts for slow start and the accepted rate; as a probe, ends a hold
+//	rejected, states a wait   begins a hold; evidence, unless a stated limit is used up
+//	rejected, states nothing  evidence: bounds the requests in flight, or begins a hold
+//	503, 403, no response     evidence, of another kind: begins a learned rate
+//	late, or failed           begins slow responses
+//
+// # Estimates
+//
+// An estimate models one limit that a server states. As in a Kalman filter, time predicts its
+// state and responses correct it. The state is the size L, the units R that were left at the
+// latest correction, at t0, the reset T, and how units return. With F claims in flight,
+//
+//	free(t) = R + returned(t0, t) - F - headroom
+//
+// may be sent. R may include some of F already; to subtract them twice only delays a request. A
+// response corrects the state with what it states, L', R' and T':
+//
+//	to a claim after t0                L = L', R = R', T = T', t0 = now
+//	to an earlier claim                the same if R' < R + returned, otherwise R stays
+//	to an earlier claim, older window  nothing: it is out of date
+//	states nothing                     R = R - 1
+//
+// A fixed window returns nothing before T; then one probe asks what is left. A bucket returns
+// r (t - t0), where r is a lower bound from two responses. A sliding log returns each unit a
+// window after this process took it. Units that are used, but not by this process, are used by
+// other clients: then what is left is spread over the time until T.
+//
+// # Holds
+//
+// A hold ends at the time that the server stated. If it stated none, probes are sent when windows
+// of usual lengths would end, of 1, 2, 3, 5, 10 ... seconds. Then one request, the probe, tests
+// whether the hold is over. The other requests follow when the probe is accepted.
+//
+// # Slow start and slow responses
+//
+// Slow start bounds the requests in flight as in TCP. The bound grows from 4 to 18 with the first
+// successes. After 100 it doubles in each round trip until less than half of it is used, and
+// ends. It ends earlier if 50 requests succeeded and none is in flight. Slow start also follows a
+// 429 that states nothing, until eight responses in a row are successful, and a hold whose limit
+// was not learned.
+//
+// Slow responses begin with a late response or two failures in a row, and keep the number of
+// requests in flight. When a request that was sent after that gets a response in time, the bound
+// doubles in the same way.
+//
+// # Learned rates
+//
+// A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or
+// when 6 of the last 10 or 15 of the last 50 are a 503, a 403, a closed connection or a timeout
+// that states nothing. After the 429s there is a hold first. If it took longer than sending the
+// requests before it, they are tried as a learned window: so many requests in so long a time.
+// Otherwise the rate loop begins with the rate that was accepted. It increases the rate until a
+// rejection, returns to the rate that was accepted, and after a while exceeds it again, as CUBIC
+// does. A learned rate ends when it has grown to four times the rate that the server was seen to
+// accept and less than half of it is used, or when lower rates do not make rejections rarer.
 package quota

@@ -53,7 +53,7 @@ func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 			receive(t, &tr, users, answer(429))
 		}
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
-		require.Equal(t, 1, q.hold.closings)
+		require.Equal(t, 1, q.hold.rejections)
 		require.LessOrEqual(t, time.Until(q.hold.until), basePause)
 	})
 }

@@ -6,35 +6,36 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// numMarks is how many responses are remembered: 50 for the evidence of a suspected
-// limit, 20 before these, and room for responses that arrive meanwhile.
-const maxEvidence = 100
-
-// Kinds of responses beside the causes of package throttle.
+// Kinds of responses in addition to the causes of package throttle.
 const (
 	causeSuccess = throttle.CauseUnknown // the request was accepted
-	causeOther   = throttle.Cause(255)   // it failed in a way that no server rejects requests with, such as a 500
+	causeOther   = throttle.Cause(255)   // it failed in a way in which no server rejects requests, such as with a 500
 )
 
-// evidence are the latest responses of one quota, with their times. A rejection without
-// numbers, a 503 or a closed connection proves nothing: healthy servers return a few of
-// each. The marks decide when there are so many that a limit is the likely reason.
+// An evidence is a ring of the latest responses of one quota. One rejection that states nothing, one
+// 503 or one closed connection does not show a limit, because healthy servers return a few of each.
+// The evidence decides when there are so many of one kind that a limit is the probable reason. The
+// zero evidence holds no response.
 type evidence struct {
-	times  [maxEvidence]uint32 // in ticks, see tick
-	causes [maxEvidence]throttle.Cause
-	n      int       // responses that were ever added; the newest is at (n-1) % numMarks
-	total  int       // responses of the quota, those before the marks included
-	last   time.Time // of the newest
+	times  [maxEvidence]uint32         // in ticks, see tick
+	causes [maxEvidence]throttle.Cause // kind of each response
+	n      int                         // responses since the latest restart; the newest has index (n-1) % maxEvidence
+	total  int                         // responses of the quota, including those that were dropped
+	last   time.Time                   // of the newest one
 }
 
-const maxEvidenceAge = 10 * time.Second // older responses are no evidence
+const (
+	maxEvidence    = 100              // responses in the ring: 50 for a suspected cause, 20 before these, and those that arrive meanwhile
+	maxEvidenceAge = 10 * time.Second // an older rejection is no evidence
 
-// tick returns now in units of 65,536 ns. Differences are right modulo three days;
-// marks older than maxMarkAge are dropped long before that.
+	maxEvidenceTicks = uint32(maxEvidenceAge/time.Second) * uint32(time.Second>>16)
+)
+
+// tick returns now in ticks of 65,536 ns. Differences are correct modulo three days. Responses are
+// dropped long before that.
 func tick(now time.Time) uint32 { return uint32(now.UnixNano() >> 16) } //nolint:gosec // wraps on purpose
 
-const ticksPerSecond = uint32(time.Second >> 16)
-
+// add adds a response of a kind. If the one before is much older, all others are dropped.
 func (ev *evidence) add(kind throttle.Cause, now time.Time) {
 	if now.Sub(ev.last) > 2*maxEvidenceAge {
 		ev.restart()
@@ -45,34 +46,44 @@ func (ev *evidence) add(kind throttle.Cause, now time.Time) {
 	ev.last = later(ev.last, now)
 }
 
-// restart drops all marks, as after a cut: responses that came before it are no
-// evidence for another one.
+// addAccepted adds n accepted requests, evenly over the time took, which ends now. They were sent
+// before the first response that was added.
+func (ev *evidence) addAccepted(n int64, took time.Duration, now time.Time) {
+	ev.total += int(min(n, 1000))
+	n = min(n, maxEvidence/2)
+	for i := range n {
+		ev.add(causeSuccess, now.Add(-took*time.Duration(n-i)/time.Duration(n+1)))
+		ev.total--
+	}
+}
+
+// restart drops all responses. After a change of the limits, those from before it are no evidence
+// for another change.
 func (ev *evidence) restart() { ev.n = 0 }
 
-// len returns how many marks there are.
+// len returns how many responses are in the ring.
 func (ev *evidence) len() int { return min(ev.n, maxEvidence) }
 
-// at returns the kind and the age in ticks of the mark that i others follow.
+// at returns the kind of a response, and its age in ticks. The newest one has i = 0.
 func (ev *evidence) at(i int, now uint32) (throttle.Cause, uint32) {
 	at := (ev.n - 1 - i) % maxEvidence
 	return ev.causes[at], now - ev.times[at]
 }
 
-// count returns how many of the newest n marks are of kind, and how many there are.
-// Marks of kind that are older than maxMarkAge do not count.
-func (ev *evidence) count(kind throttle.Cause, n int, now time.Time) (bad, all int) {
+// count returns how many of the newest n responses, all of them, are of kind and not too old.
+func (ev *evidence) count(kind throttle.Cause, n int, now time.Time) (ofKind, all int) {
 	all, t := min(n, ev.len()), tick(now)
 	for i := range all {
-		if k, age := ev.at(i, t); k == kind && age < uint32(maxEvidenceAge/time.Second)*ticksPerSecond {
-			bad++
+		if k, age := ev.at(i, t); k == kind && age < maxEvidenceTicks {
+			ofKind++
 		}
 	}
-	return bad, all
+	return ofKind, all
 }
 
-// roundTrip returns how many of the marks of the last rtt are of kind, and how many
-// there are.
-func (ev *evidence) roundTrip(kind throttle.Cause, rtt time.Duration, now time.Time) (bad, all int) {
+// countRoundTrip returns how many responses of the last rtt there are, and how many of them are of
+// kind.
+func (ev *evidence) countRoundTrip(kind throttle.Cause, rtt time.Duration, now time.Time) (ofKind, all int) {
 	t, span := tick(now), uint32(rtt>>16)
 	for i := range ev.len() {
 		k, age := ev.at(i, t)
@@ -80,108 +91,97 @@ func (ev *evidence) roundTrip(kind throttle.Cause, rtt time.Duration, now time.T
 			break
 		}
 		if all++; k == kind {
-			bad++
+			ofKind++
 		}
 	}
-	return bad, all
+	return ofKind, all
 }
 
-// impliesLimit reports whether rejections without numbers are evidence of a limit: five of
-// the last eight responses and, where more than eight arrived within one round trip, a
-// third of those. Among the first 20 of a quota four of six suffice, since little has
-// been learned of the server that would contradict them, unless the server stated that
-// the latest may be repeated immediately.
+// impliesLimit reports whether bare rejections are evidence of a limit: 5 of the last 8 responses
+// and, if more than 8 arrived within one round trip, a third of those. Among the first 20 responses
+// of a quota 4 of 6 suffice, because a server that has accepted little is not known to be healthy.
+// That does not apply if the latest one stated, as retryNow, that the request may be repeated now.
 func (ev *evidence) impliesLimit(retryNow bool, rtt time.Duration, now time.Time) bool {
 	if ev.total < 20 && !retryNow {
-		bad, _ := ev.count(throttle.CauseUnstated, 6, now)
-		return bad >= 4
+		rejected, _ := ev.count(throttle.CauseUnstated, 6, now)
+		return rejected >= 4
 	}
-	if bad, _ := ev.count(throttle.CauseUnstated, 8, now); bad < 5 {
+	if rejected, _ := ev.count(throttle.CauseUnstated, 8, now); rejected < 5 {
 		return false
 	}
-	bad, all := ev.roundTrip(throttle.CauseUnstated, rtt, now)
-	return all <= 8 || 3*bad >= all
+	rejected, all := ev.countRoundTrip(throttle.CauseUnstated, rtt, now)
+	return all <= 8 || 3*rejected >= all
 }
 
-// statedImplyLimit reports whether rejections that state when to come back are evidence
-// of a limit: five of the last 16, since the responses to a burst arrive in any order, or
-// three of the last eight of the first 30 of a quota.
+// statedImplyLimit reports whether rejections that state a wait are evidence of a limit that
+// they do not state: 5 of the last 16 responses, because those to one burst arrive in any order, or
+// 3 of the last 8 among the first 30 of a quota.
 func (ev *evidence) statedImplyLimit(now time.Time) bool {
-	if bad, _ := ev.count(throttle.CauseUnstated, 16, now); bad >= 5 {
+	if rejected, _ := ev.count(throttle.CauseUnstated, 16, now); rejected >= 5 {
 		return true
 	}
-	bad, _ := ev.count(throttle.CauseUnstated, 8, now)
-	return ev.total <= 30 && bad >= 3
+	rejected, _ := ev.count(throttle.CauseUnstated, 8, now)
+	return ev.total <= 30 && rejected >= 3
 }
 
-// suggestsLimit reports whether failures of kind are evidence of a limit, and their share
-// of the responses that show it: 6 of 10 or 15 of 50, a quarter of those of one round trip where
-// these are more than ten, and only where the server worked before.
+// suggestsLimit reports whether failures of kind, a suspected cause, are evidence of a limit: 6 of
+// the last 10 responses or 15 of the last 50, a quarter of those of one round trip if these are more
+// than 10, and only if the server was healthy before. share is their part of the last 10 or 50
+// responses.
 func (ev *evidence) suggestsLimit(kind throttle.Cause, rtt time.Duration, now time.Time) (share float64, ok bool) {
-	bad, all := ev.count(kind, 50, now)
-	share = float64(bad) / float64(max(all, 1))
+	failed, all := ev.count(kind, 50, now)
+	share = float64(failed) / float64(max(all, 1))
 	if few, last := ev.count(kind, 10, now); few >= 6 {
 		share = float64(few) / float64(last)
-	} else if bad < 15 {
+	} else if failed < 15 {
 		return 0, false
 	}
-	if bad, all := ev.roundTrip(kind, rtt, now); all > 10 && 4*bad < all {
+	if failed, all := ev.countRoundTrip(kind, rtt, now); all > 10 && 4*failed < all {
 		return 0, false
 	}
-	return share, ev.workedBefore(kind, now)
+	return share, ev.wasHealthy(kind, now)
 }
 
-// workedBefore reports whether at least 90 % of the 20 responses before the oldest
-// failure of kind that counts succeeded. Of a quota with fewer than 20 responses one
-// success suffices.
-func (ev *evidence) workedBefore(kind throttle.Cause, now time.Time) bool {
-	oldest, t, good := 0, tick(now), 0
+// wasHealthy reports whether at least 90 % of the 20 responses before the oldest failure of kind
+// that counts were successful. If the quota has had fewer than 20 responses, one success suffices.
+func (ev *evidence) wasHealthy(kind throttle.Cause, now time.Time) bool {
+	oldest, successes, t := 0, 0, tick(now)
 	for i := range min(ev.len(), 50) {
 		switch k, age := ev.at(i, t); {
 		case k == causeSuccess:
-			good++
-		case k == kind && age < uint32(maxEvidenceAge/time.Second)*ticksPerSecond:
+			successes++
+		case k == kind && age < maxEvidenceTicks:
 			oldest = i
 		}
 	}
 	if ev.total < 20 {
-		return good > 0
+		return successes > 0
 	}
-	good, seen := 0, 0
-	for i := oldest + 1; i < ev.len() && seen < 20; i++ {
-		if k, _ := ev.at(i, t); k == causeSuccess {
-			good++
+	successes, before := 0, min(max(ev.len()-oldest-1, 0), 20)
+	for i := range before {
+		if k, _ := ev.at(oldest+1+i, t); k == causeSuccess {
+			successes++
 		}
-		seen++
 	}
-	return seen > 0 && 10*good >= 9*seen
+	return before > 0 && 10*successes >= 9*before
 }
 
-// credit adds what was accepted before the first mark: n responses, evenly until now.
-func (ev *evidence) credit(n int64, span time.Duration, now time.Time) {
-	ev.total += int(min(n, 1000))
-	n = min(n, maxEvidence/2)
-	for i := range n {
-		ev.add(causeSuccess, now.Add(-span*time.Duration(n-i)/time.Duration(n+1)))
-		ev.total--
-	}
-}
-
-// acceptedRate counts accepted requests per second of the last minute.
+// An acceptedRate counts the requests that were accepted in each second of the last minute.
 type acceptedRate struct {
-	second int64 // of the newest count
-	counts [61]uint32
+	second int64      // Unix time of the newest count
+	counts [61]uint32 // a ring: the count of Unix second s has index s % 61
 }
 
+// add counts n requests that were accepted now.
 func (a *acceptedRate) add(n int64, now time.Time) {
 	a.advance(now.Unix())
 	a.counts[a.second%int64(len(a.counts))] += uint32(min(n, 1<<30)) //nolint:gosec // bounded
 }
 
-// spread adds n requests that were accepted evenly within span, which ends now.
-func (a *acceptedRate) spread(n int64, span time.Duration, now time.Time) {
-	seconds := min(int64(span/time.Second)+1, int64(len(a.counts))-1)
-	if whole := int64(span/time.Second) + 1; whole > seconds {
+// addEvenly counts n requests that were accepted evenly over the time took, which ends now.
+func (a *acceptedRate) addEvenly(n int64, took time.Duration, now time.Time) {
+	seconds := min(int64(took/time.Second)+1, int64(len(a.counts))-1)
+	if whole := int64(took/time.Second) + 1; whole > seconds {
 		n = n * seconds / whole
 	}
 	for i := seconds - 1; i >= 0; i-- {
@@ -190,6 +190,7 @@ func (a *acceptedRate) spread(n int64, span time.Duration, now time.Time) {
 	a.add(n%seconds, now)
 }
 
+// advance makes second the newest one, unless it is older.
 func (a *acceptedRate) advance(second int64) {
 	if second-a.second >= int64(len(a.counts)) {
 		*a = acceptedRate{second: second}
@@ -201,25 +202,25 @@ func (a *acceptedRate) advance(second int64) {
 	}
 }
 
-// highest returns the highest rate of five seconds in a row, in requests a second.
+// highest returns the highest rate in five consecutive seconds, in requests per second.
 func (a *acceptedRate) highest(now time.Time) float64 {
 	a.advance(now.Unix())
-	most := uint32(0)
+	highest := uint32(0)
 	for end := range a.counts {
 		sum := uint32(0)
 		for i := range 5 {
-			at := a.second - int64(end+i)
-			if end+i < len(a.counts) && at >= 0 {
-				sum += a.counts[at%int64(len(a.counts))]
+			second := a.second - int64(end+i)
+			if end+i < len(a.counts) && second >= 0 {
+				sum += a.counts[second%int64(len(a.counts))]
 			}
 		}
-		most = max(most, sum)
+		highest = max(highest, sum)
 	}
-	return float64(most) / 5
+	return float64(highest) / 5
 }
 
-// latest returns the rate of the last five seconds, those without any left out. The
-// second that has just begun counts only if there is no other.
+// latest returns the rate of the last five complete seconds, without those in which nothing was
+// accepted, in requests per second. If there is none, it is the count of the present second.
 func (a *acceptedRate) latest(now time.Time) float64 {
 	a.advance(now.Unix())
 	sum, seconds := uint32(0), 0

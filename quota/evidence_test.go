@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marksOf returns marks of one response every interval: g succeeded, r was rejected, u is
-// a 503 and n a 500. The last one arrives at the returned time.
-func marksOf(text string, before int, every time.Duration) (*evidence, time.Time) {
+// evidenceOf returns the evidence of a quota after before responses and those in text, one in each
+// interval: g is a success, r a bare 429, u a 503 and n a 500. The last one arrives at the returned
+// time.
+func evidenceOf(text string, before int, every time.Duration) (*evidence, time.Time) {
 	ev, now := &evidence{total: before}, time.Unix(1_700_000_000, 0)
 	for i, c := range text {
 		if i > 0 {
@@ -22,37 +23,40 @@ func marksOf(text string, before int, every time.Duration) (*evidence, time.Time
 	return ev, now
 }
 
-func TestMarks_implied(t *testing.T) {
+// Bare rejections imply a limit if they are a large enough share of the latest responses.
+func TestEvidence_impliesALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	for name, tt := range map[string]struct {
 		text     string
 		before   int // responses before these
 		every    time.Duration
-		later    time.Duration // that is asked later
+		later    time.Duration // from the last response to the question
 		retryNow bool
 		want     bool
 	}{
-		"5 of 8":                                   {text: "ggggrrrrr", before: 100, every: time.Second, want: true},
-		"5 of 8, mixed":                            {text: "rgrgrrrg", before: 100, every: time.Second, want: true},
-		"4 of 8":                                   {text: "gggggrrrr", before: 100, every: time.Second},
-		"5 of 9":                                   {text: "rrrrggggr", before: 100, every: time.Second},
-		"4 of 6 among the first 20":                {text: "ggrrrr", every: time.Second, want: true},
-		"3 of 6 among the first 20":                {text: "gggrrr", every: time.Second},
-		"4 of 6, to be repeated now":               {text: "ggrrrr", every: time.Second, retryNow: true},
-		"4 of 6, not among the first 20":           {text: "ggrrrr", before: 20, every: time.Second},
-		"too old":                                  {text: "rrrrr", before: 100, every: time.Second, later: 11 * time.Second},
-		"one of them too old":                      {text: "rrrrr", before: 100, every: time.Second, later: 7 * time.Second},
-		"a third of a round trip":                  {text: strings.Repeat("g", 10) + "rrrrr", before: 100, every: time.Millisecond, want: true},
-		"less than a third of a round trip":        {text: strings.Repeat("g", 11) + "rrrrr", before: 100, every: time.Millisecond},
-		"503s are another cause":                   {text: "uuuuuuuu", before: 100, every: time.Second},
-		"after a pause in which nothing was asked": {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
+		"5 of 8":                            {text: "ggggrrrrr", before: 100, every: time.Second, want: true},
+		"5 of 8, mixed":                     {text: "rgrgrrrg", before: 100, every: time.Second, want: true},
+		"4 of 8":                            {text: "gggggrrrr", before: 100, every: time.Second},
+		"5 of 9":                            {text: "rrrrggggr", before: 100, every: time.Second},
+		"4 of 6 among the first 20":         {text: "ggrrrr", every: time.Second, want: true},
+		"3 of 6 among the first 20":         {text: "gggrrr", every: time.Second},
+		"4 of 6, to be repeated now":        {text: "ggrrrr", every: time.Second, retryNow: true},
+		"4 of 6, not among the first 20":    {text: "ggrrrr", before: 20, every: time.Second},
+		"too old":                           {text: "rrrrr", before: 100, every: time.Second, later: 11 * time.Second},
+		"one of them too old":               {text: "rrrrr", before: 100, every: time.Second, later: 7 * time.Second},
+		"a third of a round trip":           {text: strings.Repeat("g", 10) + "rrrrr", before: 100, every: time.Millisecond, want: true},
+		"less than a third of a round trip": {text: strings.Repeat("g", 11) + "rrrrr", before: 100, every: time.Millisecond},
+		"503s are another cause":            {text: "uuuuuuuu", before: 100, every: time.Second},
+		"after a time without requests":     {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
 	} {
-		ev, now := marksOf(tt.text, tt.before, tt.every)
+		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		require.Equal(t, tt.want, ev.impliesLimit(tt.retryNow, rtt, now.Add(tt.later)), name)
 	}
 }
 
-func TestMarks_suspected(t *testing.T) {
+// Failures of one cause suggest a limit if they are a large enough share of the latest responses, and
+// the server was healthy before.
+func TestEvidence_suggestsALimit(t *testing.T) {
 	const rtt = 50 * time.Millisecond
 	good := strings.Repeat("g", 20)
 	for name, tt := range map[string]struct {
@@ -61,21 +65,21 @@ func TestMarks_suspected(t *testing.T) {
 		every  time.Duration
 		share  float64 // 0: no evidence
 	}{
-		"6 of 10":                           {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"5 of 10":                           {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
-		"15 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
-		"14 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
-		"a server that did not work before": {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"nor for long":                      {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
-		"never":                             {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
-		"a new host, one success":           {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
-		"a new host, none":                  {text: "uuuuuuu", every: time.Second / 10},
-		"a quarter of a round trip":         {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
-		"less of a round trip":              {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
-		"too old":                           {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
-		"rejections are another cause":      {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
+		"6 of 10":                      {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"5 of 10":                      {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
+		"15 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
+		"14 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
+		"a server that failed before":  {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"for long":                     {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
+		"never":                        {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
+		"a new host, one success":      {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
+		"a new host, none":             {text: "uuuuuuu", every: time.Second / 10},
+		"a quarter of a round trip":    {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
+		"less of a round trip":         {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
+		"too old":                      {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
+		"rejections are another cause": {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
 	} {
-		ev, now := marksOf(tt.text, tt.before, tt.every)
+		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		share, ok := ev.suggestsLimit(throttle.CauseUnavailable, rtt, now)
 		require.Equal(t, tt.share > 0, ok, name)
 		if ok {
@@ -84,7 +88,8 @@ func TestMarks_suspected(t *testing.T) {
 	}
 }
 
-func TestAcceptedRate(t *testing.T) {
+// The highest rate is that of five seconds of the last minute, the latest that of the last five.
+func TestAcceptedRate_highestAndLatest(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var a acceptedRate
 	for i := range 100 {
@@ -101,46 +106,16 @@ func TestAcceptedRate(t *testing.T) {
 	require.Zero(t, a.highest(last.Add(time.Hour)))
 
 	var b acceptedRate
-	b.spread(200, 10*time.Second, now)
+	b.addEvenly(200, 10*time.Second, now)
 	require.InDelta(t, 18, b.highest(now), 2)
 	b = acceptedRate{}
-	b.spread(20, 0, now)
+	b.addEvenly(20, 0, now)
 	require.InDelta(t, 4, b.highest(now), .01, "20 in the only second of five")
 	require.InDelta(t, 20, b.latest(now), .01)
 }
 
-// A stated end that is too far away is tested, each time after three times as long. Two
-// rejected tests that moved it are enough.
-func TestGate_testsEndsThatAreFarAway(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		retryAfter func(now time.Time) time.Duration
-		window     time.Duration
-		want       []time.Duration // between the rejections
-	}{
-		"an hour":             {func(time.Time) time.Duration { return time.Hour }, 0, []time.Duration{time.Hour, time.Hour}},
-		"a day, in its quota": {func(time.Time) time.Duration { return 24 * time.Hour }, 24 * time.Hour, []time.Duration{24 * time.Hour}},
-		"a fixed end in ten days": {func(now time.Time) time.Duration { return start.Add(240 * time.Hour).Sub(now) }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 135 * time.Minute, 405 * time.Minute}},
-		"two hours, renewed by each rejection": {func(time.Time) time.Duration { return 2 * time.Hour }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 2 * time.Hour}},
-		"more than a year": {func(time.Time) time.Duration { return 1 << 62 }, 0, []time.Duration{15 * time.Minute, 45 * time.Minute}},
-	} {
-		var h hold
-		now, n := start, uint64(1)
-		for i, want := range tt.want {
-			require.True(t, h.close(n, now, closing{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: defaultHold, sent: n}), name)
-			require.InDelta(t, want, h.until.Sub(now), float64(time.Second), "%s, %d", name, i)
-			now, n = h.until, n+1
-		}
-		// A test that is rejected without a statement, or with a shorter one, does not shorten the hold.
-		end := h.stated
-		h.close(n, now, closing{retryAfter: time.Second, maxHold: defaultHold, sent: n})
-		require.False(t, h.stated.Before(end), name)
-	}
-}
-
-func TestMarks_impliedByStatements(t *testing.T) {
+// Rejections that state a wait imply a limit if several of the latest responses are such.
+func TestEvidence_statedRejectionsImplyALimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text   string
 		before int
@@ -153,7 +128,7 @@ func TestMarks_impliedByStatements(t *testing.T) {
 		"2 of 8 of the first 30":      {text: "ggrgrggg", before: 20},
 		"3 of 8, not of the first 30": {text: "grgrgrgg", before: 30},
 	} {
-		ev, now := marksOf(tt.text, tt.before, time.Second/10)
+		ev, now := evidenceOf(tt.text, tt.before, time.Second/10)
 		require.Equal(t, tt.want, ev.statedImplyLimit(now), name)
 	}
 }

@@ -5,65 +5,70 @@ import (
 	"time"
 )
 
-// A hold shuts when the server says stop, and opens by one probe.
+// A hold is the time during which a quota grants no claims because the server rejected a request.
+// It ends with a probe, one claim that tests whether the server accepts requests again:
 //
-//	shut ──── until ────▶ ajar ──── accepted ────▶ open
-//	  ▲                     │
-//	  └───── rejected ──────┘   (longer each time)
+//	          rejection             at until             accepted
+//	no hold ─────────────▶ waiting ──────────▶ probing ────────────▶ no hold
+//	                          ▲                   │
+//	                          └───── rejected ────┘  (longer each time)
 //
-// Many rejections of one burst are one event: only the response to a claim that was
-// sent after the gate had opened shuts it again.
+// All rejections of one burst are one event: only the response to a claim that was granted after
+// the latest event is another one. The probe is such a claim.
 //
-// An end that the server states is obeyed up to an hour, or up to its window where it
-// states one that is longer. Later ends may be mistakes, so one probe is sent after
-// Tracker.MaxHold, and then after three, nine ... times as long. If two rejected probes
-// each moved the end, probes extend the ban: there are no more until the stated end.
+// A wait that the server states is obeyed up to one hour, or up to the longest window that it
+// states. A later end may be a mistake, so a probe is sent after Tracker.MaxHold, and the next ones
+// after three, nine ... times as long. If two rejected probes each moved the end to a later time,
+// probes extend a ban, and none is sent before the stated end.
+//
+// The fields are guarded by quota.mu. In the zero hold, claims are granted.
 type hold struct {
-	until     time.Time     // shut until then
-	active    bool          // from until on, one claim at a time
-	closings  int           // times it was shut since the last accepted request
-	closedAt  time.Time     // when it was last shut
-	since     time.Time     // when it was shut for the first time since it was open
-	lastGap   time.Duration // without requests that ended the latest hold that the server did not state; 0: none yet
-	lastTotal time.Duration // of that hold
-	lastSent  uint64        // number of the latest claim sent when it was shut
+	until     time.Time // no claim is granted before
+	active    bool      // from until on, one claim is in flight at a time: the probe
+	estimated bool      // the server did not state that clients have to wait
 
-	estimated bool // the server did not state that to stop
+	rejections int       // events since the last probe that was accepted: the first, and rejected probes
+	since      time.Time // of the first event
+	rejectedAt time.Time // of the latest event
+	lastSent   uint64    // number of the latest claim at the latest event
+	inFlight   int64     // requests in flight before the first event
 
-	stated      time.Time // the latest end that the server stated; zero: none
+	statedEnd   time.Time // latest end that the server stated; zero: none
 	movedProbes int       // rejected probes that moved it
-	earlyProbes int       // times that until was earlier than stated
+	earlyProbes int       // probes that were planned for a time before it
 
-	inFlight int64 // requests in flight when it began
+	// Of the latest estimated hold, until the claim that was accepted. Zero: there was none.
+	lastPause time.Duration // since its latest event: so long without requests sufficed
+	lastTotal time.Duration // since its first event
 }
 
 const (
-	basePause   = time.Second
-	pauseGrowth = 1.6 // each time
-	maxPause    = time.Minute
+	basePause   = time.Second // longest pause after the first rejection that states none
+	pauseGrowth = 1.6         // factor: each next pause
+	maxPause    = time.Minute // no pause that the server does not state is longer
 
-	maxStated   = time.Hour              // that a stated end is obeyed without a probe
-	maxLate     = 250 * time.Millisecond // that a probe comes after the stated end
-	movedBy     = time.Minute            // or more later, and the end has moved
-	maxMoved    = 2                      // rejected probes that moved the end, and no more are sent
-	defaultHold = 15 * time.Minute
+	maxStated   = time.Hour              // wait that is obeyed without an early probe
+	maxLate     = 250 * time.Millisecond // longest random delay of a probe after a stated end
+	movedBy     = time.Minute            // an end that is so much later has moved
+	maxMoved    = 2                      // rejected probes that moved the end, after which no early probe is sent
+	defaultHold = 15 * time.Minute       // Tracker.MaxHold if it is zero
 )
 
-// A closing says how a gate is to be shut.
-type closing struct {
-	retryAfter     time.Duration // stated; 0: none
-	estimated      bool          // the server did not state that to stop
-	window         time.Duration // the longest that the server states; 0: none
-	maxHold        time.Duration // until the first probe of an end that is too late
-	spread         time.Duration // how much later than stated the probe may come, so that several clients do not come together
-	sent           uint64        // number of the latest claim
-	random         float64
-	estimatedPause time.Duration // pause if the server states none; 0: a usual one
-	inFlight       int64         // requests in flight before the rejection
+// A rejection describes a rejected request, as far as it concerns a hold.
+type rejection struct {
+	retryAfter time.Duration // stated wait; 0: none
+	estimated  bool          // the server does not state that clients have to wait
+	pause      time.Duration // wait if none is stated; 0: as defaultPause
+	window     time.Duration // longest window that the server states; 0: none
+	maxHold    time.Duration // wait for the first early probe
+	spread     time.Duration // longest random delay of the probe, so that several clients do not probe in the same order each time
+	random     float64       // random number in [0, 1)
+	sent       uint64        // number of the latest claim
+	inFlight   int64         // requests that were in flight before
 }
 
-// check reports whether a claim may pass as of now. If not, wait says when to ask
-// again; 0: when the response to the probe has come.
+// check reports whether a claim may be granted as of now. If not, wait is the time until it may; 0:
+// when the response to the probe has arrived.
 func (h *hold) check(now time.Time, f *inFlight) (wait time.Duration, ok bool) {
 	if wait = h.until.Sub(now); wait > 0 {
 		return wait, false
@@ -71,93 +76,94 @@ func (h *hold) check(now time.Time, f *inFlight) (wait time.Duration, ok bool) {
 	return 0, !h.active || f.after(h.lastSent) == 0
 }
 
-// close closes the gate because of the response to claim n. The pause is what the server
-// stated or our own, and random in both cases, upwards of what was stated. It reports
-// whether this was a new event.
-func (h *hold) close(n uint64, now time.Time, s closing) (anew bool) {
-	if anew = n > h.lastSent; anew {
-		h.closings, h.lastSent, h.closedAt, h.active = h.closings+1, s.sent, now, true
-		h.estimated = s.estimated && !h.stated.After(now)
-		if h.closings == 1 {
-			h.since, h.inFlight = now, s.inFlight
+// rejected begins or extends the hold, because claim n was rejected at now. It reports whether this
+// is a new event. The pause is random: later than what the server states, and otherwise earlier than
+// the default.
+func (h *hold) rejected(n uint64, now time.Time, r rejection) (isNew bool) {
+	if isNew = n > h.lastSent; isNew {
+		h.rejections, h.lastSent, h.rejectedAt, h.active = h.rejections+1, r.sent, now, true
+		h.estimated = r.estimated && !h.statedEnd.After(now)
+		if h.rejections == 1 {
+			h.since, h.inFlight = now, r.inFlight
 		}
 	}
-	pause := min(max(s.retryAfter, 0), maxDelay)
+	pause := min(max(r.retryAfter, 0), maxDelay)
 	switch {
 	case pause > 0:
-		pause = h.boundedWait(pause, anew, now, s)
-		pause += time.Duration(s.random * float64(max(h.lateness(pause), s.spread)))
-	case anew && h.stated.After(now): // the probe of a stated end was rejected without a new one
-		pause = h.boundedWait(h.stated.Sub(now), anew, now, s)
-	case anew && s.estimatedPause > 0:
-		pause = s.estimatedPause
-	case anew:
-		pause = defaultPause(h.closings)
-		pause -= time.Duration(s.random * float64(pause) / 2)
+		pause = h.waitForProbe(pause, isNew, now, r)
+		pause += time.Duration(r.random * float64(max(h.lateness(pause), r.spread)))
+	case isNew && h.statedEnd.After(now): // an early probe was rejected without a new end
+		pause = h.waitForProbe(h.statedEnd.Sub(now), isNew, now, r)
+	case isNew && r.pause > 0:
+		pause = r.pause
+	case isNew:
+		pause = h.defaultPause()
+		pause -= time.Duration(r.random * float64(pause) / 2)
 	}
-	if until := now.Add(pause); until.After(h.until) {
-		h.until = until
-	}
-	return anew
+	h.until = later(h.until, now.Add(pause))
+	return isNew
 }
 
-// boundedWait returns when to send the probe of an end that is stated to be so far away.
-func (h *hold) boundedWait(stated time.Duration, anew bool, now time.Time, s closing) time.Duration {
+// waitForProbe returns the time until the probe of a hold that ends, as the server states, after
+// stated. The end never becomes earlier.
+func (h *hold) waitForProbe(stated time.Duration, isNew bool, now time.Time, r rejection) time.Duration {
 	end := now.Add(stated)
-	if anew && h.closings > 1 && !h.stated.IsZero() && end.Sub(h.stated) > movedBy {
+	if isNew && h.rejections > 1 && !h.statedEnd.IsZero() && end.Sub(h.statedEnd) > movedBy {
 		h.movedProbes++
 	}
-	h.stated = later(h.stated, end)
-	stated = h.stated.Sub(now) // a rejected probe never shortens a hold
-	if stated <= max(maxStated, s.window) || h.movedProbes >= maxMoved {
+	h.statedEnd = later(h.statedEnd, end)
+	stated = h.statedEnd.Sub(now)
+	if stated <= max(maxStated, r.window) || h.movedProbes >= maxMoved {
 		return stated
 	}
-	if anew {
+	if isNew {
 		h.earlyProbes++
 	}
-	return min(stated, tripled(s.maxHold, h.earlyProbes-1))
+	return min(stated, tripled(r.maxHold, h.earlyProbes-1))
 }
 
-// tripled returns d times three to the power of n.
+// tripled returns d times three to the power of n, at most maxDelay. A negative n counts as 0.
 func tripled(d time.Duration, n int) time.Duration {
 	return time.Duration(min(float64(d)*math.Pow(3, float64(max(n, 0))), float64(maxDelay)))
 }
 
-// defaultPause is how long the gate stays shut at most where the server does not say.
-func defaultPause(strikes int) time.Duration {
-	return time.Duration(min(float64(basePause)*math.Pow(pauseGrowth, float64(strikes-1)), float64(maxPause)))
+// defaultPause returns the longest pause where the server states none: exponential backoff.
+func (h *hold) defaultPause() time.Duration {
+	return time.Duration(min(float64(basePause)*math.Pow(pauseGrowth, float64(h.rejections-1)), float64(maxPause)))
 }
 
-// lateness is how much later than stated the probe may come. It grows when a stated wait
-// turns out to be too short: some servers round down.
+// lateness returns the longest random delay of the probe after a wait that the server states. It is
+// doubled with each rejected probe, because some servers round down.
 func (h *hold) lateness(stated time.Duration) time.Duration {
-	return min(stated/40, maxLate) << min(max(h.closings-1, 0), 5)
+	return min(stated/40, maxLate) << min(max(h.rejections-1, 0), 5)
 }
 
-// probeAccepted opens the gate if n was the probe.
-func (h *hold) probeAccepted(n uint64, sent time.Time) (opened bool) {
+// accepted ends the hold if claim n, which was accepted, is the probe. sent is when the latest claim
+// was granted.
+func (h *hold) accepted(n uint64, sent time.Time) (ended bool) {
 	if !h.active || n <= h.lastSent {
 		return false
 	}
 	if h.estimated {
 		if due := h.until.Add(basePause); sent.After(due) {
-			sent = due // nothing was to be sent: the hold may have ended earlier
+			sent = due // there was no request to send, so a shorter pause may have sufficed
 		}
-		gap, total := sent.Sub(h.closedAt), sent.Sub(h.since)
-		if h.lastGap > 0 && total > 2*h.lastGap {
-			gap = total // probes do not extend it, so it takes so long
+		pause, total := sent.Sub(h.rejectedAt), sent.Sub(h.since)
+		if h.lastPause > 0 && total > 2*h.lastPause {
+			pause = total // the server does not begin its pause again with each probe
 		}
-		h.lastGap, h.lastTotal = gap, total
+		h.lastPause, h.lastTotal = pause, total
 	}
 	h.end()
 	return true
 }
 
-// end ends the hold.
+// end ends the hold. The fields lastSent, lastPause and lastTotal remain.
 func (h *hold) end() {
-	h.active, h.closings, h.stated, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0
+	h.active, h.rejections, h.statedEnd, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0
 }
 
+// later returns the later one of a and b.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

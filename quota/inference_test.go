@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loopOf returns the rate loop of b; nil if it has none.
+// loopOf returns the rate loop of q; nil if none is on.
 func loopOf(q *quota) *rateLoop {
 	if q.inference == nil || !q.inference.loop.on() {
 		return nil
@@ -22,7 +22,7 @@ func loopOf(q *quota) *rateLoop {
 	return &q.inference.loop
 }
 
-// rejectUntilStopped has requests rejected without numbers until there is evidence.
+// rejectUntilStopped sends requests to url that are rejected with a bare 429, until a stop begins.
 func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	for range 20 {
 		ask(t, tr, url, answer(429))
@@ -35,7 +35,7 @@ func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	t.Fatal("20 rejections in a row are no evidence")
 }
 
-// statusServer rejects with another status what s rejects with 429.
+// statusServer returns s with status instead of 429.
 func statusServer(s server, status int) server {
 	return func(now time.Time) (int, http.Header) {
 		got, h := s(now)
@@ -46,10 +46,9 @@ func statusServer(s server, status int) server {
 	}
 }
 
-// nginx rejects with 503 by default, and states nothing. Until two thirds of the
-// responses are such, heed treats them as failures of a healthy server: so a few more are
-// sent than before, when the first one stopped everything.
-func TestTracker_heeds503(t *testing.T) {
+// nginx rejects with a bare 503 by default. The rate that it accepts is learned, although a few 503s
+// are no evidence.
+func TestTracker_learnsTheRateOfBare503s(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := statusServer(tokenBucket(20, 21, false), 503)
 		tr := seeded(1)
@@ -64,9 +63,9 @@ func TestTracker_heeds503(t *testing.T) {
 	})
 }
 
-// A server that is down is not held back from: its responses are failures, and when it
-// works again all goes on as before. A suspected cause never stops a quota.
-func TestTracker_tellsAnOutageFromARefusal(t *testing.T) {
+// During an outage of the server requests are not stopped, because a suspected cause never begins a
+// hold. The rate that is learned on trial is dropped, because lower rates do not help.
+func TestTracker_doesNotStopDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, start := seeded(1), time.Now()
 		for range 40 {
@@ -89,12 +88,13 @@ func TestTracker_tellsAnOutageFromARefusal(t *testing.T) {
 		}
 		require.Less(t, time.Since(start), 20*time.Second)
 		q, _ := tr.Demand(req).Limiter.(*quota)
-		require.Nil(t, loopOf(q), "a lower rate did not help, so it was dropped")
+		require.Nil(t, loopOf(q), "a lower rate does not help, so it is dropped")
 	})
 }
 
-// What fails now and then says nothing: no request waits.
-func TestTracker_fewFailuresHoldNothingBack(t *testing.T) {
+// If one of a hundred responses is a failure, that is no evidence of a limit: requests wait for less
+// than 5 % of the time.
+func TestTracker_fewFailuresDelayFewRequests(t *testing.T) {
 	for name, fault := range map[string]struct {
 		status int
 		err    error
@@ -141,7 +141,7 @@ func TestTracker_fewFailuresHoldNothingBack(t *testing.T) {
 	}
 }
 
-// netError is an error as net/http returns it, wrapped.
+// A netError wraps an error as those of net/http do.
 type netError struct{ error }
 
 func (e *netError) Unwrap() error { return e.error }

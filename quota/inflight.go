@@ -1,25 +1,23 @@
 package quota
 
-import (
-	"math/bits"
-)
+import "math/bits"
 
-// maxFlight bounds the memory of a flight: so many numbers may lie between the
-// oldest claim without an answer and the newest.
+// maxFlight bounds the memory of an inFlight: the numbers from the oldest claim in flight to the
+// latest one are at most so many.
 const maxFlight = 1 << 18
 
-// A inFlight is the set of claims that were granted and have no answer yet. Claims
-// are numbered from 1 in the order of their grants, and a bit each is kept from
-// the oldest that is still open.
+// An inFlight is the set of claims that were granted and have no response yet. Claims are numbered
+// from 1 in the order in which they were granted. The set has one bit for each number from the
+// oldest claim in flight on. The zero inFlight is empty.
 type inFlight struct {
-	sent  uint64 // number of the latest claim
-	base  uint64 // number of the lowest bit of words[0]
-	words []uint64
-	open  int64 // bits that are set
+	sent  uint64   // number of the latest claim; 0: none was granted
+	open  int64    // claims in flight: bits of words that are set
+	base  uint64   // number of the lowest bit of words[0]
+	words []uint64 // bit i of words[k] is claim base + 64 k + i
 }
 
-// add numbers one more claim. Where that would take too much memory the oldest
-// open claims count as answered.
+// add adds one claim and returns its number. If the numbers become more than maxFlight, the claims
+// in the older half of them count as responded to.
 func (f *inFlight) add() uint64 {
 	f.sent++
 	if f.open == 0 {
@@ -27,7 +25,7 @@ func (f *inFlight) add() uint64 {
 	}
 	at := f.sent - f.base
 	if at >= maxFlight {
-		f.forget()
+		f.dropOlderHalf()
 		at = f.sent - f.base
 	}
 	for uint64(len(f.words)) <= at/64 {
@@ -38,7 +36,7 @@ func (f *inFlight) add() uint64 {
 	return f.sent
 }
 
-// end marks a claim as answered. It reports false if it was already.
+// end removes claim n. It reports whether n was in flight.
 func (f *inFlight) end(n uint64) bool {
 	at := n - f.base
 	if n < f.base || at/64 >= uint64(len(f.words)) || f.words[at/64]&(1<<(at%64)) == 0 {
@@ -49,7 +47,7 @@ func (f *inFlight) end(n uint64) bool {
 	return true
 }
 
-// after returns how many claims later than n are open.
+// after returns how many of the claims in flight were granted after claim n.
 func (f *inFlight) after(n uint64) int64 {
 	if n < f.base {
 		return f.open
@@ -65,8 +63,7 @@ func (f *inFlight) after(n uint64) int64 {
 	return int64(sum)
 }
 
-// forget drops the older half of the numbers.
-func (f *inFlight) forget() {
+func (f *inFlight) dropOlderHalf() {
 	half := len(f.words) / 2
 	for _, w := range f.words[:half] {
 		f.open -= int64(bits.OnesCount64(w))

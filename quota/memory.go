@@ -91,7 +91,7 @@ func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) 
 // newQuota returns a quota of ep that has the number of successful responses and, apart from a
 // declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
 func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{endpoint: ep, start: slowStart{successes: successes}}
+	q := &quota{endpoint: ep, slowStart: slowStart{successes: successes}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 	}
@@ -170,7 +170,7 @@ func (q *quota) isIdle(now time.Time) bool {
 
 // limits reports whether inf limits requests as of now, or is about to.
 func (inf *inference) limits(now time.Time) bool {
-	return inf.loop.on() || inf.pending || inf.stopNext || inf.window.on() && now.Before(inf.window.reset)
+	return inf.loop.on() || inf.loopPending || inf.stopPending || inf.window.on() && now.Before(inf.window.reset)
 }
 
 // lastUse returns the time at which q last admitted a request.

@@ -10,44 +10,51 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A quota is one quota of a server as a throttle.Limiter: it decides by what the
-// server stated and by what it rejected.
+// A quota is one quota of a server, as a throttle.Limiter. A claim is granted if all of these admit
+// it, which are asked in this order:
 //
-//	gate      the server stated that to stop      shut until the stated end, then one probe
-//	start     nothing is known of it yet          few in flight, more with each success
-//	told      it states how much is left          no more than that
-//	est       it rejects and states nothing       evenly, at the rate that it accepted
-//	strain    it responds late or not at all      no more in flight than before
+//	hold             the server rejected a request: no claim until it ends, then one probe
+//	inference.cut    a 429 stated nothing: no claim for one round trip, then fewer in flight
+//	slowStart        the host is not known: a bound on the claims in flight
+//	slow             the server responds late or fails: no more claims in flight than before
+//	estimates        the server states what is left: no more claims than that
+//	inference.loop   the server rejects and states nothing: the rate that it accepts
+//	inference.window or as many claims as it accepted in a window of time
+//
+// Each response updates all of them. A claim without a response counts as in flight until it is
+// cancelled or observed.
+//
+// The fields below mu are guarded by it, except small. It is locked after endpoint.mu, and before unitQuota.mu.
 type quota struct {
 	endpoint *endpoint
-	named    bool // it belongs to a quota name: guarded by the lock of site
+	named    bool // its route is a quota name, see WithName; guarded by endpoint.mu
 
 	mu           sync.Mutex
 	inFlight     inFlight
 	hold         hold
-	estimates    []estimate
-	units        []*unitQuota
-	start        slowStart
-	span         acceptedSpan // accepted since the last idle time
-	inference    *inference   // nil: there is nothing to estimate
+	slowStart    slowStart
 	slow         slowResponses
-	lastGranted  time.Time                  // latest reading of the clock granted at
-	lastResponse time.Time                  // when the latest response came; zero: none yet
-	shared       *sharedState               // nil: no Exchange
-	small        atomic.Pointer[smallQuota] // has replaced it; nil: none has
-	dropped      bool                       // no route has it any more, and it keeps nothing of what it hears
+	estimates    []estimate   // limits in requests that the server states, at most maxEstimates
+	units        []*unitQuota // limits in other units
+	inference    *inference   // nil: no response was a possible rejection that states nothing
+	span         acceptedSpan // requests accepted since the latest idle time or hold
+	lastGranted  time.Time    // latest time of a decision that granted a claim; zero: none was
+	lastResponse time.Time    // when the latest response arrived; zero: none did, or it was not needed
+	shared       *sharedState // nil: there is no Tracker.Exchange
+	dropped      bool         // the endpoint has no memory for it: it stores nothing
+
+	small atomic.Pointer[smallQuota] // admits claims in its place; nil: none
 }
 
-// policyNames are the policies of a bucket's decisions, as users see them in errors and
-// traces. The documentation of the package explains them.
+// policyNames are the names of a quota in errors and traces, see the documentation of the package.
 type policyNames struct{ host, quota, retryAfter, learnedRate, slowStart, slowResponses string }
 
 func newPolicyNames(host string) *policyNames {
 	return &policyNames{host: host, quota: host + ": quota", retryAfter: host + ": retry-after", learnedRate: host + ": learned rate", slowStart: host + ": slow start", slowResponses: host + ": slow responses"}
 }
 
-// Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
-// an answer that is still to come.
+// Reserve implements throttle.Limiter. The Wait of a claim that is not granted is 0 if the decision
+// can only change with a response.
 func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if small := q.small.Load(); small != nil {
 		return small.Reserve(ctx, c)
@@ -60,6 +67,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	return q.reserve(c)
 }
 
+// reserve is Reserve without regard to other processes. A dry run changes nothing.
 func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -68,310 +76,22 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	now := q.now(c.Now)
 	d := throttle.Decision{Policy: q.endpoint.names.quota, At: now}
 	q.describe(&d, now)
-	q.growRate(&c, now)
+	if inf := q.inference; inf != nil && inf.loop.on() && !c.DryRun {
+		before := q.view()
+		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
+			q.dropLoop(false, now)
+		}
+		q.record(before)
+	}
 	q.decide(&d, n, c.DryRun, now)
-	if !d.OK || c.DryRun {
-		return d, nil
+	if d.OK && !c.DryRun {
+		d.Grant = q.grant(n, now)
 	}
-	for i := range q.estimates {
-		q.estimates[i].granted(now, &q.inFlight, q.endpoint.tracker.pacing())
-	}
-	d.Grant = q.inFlight.add()
-	q.slow.granted(d.Grant, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency()), now)
-	for i := range q.estimates {
-		q.endpoint.tracker.pacing().scheduleNext(&q.estimates[i], now, &q.inFlight)
-		q.estimates[i].others.granted(d.Grant, now, q.endpoint.tracker.random())
-	}
-	q.began(now)
-	if q.inference != nil && q.inference.loop.on() {
-		q.inference.loop.spend(n, now)
-	}
-	if q.inference != nil {
-		q.inference.window.granted(d.Grant, now)
-	}
-	q.lastGranted = now
 	return d, nil
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*quota) NonBlocking() bool { return true }
-
-// Cancel implements throttle.Limiter: the claim was never sent.
-func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if small := q.small.Load(); small != nil {
-		small.Cancel(ctx, c, d)
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
-		q.slow.cancelled(d.Grant)
-		if q.inference != nil {
-			q.inference.loop.unspend(n)
-			q.inference.window.canceled(d.Grant)
-		}
-	}
-}
-
-// Observe implements throttle.Observer. The first feedback on a claim counts as
-// its answer.
-func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if small := q.small.Load(); small != nil {
-		small.Observe(ctx, c, d, f)
-		return
-	}
-	q.observe(d, f)
-	q.endpoint.tracker.listeners.deliver()
-	if q.endpoint.id != "" {
-		q.publish(f.Now)
-	}
-}
-
-func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	if !d.OK || !q.inFlight.end(d.Grant) {
-		return
-	}
-	q.recordOutcome(d.Grant, f.Outcome == throttle.Failed, f.Now)
-	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.RemoteLimits)+len(q.estimates) == 0 && !q.hold.active && q.inference == nil {
-		q.accepted() // nothing to learn from, not even the time
-		if q.start.isNew() || q.start.maxInFlight > 0 {
-			q.lastResponse = q.now(f.Now)
-		}
-		return
-	}
-	now := q.now(f.Now)
-	q.lastResponse = now
-	explained := q.learn(d.Grant, f, now)
-	switch f.Outcome {
-	case throttle.Throttled:
-		q.throttled(d.Grant, f, explained, now)
-	case throttle.Accepted:
-		if q.inference != nil && f.Cause == throttle.CauseUnknown {
-			q.succeeded(d.Grant, now)
-		}
-		if q.hold.probeAccepted(d.Grant, q.lastGranted) {
-			q.released(now)
-		}
-		if f.Cause == throttle.CauseUnknown {
-			q.accepted()
-		}
-	}
-}
-
-// throttled takes in the rejection of claim n, which a stated limit explains or not.
-func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now time.Time) {
-	cause := f.Cause
-	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
-		cause = throttle.CauseUnstated // reported by other means than Tracker.Feedback
-	}
-	switch {
-	case q.endpoint.tracker.Mode != Full && isEstimated(cause) && !explained:
-	case cause == throttle.CauseRetryNow && !explained:
-		if q.inference != nil && (q.inference.stopNext || q.inference.loop.on()) || q.hold.active {
-			q.rejected(n, throttle.CauseUnstated, now)
-		}
-	case isEstimated(cause) && !explained:
-		q.rejected(n, cause, now)
-	case !q.hold.close(n, now, q.closing(f.RetryAfter, now)) && explained:
-	case !explained:
-		q.stated(n, f.RetryAfter, now)
-	default:
-		for i := range q.estimates {
-			if q.estimates[i].remaining == 0 {
-				q.estimates[i].refill.refused()
-			}
-		}
-	}
-}
-
-// closing says how to shut the gate after a rejection that states retryAfter; 0: it
-// states no time.
-func (q *quota) closing(retryAfter time.Duration, now time.Time) closing {
-	window := time.Duration(0)
-	for i := range q.estimates {
-		window = max(window, q.estimates[i].per)
-	}
-	t := q.endpoint.tracker
-	return closing{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: q.spreadOfClients(), sent: q.inFlight.sent, random: t.random(), inFlight: max(q.inFlight.open+1, int64(q.span.rate(now)*q.roundTrip().Seconds()))}
-}
-
-// learn takes over what the answer says of the server's limits. It reports
-// whether one of them is used up, which explains a refusal.
-func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
-	if q.inference != nil && q.inference.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
-		q.inference.window = learnedWindow{}
-	}
-	var said [maxEstimates]bool
-	for i := range q.estimates {
-		if f.Outcome == throttle.Accepted {
-			q.estimates[i].early.accepted(&q.estimates[i], n, now)
-			q.estimates[i].countAccepted(now)
-		}
-	}
-	for _, w := range f.RemoteLimits {
-		if !countsRequests(w) {
-			continue
-		}
-		if i := q.find(w, now); i >= 0 {
-			said[i] = true
-			if f.Outcome == throttle.Throttled {
-				q.estimates[i].concurrency.rejected()
-				if n > q.estimates[i].seen {
-					q.estimates[i].counted.rejected(q.estimates[i].remaining-q.inFlight.open, q.estimates[i].limit)
-				}
-			}
-			q.estimates[i].adaptProbePause(w, n, f.Outcome)
-			q.update(&q.estimates[i], w, n, now)
-			q.estimates[i].counted.on = q.estimates[i].counted.on && f.Outcome != throttle.Accepted
-		}
-	}
-	for i := len(q.estimates) - 1; i >= 0; i-- {
-		e := &q.estimates[i]
-		switch {
-		case said[i], f.Outcome == throttle.Failed:
-			continue
-		case f.Outcome == throttle.Throttled && explains(f.RemoteLimits):
-			e.probe = e.probe && n <= e.seen // rejected by another limit, which says nothing of this one
-			continue
-		}
-		before := bytesOf(q.estimates[i : i+1])
-		if e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
-			q.estimates = append(q.estimates[:i], q.estimates[i+1:]...)
-			q.endpoint.memory.release(before)
-		} else {
-			q.endpoint.memory.release(before - bytesOf(q.estimates[i:i+1]))
-		}
-	}
-	return explains(f.RemoteLimits) || q.applyUnits(f.RemoteLimits, now)
-}
-
-// update applies w, which the response to claim n stated, to e. A log is charged to the memory of
-// the host.
-func (q *quota) update(e *estimate, w throttle.RemoteLimit, n uint64, now time.Time) {
-	before := e.refill.log
-	e.update(w, n, now, &q.inFlight)
-	switch {
-	case before != nil && e.refill.log == nil:
-		q.endpoint.memory.release(sendLogBytes)
-	case before == nil && e.refill.log != nil && !q.endpoint.memory.reserve(sendLogBytes):
-		e.refill.log = nil
-	}
-}
-
-// explains reports whether one of windows is used up.
-func explains(windows []throttle.RemoteLimit) bool {
-	return slices.ContainsFunc(windows, func(w throttle.RemoteLimit) bool { return countsRequests(w) && w.Remaining <= 0 })
-}
-
-// find returns the index of the limit that w speaks of, which may be new; -1 if
-// there is no room for it.
-func (q *quota) find(w throttle.RemoteLimit, now time.Time) int {
-	similar := -1
-	for i := range q.estimates {
-		e := &q.estimates[i]
-		if e.name != w.Name || e.per != w.Per {
-			continue
-		}
-		if e.limit == e.cost.inRequests(w).Limit {
-			return i
-		}
-		similar = i
-	}
-	if similar >= 0 && !q.estimates[similar].isOtherWindow(w, now) {
-		return similar
-	}
-	if q.dropped {
-		return -1
-	}
-	var ok bool
-	if q.estimates, ok = q.endpoint.addEstimate(q.estimates, estimate{name: w.Name, per: w.Per, remaining: w.Limit, concurrency: concurrencyOf(w)}); !ok {
-		return -1
-	}
-	return len(q.estimates) - 1
-}
-
-// describe adds the told limit with the fewest units left.
-func (q *quota) describe(d *throttle.Decision, now time.Time) {
-	for i := range q.estimates {
-		e := &q.estimates[i]
-		if left := max(e.remaining-q.inFlight.open, 0); d.Limit == 0 || left < d.Remaining {
-			d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), left, max(e.reset.Sub(now), 0)
-		}
-	}
-}
-
-// applyStated takes over what the answer to a request that another bucket granted says.
-func (q *quota) applyStated(windows []throttle.RemoteLimit, now time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	for _, w := range windows {
-		if !countsRequests(w) {
-			continue
-		}
-		if i := q.find(w, now); i >= 0 {
-			q.update(&q.estimates[i], w, 0, now)
-		}
-	}
-	q.applyUnits(windows, now)
-}
-
-// statesSame reports whether one of windows may well be a limit of b: of the same
-// name, or without one just as large, with the same reset, and no more left than b
-// knows of.
-func (q *quota) statesSame(windows []throttle.RemoteLimit, now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, w := range windows {
-		for i := range q.estimates {
-			e := &q.estimates[i]
-			if countsRequests(w) && e.name == w.Name && e.per == w.Per &&
-				(w.Name != "" || e.limit == e.cost.inRequests(w).Limit && e.mayBeSameWindow(e.cost.inRequests(w), now)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// statesOther reports whether windows name limits that b does not have.
-func (q *quota) statesOther(windows []throttle.RemoteLimit) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, w := range windows {
-		for i := range q.estimates {
-			if q.estimates[i].name == w.Name {
-				return false
-			}
-		}
-	}
-	return len(q.estimates) > 0
-}
-
-// isHeld reports whether a refusal holds b back as of now.
-func (q *quota) isHeld(now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.loop.on()
-}
-
-func (q *quota) numSuccesses() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.start.successes
-}
-
-// isBlank reports whether nothing would be lost if the bucket were forgotten.
-func (q *quota) isBlank() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.inFlight.open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.active && q.inference == nil
-}
-
-// now returns the reading a decision is based on.
+// now returns the time of a decision or response: given, or that of the clock if given is zero, but
+// never a time before the latest granted claim.
 func (q *quota) now(given time.Time) time.Time {
 	if given.IsZero() {
 		given = q.endpoint.tracker.clock().Now()
@@ -382,21 +102,23 @@ func (q *quota) now(given time.Time) time.Time {
 	return given
 }
 
-// growRate lets the estimated rate grow, as c is made now.
-func (q *quota) growRate(c *throttle.Claim, now time.Time) {
-	if q.inference == nil || !q.inference.loop.on() || c.DryRun {
-		return
-	}
-	defer q.record(q.view())
-	if q.inference.loop.grow(now, q.lastGranted, &q.inference.accepted) {
-		q.dropLoop(false, now)
+// describe sets Limit, Remaining and ResetAfter of d: those of the estimate with the fewest units
+// left.
+func (q *quota) describe(d *throttle.Decision, now time.Time) {
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		if left := max(e.remaining-q.inFlight.open, 0); d.Limit == 0 || left < d.Remaining {
+			d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), left, max(e.reset.Sub(now), 0)
+		}
 	}
 }
 
-// decide asks all that can hold a request back, in turn. A dry run looks only at what
-// takes time: bounds of what is in flight end with a response.
-func (q *quota) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
-	names, full := q.endpoint.names, q.endpoint.tracker.Mode == Full
+// decide sets OK of d, and if that is false Wait, Policy, ServerImposed and Estimated. It changes
+// nothing else. A dry run is not limited by bounds on the claims in flight: these end with a
+// response.
+func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time) {
+	t, names := q.endpoint.tracker, q.endpoint.names
+	full := t.Mode == Full
 	if d.Wait, d.OK = q.hold.check(now, &q.inFlight); !d.OK {
 		d.Policy, d.ServerImposed, d.Estimated = names.retryAfter, true, q.hold.estimated
 		if d.Estimated {
@@ -404,18 +126,18 @@ func (q *quota) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
 		}
 		return
 	}
-	if full && !dry {
+	if full && !dryRun {
 		if d.Wait, d.OK = q.checkSlowStart(now); !d.OK {
 			d.Policy = names.slowStart
 			return
 		}
-		if q.slow.full(q.inFlight.open) && q.endpoint.tracker.initialConcurrency() > 0 {
+		if q.slow.full(q.inFlight.open) && t.initialConcurrency() > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}
 	}
 	for i := range q.estimates {
-		free, wait := q.estimates[i].free(now, &q.inFlight, q.endpoint.tracker.pacing())
+		free, wait := q.estimates[i].free(now, &q.inFlight, t.pacing())
 		if free < min(n, max(q.estimates[i].limit, 1)) {
 			d.Wait, d.OK, d.ServerImposed = wait, false, true
 			return
@@ -437,4 +159,338 @@ func (q *quota) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
 		}
 	}
 	d.OK = true
+}
+
+// grant records that a claim of n units is granted at now, and returns its number. After an idle
+// time, what was accepted before shows nothing about the rate that is accepted now.
+func (q *quota) grant(n int64, now time.Time) (number uint64) {
+	t := q.endpoint.tracker
+	for i := range q.estimates {
+		q.estimates[i].granted(now, &q.inFlight, t.pacing())
+	}
+	number = q.inFlight.add()
+	q.slow.granted(number, q.inFlight.open, int64(t.initialConcurrency()), now)
+	for i := range q.estimates {
+		t.pacing().scheduleNext(&q.estimates[i], now, &q.inFlight)
+		q.estimates[i].others.granted(number, now, t.random())
+	}
+	busyUntil := later(q.lastGranted, q.hold.until)
+	q.lastGranted = now
+	inf := q.inference
+	if inf != nil {
+		busyUntil = later(busyUntil, inf.loop.next)
+	}
+	idle := q.span.since.IsZero() || now.Sub(busyUntil) > idleAfter
+	if idle {
+		q.span = acceptedSpan{since: now}
+	}
+	if inf == nil {
+		return number
+	}
+	if idle {
+		inf.loop.span, inf.loop.lastRate, inf.loop.idle = q.span, 0, true
+	}
+	if inf.loop.on() {
+		inf.loop.spend(n, now)
+	}
+	inf.window.granted(number, now)
+	return number
+}
+
+// NonBlocking is the method that throttle.IsNonBlocking calls.
+func (*quota) NonBlocking() bool { return true }
+
+// Cancel implements throttle.Limiter: the request of claim c was not sent.
+func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if small := q.small.Load(); small != nil {
+		small.Cancel(ctx, c, d)
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
+		q.slow.cancelled(d.Grant)
+		if q.inference != nil {
+			q.inference.loop.unspend(n)
+			q.inference.window.canceled(d.Grant)
+		}
+	}
+}
+
+// Observe implements throttle.Observer. The first feedback on a claim counts as its response.
+func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if small := q.small.Load(); small != nil {
+		small.Observe(ctx, c, d, f)
+		return
+	}
+	q.observe(d, f)
+	q.endpoint.tracker.listeners.deliver()
+	if q.endpoint.id != "" {
+		q.publish(f.Now)
+	}
+}
+
+// observe is Observe without calls of other code and without the Exchange.
+func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.record(q.view())
+	if !d.OK || !q.inFlight.end(d.Grant) {
+		return
+	}
+	q.recordOutcome(d.Grant, f.Outcome == throttle.Failed, f.Now)
+	success := f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown
+	if success && len(f.RemoteLimits)+len(q.estimates) == 0 && !q.hold.active && q.inference == nil {
+		q.countSuccess() // there is nothing else to update, so the clock is not read unless slow start needs it
+		if q.slowStart.isNew() || q.slowStart.maxInFlight > 0 {
+			q.lastResponse = q.now(f.Now)
+		}
+		return
+	}
+	now := q.now(f.Now)
+	q.lastResponse = now
+	explained := q.updateEstimates(d.Grant, f, now)
+	switch f.Outcome {
+	case throttle.Throttled:
+		q.throttled(d.Grant, f, explained, now)
+	case throttle.Accepted:
+		if success && q.inference != nil {
+			q.succeeded(d.Grant, now)
+		}
+		if q.hold.accepted(d.Grant, q.lastGranted) {
+			q.released(now)
+		}
+		if success {
+			q.countSuccess()
+		}
+	}
+}
+
+// updateEstimates applies f, the response to claim n, to the limits that the server states. It
+// reports whether one of them is used up, which explains a rejection.
+func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
+	if q.inference != nil && q.inference.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
+		q.inference.window = learnedWindow{} // the server states what the program had declared
+	}
+	if f.Outcome == throttle.Accepted {
+		for i := range q.estimates {
+			q.estimates[i].early.accepted(&q.estimates[i], n, now)
+			q.estimates[i].countAccepted(now)
+		}
+	}
+	var stated [maxEstimates]bool
+	for _, l := range f.RemoteLimits {
+		if !countsRequests(l) {
+			continue
+		}
+		i := q.find(l, now)
+		if i < 0 {
+			continue
+		}
+		e := &q.estimates[i]
+		stated[i] = true
+		if f.Outcome == throttle.Throttled {
+			e.concurrency.rejected()
+			if n > e.seen {
+				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
+			}
+		}
+		e.adaptProbePause(l, n, f.Outcome)
+		q.update(e, l, n, now)
+		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
+	}
+	usedUp := explains(f.RemoteLimits)
+	for i := len(q.estimates) - 1; i >= 0; i-- {
+		e := &q.estimates[i]
+		switch {
+		case stated[i], f.Outcome == throttle.Failed:
+			continue
+		case f.Outcome == throttle.Throttled && usedUp:
+			e.probe = e.probe && n <= e.seen // another limit is used up, so the rejection shows nothing about e
+			continue
+		}
+		before := bytesOf(q.estimates[i : i+1])
+		if e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
+			q.estimates = append(q.estimates[:i], q.estimates[i+1:]...)
+			q.endpoint.memory.release(before)
+		} else {
+			q.endpoint.memory.release(before - bytesOf(q.estimates[i:i+1]))
+		}
+	}
+	return usedUp || q.applyUnits(f.RemoteLimits, now)
+}
+
+// find returns the index of the estimate of l, which may be new; -1 if there is no memory for it.
+func (q *quota) find(l throttle.RemoteLimit, now time.Time) int {
+	similar := -1
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		if e.name != l.Name || e.per != l.Per {
+			continue
+		}
+		if e.limit == e.cost.inRequests(l).Limit {
+			return i
+		}
+		similar = i
+	}
+	if similar >= 0 && !q.estimates[similar].isOtherWindow(l, now) {
+		return similar
+	}
+	if q.dropped {
+		return -1
+	}
+	var ok bool
+	if q.estimates, ok = q.endpoint.addEstimate(q.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, concurrency: concurrencyOf(l)}); !ok {
+		return -1
+	}
+	return len(q.estimates) - 1
+}
+
+// update applies l, which the response to claim n states, to e. It accounts for the memory of a new
+// or dropped log; without memory there is no log.
+func (q *quota) update(e *estimate, l throttle.RemoteLimit, n uint64, now time.Time) {
+	before := e.refill.log
+	e.update(l, n, now, &q.inFlight)
+	switch {
+	case before != nil && e.refill.log == nil:
+		q.endpoint.memory.release(sendLogBytes)
+	case before == nil && e.refill.log != nil && !q.endpoint.memory.reserve(sendLogBytes):
+		e.refill.log = nil
+	}
+}
+
+// explains reports whether nothing is left of one of limits.
+func explains(limits []throttle.RemoteLimit) bool {
+	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool { return countsRequests(l) && l.Remaining <= 0 })
+}
+
+// throttled applies f, the rejection of claim n. explained is set if a limit that the server states
+// is used up. Without that, a cause that isEstimated is left to the inference.
+func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now time.Time) {
+	cause := f.Cause
+	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
+		cause = throttle.CauseUnstated // the feedback is not from Tracker.Feedback
+	}
+	if isEstimated(cause) && !explained {
+		inf := q.inference
+		switch {
+		case q.endpoint.tracker.Mode != Full:
+		case cause != throttle.CauseRetryNow:
+			q.rejectedUnstated(n, cause, now)
+		case inf != nil && (inf.stopPending || inf.loop.on()) || q.hold.active:
+			q.rejectedUnstated(n, throttle.CauseUnstated, now)
+		}
+		return
+	}
+	isNew := q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
+	if !explained {
+		q.rejectedWithHold(n, f.RetryAfter, now)
+		return
+	}
+	if !isNew {
+		return
+	}
+	for i := range q.estimates {
+		if q.estimates[i].remaining == 0 {
+			q.estimates[i].refill.refused()
+		}
+	}
+}
+
+// isEstimated reports whether a limit that causes c can only be estimated, because the responses
+// state neither a limit nor a wait.
+func isEstimated(c throttle.Cause) bool {
+	switch c {
+	case throttle.CauseUnstated, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
+		return true
+	}
+	return false
+}
+
+// rejectionOf returns the description of a rejection that states retryAfter, of a claim that has
+// ended. Zero means that it states no wait.
+func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
+	t, window := q.endpoint.tracker, time.Duration(0)
+	for i := range q.estimates {
+		window = max(window, q.estimates[i].per)
+	}
+	return rejection{
+		retryAfter: retryAfter,
+		window:     window,
+		maxHold:    t.maxHold(),
+		spread:     q.spreadOfClients(),
+		random:     t.random(),
+		sent:       q.inFlight.sent,
+		inFlight:   max(q.inFlight.open+1, int64(q.span.rate(now)*q.roundTrip().Seconds())), // by Little's law, if no limit was asked for its requests
+	}
+}
+
+// applyStated applies limits, which the response to a request that another quota granted states.
+func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.record(q.view())
+	for _, l := range limits {
+		if !countsRequests(l) {
+			continue
+		}
+		if i := q.find(l, now); i >= 0 {
+			q.update(&q.estimates[i], l, 0, now)
+		}
+	}
+	q.applyUnits(limits, now)
+}
+
+// statesSame reports whether one of limits is probably one of q: it has the same name or, without a
+// name, the same size and reset, and no more units left than q expects.
+func (q *quota) statesSame(limits []throttle.RemoteLimit, now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range limits {
+		for i := range q.estimates {
+			e := &q.estimates[i]
+			if !countsRequests(l) || e.name != l.Name || e.per != l.Per {
+				continue
+			}
+			if own := e.cost.inRequests(l); l.Name != "" || e.limit == own.Limit && e.mayBeSameWindow(own, now) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// statesOther reports whether q has estimates, and none of them has the name of one of limits.
+func (q *quota) statesOther(limits []throttle.RemoteLimit) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range limits {
+		for i := range q.estimates {
+			if q.estimates[i].name == l.Name {
+				return false
+			}
+		}
+	}
+	return len(q.estimates) > 0
+}
+
+// isHeld reports whether a rejection limits the claims of q as of now.
+func (q *quota) isHeld(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.loop.on()
+}
+
+// numSuccesses returns the number of successful responses, at most knownAfter.
+func (q *quota) numSuccesses() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slowStart.successes
+}
+
+// isBlank reports whether q knows nothing, except successful responses, and no claim is in flight.
+func (q *quota) isBlank() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight.open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.active && q.inference == nil
 }

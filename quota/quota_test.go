@@ -59,7 +59,7 @@ func (q *quota) state() []any {
 	if q.inference != nil {
 		inf = *q.inference
 	}
-	return []any{q.inFlight.sent, q.inFlight.open, q.hold, inf, q.span, append([]estimate(nil), q.estimates...), q.start, q.lastGranted}
+	return []any{q.inFlight.sent, q.inFlight.open, q.hold, inf, q.span, append([]estimate(nil), q.estimates...), q.slowStart, q.lastGranted}
 }
 
 // After the reset, dry runs are granted until a claim is granted: the probe.

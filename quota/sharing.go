@@ -268,7 +268,7 @@ func (q *quota) newState(now time.Time) (u Update) {
 	}
 	limitsChanged := q.limitsChanged(now)
 	switch {
-	case h.active && (!s.held || h.closedAt.After(s.heldSince) || h.until.Sub(s.heldUntil) > tolerance):
+	case h.active && (!s.held || h.rejectedAt.After(s.heldSince) || h.until.Sub(s.heldUntil) > tolerance):
 		u = Update{Kind: UpdateHold, Wait: max(h.until.Sub(now), 0), Stated: !h.estimated}
 	case !h.active && s.held:
 		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
@@ -284,7 +284,7 @@ func (q *quota) newState(now time.Time) (u Update) {
 
 // setHold records that other processes know h.
 func (s *sharedState) setHold(h *hold) {
-	s.held, s.heldSince, s.heldUntil = h.active, h.closedAt, h.until
+	s.held, s.heldSince, s.heldUntil = h.active, h.rejectedAt, h.until
 }
 
 // limitsChanged reports whether the limits differ so much from what other processes know that

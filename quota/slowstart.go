@@ -2,52 +2,63 @@ package quota
 
 import "time"
 
-// Slow start bounds the requests in flight to a host that is not known, because all that are in
-// flight when a limit is met are rejected:
+// slowStart bounds the requests in flight to a host whose limit is not known, because all requests
+// that are in flight when a limit is reached are rejected. As in TCP, the bound grows with each
+// success, so it grows exponentially while requests wait:
 //
-//	in flight
-//	   │                                    ╱  one more for each success while requests wait
-//	18 ┤            ╱‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾╱    (doubling in a round trip), until not needed
+//	bound                                                ╱  none: less than half of it is used
+//	   │                                               ╱    one more per success:
+//	18 ┤            ╱‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾     doubled in each round trip
 //	   │        ╱
-//	 4 ┤ ___╱      one more for two successes
-//	   └───────────┬──────────────────────┬────▶ successes
-//	              28                     100
+//	 4 ┤ ___╱     one more per two successes
+//	   └────────────┬──────────────────────────────────┬──▶ successes
+//	               28                                 100
 //
-// After 100 successes the host is known, and so it is if 50 succeeded and no request was in flight
-// then. After a hold whose limit has not been learned, the bound is what was in flight before it, for
-// 100 successes, so that the requests that have waited are not sent, and rejected, in one round trip.
-// While no response arrives, one more request is sent every growEvery, for long polls.
-const (
-	maxGrowth        = 14 // beyond Tracker.InitialConcurrency, until the host is known
-	knownAfter       = 100
-	burstServedAfter = 50
-	growEvery        = 100 * time.Millisecond
-)
-
-// A slowStart is the state of slow start of one quota.
+// A host is known after 100 successes, or after 50 if no request was in flight then: such a burst
+// was served, and there is no bound after it. After a hold whose limit was not learned, the bound
+// is what was in flight before the hold, at least 18, for 100 successes, and grows as above after
+// that. Without it the requests that waited for the hold would be sent, and rejected, in one round
+// trip. While no response arrives, one request more is granted every growEvery, for long polls.
+//
+// Tracker.InitialConcurrency replaces the 4. If it is negative, there is no bound.
 type slowStart struct {
-	successes   int  // successful responses, up to knownAfter
+	successes   int  // successful responses, at most knownAfter
 	servedBurst bool // no request was in flight when at least burstServedAfter had succeeded
 
-	maxInFlight int64 // when the host is known; 0: not bounded
+	maxInFlight int64 // requests in flight to a known host; 0: not bounded
 	steady      int   // successes until maxInFlight grows
 }
+
+const (
+	maxGrowth        = 14                     // requests in flight, added to Tracker.InitialConcurrency, until the host is known
+	knownAfter       = 100                    // successes after which the host is known
+	burstServedAfter = 50                     // successes after which it is known if no request is in flight
+	growEvery        = 100 * time.Millisecond // time without a response that grants one request more
+)
 
 // isNew reports whether the host is not known.
 func (s *slowStart) isNew() bool { return s.successes < knownAfter && !s.servedBurst }
 
-// accepted counts a successful response while open requests are in flight. first is the bound that
-// follows the initial phase.
-func (s *slowStart) accepted(open, first int64) {
-	if s.successes < knownAfter {
+// knownBound returns the bound when a host becomes known, and the least bound after a hold.
+func (q *quota) knownBound() int64 {
+	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
+}
+
+// countSuccess counts a successful response. While the rate or the window of a known host is
+// estimated, the estimate limits the requests in flight, so their number does not show whether the
+// bound is needed. If the host has shown no limit when the bound ends, the endpoint is unlimited.
+func (q *quota) countSuccess() {
+	q.span.n++
+	s, inf, open := &q.slowStart, q.inference, q.inFlight.open
+	switch {
+	case !s.isNew() && inf != nil && (inf.loop.on() || inf.window.on()):
+		return
+	case s.successes < knownAfter:
 		s.successes++
 		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
 		if s.successes == knownAfter && !s.servedBurst {
-			s.maxInFlight = first
+			s.maxInFlight = q.knownBound()
 		}
-		return
-	}
-	switch {
 	case s.maxInFlight == 0:
 	case s.steady > 0:
 		s.steady--
@@ -56,54 +67,42 @@ func (s *slowStart) accepted(open, first int64) {
 			s.maxInFlight = 0
 		}
 	}
-}
-
-// release bounds the requests in flight after a hold.
-func (s *slowStart) release(maxInFlight int64) { s.maxInFlight, s.steady = maxInFlight, knownAfter }
-
-// firstBound returns the bound that follows the initial phase of slow start.
-func (q *quota) firstBound() int64 {
-	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
-}
-
-// accepted counts a successful response that says nothing about limits.
-func (q *quota) accepted() {
-	q.span.n++
-	if !q.start.isNew() && q.inference != nil && (q.inference.loop.on() || q.inference.window.on()) {
-		return // an estimate holds requests back, so that the bound says nothing
-	}
-	q.start.accepted(q.inFlight.open, q.firstBound())
-	if q.start.successes == knownAfter && q.start.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
+	if s.successes == knownAfter && s.maxInFlight == 0 && inf == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
 	}
 }
 
-// maxInFlight returns the bound on requests in flight by slow start; 0: there is none.
+// maxInFlight returns the bound of slow start on the requests in flight; 0: there is none. If the
+// server states its limits, the bound grows faster and ends when the host is known. Processes that
+// share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
-	start := q.endpoint.tracker.initialConcurrency()
+	start, s := q.endpoint.tracker.initialConcurrency(), &q.slowStart
+	stated := len(q.estimates) > 0
 	switch {
-	case start < 0:
+	case start < 0, stated && !s.isNew():
 		return 0
-	case !q.start.isNew() && len(q.estimates) > 0:
-		return 0 // the server states its limits
-	case !q.start.isNew():
-		return q.start.maxInFlight
-	case len(q.estimates) > 0:
-		return int64(start + q.start.successes)
+	case !s.isNew():
+		return s.maxInFlight
+	case stated:
+		return int64(start + s.successes)
 	}
 	growth := maxGrowth
 	if q.shared != nil {
-		growth /= 1 + len(q.shared.peers.all) // that begin at the same time
+		growth /= 1 + len(q.shared.peers.all)
 	}
-	return int64(start + min(q.start.successes/2, growth))
+	return int64(start + min(s.successes/2, growth))
 }
 
-// checkSlowStart reports whether one more request may be in flight as of now. If not, wait is the
-// time until one may be sent even if no response arrives.
+// checkSlowStart reports whether slow start and the concurrencyCut allow one more request in flight
+// as of now. If not, wait is the time until they do without a response; 0: they do not.
 func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if q.inference != nil {
-		if wait, ok = q.inference.cut.check(q.inFlight.open, now); !ok {
+		c := &q.inference.cut
+		if wait = c.until.Sub(now); wait > 0 {
 			return wait, false
+		}
+		if c.maxInFlight > 0 && q.inFlight.open >= c.maxInFlight {
+			return 0, false
 		}
 	}
 	bound := q.maxInFlight()
@@ -116,4 +115,39 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	}
 	more := now.Sub(since) / growEvery
 	return (more+1)*growEvery - now.Sub(since), q.inFlight.open < bound+int64(more)
+}
+
+// A concurrencyCut limits the requests in flight after a bare rejection that is not evidence of a
+// limit, until cutEndsAfter responses in a row are successful. The zero concurrencyCut does not
+// limit them.
+type concurrencyCut struct {
+	until       time.Time // no claim is granted before
+	maxInFlight int64     // requests in flight; 0: not bounded
+	successes   int       // successes since the latest bare rejection
+}
+
+const (
+	minInFlight  = 4 // least concurrencyCut.maxInFlight
+	cutEndsAfter = 8 // successes in a row, after which the cut ends
+)
+
+// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence. Rejections
+// within its round trip are of the same burst. A host that is not known gets as many requests in
+// flight as at the beginning of slow start, a known host half of what it has, at least minInFlight.
+func (q *quota) cutConcurrency(now time.Time) {
+	c := &q.inference.cut
+	c.successes = 0
+	if now.Before(c.until) {
+		return
+	}
+	c.until = now.Add(q.roundTrip())
+	if start := int64(q.endpoint.tracker.initialConcurrency()); q.slowStart.isNew() && start > 0 {
+		c.maxInFlight = start
+		return
+	}
+	inFlight := float64(q.inFlight.open)
+	if !q.slowStart.isNew() { // by Little's law: requests to an unlimited endpoint are not claims
+		inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
+	}
+	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
 }

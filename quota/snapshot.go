@@ -263,7 +263,7 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 		if h.estimated {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: h.closedAt, Until: h.until, Estimated: h.estimated, Probe: q.inFlight.after(h.lastSent) > 0}
+		return &HoldSnapshot{Reason: reason, Since: h.rejectedAt, Until: h.until, Estimated: h.estimated, Probe: q.inFlight.after(h.lastSent) > 0}
 	case q.inference != nil && q.inference.cut.until.After(now):
 		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
 	}

@@ -236,7 +236,7 @@ func (t *Tracker) Forget(req *http.Request) {
 func (q *quota) forget() {
 	q.mu.Lock()
 	before := q.view()
-	q.hold, q.slow, q.start, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, slowStart{successes: knownAfter}, nil
+	q.hold, q.slow, q.slowStart, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, slowStart{successes: knownAfter}, nil
 	q.estimates = nil
 	q.record(before)
 	q.mu.Unlock()
