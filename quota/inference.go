@@ -310,7 +310,7 @@ func (q *quota) released(now time.Time) {
 		}
 		if inf.window.on() {
 			if inf.statedHold > 0 {
-				inf.window.state(inf.statedHold, refused.IsZero())
+				inf.window.recordStated(inf.statedHold, refused.IsZero())
 			}
 			inf.pending, inf.beforeStop, inf.statedHold, inf.cut = false, acceptedSpan{}, 0, concurrencyCut{}
 			inf.evidence.restart()
@@ -354,9 +354,9 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	inf := q.inference
 	w := inf.window
 	switch v {
-	case consistent:
+	case fitsWindow:
 		return
-	case bucketLike:
+	case fitsBucket:
 		inf.window = learnedWindow{}
 		rate, sure := w.bucketRate(now)
 		inf.loop.beginAt(rate, q.inFlight.sent, now)
@@ -367,7 +367,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		case w.stated > 0 && w.stated <= shortHold:
 			inf.loop.stated = w.stated
 		}
-	case faster:
+	case beyondWindow:
 		inf.window = learnedWindow{}
 		inf.loop.beginAt(w.rate(), q.inFlight.sent, now)
 		if inf.loop.goal, inf.loop.growth = math.Inf(1), 2; w.maxLength > longStop {
@@ -380,7 +380,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		if w.maxLength > longStop {
 			inf.loop.minPlateau = min(20*w.maxLength.Seconds(), 300)
 		}
-	case inconsistent:
+	case fitsNothing:
 		inf.window = learnedWindow{}
 		q.stop(n, now)
 	}

@@ -168,7 +168,7 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 	default:
 		for i := range q.estimates {
 			if q.estimates[i].remaining == 0 {
-				q.estimates[i].refill.refused()
+				q.estimates[i].refill.rejected()
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained b
 			said[i] = true
 			if f.Outcome == throttle.Throttled {
 				q.estimates[i].concurrency.rejected()
-				if n > q.estimates[i].seen {
+				if n > q.estimates[i].lastSent {
 					q.estimates[i].counted.rejected(q.estimates[i].remaining-q.inFlight.open, q.estimates[i].limit)
 				}
 			}
@@ -221,7 +221,7 @@ func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained b
 		case said[i], f.Outcome == throttle.Failed:
 			continue
 		case f.Outcome == throttle.Throttled && explains(f.RemoteLimits):
-			e.probe = e.probe && n <= e.seen // rejected by another limit, which says nothing of this one
+			e.probe = e.probe && n <= e.lastSent // rejected by another limit, which says nothing of this one
 			continue
 		}
 		before := bytesOf(q.estimates[i : i+1])
