@@ -360,7 +360,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		inf.window = learnedWindow{}
 		rate, sure := w.bucketRate(now)
 		inf.loop.beginAt(rate, q.inFlight.sent, now)
-		inf.loop.known = sure
+		inf.loop.confirmed = sure
 		switch {
 		case !sure:
 			inf.loop.goal, inf.loop.growth = math.Inf(1), 2

@@ -78,11 +78,11 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 		limit                        int64   // 0: no window
 		length, minLength, maxLength time.Duration
 	}{
-		"usual length": {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond},
-		"no usual length":     {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second},
-		"first probe":  {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond},
-		"few accepted": {7, .02, 0, 1.05, 0, 0, 0, 0},
-		"slowly sent":  {100, 3, 4, 5.1, 0, 0, 0, 0},
+		"usual length":    {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond},
+		"no usual length": {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second},
+		"first probe":     {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond},
+		"few accepted":    {7, .02, 0, 1.05, 0, 0, 0, 0},
+		"slowly sent":     {100, 3, 4, 5.1, 0, 0, 0, 0},
 	} {
 		rejected := time.Time{}
 		if tt.rejected > 0 {
