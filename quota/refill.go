@@ -101,15 +101,15 @@ func (r *refill) rejected() {
 	r.restart()
 }
 
-// returned returns how many whole units came back between at and now, at most room.
-func (r *refill) returned(at, now time.Time, room int64) int64 {
+// returned returns how many whole units came back between at and now, at most missing.
+func (r *refill) returned(at, now time.Time, missing int64) int64 {
 	if r.log != nil {
-		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(room, 0))
+		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(missing, 0))
 	}
 	if r.kind != refillsEvenly {
 		return 0
 	}
-	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(room, 0))))
+	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(missing, 0))))
 }
 
 // firstReturn returns the earliest time later than after at which a unit of the log comes back. It is
