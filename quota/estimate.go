@@ -10,7 +10,7 @@ import (
 
 // An estimate models one server limit: how many units remain, and how and when units come back.
 //
-// Its state is what the response applied last, at the time at, stated:
+// Its state is what a response stated, the one that was applied last. It was received at the time at:
 //
 //	limit, remaining   in requests, see unitCost, or in units if weighted
 //	reset              when units come back: all of them, or, of a bucket, the last one
@@ -33,17 +33,22 @@ import (
 //	├── in flight: 3 ──┼───── free: 4 ─────┤
 //
 // Update by the response to claim n, received at t, which states r units until R. Responses arrive
-// out of order. A later or earlier R is one by more than the tolerance:
+// out of order. The first row that applies counts. R is later or earlier if it differs from reset by
+// more than the tolerance; it is not compared if units come back evenly, because it moves then:
 //
-//	t >= reset, or R later          a new window             remaining = r, reset = R
-//	R earlier, n <= lastSent        a window that is over    ignored
-//	n > lastSent                    a newer state            remaining = r, reset = R
-//	n <= lastSent, r <  left(t)     maybe an older state     remaining = r, reset = R
-//	n <= lastSent, r >= left(t)     an older state           reset is refined
+//	n <= lastSent, R earlier                  a window that is over    ignored
+//	n <= lastSent, R later, r > left(t)       a bucket, fuller then    ignored
+//	t >= reset, or R later                    a new window             remaining = r, reset = R
+//	n > lastSent                              a newer state            remaining = r, reset = R
+//	n <= lastSent, r >= left(t)               an older state           reset is refined
+//	n <= lastSent, r < left(t)                maybe an older state     remaining = r, reset = R
 //
 // After reset, one request is sent as a probe, and its response states what is left in the new
 // window. While it is not known how units come back, the last unit of a window is delayed: what its
-// response states shows whether units came back before the reset.
+// response states shows whether units came back before the reset. While other clients use the limit,
+// what is free is spread over the time until the reset, see otherClients. A limit of requests in
+// flight has other equations, see concurrencyTest. The lock of its quota or unitQuota guards an
+// estimate.
 type estimate struct {
 	name         string // RemoteLimit.Name
 	limit        int64
@@ -63,7 +68,7 @@ type estimate struct {
 	early        earlyTest
 	counted      countedWindows
 	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
-	weighted     bool          // claims cost different numbers of units, see unitQuota: other clients and costs are not inferred
+	weighted     bool          // claims cost different numbers of units, see unitQuota: no costs or other clients are inferred
 }
 
 const (
@@ -77,7 +82,10 @@ const (
 
 	defaultReset  = time.Second     // until the reset of a limit for which the server states no time
 	maxProbePause = 8 * time.Second // between probes of a limit without a stated reset
-	manyRemaining = 8               // units that a probe found, after which the next pause is shorter; with fewer, servers that restore whole units only would lose fractions
+
+	// manyRemaining is the number of units found by a probe after which the next pause is shorter. After
+	// fewer, it is not: a server that restores whole units only would lose the fractions.
+	manyRemaining = 8
 )
 
 // countsRequests reports whether l states how many requests are left, or how many more may be in
@@ -161,10 +169,13 @@ func (e *estimate) left(now time.Time) int64 {
 // needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
 // free of what was left in it.
 func (e *estimate) needsProbe(now time.Time, f *inFlight, p pacing) bool {
-	if e.counted.on && f.open > 0 && now.Before(e.opensAt(p).Add(tolerance)) {
+	switch opens := e.opensAt(p); {
+	case e.probe, e.concurrency.confirmed, now.Before(opens):
+		return false
+	case e.counted.on && f.open > 0 && now.Before(opens.Add(tolerance)):
 		return false // the server could process it before a request of the present window
 	}
-	return !e.probe && !e.concurrency.confirmed && !now.Before(e.opensAt(p)) && (e.remaining <= f.open+p.reserved(e.limit) || e.others.present || e.counted.on && e.counted.length > 0)
+	return e.remaining <= f.open+p.reserved(e.limit) || e.others.present || e.counted.on && e.counted.length > 0
 }
 
 // granted records that the next claim of f is granted at now.
@@ -401,10 +412,11 @@ func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, n
 
 // accepted records that claim n was accepted.
 func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
-	if t.end.IsZero() || n <= e.lastSent || !now.Before(e.reset) || e.remaining > 0 || e.refill.kind == refillsEvenly || e.refill.kind == refillsEach || e.concurrency.confirmed {
-		return
+	early := !t.end.IsZero() && n > e.lastSent && now.Before(e.reset) && e.remaining <= 0
+	window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset
+	if early && window && !e.concurrency.confirmed {
+		t.contradicted++
 	}
-	t.contradicted++
 }
 
 // countedWindows models the windows of a limit that only rejections state. The requests of a window
