@@ -89,7 +89,7 @@ func (e *estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *i
 	if l.Limit > 0 {
 		e.remaining = min(e.remaining, l.Limit)
 	}
-	e.at, e.seen, e.reset, e.probe = now, f.sent, now.Add(concurrencyProbeAfter), false
+	e.at, e.lastSent, e.reset, e.probe = now, f.sent, now.Add(concurrencyProbeAfter), false
 	return true
 }
 

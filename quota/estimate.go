@@ -8,222 +8,366 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// maxTold is how many limits of one server are kept. The drafts of RateLimit and
-// every API in testdata name fewer.
-const maxEstimates = 8
-
-// A estimate is one limit of the server as its answers describe it.
+// An estimate models one server limit: how many units remain, and how and when units come back.
 //
-// Answers arrive out of order, so the question is which of two is newer. An
-// answer to a request that was sent after the present numbers had arrived is
-// surely newer, and replaces them. Any other may be older: within one window it
-// may only lower what is left.
+// Its state is what a response stated, the one that was applied last. It was received at the time at:
 //
-// What may be sent is what was left less all that is still without an answer:
-// some of it may be counted already, and counting it twice only costs a moment.
+//	limit, remaining   in requests, see unitCost, or in units if weighted
+//	reset              when units come back: all of them, or, of a bucket, the last one
+//	refill             how units come back
+//	lastSent           claims up to this number had been sent at the time at
 //
-//	received: 7 left          sent, no answer yet          may be sent
-//	├───────────────┼───────────────┼──────────────────────────────┤
-//	                       3                       4
+// Prediction of what is left at time t, and admission of one unit:
 //
-// Units come back in one of two ways, and the words of the server do not tell
-// which: all at once at the reset (a window), or evenly (a bucket, whose reset is
-// when it will be full). So the last unit is held back for a moment and then
-// sent as a scout: what its answer says is left tells the one from the other. It
-// was ours to send anyhow, so the lesson is free.
+//	left(t) = remaining + returned(at, t)           at most limit
+//	free(t) = left(t) - in flight - reserved        at least 1: admit
+//
+//	returned(at, t) = 0                             units come back together, at reset
+//	                  rate (t - at)                 evenly, as in a token bucket
+//	                  used in (at - w, t - w]       each a time w after it was used, as in a sliding log
+//
+// The server may have counted some requests in flight already. They are subtracted twice then, which
+// delays requests until responses arrive, but never exceeds the limit:
+//
+//	remaining: 7
+//	├── in flight: 3 ──┼───── free: 4 ─────┤
+//
+// Update by the response to claim n, received at t, which states r units until R. Responses arrive
+// out of order. The first row that applies counts. R is later or earlier if it differs from reset by
+// more than the tolerance; it is not compared if units come back evenly, because it moves then:
+//
+//	n <= lastSent, R earlier                  a window that is over    ignored
+//	n <= lastSent, R later, r > left(t)       a bucket, fuller then    ignored
+//	t >= reset, or R later                    a new window             remaining = r, reset = R
+//	n > lastSent                              a newer state            remaining = r, reset = R
+//	n <= lastSent, r >= left(t)               an older state           reset is refined
+//	n <= lastSent, r < left(t)                maybe an older state     remaining = r, reset = R
+//
+// After reset, one request is sent as a probe, and its response states what is left in the new
+// window. While it is not known how units come back, the last unit of a window is delayed: what its
+// response states shows whether units came back before the reset. While other clients use the limit,
+// what is free is spread over the time until the reset, see otherClients. A limit of requests in
+// flight has other equations, see concurrencyTest. The lock of its quota or unitQuota guards an
+// estimate.
 type estimate struct {
-	name        string
-	limit       int64
-	remaining   int64         // as last received
-	per         time.Duration // 0: not said
-	reset       time.Time     // when units come back; never zero
-	at          time.Time     // when remaining was received
-	openThen    int64         // claims without an answer by then
-	seen        uint64        // number of the latest claim sent by then
-	probe       bool          // the window is over: one claim asks what is left now
-	next        time.Time     // when the next claim may go, if they are spread
-	refill      refill
-	others      otherClients
-	start       windowStart
-	cost        unitCost
-	concurrency concurrencyTest
-	early       earlyTest
-	counted     countedWindows
-	probePause  time.Duration // between probes, if no reset is stated; 0: a second
-	weighted    bool          // it counts something that claims take different numbers of: who else does so is not known
+	name         string // RemoteLimit.Name
+	limit        int64
+	remaining    int64         // as of at
+	per          time.Duration // length of the window that the server states; 0: not stated
+	reset        time.Time     // never zero once a response was applied
+	at           time.Time     // when the response applied last was received
+	openAtUpdate int64         // claims in flight at the time at
+	lastSent     uint64        // number of the latest claim that was sent by then
+	probe        bool          // the claim after lastSent is the probe, and no other is admitted
+	next         time.Time     // when the next claim is admitted, if a pacing spreads claims
+	refill       refill
+	others       otherClients
+	start        windowStart
+	cost         unitCost
+	concurrency  concurrencyTest
+	early        earlyTest
+	counted      countedWindows
+	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
+	weighted     bool          // claims cost different numbers of units, see unitQuota: no costs or other clients are inferred
 }
 
-// countsRequests reports whether w says how many requests are left, the one unit
-// that every request is known to cost, or how many more may be in flight.
-func countsRequests(w throttle.RemoteLimit) bool {
-	return !w.RemainingUnknown && (w.Unit == "" || w.Unit == "requests" || w.Unit == unitConcurrent)
+const (
+	maxEstimates = 8 // estimates of one quota; the drafts of RateLimit and the APIs in testdata state fewer limits
+
+	maxDelay  = headers.MaxDelay        // longest time that a server can state
+	tolerance = 1100 * time.Millisecond // maximum difference of two statements of one reset: many are in whole seconds
+
+	minLastUnitDelay = 50 * time.Millisecond // minimum delay of the last unit, and minimum time over which a rate is measured
+	maxLastUnitDelay = 5 * time.Second       // maximum delay of the last unit
+
+	defaultReset  = time.Second     // until the reset of a limit for which the server states no time
+	maxProbePause = 8 * time.Second // between probes of a limit without a stated reset
+
+	// manyRemaining is the number of units found by a probe after which the next pause is shorter. After
+	// fewer, it is not: a server that restores whole units only would lose the fractions.
+	manyRemaining = 8
+)
+
+// countsRequests reports whether l states how many requests are left, or how many more may be in
+// flight: units of which the cost of every request is known.
+func countsRequests(l throttle.RemoteLimit) bool {
+	return !l.RemainingUnknown && (l.Unit == "" || l.Unit == "requests" || l.Unit == unitConcurrent)
 }
 
-// free returns how many units may be taken as of now, and if too few, how long
-// until there may be more; 0: when an answer has come.
-func (e *estimate) free(now time.Time, f *inFlight, use pacing) (units int64, wait time.Duration) {
+// statesReset reports whether l states when units come back. Without that, other clients cannot be
+// inferred.
+func statesReset(l throttle.RemoteLimit) bool { return l.ResetAfter > 0 || l.Per > 0 }
+
+// toleranceOf returns the maximum difference between the reset of l and other statements of it.
+func toleranceOf(l throttle.RemoteLimit) time.Duration {
+	return tolerance + max(l.Resolution-time.Second, 0)
+}
+
+// resetOf returns the reset of l, received now. If l does not state it, it is a window or
+// defaultReset from now.
+func resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
+	after := min(l.ResetAfter, maxDelay)
+	if after <= 0 {
+		after = min(max(l.Per, 0), maxDelay)
+	}
+	if after == 0 {
+		after = defaultReset
+	}
+	return now.Add(after)
+}
+
+// free returns how many units are admitted as of now. If there are too few, wait is the time until
+// there may be more; 0: when a response arrives.
+func (e *estimate) free(now time.Time, f *inFlight, p pacing) (units int64, wait time.Duration) {
 	if e.concurrency.confirmed {
-		return e.freeConcurrency(now, f, use)
+		return e.freeConcurrency(now, f, p)
 	}
 	if e.early.distrusted() {
 		return math.MaxInt64, 0
 	}
-	units = e.left(now) - f.open - use.reserved(e.limit)
+	units = e.left(now) - f.open - p.reserved(e.limit)
 	switch {
 	case e.probe:
-		return 1 - min(f.after(e.seen), 1), 0
-	case e.probesNow(now, f, use):
+		return 1 - min(f.after(e.lastSent), 1), 0
+	case e.needsProbe(now, f, p):
 		return 1, 0
 	case units > 0 && e.isShared(now, f.open):
-		units = e.remaining - f.open - use.reserved(e.limit)
-		if wait = e.others.wait(units+f.open, f.open, e.at, now, e.reset); wait > 0 {
-			return 0, wait
-		}
-		return units, 0
-	case units > 0 && use.spreads(e, units, now):
-		if wait = e.next.Sub(now); wait > 0 {
-			return 0, wait
-		}
-		return units, 0
-	case units > 1 || units == 1 && !e.keepsLastUnit():
+		units = e.remaining - f.open - p.reserved(e.limit)
+		return unitsAfter(e.others.wait(units+f.open, f.open, e.at, now, e.reset), units)
+	case units > 0 && p.spreads(e, units, now):
+		return unitsAfter(e.next.Sub(now), units)
+	case units > 1, units == 1 && !e.delaysLastUnit():
 		return units, 0
 	case units == 1 && f.open > 0:
 		return 0, 0
 	case units == 1:
-		if wait = e.at.Add(e.lastUnitDelay()).Sub(now); wait <= 0 {
-			return 1, 0
-		}
-		return 0, wait
+		return unitsAfter(e.at.Add(e.lastUnitDelay()).Sub(now), units)
 	}
-	wait = e.opensAt(use).Sub(now)
+	wait = e.opensAt(p).Sub(now)
 	if next := e.refill.until(units, e.at, now); next > 0 {
 		wait = min(wait, next)
 	}
-	if wait <= 0 { // the reset is over, and all that is left is on its way
-		if e.counted.on {
-			return 0, max(wait+tolerance, 0)
-		}
-		return 0, 0
+	if wait <= 0 && e.counted.on { // requests of the window that is over are in flight
+		wait += tolerance
 	}
-	return 0, wait
+	return 0, max(wait, 0)
 }
 
-// probesNow reports whether the next claim to go is the probe: the window is over,
-// and of what was left there is nothing to send.
-func (e *estimate) probesNow(now time.Time, f *inFlight, use pacing) bool {
-	if e.counted.on && f.open > 0 && now.Before(e.opensAt(use).Add(tolerance)) {
-		return false // it could be served before a request of the present window
+// unitsAfter returns units if wait is over, and wait otherwise.
+func unitsAfter(wait time.Duration, units int64) (int64, time.Duration) {
+	if wait > 0 {
+		return 0, wait
 	}
-	return !e.probe && !e.concurrency.confirmed && !now.Before(e.opensAt(use)) && (e.remaining <= f.open+use.reserved(e.limit) || e.others.present || e.counted.on && e.counted.length > 0)
+	return units, 0
 }
 
-// granted notes that the next claim of f goes at now. Nothing else moves t on but
-// answers: to ask what is free changes nothing.
-func (e *estimate) granted(now time.Time, f *inFlight, use pacing) {
-	if e.probesNow(now, f, use) {
-		e.probe, e.seen = true, f.sent
+// left returns the prediction of the units that remain as of now, requests in flight not subtracted.
+func (e *estimate) left(now time.Time) int64 {
+	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
+}
+
+// needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
+// free of what was left in it.
+func (e *estimate) needsProbe(now time.Time, f *inFlight, p pacing) bool {
+	switch opens := e.opensAt(p); {
+	case e.probe, e.concurrency.confirmed, now.Before(opens):
+		return false
+	case e.counted.on && f.open > 0 && now.Before(opens.Add(tolerance)):
+		return false // the server could process it before a request of the present window
+	}
+	return e.remaining <= f.open+p.reserved(e.limit) || e.others.present || e.counted.on && e.counted.length > 0
+}
+
+// granted records that the next claim of f is granted at now.
+func (e *estimate) granted(now time.Time, f *inFlight, p pacing) {
+	if e.needsProbe(now, f, p) {
+		e.probe, e.lastSent = true, f.sent
 	}
 }
 
-// keepsLastUnit reports whether the last unit is kept for a scout.
-func (e *estimate) keepsLastUnit() bool {
+// delaysLastUnit reports whether the last unit is delayed: it is not known how units come back, and
+// the window is long enough to learn it.
+func (e *estimate) delaysLastUnit() bool {
 	return e.refill.kind == refillUnknown && e.limit > 1 && e.reset.Sub(e.at) >= minLastUnitDelay*2
 }
 
-const (
-	minLastUnitDelay = 50 * time.Millisecond
-	maxLastUnitDelay = 5 * time.Second
-)
-
+// lastUnitDelay returns the delay of the last unit from at: an eighth of the time until the reset.
 func (e *estimate) lastUnitDelay() time.Duration {
 	return min(max(e.reset.Sub(e.at)/8, minLastUnitDelay), maxLastUnitDelay)
 }
 
-// slack is how far two tellings of one reset may be apart: many are whole seconds.
-const tolerance = 1100 * time.Millisecond
-
-// toleranceOf returns how far w may be apart from other tellings of its reset.
-func toleranceOf(w throttle.RemoteLimit) time.Duration {
-	return max(tolerance, tolerance+w.Resolution-time.Second)
+// opensAt returns when the next request may be sent although no unit is left: when a unit comes back,
+// or earlier to test a reset that is far away, see earlyTest.
+func (e *estimate) opensAt(p pacing) time.Time {
+	if at := e.refill.firstReturn(e.at); !at.IsZero() {
+		if stated := e.reset.Add(openingDelay); stated.Before(at) {
+			return stated // a unit that the log does not contain comes back
+		}
+		return at
+	}
+	t := &e.early
+	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
+		return e.reset
+	}
+	test := t.since
+	if t.contradicted == 0 {
+		test = test.Add(tripled(p.maxHold, int(t.tests)))
+	}
+	if test.Before(e.reset) {
+		return test
+	}
+	return e.reset
 }
 
-// update takes over what an answer to claim n says.
-func (e *estimate) update(w throttle.RemoteLimit, n uint64, now time.Time, f *inFlight) {
+// update applies l, which the response to claim n states, received now. n is 0 if another quota
+// granted the claim.
+func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *inFlight) {
 	if !e.weighted {
-		if e.updateConcurrency(w, now, f) {
+		if e.updateConcurrency(l, now, f) {
 			return
 		}
-		w = e.inRequests(w, now, f.open)
+		l = e.inRequests(l, now, f.open)
 	}
-	reset, left := e.resetOf(w, now), max(w.Remaining, 0)
+	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
 	if left == 0 {
-		e.counted.ends(reset, e.at)
+		e.counted.stateEnd(reset, e.at)
 	}
 	e.early.update(e, reset, left, n, now)
-	newer, over := n > e.seen, !now.Before(e.reset)
-	if !e.weighted && statesReset(w) && !e.usedByUs(w, now, f) && e.compare(w, n, f.sent, now) {
+	newer, over := n > e.lastSent, !now.Before(e.reset)
+	if !e.weighted && statesReset(l) && !e.logExplains(l, now, f) && e.compare(l, n, f.sent, now) {
 		over, e.refill.kind = true, refillUnknown
 	}
-	e.start.observe(w, now, over, e.probe && newer && left == 0)
-	reset = e.start.refine(reset, w.Resolution)
-	if e.refill.kind != refillsEvenly && w.Limit == e.limit {
+	e.start.observe(l, now, over, e.probe && newer && left == 0)
+	reset = e.start.refine(reset, l.Resolution)
+	if e.refill.kind != refillsEvenly && l.Limit == e.limit {
 		switch ahead := reset.Sub(e.reset); {
-		case ahead < -toleranceOf(w) && !newer:
-			return // speaks of a window that is over
-		case ahead > toleranceOf(w) && !newer && left > e.left(now):
-			return // or of one in which a bucket was not as empty yet
-		case ahead > toleranceOf(w):
+		case ahead < -toleranceOf(l) && !newer:
+			return // it states a window that is over
+		case ahead > toleranceOf(l) && !newer && left > e.left(now):
+			return // it states an earlier time, at which a bucket was fuller
+		case ahead > toleranceOf(l):
 			over = true
-		case !over && e.refill.kind != refillsEach: // which moves with each unit that comes back
-			reset = e.earlierReset(reset, w)
+		case !over && e.refill.kind != refillsEach: // whose reset moves with each unit
+			reset = e.earlierReset(reset, l)
 		}
 	}
 	switch {
 	case over:
 		e.refill.restart()
 	case newer:
-		e.refill.update(e, left, resetOf(w, now), now, f)
+		e.refill.update(e, left, resetOf(l, now), now, f)
 	case left >= e.left(now):
-		if e.refill.kind == refillsEvenly { // it was emptier later, and is full later
-			reset = later(reset, e.reset)
-		}
-		e.reset, e.openThen = reset, max(e.openThen-1, 0) // that claim was counted before
-		if e.refill.kind == refillsEach && e.refill.log == nil {
-			e.remaining = max(e.remaining-1, 0) // or after, when more had come back
-		}
+		e.refineReset(reset)
 		return
 	}
 	if e.refill.log != nil {
-		e.refill.log.trim(max(w.Limit-left, 0))
+		e.refill.log.trim(max(l.Limit-left, 0))
 	}
-	e.limit, e.remaining, e.per, e.reset = max(w.Limit, left), left, w.Per, reset
-	e.at, e.seen, e.openThen, e.probe = now, f.sent, f.open, false
+	e.limit, e.remaining, e.per, e.reset = max(l.Limit, left), left, l.Per, reset
+	e.at, e.lastSent, e.openAtUpdate, e.probe = now, f.sent, f.open, false
 	e.refill.begin(left, now, f.open)
 }
 
-// earlierReset returns the reset that is known by now: told roughly each is the true
-// one or later, so the earliest is best.
-func (e *estimate) earlierReset(reset time.Time, w throttle.RemoteLimit) time.Time {
-	if w.Resolution == 0 || e.reset.After(reset) {
+// resetOf returns the reset of l, received now: probePause from now if l does not state it and a
+// pause is known.
+func (e *estimate) resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
+	if e.probePause > 0 && !statesReset(l) {
+		return now.Add(e.probePause)
+	}
+	return resetOf(l, now)
+}
+
+// earlierReset returns the reset of the present window, for which l states reset. A reset that is
+// stated in coarse units is the true one or later, so the earliest is the best.
+func (e *estimate) earlierReset(reset time.Time, l throttle.RemoteLimit) time.Time {
+	if l.Resolution == 0 || e.reset.After(reset) {
 		return reset
 	}
 	return e.reset
 }
 
-// mayBeSameWindow reports whether w, received now, can be of the same window as t.
-func (e *estimate) mayBeSameWindow(w throttle.RemoteLimit, now time.Time) bool {
-	if !now.Before(e.reset) {
-		return true // whatever it was is over
+// refineReset applies the reset that the response to an older claim stated.
+func (e *estimate) refineReset(reset time.Time) {
+	if e.refill.kind == refillsEvenly { // the bucket was emptier later, so it is full later
+		reset = later(reset, e.reset)
 	}
-	apart := resetOf(w, now).Sub(e.reset)
-	return (e.refill.kind == refillsEvenly || -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w)) && w.Remaining <= e.left(now)
+	e.reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
+	if e.refill.kind == refillsEach && e.refill.log == nil {
+		e.remaining = max(e.remaining-1, 0) // or after at, when more units had come back
+	}
 }
 
-// isOtherWindow reports whether w, which is not as large as e, is another limit of the same name:
-// its window ends at another time, or is longer than any of e. Otherwise the size of e has changed.
-func (e *estimate) isOtherWindow(w throttle.RemoteLimit, now time.Time) bool {
-	reset, rough := resetOf(w, now), 2*toleranceOf(w)
-	if !statesReset(w) {
+// logExplains reports whether the log of a sliding limit explains the used units that l states. Then
+// there are no other clients.
+func (e *estimate) logExplains(l throttle.RemoteLimit, now time.Time, f *inFlight) bool {
+	r := &e.refill
+	if r.log == nil {
+		return false
+	}
+	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.open // the server counted requests before their responses arrived
+	return l.Limit-max(l.Remaining, 0)-own <= max(2, l.Limit/20)
+}
+
+// countAccepted counts a request whose response, received now, states that it was accepted.
+func (e *estimate) countAccepted(now time.Time) {
+	e.refill.responses++
+	if e.refill.log != nil {
+		e.refill.log.add(now, 1)
+	}
+}
+
+// countUnstated counts claim n, whose response does not state this limit. accepted reports whether
+// the request was accepted. It returns true if the limit is out of date: the response to the probe is
+// a rejection and does not state it either.
+func (e *estimate) countUnstated(n uint64, accepted bool, now time.Time, f *inFlight) (outdated bool) {
+	switch {
+	case e.probe && n > e.lastSent:
+		if !accepted || e.limit == 0 || e.counted.refuted {
+			return true
+		}
+		e.beginWindow(now, f)
+	case e.concurrency.confirmed || e.probe && !e.counted.on:
+	default:
+		e.remaining = max(e.remaining-1, 0)
+	}
+	return false
+}
+
+// adaptProbePause adapts the pause between probes of a limit without a stated reset. l is what the
+// response to claim n states, whose outcome is o.
+func (e *estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, o throttle.Outcome) {
+	if 2*l.Remaining >= l.Limit {
+		e.probePause = 0 // the limit has not been used for a while
+	}
+	if !e.probe || n <= e.lastSent || statesReset(l) {
+		return
+	}
+	if e.probePause == 0 {
+		e.probePause = defaultReset
+	}
+	switch {
+	case o == throttle.Throttled:
+		e.probePause = min(e.probePause+e.probePause/2, maxProbePause)
+	case l.Remaining >= manyRemaining:
+		e.probePause = max(e.probePause/2, minLastUnitDelay)
+	}
+}
+
+// mayBeSameWindow reports whether l, received now, may state the present window of e.
+func (e *estimate) mayBeSameWindow(l throttle.RemoteLimit, now time.Time) bool {
+	if !now.Before(e.reset) {
+		return true // the present window is over
+	}
+	apart := resetOf(l, now).Sub(e.reset)
+	return (e.refill.kind == refillsEvenly || -2*toleranceOf(l) < apart && apart < 2*toleranceOf(l)) && l.Remaining <= e.left(now)
+}
+
+// isOtherWindow reports whether l, received now, which has the name of e and another size, is another
+// limit: its window ends at another time, or is longer than every one of e. Otherwise the size of e
+// has changed.
+func (e *estimate) isOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
+	reset, rough := resetOf(l, now), 2*toleranceOf(l)
+	if !statesReset(l) {
 		return false
 	}
 	if now.Before(e.reset) {
@@ -232,151 +376,32 @@ func (e *estimate) isOtherWindow(w throttle.RemoteLimit, now time.Time) bool {
 	return e.others.window > 0 && reset.Sub(now) > 2*e.others.window+rough
 }
 
-// left returns how many units are left as of now if no more are taken.
-func (e *estimate) left(now time.Time) int64 {
-	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
-}
-
-// usedByUs reports whether the log of a limit that restores each unit after a known time explains
-// all that w states to be used, so that there are no other clients.
-func (e *estimate) usedByUs(w throttle.RemoteLimit, now time.Time, f *inFlight) bool {
-	r := &e.refill
-	if r.log == nil {
-		return false
-	}
-	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.open // requests were counted before their responses arrived
-	return w.Limit-max(w.Remaining, 0)-own <= max(2, w.Limit/20)
-}
-
-// countAccepted counts a request that was accepted, as of now.
-func (e *estimate) countAccepted(now time.Time) {
-	e.refill.responses++
-	if e.refill.log != nil {
-		e.refill.log.add(now, 1)
-	}
-}
-
-// countUnstated counts claim n, whose response did not state what is left. accepted says that it was
-// no rejection. It reports whether t is out of date: not even the response to the probe speaks
-// of it, and it is a rejection.
-func (e *estimate) countUnstated(n uint64, accepted bool, now time.Time, f *inFlight) (outdated bool) {
-	switch {
-	case e.probe && n > e.seen:
-		if !accepted || e.limit == 0 || e.counted.refuted {
-			return true
-		}
-		e.beginWindow(now, f)
-		return false
-	case e.concurrency.confirmed || e.probe && !e.counted.on:
-		return false
-	}
-	e.remaining = max(e.remaining-1, 0)
-	return false
-}
-
-// statesReset reports whether w states when units come back. Without that nothing can be
-// said of other clients.
-func statesReset(w throttle.RemoteLimit) bool { return w.ResetAfter > 0 || w.Per > 0 }
-
-// adaptProbePause adapts the time between probes of a limit without a stated reset to what the response
-// to claim n states, if that was the probe.
-func (e *estimate) adaptProbePause(w throttle.RemoteLimit, n uint64, o throttle.Outcome) {
-	if 2*w.Remaining >= w.Limit {
-		e.probePause = 0 // it has been idle
-	}
-	if !e.probe || n <= e.seen || statesReset(w) {
-		return
-	}
-	if e.probePause == 0 {
-		e.probePause = time.Second
-	}
-	switch {
-	case o == throttle.Throttled:
-		e.probePause = min(e.probePause+e.probePause/2, maxProbePause)
-	case w.Remaining >= manyRemaining:
-		e.probePause = max(e.probePause/2, minLastUnitDelay)
-	}
-}
-
-const (
-	maxProbePause = 8 * time.Second
-	manyRemaining = 8 // units that a probe found: some servers restore whole units only, so a few should come back
-)
-
-// resetOf is the function resetOf for a response to a request of t.
-func (e *estimate) resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
-	if e.probePause > 0 && !statesReset(w) {
-		return now.Add(e.probePause)
-	}
-	return resetOf(w, now)
-}
-
-// resetOf returns when units come back. If the server does not say, it is when
-// the window is over, or a second.
-func resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
-	after := min(w.ResetAfter, maxDelay)
-	if after <= 0 {
-		after = min(max(w.Per, 0), maxDelay)
-	}
-	if after == 0 {
-		after = time.Second
-	}
-	return now.Add(after)
-}
-
-// maxDelay is the longest delay that a server can state.
-const maxDelay = headers.MaxDelay
-
-// An earlyTest decides when to doubt a limit that states that nothing is left. Where its
-// reset is more than an hour away, and not within the window that the server states, one
-// request tests it after Tracker.MaxHold, and then after three, nine ... times as long, as
-// for a Retry-After, see gate. A limit that is contradicted loses trust: three requests
-// that were sent after it had stated that nothing is left, and were accepted before its
-// reset.
+// An earlyTest decides when a statement that no units are left is tested before its reset. If the
+// reset is more than maxStated away, and not within the window that the server states, one request
+// tests it after Tracker.MaxHold, the next one after three times as long, and so on, as for a
+// Retry-After, see hold. The limit is not obeyed any more after contradictions requests that were sent
+// after it had stated that no units were left, and were accepted before its reset.
 type earlyTest struct {
-	end          time.Time // the latest reset that was stated with nothing left; zero: units are left
-	since        time.Time // when the next test was planned
-	tests        int32     // that found nothing left
-	moved        int32     // of them, those that moved the end
-	contradicted int32     // requests that were accepted
+	end          time.Time // latest reset that was stated with no units left; zero: units are left
+	since        time.Time // from when the time of the next test is computed
+	tests        int32     // tests that found no units left
+	moved        int32     // tests of these that moved end
+	contradicted int32     // requests that were accepted before the reset
 }
 
-const contradictions = 3 // accepted requests, and a limit is not believed
+const contradictions = 3 // accepted requests, after which a limit is not obeyed
 
-// distrusted reports whether the limit has lost trust, until it states that units are left.
+// distrusted reports whether the limit is not obeyed, until it states that units are left.
 func (t *earlyTest) distrusted() bool { return t.contradicted >= contradictions }
 
-// opensAt returns when the next request may be sent although nothing is left of t: at its
-// reset, or before to test it.
-func (e *estimate) opensAt(use pacing) time.Time {
-	t := &e.early
-	if at := e.refill.firstReturn(e.at); !at.IsZero() {
-		if stated := e.reset.Add(openingDelay); stated.Before(at) {
-			return stated // a unit comes back that the log does not hold
-		}
-		return at
-	}
-	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
-		return e.reset
-	}
-	test := t.since
-	if t.contradicted == 0 {
-		test = test.Add(tripled(use.maxHold, int(t.tests)))
-	}
-	if test.Before(e.reset) {
-		return test
-	}
-	return e.reset
-}
-
-// update takes in that left units are left of t until reset, by the response to claim n.
+// update applies that left units of e are left until reset, as the response to claim n states.
 func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, now time.Time) {
 	switch {
 	case left > 0:
 		*t = earlyTest{}
 	case t.end.IsZero():
 		*t = earlyTest{end: reset, since: now, contradicted: t.contradicted}
-	case e.probe && n > e.seen: // a test found nothing left
+	case e.probe && n > e.lastSent: // a test found no units left
 		if reset.Sub(t.end) > movedBy {
 			t.moved++
 		}
@@ -385,37 +410,39 @@ func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, n
 	}
 }
 
-// accepted notes that claim n was accepted, of which t had stated that nothing is left.
+// accepted records that claim n was accepted.
 func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
-	if t.end.IsZero() || n <= e.seen || !now.Before(e.reset) || e.remaining > 0 || e.refill.kind == refillsEvenly || e.refill.kind == refillsEach || e.concurrency.confirmed {
-		return
+	early := !t.end.IsZero() && n > e.lastSent && now.Before(e.reset) && e.remaining <= 0
+	window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset
+	if early && window && !e.concurrency.confirmed {
+		t.contradicted++
 	}
-	t.contradicted++
 }
 
-// countedWindows is what is known of the windows of a limit that only rejections state. The requests
-// of a window are counted here, since responses to accepted ones do not state it. A window begins with
-// the request that is accepted after the end of the one before. It ends when the next
-// rejection states, and then on a grid of that, unless windows begin with their first request.
+// countedWindows models the windows of a limit that only rejections state. The requests of a window
+// are counted by the client, because responses to accepted requests do not state it. A window begins
+// with the request that is accepted after the end of the window before. Its end is what the next
+// rejection states; later ends are multiples of the length after that one, unless windows begin with
+// their first request.
 type countedWindows struct {
-	end     time.Time     // of a window, as a rejection stated it; zero: none did
-	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
-	windows int32         // since the length was learned
+	end     time.Time     // end of a window that a rejection stated; zero: none
+	length  time.Duration // of windows; 0: not known, so that one request is sent beyond the limit to learn it
+	windows int32         // windows since length was learned
 	on      bool          // the server states the limit in rejections only
-	offGrid bool          // a window ended later than on the grid of those before
+	offGrid bool          // a window did not end a multiple of length after end
 	refuted bool          // a rejection came long before a window was used up: units come back in another way
 }
 
-// rejected takes in a rejection of a request that was sent in the present window, of which
-// left of limit units are left by what was counted.
+// rejected records that a request of the present window was rejected when, by the count of the
+// client, left of limit units were left.
 func (c *countedWindows) rejected(left, limit int64) {
 	if c.on && left > max(limit/8, 1) {
 		*c = countedWindows{refuted: true}
 	}
 }
 
-// ends takes in that a rejection stated the end of the window that began at start.
-func (c *countedWindows) ends(end, start time.Time) {
+// stateEnd records that a rejection stated the end of the window that began at start.
+func (c *countedWindows) stateEnd(end, start time.Time) {
 	before := c.end
 	c.end = end
 	if !c.on || end.Sub(before) <= tolerance {
@@ -437,29 +464,25 @@ func (c *countedWindows) ends(end, start time.Time) {
 	c.length, c.windows = length, 0
 }
 
-// next returns the end of the window that begins now: now, if that is not known.
-func (c *countedWindows) next(now time.Time) time.Time {
+// nextEnd returns the end of the window that begins now. It is now if it is not known.
+func (c *countedWindows) nextEnd(now time.Time) time.Time {
 	switch {
 	case c.length <= 0:
 		return now
 	case c.offGrid || c.end.IsZero():
 		return now.Add(c.length)
 	}
-	passed := now.Sub(c.end) % c.length
-	if passed < 0 {
-		passed += c.length
-	}
-	return now.Add(c.length - passed)
+	return nextMultiple(now, c.end, c.length)
 }
 
-// beginWindow notes that the window of t began with the request whose response came now: it was
-// accepted, and its response states nothing.
+// beginWindow records that a window began with the probe, which was accepted and whose response,
+// received now, states nothing about the limit.
 func (e *estimate) beginWindow(now time.Time, f *inFlight) {
 	e.counted.on, e.early = true, earlyTest{}
 	if e.counted.windows++; e.counted.windows > testEvery {
-		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request goes beyond it
+		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request is sent beyond it
 	}
-	e.remaining, e.at, e.seen, e.openThen, e.probe = e.limit-1, now, f.sent, f.open, false
-	e.reset = e.counted.next(now)
+	e.remaining, e.at, e.lastSent, e.openAtUpdate, e.probe = e.limit-1, now, f.sent, f.open, false
+	e.reset = e.counted.nextEnd(now)
 	e.refill, e.others = refill{kind: refillsAtReset}, otherClients{window: e.others.window}
 }

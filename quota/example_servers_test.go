@@ -211,8 +211,8 @@ func Example_retryAfterOnly() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted   100 │▂                                                  █
-	//                │█         ▆▃         ▂▇        ▁▇        ▁▇        █
-	//                │█▄▃       ██         ██▁       ██▁       ██▁       █
+	//                │█         ▆▃         ▃▆        ▃▆        ▂▇        █
+	//                │█▄▃       ██         ██        ██        ██        █
 	// rejected       │  1        +                                  1
 	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
@@ -359,14 +359,14 @@ func Example_ban() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    99 │▂                      █
 	//                │█                      █
-	//                │█▄▃                   ▁█                                       ▂▃▃▃▃▃▃▃▃▃▁
+	//                │█▄▃                   ▁█                                       ▃▃▃▃▃▃▃▃▃
 	// rejected       │  411 1  1   1         +         1         1
-	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬───
+	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s      35 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
 	//  31.6 s  quota api.example.com (learned rate): learned limit of 100 per 30 s
-	// 300 calls: 329 requests sent, 29 rejected, 0 calls failed, 36.6 s (ideal 10 s)
+	// 300 calls: 329 requests sent, 29 rejected, 0 calls failed, 35.9 s (ideal 10 s)
 }
 
 var healthy = scenario{

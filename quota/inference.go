@@ -299,7 +299,7 @@ func (q *quota) released(now time.Time) {
 		}
 		inf.cut = concurrencyCut{}
 		if inf.statedHold > 0 {
-			inf.window.state(inf.statedHold, rejectedProbe.IsZero())
+			inf.window.recordStated(inf.statedHold, rejectedProbe.IsZero())
 		}
 	}
 	if !inf.loopPending {
@@ -349,7 +349,7 @@ func (q *quota) dropLoop(failed bool, now time.Time) {
 // updateWindow applies v, what the response to claim n shows about the learned window. If there is
 // no window, the loop begins with the rate that the responses have shown.
 func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
-	if v == consistent {
+	if v == fitsWindow {
 		return
 	}
 	inf := q.inference
@@ -357,17 +357,17 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	inf.window = learnedWindow{}
 	statedShort := w.stated > 0 && w.stated <= shortHold
 	switch v {
-	case bucketLike:
+	case fitsBucket:
 		rate, sure := w.bucketRate(now)
 		l.beginAt(rate, q.inFlight.sent, now)
-		l.known = sure
+		l.confirmed = sure
 		switch {
 		case !sure:
 			l.goal, l.growth = math.Inf(1), 2
 		case statedShort:
 			l.stated = w.stated
 		}
-	case faster:
+	case beyondWindow:
 		l.beginAt(w.rate(), q.inFlight.sent, now)
 		l.goal, l.growth = math.Inf(1), 2
 		if statedShort {
@@ -377,7 +377,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		if w.maxLength > longStop { // each rejection would cost a stop as long
 			l.growth, l.minPlateau = 5, min(20*w.maxLength.Seconds(), 300)
 		}
-	case inconsistent:
+	case fitsNothing:
 		q.stop(n, now)
 	}
 }

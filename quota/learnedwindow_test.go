@@ -23,9 +23,9 @@ func rule(s serverrules.Server) server {
 	}
 }
 
-// Servers whose rejections state nothing, or only when to come back. The ideal time is that
-// of a client which knows the limit. Up to 30 requests are in flight when the limit is met, and
-// then there are at most four probes and two tests.
+// The rejections of these servers state nothing, or only when to come back. The ideal time is that of
+// a client that knows the limit. Up to 30 requests are in flight when the limit is met, and at most
+// four probes and two tests follow.
 func TestTracker_learnsWindows(t *testing.T) {
 	const window = 5 * time.Second
 	for name, tt := range map[string]struct {
@@ -68,30 +68,31 @@ func TestTracker_learnsWindows(t *testing.T) {
 	}
 }
 
-// What a window looks like until it is tested: see learnedWindow.
+// The length of the window is the longest usual length between the last rejected probe and the accepted
+// one. Times are in seconds from the first request.
 func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
 	for name, tt := range map[string]struct {
-		accepted                  int64
-		stopped, refused, probed  float64
-		limit                     int64
-		length, least, most, gone time.Duration
+		accepted                     int64
+		stopped, rejected, probed    float64 // rejected: 0 if no probe was rejected
+		limit                        int64   // 0: no window
+		length, minLength, maxLength time.Duration
 	}{
-		"usual length": {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond, 0},
-		"no other":     {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second, 0},
-		"first probe":  {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond, 0},
-		"few accepted": {7, .02, 0, 1.05, 0, 0, 0, 0, 0},
-		"slowly sent":  {100, 3, 4, 5.1, 0, 0, 0, 0, 0},
+		"usual length":    {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond},
+		"no usual length": {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second},
+		"first probe":     {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond},
+		"few accepted":    {7, .02, 0, 1.05, 0, 0, 0, 0},
+		"slowly sent":     {100, 3, 4, 5.1, 0, 0, 0, 0},
 	} {
-		refused := time.Time{}
-		if tt.refused > 0 {
-			refused = at(tt.refused)
+		rejected := time.Time{}
+		if tt.rejected > 0 {
+			rejected = at(tt.rejected)
 		}
-		w := newLearnedWindow(acceptedSpan{since: at(0), n: tt.accepted}, at(tt.stopped), refused, at(tt.probed), 200)
+		w := newLearnedWindow(acceptedSpan{since: at(0), n: tt.accepted}, at(tt.stopped), rejected, at(tt.probed), 200)
 		require.Equal(t, tt.limit, w.limit, name)
 		require.Equal(t, tt.length, w.length, name)
-		require.Equal(t, tt.least, w.minLength, name)
-		require.Equal(t, tt.most, w.maxLength, name)
+		require.Equal(t, tt.minLength, w.minLength, name)
+		require.Equal(t, tt.maxLength, w.maxLength, name)
 		if tt.limit > 0 {
 			require.EqualValues(t, 1, w.used, name)
 			require.Equal(t, at(tt.probed), w.start, name)
@@ -99,8 +100,8 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 	}
 }
 
-// Events of a learned window: it is reported when it is inferred, and dropped when the test
-// shows that it is none.
+// A learned window is reported when it is inferred, and as dropped when a test shows that there is
+// none.
 func TestTracker_reportsLearnedWindows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server serverrules.Server
@@ -134,9 +135,8 @@ func TestTracker_reportsLearnedWindows(t *testing.T) {
 	}
 }
 
-// The request that tests whether a window has ended may fail for another reason. The next one
-// tests it then.
-func TestTracker_testsAWindowAgainAfterAFailure(t *testing.T) {
+// The probe after a window may fail for another reason. Then the next request is the probe.
+func TestTracker_probesAWindowAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited, n, failures := rule(serverrules.ModQoS(50, 5*time.Second)), 0, 0
 		s := func(now time.Time) (int, http.Header) {
@@ -154,15 +154,15 @@ func TestTracker_testsAWindowAgainAfterAFailure(t *testing.T) {
 	})
 }
 
-// A stop that took no time shows no window.
+// A stop whose probe was accepted immediately shows no window.
 func TestLearnedWindow_needsTime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := newLearnedWindow(acceptedSpan{since: now, n: 100}, now, time.Time{}, now, 1)
 	require.False(t, w.on())
 }
 
-// A claim that ends without a verdict does not hold back the others.
-func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
+// A probe that failed, and so was neither accepted nor rejected, is followed by another one.
+func TestLearnedWindow_doesNotWaitForAFailedProbe(t *testing.T) {
 	start := time.Unix(1000, 0)
 	var f inFlight
 	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), f.add())
@@ -173,28 +173,29 @@ func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
 	n := f.add()
 	w.granted(n, end)
 	_, ok = w.check(end, &f)
-	require.False(t, ok, "the first request of the window is in flight")
-	f.end(n) // it failed
+	require.False(t, ok, "the probe is in flight")
+	f.end(n) // the probe failed
 	_, ok = w.check(end, &f)
 	require.True(t, ok)
 }
 
-// A window whose rate was measured a second time is tested once it was used up: it may be none.
+// A window whose rate was measured a second time is tested when it has been used up without a
+// rejection, because there may be no limit.
 func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
 	start := time.Unix(1000, 0)
 	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
-	w.measured = 1
+	w.measuredRate = 1
 	now, n := w.reset.Add(openingDelay), uint64(2)
 	for range 2 {
-		w.granted(n, now) // tests the end of the window
-		require.Equal(t, consistent, w.succeeded(n, now))
+		w.granted(n, now) // the probe
+		require.Equal(t, fitsWindow, w.succeeded(n, now))
 		for range 9 {
 			require.False(t, w.testDue())
 			n++
 			w.granted(n, now)
-			require.Equal(t, consistent, w.succeeded(n, now))
+			require.Equal(t, fitsWindow, w.succeeded(n, now))
 		}
-		if w.measured == 0 {
+		if w.measuredRate == 0 {
 			break
 		}
 		require.False(t, w.testDue())

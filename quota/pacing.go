@@ -88,7 +88,7 @@ func (e *estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time
 	if o.watched != 0 && n >= o.watched {
 		o.lag, o.watched = max(now.Sub(o.sent), 0), 0 // the clock may have been set back
 	}
-	if n > e.seen || left < e.remaining {
+	if n > e.lastSent || left < e.remaining {
 		o.update(l.Limit, used, reset, now)
 	}
 	return cameBack && o.present

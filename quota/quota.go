@@ -291,7 +291,7 @@ func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (e
 		stated[i] = true
 		if f.Outcome == throttle.Throttled {
 			e.concurrency.rejected()
-			if n > e.seen {
+			if n > e.lastSent {
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
 			}
 		}
@@ -306,7 +306,7 @@ func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (e
 		case stated[i], f.Outcome == throttle.Failed:
 			continue
 		case f.Outcome == throttle.Throttled && usedUp:
-			e.probe = e.probe && n <= e.seen // another limit is used up, so the rejection shows nothing about e
+			e.probe = e.probe && n <= e.lastSent // another limit is used up, so the rejection shows nothing about e
 			continue
 		}
 		before := bytesOf(q.estimates[i : i+1])
@@ -392,7 +392,7 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 	}
 	for i := range q.estimates {
 		if q.estimates[i].remaining == 0 {
-			q.estimates[i].refill.refused()
+			q.estimates[i].refill.rejected()
 		}
 	}
 }

@@ -2,103 +2,162 @@ package quota
 
 import (
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rateLoop estimates the rate that a server accepts where it does not state one. It
-// begins with evidence, see marks, and is dropped when it proves wrong or unneeded.
+// A rateLoop estimates the rate that a server accepts if it does not state one. It begins with
+// evidence, see evidence, and ends when it proves to be wrong or is not needed:
 //
 //	rate
-//	  │ evidence            rejected ╳            ╱ dropped at 4 x the goal
-//	  │  ╳                        ╱  │          ╱   when less than half is used
-//	  │  │                     ╱     │        ╱ 2, 4, 8 % a second
-//	  │  │                  ╱        ╰──────╯ goal: plateau of 10 s
+//	  │ evidence            rejected x            / ended at 4 x the goal
+//	  │  x                        /  │          /   when less than half is used
+//	  │  │                     /     │        / 2, 4, 8 % per second
+//	  │  │                  /        ╰──────╯ goal, for a plateau of 10 s
 //	  │  ╰── accepted so far
 //	  └──────────────────────────────────────────────────▶ time
 //
-// Only responses to requests that were sent after the last change of the rate, and
-// received two round trips after it, count: others say nothing of it. The rules and
-// their figures are those of a prototype that was measured in virtual time against
-// twenty kinds of servers; bench/healthy, bench/stray and the simulations of this
-// package hold them to what they are for.
+// Only responses count to requests that were sent after the last change of the rate and that arrive
+// two round trips after it, because earlier ones do not show its effect. The goal is the highest rate
+// that is expected to be accepted. Updates of the rate r:
+//
+//	no goal, each second             r += r max(growth, time since a rejection - 8 s) / 10
+//	below the goal, each step        r += (goal - r) / 2
+//	after the plateau, each step     r += r min(1 % 2^(steps since the plateau), 25 %)
+//	rejected, see rejected           r is lowered to what was accepted, but not below a floor
+//
+// The rules and constants are those of a prototype that was measured in simulated time with twenty
+// kinds of servers. bench/healthy, bench/stray and the simulations of this package check the results.
+// The zero rateLoop is no estimate. The lock of the quota guards it.
 type rateLoop struct {
-	cause throttle.Cause // whose responses count as rejections: CauseBare, or a suspected cause; zero: no loop
-	rate  float64        // requests a second
-	goal  float64        // where the rate grows to; +Inf: not known
-	known bool           // two spans between rejections agreed on the goal
-	next  time.Time      // when the next request may be sent
+	cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
+	rate      float64        // requests per second
+	goal      float64        // requests per second; +Inf: not known
+	confirmed bool           // two spans between rejections agreed on the goal, or two measurements of a bucket did
+	next      time.Time      // when the next request may be sent
 
-	sent            uint64    // number of the latest claim at the last change; only later ones count
-	effect          time.Time // responses received before this say nothing of the last change
-	recent          uint32    // the latest 20 responses that count, a bit each, 1 is a rejection; the newest is bit 0
-	numRecent       int       // how many of recent there are, at most 20
-	rejectionsInRow int       // rejections in a row
+	lastSent        uint64    // number of the latest claim at the last change of the rate; only later ones count
+	effectAt        time.Time // when responses begin to show the effect of that change
+	recent          uint32    // latest responses that count, a bit each: 1 is a rejection, bit 0 is the latest response
+	numRecent       int       // number of bits in use, at most maxRecent
+	rejectionsInRow int       // latest responses that were rejections
 
-	span          acceptedSpan // accepted since the last rejection
-	lastRate      float64      // rate of the span before it; 0: none
-	idle          bool         // the span began after an idle time
-	accepted      int          // accepted since the rate was last lowered, up to 40
-	goalBefore    float64      // the goal that was given up when the rate came back to a known one; 0: none
-	uselessCuts   int          // cuts to the accepted share without 40 accepted in between: at a limit one is enough
-	atGoal        int          // rejections at a known goal without 40 accepted in between
-	cuts          int          // cuts in a row that ended at the floor
-	floorHalvings int          // how often the floor was halved
+	span             acceptedSpan // requests accepted since the last rejection
+	lastRate         float64      // accepted requests per second in the span before; 0: not known
+	idle             bool         // span began after an idle time
+	accepted         int          // requests accepted since the rate was last lowered, at most manyAccepted
+	goalBefore       float64      // goal that was given up because the rate grew far beyond it; 0: none
+	uselessCuts      int          // cuts to the accepted share without manyAccepted requests since; at a limit, one is enough
+	rejectionsAtGoal int          // rejections at a confirmed goal without manyAccepted requests since
+	floorCuts        int          // cuts in a row that the floor limited
+	floorHalvings    int          // times the floor was halved
 
-	stated         time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
-	growth         float64       // how fast the rate grows while no goal is known, in tenths of a step
-	step           time.Time     // when it last grew
-	sinceRejection float64       // seconds of growth since the last rejection
-	plateau        float64       // seconds at the goal before the rate grows beyond it
-	granted        int64         // since the last step
+	stated         time.Duration // longest Retry-After of a rejection since the loop began; 0: none
+	growth         float64       // growth per step while there is no goal, in tenths of the rate
+	grownAt        time.Time     // when the latest step of growth was made
+	sinceRejection float64       // duration of the steps since the last rejection, in seconds
+	plateau        float64       // time at the goal before the rate grows beyond it, in seconds
+	granted        int64         // requests since grownAt
 	trial          trial
-	measured       bool    // it began with a rate that a learned window showed
-	minPlateau     float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
+	measured       bool    // the loop began with the rate of a learned window
+	minPlateau     float64 // minimum plateau in seconds, where a rejection costs a long stop; 0: none
 }
 
-// A acceptedSpan counts accepted requests since a moment.
+// An acceptedSpan counts accepted requests from a moment on.
 type acceptedSpan struct {
-	since, until time.Time // zero: nothing yet
+	since, until time.Time // zero: not begun; not ended
 	n            int64
 }
 
+// rate returns accepted requests per second until now.
 func (s acceptedSpan) rate(now time.Time) float64 {
 	return float64(s.n) / max(now.Sub(s.since).Seconds(), 1e-3)
 }
 
 const (
-	minRate        = 1.0 / 60         // requests a second: no estimate is lower
-	maxRate        = 1e9              // requests a second: no estimate is higher
-	idleAfter      = time.Second      // without a request: what was accepted before says nothing of now
-	growthIdle     = 5 * time.Second  // without a request: growth begins anew
-	plateauFirst   = 10               // seconds
-	plateauLast    = 20               // seconds, or 60 requests
-	belowRejected  = 0.93             // of a rate that was rejected is safe to try
-	belowStated    = 0.99             // of what was accepted until a stated end, where the window is known rather well
-	belowSeen      = 0.98             // of a rate that was seen is safe: exactly at a limit is too fast
-	agreeingSpans  = 0.07             // spans that differ by less agree
-	minAccepted    = 8                // accepted requests that make a span credible
-	maxUselessCuts = 3                // and half of the requests are still rejected: their rate does not matter
+	minRate        = 1.0 / 60         // lowest estimate, in requests per second
+	maxRate        = 1e9              // highest estimate, in requests per second
+	maxRecent      = 20               // latest responses from which the share of rejections is computed
+	idleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
+	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
+	plateauFirst   = 10               // seconds, the first time
+	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
+	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
+	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
+	belowStated    = 0.99             // part of a rate that was accepted until a stated end: the window is known well
+	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
+	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
+	minAccepted    = 8                // accepted requests that make the rate of a span credible
+	maxUselessCuts = 3                // cuts, after which rejections do not depend on the rate if half of the responses still are
 	manyAccepted   = 40               // accepted requests that end a series of rejections
-	shortHold      = 10 * time.Second // that the server states to stop
-	noEstimate     = time.Minute      // for a suspected cause whose trial failed
+	maxAtGoal      = 5                // rejections at a confirmed goal, after which the loop ends
+	shortHold      = 10 * time.Second // longest stated hold whose end gives a rate
+	noEstimate     = time.Minute      // time without an estimate for a cause after a loop for it was wrong
 )
 
-// An effect is what a response means for the loop that it was reported to.
-type effect uint8
+// A loopAction is what follows from a response that was reported to a rateLoop.
+type loopAction uint8
 
 const (
-	continueLoop effect = iota
-	stopSending         // no requests until one probe has been accepted
-	abandonLoop         // there is no limit that a rate would keep: none is estimated for a while
-	endLoop             // the limit is another one now
+	continueLoop loopAction = iota // nothing
+	stopSending                    // no requests until one probe has been accepted
+	abandonLoop                    // rejections do not depend on the rate: no estimate for noEstimate
+	endLoop                        // the limit has changed: the loop ends, and another may begin
 )
 
 // on reports whether there is an estimate.
 func (l *rateLoop) on() bool { return l.cause != throttle.CauseUnknown }
 
-// check reports whether a request may be sent as of now, and if not, how long until.
+// newRateLoop returns a loop that begins now at rate. lastSent is the number of the latest claim.
+func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint64, now time.Time) rateLoop {
+	return rateLoop{
+		cause: cause, rate: rate, goal: goal, growth: growth, plateau: plateauFirst,
+		span: acceptedSpan{since: now}, next: now, grownAt: now, effectAt: now, lastSent: lastSent,
+	}
+}
+
+// beginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
+// was sent at probed. first counts what was accepted before the stop, and stopped is when the latest
+// rejection began or extended it. hold is how long the server stated to wait; 0: it did not. If hold is
+// short, what was accepted until its end is the goal, because each rejection costs as much time again.
+// floor is the minimum rate, and lastSent the number of the latest claim.
+func (l *rateLoop) beginAfterStop(first acceptedSpan, hold time.Duration, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+	rate := first.rate(now)
+	if stopped.After(first.until) { // no units had come back when the last probe was rejected
+		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
+	}
+	*l = newRateLoop(throttle.CauseUnstated, max(rate, floor, minRate), math.Inf(1), 2, lastSent, now)
+	if first.n < minAccepted {
+		l.growth = 10
+	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
+		l.rate = max(belowStated*first.rate(first.until.Add(hold)), floor, minRate)
+		l.goal, l.stated = l.rate, hold
+	}
+	l.next = probed
+	l.spend(1, probed)
+}
+
+// beginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
+func (l *rateLoop) beginAt(rate float64, lastSent uint64, now time.Time) {
+	rate = max(belowStated*rate, minRate)
+	*l = newRateLoop(throttle.CauseUnstated, rate, rate, 5, lastSent, now)
+	l.measured = true
+	l.spend(3, now)
+	l.granted = 0
+}
+
+// beginTrial begins an estimate for a suspected cause, with a trial. share is the part of the
+// responses that had this cause, accepted the rate that was accepted meanwhile, and floor the minimum
+// rate.
+func (l *rateLoop) beginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
+	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), 5, lastSent, now)
+	l.trial = trial{active: true, share: share, cuts: 1}
+	l.changed(rtt, lastSent, now)
+}
+
+// check reports whether a request may be sent as of now. If not, wait is the time until it may.
 func (l *rateLoop) check(now time.Time) (wait time.Duration, ok bool) {
 	if !l.on() {
 		return 0, true
@@ -109,288 +168,246 @@ func (l *rateLoop) check(now time.Time) (wait time.Duration, ok bool) {
 
 // spend moves next by n requests, the first of which is sent now.
 func (l *rateLoop) spend(n int64, now time.Time) {
-	seconds := min(float64(n)/l.rate, maxDelay.Seconds())
-	l.next = later(l.next, now).Add(time.Duration(seconds * 1e9))
+	l.next = later(l.next, now).Add(l.timeOf(n))
 	l.granted += n
 }
 
-// unspend gives back n requests that were not sent.
+// unspend moves next back by n requests that were not sent.
 func (l *rateLoop) unspend(n int64) {
 	if l.on() {
-		l.next = l.next.Add(-time.Duration(min(float64(n)/l.rate, maxDelay.Seconds()) * 1e9))
+		l.next = l.next.Add(-l.timeOf(n))
 	}
 }
 
-// beginAfterStop begins an estimate implied by rejections: probed is when the probe was sent that
-// ended the stop, first what was accepted before, and stopped when the last stop began.
-// hold is how long the server stated to stop, if it did: where that is short, what was
-// accepted until its end is a goal, since each rejection would cost as much again.
-func (l *rateLoop) beginAfterStop(first acceptedSpan, hold time.Duration, stopped, probed, now time.Time, floor float64, sent uint64) {
-	rate := first.rate(now)
-	if stopped.After(first.until) { // what was accepted had not come back yet when the last probe was rejected
-		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
+// timeOf returns the time that n requests take at the rate, at most maxDelay.
+func (l *rateLoop) timeOf(n int64) time.Duration {
+	return time.Duration(min(float64(n)/l.rate, maxDelay.Seconds()) * 1e9)
+}
+
+// hasGoal reports whether the goal is known.
+func (l *rateLoop) hasGoal() bool { return !math.IsInf(l.goal, 1) }
+
+// finiteGoal returns the goal, or the rate if it is not known.
+func (l *rateLoop) finiteGoal() float64 {
+	if l.hasGoal() {
+		return l.goal
 	}
-	*l = rateLoop{cause: throttle.CauseUnstated, rate: max(rate, floor, minRate), goal: math.Inf(1), growth: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
-	if first.n < minAccepted {
-		l.growth = 10
-	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
-		l.rate = max(belowStated*first.rate(first.until.Add(hold)), floor, minRate)
-		l.goal, l.stated = l.rate, hold
+	return l.rate
+}
+
+// grow raises the rate if a step has passed, when a request is claimed now. last is when the latest
+// request was granted. It reports whether the loop is not needed: less than half of the rate was used,
+// and it is four times the goal and what was ever accepted in the last minute.
+func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
+	step, goal := time.Second, 0.0
+	if l.hasGoal() {
+		step, goal = min(max(time.Duration(3/l.rate*1e9), time.Second), growthIdle), l.goal
 	}
-	l.span = acceptedSpan{since: now}
-	l.next = probed
-	l.spend(1, probed)
+	if now.Sub(last) > growthIdle+step {
+		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
+		return false
+	}
+	if now.Sub(l.grownAt) < step || l.trial.active {
+		return false
+	}
+	needed := float64(l.granted) > l.rate*now.Sub(l.grownAt).Seconds()/2
+	l.grownAt, l.granted = now, 0
+	l.sinceRejection += step.Seconds()
+	l.rate = min(l.grownRate(step), maxRate)
+	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.rate > 4*max(goal, accepted.highest(now))
 }
 
-// beginAt begins an estimate at a rate that was seen.
-func (l *rateLoop) beginAt(rate float64, sent uint64, now time.Time) {
-	rate = max(belowStated*rate, minRate)
-	*l = rateLoop{cause: throttle.CauseUnstated, measured: true, rate: rate, goal: rate, growth: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
-	l.span = acceptedSpan{since: now}
-	l.next = now
-	l.spend(3, now)
-	l.granted = 0
+// grownRate returns the rate after a step of growth.
+func (l *rateLoop) grownRate(step time.Duration) float64 {
+	plateau, first := l.plateau, .01
+	if !l.confirmed && l.cause != throttle.CauseUnstated {
+		plateau, first = plateauTrial, .02
+	}
+	switch {
+	case !l.hasGoal():
+		return l.rate * (1 + .1*max(l.sinceRejection-8, l.growth))
+	case l.rate < .99*l.goal:
+		return l.rate + (l.goal-l.rate)/2
+	case l.sinceRejection > max(plateau, l.minPlateau):
+		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/step.Seconds()), .25))
+	}
+	return l.rate
 }
 
-// beginTrial begins an estimate for a suspected cause that made up a share of the
-// responses, with a trial.
-func (l *rateLoop) beginTrial(kind throttle.Cause, share, accepted, floor float64, rtt time.Duration, sent uint64, now time.Time) {
-	*l = rateLoop{cause: kind, rate: max(0.7*accepted, floor, minRate), goal: math.Inf(1), growth: 5, plateau: plateauFirst, step: now}
-	l.span = acceptedSpan{since: now}
-	l.trial = trial{active: true, share: share, cuts: 1}
-	l.next = now
-	l.changed(rtt, sent, now)
-}
-
-// changed notes that the rate is another one now.
-func (l *rateLoop) changed(rtt time.Duration, sent uint64, now time.Time) {
-	l.sent, l.effect = sent, now.Add(2*rtt)
-	l.sinceRejection, l.granted, l.step, l.accepted = 0, 0, now, 0
-	l.next = later(l.next, now.Add(-time.Second)) // at most what a second of the old rate held back
-}
-
-// counts reports whether the response to claim n, received now, says something of the
-// present rate.
+// counts reports whether the response to claim n, received now, shows the effect of the present rate.
 func (l *rateLoop) counts(n uint64, now time.Time) bool {
-	return n > l.sent && !now.Before(l.effect)
+	return n > l.lastSent && !now.Before(l.effectAt)
 }
 
-// addResponse adds a response that counts.
-func (l *rateLoop) addResponse(bad bool) {
-	l.recent <<= 1
-	if bad {
+// addResponse records a response that counts.
+func (l *rateLoop) addResponse(rejected bool) {
+	l.recent = l.recent << 1 & (1<<maxRecent - 1)
+	l.numRecent = min(l.numRecent+1, maxRecent)
+	if rejected {
 		l.recent |= 1
 		l.rejectionsInRow++
-	} else {
-		l.rejectionsInRow = 0
-		l.accepted = min(l.accepted+1, manyAccepted)
-		if l.accepted == manyAccepted {
-			l.atGoal, l.goalBefore, l.uselessCuts = 0, 0, 0
-		}
+		return
 	}
-	l.recent &= 1<<20 - 1
-	l.numRecent = min(l.numRecent+1, 20)
+	l.rejectionsInRow = 0
+	l.accepted = min(l.accepted+1, manyAccepted)
+	if l.accepted == manyAccepted {
+		l.rejectionsAtGoal, l.goalBefore, l.uselessCuts = 0, 0, 0
+	}
 }
 
-// bad returns how many of the latest n responses that count were rejections, and how
-// many there are.
-func (l *rateLoop) bad(n int) (bad, all int) {
+// rejections returns how many of the latest n responses that count were rejections, and how many of
+// them there are.
+func (l *rateLoop) rejections(n int) (rejected, all int) {
 	all = min(n, l.numRecent)
-	for i := range all {
-		bad += int(l.recent >> i & 1)
-	}
-	return bad, all
+	return bits.OnesCount32(l.recent & (1<<all - 1)), all
 }
 
-// grow raises the rate, as a request is claimed now and the one before was sent at last.
-// It reports whether the loop has become unneeded.
-func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
-	span, known := time.Second, !math.IsInf(l.goal, 1)
-	if known {
-		span = min(max(time.Duration(3/l.rate*1e9), time.Second), growthIdle)
-	}
-	if now.Sub(last) > growthIdle+span {
-		l.sinceRejection, l.step, l.granted = 0, now, 0
-		return false
-	}
-	if now.Sub(l.step) < span || l.trial.active {
-		return false
-	}
-	needed, plateau := float64(l.granted) > l.rate*now.Sub(l.step).Seconds()/2, l.plateau
-	l.step, l.granted = now, 0
-	l.sinceRejection += span.Seconds()
-	if !l.known && l.cause != throttle.CauseUnstated {
-		plateau = 2
-	}
+// rejected lowers the rate after a rejection that counts. highest is the highest accepted rate of the
+// last minute, rtt the round trip time, and lastSent the number of the latest claim.
+func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action loopAction) {
+	rejectedRate, implied := l.rate, l.cause == throttle.CauseUnstated
+	ofEight, _ := l.rejections(8)
+	rejected, all := l.rejections(maxRecent)
+	share := float64(rejected) / float64(max(all, 1))
 	switch {
-	case !known:
-		l.rate *= 1 + .1*max(l.sinceRejection-8, l.growth)
-	case l.rate < .99*l.goal:
-		l.rate += (l.goal - l.rate) / 2
-	case l.sinceRejection > max(plateau, l.minPlateau):
-		first := .01
-		if plateau == 2 {
-			first = .02
-		}
-		l.rate *= 1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/span.Seconds()), .25)
-	}
-	goal := l.goal
-	if !known {
-		goal = 0
-	}
-	l.rate = min(l.rate, maxRate)
-	return !needed && (known || l.sinceRejection >= 10) && l.rate > 4*max(goal, accepted.highest(now))
-}
-
-// rejected takes in a rejection that counts. best is the highest accepted rate of the
-// last minute, rtt a round trip, and sent the number of the latest claim.
-func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now time.Time) effect {
-	refused, implied := l.rate, l.cause == throttle.CauseUnstated
-	eight, _ := l.bad(8)
-	twenty, all := l.bad(20)
-	accepted := l.accepted
-	if l.goalBefore > 0 && l.rejectionsInRow < 2 && accepted < manyAccepted { // the known rate was right after all
+	case l.goalBefore > 0 && l.rejectionsInRow < 2 && l.accepted < manyAccepted: // the goal before was right
 		l.goal, l.rate, l.goalBefore = l.goalBefore, l.goalBefore, 0
-		l.restart(rtt, sent, now)
-		return continueLoop
-	}
-	switch {
 	case l.rejectionsInRow >= 2 && implied:
-		if math.IsInf(l.goal, 1) && l.measured {
-			l.goal = belowRejected * refused
+		if !l.hasGoal() && l.measured {
+			l.goal = belowRejected * rejectedRate
 			l.rate = l.goal
 		}
-		l.restart(rtt, sent, now)
-		return stopSending
+		action = stopSending
 	case l.rejectionsInRow >= 2:
 		if l.rejectionsInRow == 2 {
 			l.goal *= .95
 		}
 		l.rate = max(l.rate/2, l.finiteGoal()/8, minRate)
-	case eight >= 4:
+	case ofEight >= 4:
 		if l.uselessCuts++; l.uselessCuts > maxUselessCuts {
 			return abandonLoop
 		}
-		rate := .95 * l.rate * float64(all-twenty) / float64(max(all, 1))
-		if !l.lower(rate, best) {
+		if !l.lowerRate(.95*l.rate*float64(all-rejected)/float64(max(all, 1)), highest) {
 			l.floorHalvings++
 		}
-		l.goal, l.known = l.rate/.95, false
-	case l.known && l.rate > 1.005*l.goal:
+		l.goal, l.confirmed = l.rate/.95, false
+	case l.confirmed && l.rate > 1.005*l.goal:
 		l.returnToGoal(now)
-		l.restart(3*rtt/2, sent, now)
-		return continueLoop
-	case l.known && 5*twenty < max(all, 5):
-		if l.atGoal++; l.atGoal >= 5 && implied {
-			return endLoop
-		} else if l.atGoal >= 5 {
+		rtt = 3 * rtt / 2
+	case l.confirmed && 5*rejected < max(all, 5):
+		if l.rejectionsAtGoal++; l.rejectionsAtGoal >= maxAtGoal {
+			if implied {
+				return endLoop
+			}
 			return abandonLoop
 		}
 		l.goal *= belowRejected
 		l.rate = min(l.rate, l.goal)
 	default:
-		l.cut(refused, float64(twenty)/float64(max(all, 1)), best, now)
+		l.lowerGoal(share, highest, now)
 	}
-	l.restart(rtt, sent, now)
-	return continueLoop
-}
-
-// restart begins a new span, as the rate has changed.
-func (l *rateLoop) restart(rtt time.Duration, sent uint64, now time.Time) {
 	l.span, l.idle = acceptedSpan{since: now}, false
-	l.changed(rtt, sent, now)
+	l.changed(rtt, lastSent, now)
+	return action
 }
 
-// finiteGoal returns the goal, or the rate if there is none.
-func (l *rateLoop) finiteGoal() float64 {
-	if math.IsInf(l.goal, 1) {
-		return l.rate
-	}
-	return l.goal
+// changed records that the rate has changed.
+func (l *rateLoop) changed(rtt time.Duration, lastSent uint64, now time.Time) {
+	l.lastSent, l.effectAt = lastSent, now.Add(2*rtt)
+	l.sinceRejection, l.granted, l.grownAt, l.accepted = 0, 0, now, 0
+	l.next = later(l.next, now.Add(-time.Second)) // unused requests of at most one second are not lost
 }
 
-// returnToGoal lowers a rate that grew beyond a known goal to that goal again, or to what
-// was seen meanwhile if that was more.
+// returnToGoal lowers a rate that grew beyond a confirmed goal to that goal, or to the rate that was
+// accepted meanwhile if that is higher. If the rate grew far beyond the goal, the limit was raised: the
+// goal is given up for most of the rate.
 func (l *rateLoop) returnToGoal(now time.Time) {
-	refused, seen := l.rate, belowSeen*l.span.rate(now)
-	if !l.idle && l.span.n >= manyAccepted && seen > l.goal {
-		l.goal = min(seen, l.rate)
+	rejectedRate, measured := l.rate, belowMeasured*l.span.rate(now)
+	if !l.idle && l.span.n >= manyAccepted && measured > l.goal {
+		l.goal = min(measured, l.rate)
 	}
-	if refused > 1.5*l.goal {
-		l.goalBefore, l.goal = l.goal, .7*refused
+	if rejectedRate > 1.5*l.goal {
+		l.goalBefore, l.goal = l.goal, .7*rejectedRate
 	}
 	l.rate = l.goal
 	l.plateau = min(2*l.plateau, max(plateauLast, 60/l.rate))
 }
 
-// cut lowers the rate after a rejection that nothing explains. share is that of
-// rejections in the latest responses.
-func (l *rateLoop) cut(refused, share, best float64, now time.Time) {
-	was, seen := l.goal, l.span.rate(now)
-	l.goal = belowRejected * refused
+// lowerGoal lowers goal and rate after a rejection at a rate without a confirmed goal. share is the
+// part of the latest responses that were rejections, and highest the highest accepted rate of the last
+// minute.
+func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
+	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
+	l.goal = belowRejected * rejectedRate
 	rate := belowRejected * l.goal
 	if l.span.n >= minAccepted {
-		if l.lastRate > 0 && math.Abs(seen-l.lastRate) < agreeingSpans*seen && now.Sub(l.span.since) >= time.Second {
-			l.goal, l.known = min(l.goal, belowSeen*(seen+l.lastRate)/2), true
+		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.span.since) >= time.Second {
+			l.goal, l.confirmed = min(l.goal, belowMeasured*(measured+l.lastRate)/2), true
 		}
 		if l.stated > 0 && l.span.n >= 20 {
-			l.goal = min(l.goal, 1.15*seen)
+			l.goal = min(l.goal, 1.15*measured)
 		}
-		least := refused / 4
-		if math.IsInf(was, 1) && share < .2 {
-			least = .6 * refused
+		minimum := rejectedRate / 4
+		if !hadGoal && share < .2 {
+			minimum = .6 * rejectedRate
 		}
-		rate = max(min(l.goal, belowSeen*seen), least)
-		l.lastRate = seen
+		rate = max(min(l.goal, belowMeasured*measured), minimum)
+		l.lastRate = measured
 	}
-	if l.lower(rate, best) {
-		l.cuts = 0
+	if l.lowerRate(rate, highest) {
+		l.floorCuts = 0
 		return
 	}
-	if l.cuts++; l.cuts >= 2 && share >= .2 || l.cuts >= 4 {
-		l.floorHalvings, l.cuts = l.floorHalvings+1, 0
+	if l.floorCuts++; l.floorCuts >= 2 && share >= .2 || l.floorCuts >= 4 {
+		l.floorHalvings, l.floorCuts = l.floorHalvings+1, 0
 	}
 }
 
-// lower sets a lower rate, but not one below the floor: half of the highest rate
-// accepted in the last minute, halved again for each time that cuts at it did not help.
-// It reports whether the rate is above the floor.
-func (l *rateLoop) lower(rate, best float64) bool {
-	floor := math.Ldexp(best/2, -min(l.floorHalvings, 30))
+// lowerRate lowers the rate, but not below the floor: half of the highest rate that was accepted in the
+// last minute, halved again each time that cuts at the floor did not help. It reports whether rate is
+// above the floor.
+func (l *rateLoop) lowerRate(rate, highest float64) bool {
+	floor := math.Ldexp(highest/2, -min(l.floorHalvings, 30))
 	l.rate = max(rate, min(floor, l.rate), minRate)
 	return rate >= floor
 }
 
-// A trial tells whether a lower rate makes a suspected failure rarer. If it does not,
-// the failures have another reason.
+// A trial decides whether a lower rate makes a suspected failure rarer. If it does not, the failures
+// have another reason than the rate.
 type trial struct {
-	active bool
-	share  float64 // of failures before
-	cuts   int     // how many times the rate was cut
-	n      int     // responses that count
-	bad    int     // of them, failures
-	good   int     // successes in a row
+	active     bool
+	share      float64 // part of the responses before the trial that failed
+	cuts       int     // times the rate was lowered
+	responses  int     // responses that count since the last cut
+	failures   int     // responses of these that failed
+	successful int     // latest responses in a row that did not fail
 }
 
-// judge ends the trial of a suspected cause, or lowers the rate again.
-func (l *rateLoop) judge(bad bool, rtt time.Duration, sent uint64, now time.Time) effect {
+const (
+	minTrial     = 6  // responses before a trial fails
+	maxTrial     = 20 // responses after which a trial is decided
+	maxTrialCuts = 3  // cuts, after which the failures have another reason
+)
+
+// judge applies a response that counts to the trial: it ends the trial, or lowers the rate once more.
+func (l *rateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now time.Time) loopAction {
 	t := &l.trial
-	t.n++
-	t.good++
-	if bad {
-		t.bad, t.good = t.bad+1, 0
+	t.responses++
+	t.successful++
+	if failed {
+		t.failures, t.successful = t.failures+1, 0
 	}
 	switch {
-	case float64(t.good) >= 3/t.share, t.n >= 20 && float64(t.bad) <= t.share/2*float64(t.n):
+	case float64(t.successful) >= 3/t.share, t.responses >= maxTrial && float64(t.failures) <= t.share/2*float64(t.responses):
 		l.trial = trial{}
 		return continueLoop
-	case t.n < 6, t.bad < t.n && t.n < 20:
+	case t.responses < minTrial, t.failures < t.responses && t.responses < maxTrial:
 		return continueLoop
-	case t.cuts >= 3:
+	case t.cuts >= maxTrialCuts:
 		return abandonLoop
 	}
 	l.rate = max(l.rate/4, minRate)
 	l.trial = trial{active: true, share: t.share, cuts: t.cuts + 1}
-	l.changed(rtt, sent, now)
+	l.changed(rtt, lastSent, now)
 	return continueLoop
 }

@@ -6,44 +6,45 @@ import (
 	"time"
 )
 
-// refillKind is how units come back to a limit of the server.
+// A refillKind is how the units of a server limit come back.
 type refillKind uint8
 
 const (
 	refillUnknown  refillKind = iota // not known yet
-	refillsAtReset                   // all at once, at the reset
-	refillsEvenly                    // evenly
-	refillsEach                      // neither: each some time after it was taken, as in a sliding log
+	refillsAtReset                   // all together, at the reset: a fixed window
+	refillsEvenly                    // at a constant rate: a token bucket
+	refillsEach                      // each a fixed time after it was used: a sliding log
 )
 
 const (
-	sureAfter  = time.Second      // a rate seen for so long is believed even if it is lower than before
-	renewAfter = 10 * time.Second // and then measured anew
+	sureAfter  = time.Second      // a rate that was measured for so long replaces a higher one
+	renewAfter = 10 * time.Second // time after which a measurement of the rate begins again
 )
 
-// A refill is what is known of how units come back. It measures from a mark, a
-// moment at which it was known how many were left:
+// A refill models how the units of one server limit come back. It measures the number of units that
+// came back since a response that stated what was left then:
 //
-//	came back >= left now - left then + answers since - open then
+//	came back >= left now - left then + accepted responses since then - claims in flight then
 //
-// The claims that were open at the mark may have been counted before it or after
-// it. Counting them all as before makes this a lower bound, and so the rate too.
+// The server may have counted the claims in flight then before that response or after it. All of them
+// are taken as counted before, so this is a lower bound, and so is the rate. The zero refill knows
+// nothing.
 type refill struct {
 	kind      refillKind
-	rate      float64 // units a second, if kind is flows
-	left      int64   // at the mark
-	open      int64
-	responses int64
-	at        time.Time     // of the mark; zero: none
-	log       *sendLog      // if kind is refillsEach and window is known; nil: none
-	window    time.Duration // after which a unit comes back, if kind is refillsEach; 0: not known
+	rate      float64       // units per second, if kind is refillsEvenly
+	left      int64         // units left when the measurement began
+	open      int64         // claims in flight when it began
+	responses int64         // units that accepted requests have used since it began
+	at        time.Time     // when it began; zero: there is none
+	log       *sendLog      // used units, if kind is refillsEach and window is known; nil: not known
+	window    time.Duration // time after which a unit comes back, if kind is refillsEach; 0: not known
 }
 
-// update draws what it can from an answer that is newer than the mark and of the
-// same window, and says that left units are left of t until reset.
+// update infers what it can from a response that is newer than the state of e and of the same window.
+// It was received now and states that left units are left until reset.
 func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlight) {
 	switch {
-	case e.others.present || r.kind == refillsEach: // what others do looks like anything
+	case e.others.present || r.kind == refillsEach: // what other clients use looks like any refill
 	case r.kind == refillsAtReset && left > e.remaining:
 		r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
 		if r.window > 0 && !e.weighted {
@@ -57,12 +58,11 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 		return
 	}
 	if r.kind == refillsEvenly && e.left(now) >= e.limit {
-		r.restart() // it may have been full, and then nothing came back
+		r.restart() // the bucket may have been full: then no unit came back
 		return
 	}
 	back := left - r.left + r.responses - r.open
-	// What is left is told in whole units, so up to one of those may not be whole.
-	rate := max(float64(back)-1, 0.5) / span.Seconds()
+	rate := max(float64(back)-1, 0.5) / span.Seconds() // left is stated in whole units: the last one may not be a whole one
 	if back > 0 && (r.kind != refillsEvenly || span >= sureAfter || rate > r.rate) {
 		r.kind, r.rate = refillsEvenly, rate
 		if span >= renewAfter {
@@ -71,62 +71,62 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 	}
 }
 
-// contradicts reports whether much less came back since the last answer than would
-// have done so into a bucket: its reset would be when it is full. A sliding log looks
-// like a bucket for a moment, as what was taken in a burst comes back in one.
+// contradicts reports whether much fewer units came back since the latest update of e than a token
+// bucket restores that is full at reset. A sliding log looks like a bucket for a moment, because units
+// that were used in a burst come back in a burst.
 func (r *refill) contradicts(e *estimate, left int64, reset, now time.Time, f *inFlight) bool {
 	span := now.Sub(e.at)
-	ours := e.openThen + int64(f.sent-e.seen)
-	if span < minLastUnitDelay || left+ours >= e.limit {
-		return false // too soon to tell, or it may have been full, and then nothing came back
+	own := e.openAtUpdate + int64(f.sent-e.lastSent)
+	if span < minLastUnitDelay || left+own >= e.limit {
+		return false // it is too early, or the bucket may have been full
 	}
-	flow := float64(e.limit-left) / max(reset.Sub(now), span).Seconds()
-	return flow*span.Seconds() >= float64(2*max(left-e.remaining+ours, 0)+2)
+	rate := float64(e.limit-left) / max(reset.Sub(now), span).Seconds()
+	return rate*span.Seconds() >= float64(2*max(left-e.remaining+own, 0)+2)
 }
 
-// begin begins a measurement where there is none, or where this moment leaves
-// less in doubt than the present mark.
+// begin begins a measurement if there is none, or if fewer claims are in flight now than when the
+// present one began, so that the bound is closer.
 func (r *refill) begin(left int64, now time.Time, open int64) {
 	if r.at.IsZero() || open < r.open {
 		r.left, r.open, r.responses, r.at = left, open, 0, now
 	}
 }
 
-// refused lowers a rate that was too high.
-func (r *refill) refused() {
+// restart ends the measurement.
+func (r *refill) restart() { r.at = time.Time{} }
+
+// rejected lowers a rate at which a request was rejected.
+func (r *refill) rejected() {
 	r.rate *= 0.9
 	r.restart()
 }
 
-func (r *refill) restart() { r.at = time.Time{} }
-
-// returned returns how many whole units have come back between at and now, at most
-// room.
-func (r *refill) returned(at, now time.Time, room int64) int64 {
+// returned returns how many whole units came back between at and now, at most missing.
+func (r *refill) returned(at, now time.Time, missing int64) int64 {
 	if r.log != nil {
-		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(room, 0))
+		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(missing, 0))
 	}
 	if r.kind != refillsEvenly {
 		return 0
 	}
-	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(room, 0))))
+	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(missing, 0))))
 }
 
-// firstReturn returns when the first unit comes back after a time, according to the log; zero: the
-// log does not tell.
+// firstReturn returns the earliest time later than after at which a unit of the log comes back. It is
+// zero if there is none.
 func (r *refill) firstReturn(after time.Time) time.Time {
 	if r.log == nil {
 		return time.Time{}
 	}
-	taken := r.log.next(after.Add(-r.window))
-	if taken.IsZero() {
-		return taken
+	used := r.log.next(after.Add(-r.window))
+	if used.IsZero() {
+		return used
 	}
-	return taken.Add(r.window)
+	return used.Add(r.window)
 }
 
-// until returns how long after now one unit is free, of which there are units
-// now; 0: not by flowing back.
+// until returns the time from now until one unit is free. units are free now, at most 0, of those left
+// at the time at. It is 0 if the refill does not restore units before the reset.
 func (r *refill) until(units int64, at, now time.Time) time.Duration {
 	if next := r.firstReturn(now); !next.IsZero() {
 		return max(next.Sub(now), time.Millisecond)
@@ -136,6 +136,6 @@ func (r *refill) until(units int64, at, now time.Time) time.Duration {
 	}
 	passed := now.Sub(at).Seconds()
 	whole := math.Floor(r.rate*passed) + float64(1-units)
-	seconds := min(whole/r.rate-passed, maxDelay.Seconds()) // what a server says may be any number
+	seconds := min(whole/r.rate-passed, maxDelay.Seconds()) // units may be any number that a server states
 	return max(time.Duration(seconds*1e9), time.Millisecond)
 }

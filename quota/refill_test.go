@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many units are missing, and however slowly they come back, nobody looks again
-// at once.
-func TestRefill_untilDoesNotOverflow(t *testing.T) {
+// The time until a unit is free is between one millisecond and maxDelay, however many units are
+// missing and however slowly they come back.
+func TestRefill_untilIsBounded(t *testing.T) {
 	at := time.Unix(0, 0)
 	for name, tt := range map[string]struct {
 		rate   float64
@@ -18,11 +18,11 @@ func TestRefill_untilDoesNotOverflow(t *testing.T) {
 		passed time.Duration
 		want   time.Duration
 	}{
-		"half a second":      {2, 0, 0, time.Second / 2},
-		"part of it is over": {2, 0, 200 * time.Millisecond, 300 * time.Millisecond},
-		"a slow one":         {1e-12, 0, 0, maxDelay},
-		"many are missing":   {10, math.MinInt64 / 2, 0, maxDelay},
-		"a fast one":         {math.MaxInt64, 0, time.Hour, time.Millisecond},
+		"one unit at two per second": {2, 0, 0, time.Second / 2},
+		"part of it has passed":      {2, 0, 200 * time.Millisecond, 300 * time.Millisecond},
+		"low rate":                   {1e-12, 0, 0, maxDelay},
+		"many units are missing":     {10, math.MinInt64 / 2, 0, maxDelay},
+		"high rate":                  {math.MaxInt64, 0, time.Hour, time.Millisecond},
 	} {
 		r := refill{kind: refillsEvenly, rate: tt.rate}
 		require.Equal(t, tt.want, r.until(tt.units, at, at.Add(tt.passed)), name)

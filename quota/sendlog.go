@@ -3,28 +3,31 @@ package quota
 import "time"
 
 // A sendLog holds when accepted requests were counted, for a server that restores each unit a fixed
-// time after it was taken. Its memory is fixed: when it is full, the two entries that are closest
-// to each other become one at the later time, so that units are never expected too early.
+// time after it was used. Its memory is fixed: when it is full, the two entries that are closest to
+// each other are joined into one at the later time. So it never contains fewer requests than were
+// counted, and none earlier than it was counted: units are expected late, never early.
 type sendLog struct {
-	base    time.Time // when it was created
+	base    time.Time // when the log was created
 	entries [16]sendEntry
-	n       int // entries in use, from the oldest to the latest
+	n       int // entries in use, in ascending order of their times
 }
 
 // A sendEntry is a number of requests that were counted at one time.
 type sendEntry struct {
-	at       time.Duration // since base
-	requests int64
+	at       time.Duration // since sendLog.base
+	requests int64         // at least 1
 }
 
-// newSendLog returns a log of n requests that were counted at an unknown time before now.
+// newSendLog returns a log of n requests that were counted at an unknown time before now: they are
+// logged at now. It is empty if n is not positive.
 func newSendLog(now time.Time, n int64) *sendLog {
 	l := &sendLog{base: now}
 	l.add(now, n)
 	return l
 }
 
-// add counts n requests at now.
+// add counts n requests at now, or at the time of the latest entry if that is later. It does nothing
+// if n is not positive.
 func (l *sendLog) add(now time.Time, n int64) {
 	at := now.Sub(l.base)
 	switch {
@@ -40,7 +43,7 @@ func (l *sendLog) add(now time.Time, n int64) {
 	l.n++
 }
 
-// join makes one entry of the two that are closest to each other.
+// join joins the two entries that are closest to each other.
 func (l *sendLog) join() {
 	best := 1
 	for i := 2; i < l.n; i++ {
@@ -66,7 +69,7 @@ func (l *sendLog) count(from, to time.Time) (n int64) {
 	return n
 }
 
-// next returns when the first requests were counted after from; zero: none were.
+// next returns when the first requests after from were counted. It is zero if there are none.
 func (l *sendLog) next(from time.Time) time.Time {
 	after := from.Sub(l.base)
 	for _, e := range l.entries[:l.n] {
@@ -77,7 +80,7 @@ func (l *sendLog) next(from time.Time) time.Time {
 	return time.Time{}
 }
 
-// trim drops the oldest requests until not more than used are left, the number that the server
+// trim drops the oldest requests until at most used are left, the number of used units that the server
 // states.
 func (l *sendLog) trim(used int64) {
 	for i := l.n - 1; i >= 0; i-- {

@@ -95,7 +95,7 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	}
 	for i := range u.estimates {
 		if e := &u.estimates[i]; !e.probe && !now.Before(e.reset) && u.free(e, now, &f) < n {
-			e.probe, e.seen = true, f.sent
+			e.probe, e.lastSent = true, f.sent
 		}
 	}
 	d.Grant = u.inFlight.add()
@@ -127,7 +127,7 @@ func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wai
 	n = min(n, max(e.limit-u.endpoint.tracker.pacing().reserved(e.limit), 1))
 	switch {
 	case e.probe:
-		return 0, f.after(e.seen) == 0
+		return 0, f.after(e.lastSent) == 0
 	case free >= n:
 		return 0, true
 	case !now.Before(e.reset):
@@ -188,7 +188,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 		case stated[i] || f.Outcome == throttle.Failed:
 		case !e.probe:
 			e.remaining = max(e.remaining-n, 0)
-		case d.Grant > e.seen: // not even the response to the probe states the limit
+		case d.Grant > e.lastSent: // not even the response to the probe states the limit
 			u.endpoint.memory.release(bytesOf(u.estimates[i : i+1]))
 			u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
 		}
