@@ -1,0 +1,547 @@
+package throttleredis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A usageExchange sends what this host has taken to all other hosts, and receives what they
+// have taken. Each host writes to the Redis of its own region only, once per Interval, and
+// receives the messages of all regions:
+//
+//	host ── publish, one script ──▶ Redis of the region ── messages ──▶ hosts of all regions
+//	                                stored counters      ── fetch ─────▶ hosts that missed messages
+//
+// A host that has connected, or notices that a message is missing, fetches what is stored.
+type usageExchange struct {
+	options    EventualOptions // without zeros
+	slotLength time.Duration   // of recentUsage
+	start      time.Time
+	host       uint64 // random, so that a process that was restarted is another host
+	regions    []*usageRegion
+
+	generation  atomic.Int64 // number of counters that began
+	keys        atomic.Int64
+	droppedKeys atomic.Uint64
+	rewrite     atomic.Bool  // all counters are to be stored again, instead of what is stored
+	keep        atomic.Int64 // time for which stored counters are kept, in nanoseconds
+	published   atomic.Int64 // when the latest publication succeeded, on the timeline
+	current     atomic.Pointer[hostCounts]
+
+	// of the goroutine that publishes
+	sequence  uint64
+	hasStored bool
+	sweeping  int // number of the next shard to sweep
+
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	ended   chan struct{} // closed when all goroutines have ended
+	closing sync.Once
+	closed  chan struct{} // closed when the last message was sent
+
+	mu     sync.Mutex
+	limits []*limitUsage // the slice is replaced, never changed
+	peers  map[uint64]*usagePeer
+	err    error // latest failure, until a publication succeeds
+}
+
+// A usageRegion is the Redis of a region. The first one is that of this host.
+type usageRegion struct {
+	link        regionLink
+	connected   atomic.Bool
+	connectedAt atomic.Int64  // on the timeline of the exchange
+	missing     chan struct{} // signals that messages were missed
+}
+
+const (
+	maxPeers       = 1024 // hosts whose counters are received
+	maxFetchPause  = 250 * time.Millisecond
+	endingTimeout  = time.Second // of the last publication, if the context of Close has no deadline
+	forgetTimeouts = 5           // a host of a connected region has ended after so many times PeerTimeout
+)
+
+// newUsageExchange starts an exchange over links. The first one is that of this host's
+// region.
+func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
+	x := &usageExchange{options: o, start: time.Now(), host: newHostID(), peers: map[uint64]*usagePeer{}, ended: make(chan struct{}), closed: make(chan struct{})}
+	x.slotLength = (x.exchangeTime()-1)/(recentSlots-1) + 1
+	for _, l := range links {
+		x.regions = append(x.regions, &usageRegion{link: l, missing: make(chan struct{}, 1)})
+	}
+	x.keep.Store(int64(time.Minute))
+	x.recount(0)
+	ctx, cancel := context.WithCancel(context.Background())
+	x.cancel = cancel
+	x.tasks.Go(func() { x.publishAll(ctx) })
+	for _, r := range x.regions {
+		x.tasks.Go(func() { x.receiveAll(ctx, r) })
+		x.tasks.Go(func() { x.fetchAll(ctx, r) })
+	}
+	go func() {
+		x.tasks.Wait()
+		close(x.ended)
+	}()
+	return x
+}
+
+// newHostID returns a random number other than zero.
+func newHostID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+// elapsed returns the time since the exchange began. It does not depend on the wall clock.
+func (x *usageExchange) elapsed() time.Duration { return time.Since(x.start) }
+
+// exchangeTime is the time after which all hosts know what a host has taken.
+func (x *usageExchange) exchangeTime() time.Duration { return x.options.Interval + x.options.Delay }
+
+// slot returns the number of the slot of recentUsage at elapsed.
+func (x *usageExchange) slot(elapsed time.Duration) int64 { return int64(elapsed / x.slotLength) }
+
+// counts returns the numbers of hosts.
+func (x *usageExchange) counts() hostCounts { return *x.current.Load() }
+
+// reserveKey counts a key. It returns false if there are too many.
+func (x *usageExchange) reserveKey() bool {
+	for n := x.keys.Load(); n < int64(x.options.MaxKeys); n = x.keys.Load() {
+		if x.keys.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *usageExchange) releaseKey() { x.keys.Add(-1) }
+
+// reportDegraded reports a decision that was made while some hosts were not heard.
+func (x *usageExchange) reportDegraded() {
+	if x.options.OnDegraded != nil {
+		x.options.OnDegraded(x.options.Unheard.mode(), ErrUnheard)
+	}
+}
+
+// usageOf returns the usage of a limit. Limits with the same id have the same usage.
+func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, other := range x.limits {
+		if other.id == u.id {
+			return other
+		}
+	}
+	x.limits = append(slices.Clone(x.limits), u)
+	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
+	for _, r := range x.regions {
+		r.fetchSoon() // others may have used the limit before
+	}
+	return u
+}
+
+// maxKeep is the maximum time for which stored counters are needed: two months.
+const maxKeep = 62 * 24 * time.Hour
+
+func (x *usageExchange) allLimits() []*limitUsage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.limits
+}
+
+// fetchSoon makes the goroutine of r fetch what is stored.
+func (r *usageRegion) fetchSoon() {
+	select {
+	case r.missing <- struct{}{}:
+	default: // a signal is pending
+	}
+}
+
+// publishAll publishes once per Interval until ctx is done. Hosts that start at the same
+// time publish at different times.
+func (x *usageExchange) publishAll(ctx context.Context) {
+	if !sleep(ctx, mathrand.N(x.options.Interval)) {
+		return
+	}
+	ticker := time.NewTicker(x.options.Interval)
+	defer ticker.Stop()
+	for {
+		x.recount(x.elapsed())
+		x.sweep()
+		x.publishDirty(ctx, false)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// publishDirty publishes all counters that have changed, and a message without counters if
+// none was sent for a quarter of PeerTimeout.
+func (x *usageExchange) publishDirty(ctx context.Context, ending bool) {
+	for ctx.Err() == nil {
+		b := x.nextBatch(ending)
+		quiet := x.elapsed() - time.Duration(x.published.Load())
+		if b.empty() && x.sequence > 1 && !ending && quiet < x.options.PeerTimeout/4 {
+			return
+		}
+		existed, err := x.regions[0].link.publish(ctx, &b.usagePublication)
+		x.recordError(err)
+		if err != nil {
+			x.requeue(b)
+			return
+		}
+		x.published.Store(int64(x.elapsed()))
+		if !existed && x.hasStored && !b.replace {
+			x.rewrite.Store(true) // the data was lost
+		}
+		if x.hasStored = true; b.complete && !x.rewrite.Load() {
+			return
+		}
+	}
+}
+
+// recordError stores the result of an operation for Stats.
+func (x *usageExchange) recordError(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+}
+
+// A usageBatch is a publication and the records in it.
+type usageBatch struct {
+	usagePublication
+	items    []batchItem
+	dropped  []droppedTag
+	complete bool // nothing else has changed
+}
+
+func (b *usageBatch) empty() bool { return len(b.items)+len(b.removed) == 0 && !b.replace }
+
+// A batchItem is a record in a batch.
+type batchItem struct {
+	shard  *usageShard
+	record *usageRecord
+}
+
+// A droppedTag is the tag of a record that was removed.
+type droppedTag struct {
+	shard *usageShard
+	tag   string
+}
+
+// nextBatch returns the next batch of counters that have changed, of bounded size.
+func (x *usageExchange) nextBatch(ending bool) *usageBatch {
+	replace := x.rewrite.Swap(false)
+	if replace {
+		x.markAllDirty()
+	}
+	x.sequence++
+	m := usageMessage{host: x.host, sequence: x.sequence, ending: ending}
+	b := &usageBatch{complete: true}
+	b.host, b.replace, b.keep = x.host, replace, time.Duration(x.keep.Load())
+	b.stored = append(b.stored, storedUsage{value: fmt.Sprint(x.sequence)})
+	text, h := m.appendHeader(nil), x.counts()
+	for _, u := range x.allLimits() {
+		for i := range u.shards {
+			text = u.collect(&u.shards[i], b, m.sequence, text, h)
+		}
+	}
+	b.message = string(text)
+	return b
+}
+
+// collect adds the changed counters of s to b and to the text of its message, until that is
+// long enough.
+func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text []byte, h hostCounts) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tag := range s.dropped {
+		name := usageItem{limit: u.id, tag: tag}
+		b.removed = append(b.removed, string(name.appendName(nil)))
+		b.dropped = append(b.dropped, droppedTag{s, tag})
+	}
+	s.dropped = nil
+	for len(s.dirty) > 0 {
+		if len(text) >= maxUsageBytes {
+			b.complete = false
+			return text
+		}
+		r := s.dirty[len(s.dirty)-1]
+		s.dirty = s.dirty[:len(s.dirty)-1]
+		r.dirty, r.sent = false, true
+		i := usageItem{limit: u.id, tag: r.tag, version: version}
+		i.counter, i.level = u.rule.state(r, u.rule.reading(r, u.time.Read(time.Time{}), u.exchange.elapsed()), h)
+		name := i.appendName(nil)
+		text = i.appendCounter(append(text, name...))
+		b.stored = append(b.stored, storedUsage{name: string(name), value: i.storedValue()})
+		b.items = append(b.items, batchItem{s, r})
+	}
+	s.dirty = nil
+	return text
+}
+
+// requeue makes the next batch contain what b contained.
+func (x *usageExchange) requeue(b *usageBatch) {
+	for _, i := range b.items {
+		i.shard.mu.Lock()
+		if i.shard.records[i.record.tag] == i.record {
+			i.shard.markDirty(i.record)
+		}
+		i.shard.mu.Unlock()
+	}
+	for _, d := range b.dropped {
+		d.shard.mu.Lock()
+		d.shard.dropped = append(d.shard.dropped, d.tag)
+		d.shard.mu.Unlock()
+	}
+	if b.replace {
+		x.rewrite.Store(true)
+	}
+}
+
+// markAllDirty marks all records of which this host has taken units.
+func (x *usageExchange) markAllDirty() {
+	for _, u := range x.allLimits() {
+		for i := range u.shards {
+			s := &u.shards[i]
+			s.mu.Lock()
+			s.dropped = nil
+			for _, r := range s.records {
+				if r.sent || r.own.units != 0 {
+					s.markDirty(r)
+				}
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// sweepEach is the number of records of a limit that are checked per Interval.
+const sweepEach = 1024
+
+// sweep removes unused records of one shard of each limit.
+func (x *usageExchange) sweep() {
+	h := x.counts()
+	for _, u := range x.allLimits() {
+		s := &u.shards[x.sweeping%usageShards]
+		s.mu.Lock()
+		u.sweep(s, u.time.Read(time.Time{}), h, sweepEach)
+		s.mu.Unlock()
+	}
+	x.sweeping++
+}
+
+// receiveAll receives the messages of a region until ctx is done.
+func (x *usageExchange) receiveAll(ctx context.Context, r *usageRegion) {
+	r.link.subscribe(ctx, linkEvents{
+		connected: func() {
+			r.connectedAt.Store(int64(x.elapsed()))
+			r.connected.Store(true)
+			r.fetchSoon()
+		},
+		lost: func(err error) {
+			r.connected.Store(false)
+			if err != nil {
+				x.recordError(err)
+			}
+		},
+		receive: func(message string) { x.receive(r, message) },
+	})
+}
+
+// receive processes a message. It ignores malformed ones, and those of this host.
+func (x *usageExchange) receive(r *usageRegion, message string) {
+	m, ok := parseUsage(message)
+	if !ok || m.host == x.host {
+		return
+	}
+	p, isNew := x.peer(m.host, r)
+	if p == nil {
+		return
+	}
+	if isNew && m.sequence > 1 || !isNew && m.sequence > p.sequence.Load()+1 {
+		r.fetchSoon()
+	}
+	p.sequence.Store(max(p.sequence.Load(), m.sequence))
+	now := x.elapsed()
+	p.lastHeard.Store(int64(now))
+	if isNew || p.silent.Load() || p.gone.Load() != m.ending {
+		p.gone.Store(m.ending)
+		x.recount(now)
+	}
+	x.merge(p, m.items)
+}
+
+// merge stores the counters of a host. It ignores those of limits that this host does not
+// have.
+func (x *usageExchange) merge(p *usagePeer, items []usageItem) {
+	limits := x.allLimits()
+	for _, i := range items {
+		for _, u := range limits {
+			if u.id == i.limit {
+				u.merge(p, i)
+				break
+			}
+		}
+	}
+}
+
+// peer returns the host with an id, adding it if necessary. It returns nil if there are too
+// many.
+func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p := x.peers[id]; p != nil {
+		return p, false
+	}
+	if len(x.peers) >= maxPeers {
+		for id, p := range x.peers {
+			if p.gone.Load() {
+				delete(x.peers, id)
+			}
+		}
+		if len(x.peers) >= maxPeers {
+			return nil, false
+		}
+	}
+	p = &usagePeer{id: id, region: r}
+	p.lastHeard.Store(int64(x.elapsed()))
+	x.peers[id] = p
+	return p, true
+}
+
+// fetchAll fetches what is stored in a region whenever messages were missed, until ctx is
+// done.
+func (x *usageExchange) fetchAll(ctx context.Context, r *usageRegion) {
+	for {
+		select {
+		case <-r.missing:
+		case <-ctx.Done():
+			return
+		}
+		var delay retryDelay
+		for ctx.Err() == nil {
+			err := r.link.fetch(ctx, func(host uint64, counters []storedUsage) { x.receiveStored(r, host, counters) })
+			if err == nil {
+				break
+			}
+			x.recordError(err)
+			if !r.connected.Load() || !sleep(ctx, delay.next(maxFetchPause)) {
+				break // connected sends the signal again
+			}
+		}
+	}
+}
+
+// receiveStored processes stored counters of a host.
+func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []storedUsage) {
+	if host == x.host {
+		return
+	}
+	p, isNew := x.peer(host, r)
+	if p == nil {
+		return
+	}
+	var items []usageItem
+	now := x.elapsed()
+	for _, f := range counters {
+		if f.name == "" { // of the latest message
+			p.heardAt(now - f.age)
+			if isNew {
+				p.lastHeard.Store(int64(now - f.age))
+			}
+			continue
+		}
+		if i, ok := f.parse(); ok {
+			items = append(items, i)
+		}
+	}
+	x.recount(now)
+	x.merge(p, items)
+}
+
+// heardAt records that a message was sent at t.
+func (p *usagePeer) heardAt(t time.Duration) {
+	p.lastHeard.Store(max(p.lastHeard.Load(), int64(t)))
+}
+
+// recount determines which hosts are heard.
+func (x *usageExchange) recount(now time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := hostCounts{all: 1, heard: 1, share: x.options.Unheard == UseShare}
+	for _, p := range x.peers {
+		if p.gone.Load() {
+			continue
+		}
+		quiet := now - time.Duration(p.lastHeard.Load())
+		p.silent.Store(quiet > x.options.PeerTimeout)
+		switch {
+		case quiet <= x.options.PeerTimeout:
+			c.heard++
+		case quiet > forgetTimeouts*x.options.PeerTimeout && p.region.connectedFor(now) > x.options.PeerTimeout:
+			p.gone.Store(true)
+			continue
+		}
+		c.all++
+	}
+	c.all = max(c.all, int64(x.options.MinHosts))
+	if now-time.Duration(x.published.Load()) > x.options.PeerTimeout {
+		c.isolated, c.heard = true, 1
+	}
+	x.current.Store(&c)
+}
+
+// connectedFor returns the time for which messages of r have arrived.
+func (r *usageRegion) connectedFor(now time.Duration) time.Duration {
+	if !r.connected.Load() {
+		return 0
+	}
+	return now - time.Duration(r.connectedAt.Load())
+}
+
+// Close stops the exchange, waits until its goroutines have ended, and tells the other hosts
+// that this one has ended. If ctx ends first, it returns the cause of ctx.
+func (x *usageExchange) close(ctx context.Context) error {
+	x.cancel()
+	x.closing.Do(func() {
+		go func() {
+			<-x.ended
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endingTimeout)
+			defer cancel()
+			x.publishDirty(ending, true)
+			c := x.counts()
+			c.isolated, c.heard = true, 1
+			x.current.Store(&c)
+			close(x.closed)
+		}()
+	})
+	select {
+	case <-x.closed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stats returns the state of the exchange.
+func (x *usageExchange) stats() EventualStats {
+	c := x.counts()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := EventualStats{Hosts: int(c.all), Heard: int(c.heard), Keys: int(x.keys.Load()), DroppedKeys: x.droppedKeys.Load(), Err: x.err}
+	for _, r := range x.regions {
+		if r.connected.Load() {
+			s.Regions++
+		}
+	}
+	return s
+}
