@@ -190,11 +190,12 @@ func (s *Store) startExchange() *usageExchange {
 		if timeout == 0 {
 			timeout = eventualTimeout
 		}
+		o := s.Eventual.withDefaults()
 		var links []regionLink
 		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {
-			links = append(links, &redisLink{c, s.prefix(), timeout, s.OnOperation})
+			links = append(links, &redisLink{c, s.prefix(), timeout, s.OnOperation, o.PeerTimeout / 2})
 		}
-		s.eventual.exchange = newUsageExchange(s.Eventual.withDefaults(), links...)
+		s.eventual.exchange = newUsageExchange(o, links...)
 	})
 	return s.eventual.exchange
 }

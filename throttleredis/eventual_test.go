@@ -38,13 +38,13 @@ func TestEventual_conformance(t *testing.T) {
 		}, throttletest.Spec{Bound: windows}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			network := newSimNetwork(1, 1, time.Millisecond)
+			network := newSimNetwork(t, 1, 1, time.Millisecond)
 			s := network.host(t, 0, EventualOptions{})
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
-				x := *s // the same exchange, another clock
-				x.Clock = clk
-				l := tt.new(&x)
-				l.usage = newUsageFor(t, &x, l.limit)
+				x := &Store{Client: s.Client, Mode: Eventual, Clock: clk}
+				x.eventual.once.Do(func() { x.eventual.exchange = s.eventual.exchange })
+				l := tt.new(x)
+				l.usage = newUsageFor(t, x, l.limit)
 				return l
 			}, tt.spec)
 		})
@@ -67,7 +67,7 @@ func TestEventual_hostsShareALimit(t *testing.T) {
 	for name, kind := range eventualKinds(100, time.Minute) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network := newSimNetwork(3, 1, 100*time.Millisecond)
+				network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
 				var hosts []*Limiter
 				for region := range 3 {
 					hosts = append(hosts, kind(network.host(t, region, EventualOptions{})))
@@ -95,7 +95,7 @@ func TestEventual_hostsShareALimit(t *testing.T) {
 }
 
 func TestEventual_rejectsLimitsThatItDoesNotHave(t *testing.T) {
-	s := newSimNetwork(1, 1, 0).host(t, 0, EventualOptions{})
+	s := newSimNetwork(t, 1, 1, 0).host(t, 0, EventualOptions{})
 	second := throttle.PerSecond(10)
 	for text, f := range map[string]func(){
 		`nginx "`:                   func() { s.Nginx(throttle.NginxConfig{Rate: 1, Per: time.Second}) },

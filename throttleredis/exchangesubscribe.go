@@ -14,7 +14,7 @@ const maxUpdateBytes = 16 << 10
 // keepSubscribed keeps a subscription until t is closed.
 func (t *exchangeBus) keepSubscribed() {
 	s := subscription{
-		client: t.client, channel: t.channel(), maxPause: time.Second,
+		client: t.client, channel: t.channel(), maxPause: time.Second, pingInterval: time.Second,
 		ping:      func() { t.Publish(fleet.Message{}) }, // an empty update, which tests whether our own messages arrive
 		connected: t.fetchMissed,
 		lost:      t.disconnected,

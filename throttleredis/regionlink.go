@@ -46,7 +46,13 @@ type redisLink struct {
 	prefix      string
 	timeout     time.Duration // of a round trip
 	onOperation func(name string, took time.Duration, err error)
+
+	pingInterval time.Duration // idle time after which the subscription is tested
 }
+
+// maxConnectPause is the longest pause before an attempt to connect. It is short, so that the
+// totals agree within a second after a partition.
+const maxConnectPause = 100 * time.Millisecond
 
 var usagePublishScript, usageFetchScript = redis.NewScript(readLua("usage_publish")), redis.NewScript(readLua("usage_fetch"))
 
@@ -176,7 +182,7 @@ func parseStoredUsage(found any) (cursor string, counters []storedUsage) {
 
 func (l *redisLink) subscribe(ctx context.Context, e linkEvents) {
 	s := subscription{
-		client: l.client, channel: l.channel(), connectTimeout: l.timeout, maxPause: 250 * time.Millisecond,
+		client: l.client, channel: l.channel(), connectTimeout: l.timeout, maxPause: maxConnectPause, pingInterval: l.pingInterval,
 		ping:      func() { l.ping(ctx) },
 		connected: e.connected, lost: e.lost, receive: e.receive,
 	}

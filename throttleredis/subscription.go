@@ -22,15 +22,13 @@ type subscription struct {
 	channel        string
 	connectTimeout time.Duration // zero: that of the client
 	maxPause       time.Duration // longest pause before an attempt to connect
+	pingInterval   time.Duration // idle time after which it is tested
 
 	ping      func()               // makes the server send a message to the channel
 	connected func()               // called when messages arrive from now on
 	lost      func(err error)      // called when no more messages arrive; err is nil if the context ended
 	receive   func(payload string) // called with each message
 }
-
-// pingInterval is the idle time after which a subscription is tested.
-const pingInterval = time.Second
 
 // run receives messages until ctx is done.
 func (s *subscription) run(ctx context.Context) {
@@ -42,7 +40,7 @@ func (s *subscription) run(ctx context.Context) {
 			err = nil
 		}
 		s.lost(err)
-		if time.Since(began) > pingInterval {
+		if time.Since(began) > s.pingInterval {
 			delay = 0
 		}
 		if !sleep(ctx, delay.next(s.maxPause)) {
@@ -63,18 +61,17 @@ func (s *subscription) receiveAll(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	receiving := ctx // with a deadline until the subscription exists
-	if s.connectTimeout > 0 {
-		var stop context.CancelFunc
-		receiving, stop = context.WithTimeout(ctx, s.connectTimeout)
-		defer stop()
-	}
-	sub := s.client.Subscribe(receiving, s.channel)
+	connecting, stopConnecting := s.connectContext(ctx)
+	sub := s.client.Subscribe(connecting, s.channel)
+	stopConnecting()
+	// If Subscribe failed, the client connects again when it receives.
+	receiving, stopReceiving := s.connectContext(ctx)
+	defer stopReceiving()
 	defer sub.Close()
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
 	for pinged := false; ; {
-		m, err := sub.ReceiveTimeout(receiving, pingInterval)
+		m, err := sub.ReceiveTimeout(receiving, s.pingInterval)
 		var slow net.Error
 		switch {
 		case err == nil:
@@ -90,6 +87,14 @@ func (s *subscription) receiveAll(ctx context.Context) (err error) {
 			pinged = true
 		}
 	}
+}
+
+// connectContext returns a context that ends after connectTimeout.
+func (s *subscription) connectContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.connectTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, s.connectTimeout)
 }
 
 // handle processes what the client received.

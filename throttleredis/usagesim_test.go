@@ -23,8 +23,10 @@ type simNetwork struct {
 	mu       sync.Mutex
 	regions  []*simRegion
 	cut      map[[2]int]bool // links from a region to another that are cut
-	lossless bool            // false: messages are lost, repeated and reordered at random
+	lossless bool            // false: messages are lost and repeated at random
 	random   *rand.Rand
+
+	deliveries sync.WaitGroup
 }
 
 // A simRegion is the Redis of a region.
@@ -46,8 +48,9 @@ type simSubscriber struct {
 	events linkEvents
 }
 
-func newSimNetwork(regions int, seed uint64, delay time.Duration) *simNetwork {
+func newSimNetwork(t *testing.T, regions int, seed uint64, delay time.Duration) *simNetwork {
 	n := &simNetwork{cut: map[[2]int]bool{}, lossless: true, random: rand.New(rand.NewPCG(seed, 1))}
+	t.Cleanup(n.deliveries.Wait) // after the hosts have ended
 	n.delay = func() time.Duration {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -94,7 +97,7 @@ func (l *simLink) publish(_ context.Context, p *usagePublication) (existed bool,
 			copies = n.random.IntN(3)
 		}
 		for range copies {
-			go n.deliver(s, l.to, p.message)
+			n.deliveries.Go(func() { n.deliver(s, l.to, p.message) })
 		}
 	}
 	return existed, nil

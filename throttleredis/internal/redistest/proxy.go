@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -124,25 +125,58 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.forward(server, client, true)
 }
 
-// forward copies data from one side to the other, unless the fault prevents it.
+// A chunk is data that is forwarded when it is due.
+type chunk struct {
+	data []byte
+	due  time.Time // zero: now
+}
+
+// maxChunks is the maximum number of chunks of a connection that wait until they are due.
+const maxChunks = 4096
+
+// forward copies data from one side to the other, unless the fault prevents it. A delay does
+// not limit the throughput.
 func (p *Proxy) forward(from, to *net.TCPConn, replies bool) {
-	defer to.Close()
+	chunks, written := make(chan chunk, maxChunks), make(chan struct{})
+	p.wg.Go(func() {
+		p.write(to, chunks, replies)
+		close(written)
+	})
+	defer func() {
+		close(chunks)
+		<-written
+	}()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		f, _ := p.current()
-		if f == Slow && replies {
-			<-time.After(p.latency())
-			f, _ = p.current()
+		c := chunk{data: slices.Clone(buf[:n])}
+		if f, _ := p.current(); f == Slow && replies {
+			c.due = time.Now().Add(p.latency())
 		}
-		if f == BlackHole || f == NoReplies && replies {
+		chunks <- c
+	}
+}
+
+// write writes chunks when they are due. It closes to when there are no more, and discards
+// chunks that cannot be written.
+func (p *Proxy) write(to *net.TCPConn, chunks <-chan chunk, replies bool) {
+	defer to.Close()
+	var err error
+	for c := range chunks {
+		if err != nil {
 			continue
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
+		if !c.due.IsZero() {
+			<-time.After(time.Until(c.due))
+		}
+		if f, _ := p.current(); f == BlackHole || f == NoReplies && replies {
+			continue
+		}
+		if _, err = to.Write(c.data); err != nil {
+			_ = to.Close()
 		}
 	}
 }
