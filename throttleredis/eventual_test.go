@@ -1,7 +1,6 @@
 package throttleredis
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,5 +118,4 @@ func TestEventual_rejectsLimitsThatItDoesNotHave(t *testing.T) {
 		})
 	}
 	require.ErrorContains(t, (&Fallback{Limiter: s.TokenBucket(second)}).Validate(), "without a Fallback")
-	_ = context.Background()
 }

@@ -118,6 +118,9 @@ type usageRule interface {
 	// merge applies the counter of another host, which replaces p.usageCounter, as of now.
 	merge(r *usageRecord, p *peerUsage, i usageItem, now int64, h hostCounts)
 
+	// counts reports whether a stored counter has an effect at now.
+	counts(i usageItem, now int64) bool
+
 	// state returns the own counter as of now, and for a bucket its level.
 	state(r *usageRecord, now int64, h hostCounts) (c usageCounter, level int64)
 
@@ -295,6 +298,9 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 	r := s.records[i.tag]
 	now := u.time.Read(time.Time{})
 	if r == nil {
+		if !u.rule.counts(i, now) {
+			return
+		}
 		if !u.exchange.reserveKey() && (u.sweep(s, now, h, sweepForSpace) == 0 || !u.exchange.reserveKey()) {
 			u.exchange.droppedKeys.Add(1)
 			return

@@ -152,14 +152,24 @@ func (b *bucketUsage) merge(r *usageRecord, p *peerUsage, i usageItem, now int64
 	b.commit(r, now, h)
 	increase := i.counter.units - p.units
 	if p.version == 0 || p.window != i.counter.window {
-		level := min(max(i.level, 1), gcra.MaxTicks)
-		increase = ticks.MulDivDown(min(max(i.counter.previous, 0), level), max(ticks.Sub(level, b.restored(i.age)), 0), level)
+		increase = b.partOf(i)
 	}
 	increase = max(min(increase, b.maxLevel), -b.maxLevel)
 	r.level = max(min(ticks.Sub(ticks.Add(r.level, increase), p.assumed), b.maxLevel), 0)
 	p.assumed = 0
 }
 
+// partOf returns the part of the level of a bucket that the host of i has taken and that is
+// not restored yet.
+func (b *bucketUsage) partOf(i usageItem) int64 {
+	level := min(max(i.level, 1), gcra.MaxTicks)
+	part := min(max(i.counter.previous, 0), level)
+	return ticks.MulDivDown(part, max(ticks.Sub(level, b.restored(i.age)), 0), level)
+}
+
+func (b *bucketUsage) counts(i usageItem, _ int64) bool { return b.partOf(i) > 0 }
+
 func (b *bucketUsage) unused(r *usageRecord, now int64, h hostCounts) bool {
-	return b.levelAt(r, now, h) <= b.unusedLevel(h)
+	level := b.levelAt(r, now, h)
+	return level <= 0 || level == b.unusedLevel(h)
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // A usageExchange sends what this host has taken to all other hosts, and receives what they
@@ -38,7 +40,6 @@ type usageExchange struct {
 	// of the goroutine that publishes
 	sequence  uint64
 	hasStored bool
-	sweeping  int // number of the next shard to sweep
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -47,9 +48,15 @@ type usageExchange struct {
 	closed  chan struct{} // closed when the last message was sent
 
 	mu     sync.Mutex
-	limits []*limitUsage // the slice is replaced, never changed
+	limits []limitReference // the slice is replaced, never changed
 	peers  map[uint64]*usagePeer
 	err    error // latest failure, until a publication succeeds
+}
+
+// A limitReference leads to the usage of a limit as long as a Limiter uses it.
+type limitReference struct {
+	id    uint64
+	usage weak.Pointer[limitUsage]
 }
 
 // A usageRegion is the Redis of a region. The first one is that of this host.
@@ -61,6 +68,7 @@ type usageRegion struct {
 }
 
 const (
+	maxRemoved     = 1024 // names of counters in a publication that are removed
 	maxPeers       = 1024 // hosts whose counters are received
 	maxFetchPause  = 250 * time.Millisecond
 	endingTimeout  = time.Second // of the last publication, if the context of Close has no deadline
@@ -80,6 +88,7 @@ func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
 	ctx, cancel := context.WithCancel(context.Background())
 	x.cancel = cancel
 	x.tasks.Go(func() { x.publishAll(ctx) })
+	x.tasks.Go(func() { x.maintain(ctx) })
 	for _, r := range x.regions {
 		x.tasks.Go(func() { x.receiveAll(ctx, r) })
 		x.tasks.Go(func() { x.fetchAll(ctx, r) })
@@ -134,11 +143,11 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, other := range x.limits {
-		if other.id == u.id {
-			return other
+		if v := other.usage.Value(); v != nil && other.id == u.id {
+			return v
 		}
 	}
-	x.limits = append(slices.Clone(x.limits), u)
+	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u)})
 	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
 	for _, r := range x.regions {
 		r.fetchSoon() // others may have used the limit before
@@ -149,10 +158,29 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 // maxKeep is the maximum time for which stored counters are needed: two months.
 const maxKeep = 62 * 24 * time.Hour
 
-func (x *usageExchange) allLimits() []*limitUsage {
+// allLimits returns the limits in use.
+func (x *usageExchange) allLimits() iter.Seq[*limitUsage] {
+	x.mu.Lock()
+	limits := x.limits
+	x.mu.Unlock()
+	return func(yield func(*limitUsage) bool) {
+		for _, l := range limits {
+			if u := l.usage.Value(); u != nil && !yield(u) {
+				return
+			}
+		}
+	}
+}
+
+// forgetLimits removes limits that are no longer in use, and what is stored of them.
+func (x *usageExchange) forgetLimits() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.limits
+	used := slices.DeleteFunc(slices.Clone(x.limits), func(l limitReference) bool { return l.usage.Value() == nil })
+	if len(used) < len(x.limits) {
+		x.limits = used
+		x.rewrite.Store(true)
+	}
 }
 
 // fetchSoon makes the goroutine of r fetch what is stored.
@@ -172,8 +200,6 @@ func (x *usageExchange) publishAll(ctx context.Context) {
 	ticker := time.NewTicker(x.options.Interval)
 	defer ticker.Stop()
 	for {
-		x.recount(x.elapsed())
-		x.sweep()
 		x.publishDirty(ctx, false)
 		select {
 		case <-ticker.C:
@@ -183,13 +209,24 @@ func (x *usageExchange) publishAll(ctx context.Context) {
 	}
 }
 
+// maintain determines which hosts are heard, and removes what is no longer needed, until ctx
+// is done.
+func (x *usageExchange) maintain(ctx context.Context) {
+	for shard := 0; sleep(ctx, x.options.Interval); shard++ {
+		x.recount(x.elapsed())
+		x.sweep(shard % usageShards)
+		x.forgetLimits()
+	}
+}
+
 // publishDirty publishes all counters that have changed, and a message without counters if
 // none was sent for a quarter of PeerTimeout.
 func (x *usageExchange) publishDirty(ctx context.Context, ending bool) {
 	for ctx.Err() == nil {
 		b := x.nextBatch(ending)
 		quiet := x.elapsed() - time.Duration(x.published.Load())
-		if b.empty() && x.sequence > 1 && !ending && quiet < x.options.PeerTimeout/4 {
+		if b.empty() && x.hasStored && !ending && quiet < x.options.PeerTimeout/4 {
+			x.sequence-- // it was not used
 			return
 		}
 		existed, err := x.regions[0].link.publish(ctx, &b.usagePublication)
@@ -249,7 +286,7 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 	b.host, b.replace, b.keep = x.host, replace, time.Duration(x.keep.Load())
 	b.stored = append(b.stored, storedUsage{value: fmt.Sprint(x.sequence)})
 	text, h := m.appendHeader(nil), x.counts()
-	for _, u := range x.allLimits() {
+	for u := range x.allLimits() {
 		for i := range u.shards {
 			text = u.collect(&u.shards[i], b, m.sequence, text, h)
 		}
@@ -263,10 +300,14 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text []byte, h hostCounts) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, tag := range s.dropped {
-		name := usageItem{limit: u.id, tag: tag}
+	for ; len(s.dropped) > 0; s.dropped = s.dropped[1:] {
+		if len(b.removed) >= maxRemoved {
+			b.complete = false
+			return text
+		}
+		name := usageItem{limit: u.id, tag: s.dropped[0]}
 		b.removed = append(b.removed, string(name.appendName(nil)))
-		b.dropped = append(b.dropped, droppedTag{s, tag})
+		b.dropped = append(b.dropped, droppedTag{s, s.dropped[0]})
 	}
 	s.dropped = nil
 	for len(s.dirty) > 0 {
@@ -309,7 +350,7 @@ func (x *usageExchange) requeue(b *usageBatch) {
 
 // markAllDirty marks all records of which this host has taken units.
 func (x *usageExchange) markAllDirty() {
-	for _, u := range x.allLimits() {
+	for u := range x.allLimits() {
 		for i := range u.shards {
 			s := &u.shards[i]
 			s.mu.Lock()
@@ -328,15 +369,14 @@ func (x *usageExchange) markAllDirty() {
 const sweepEach = 1024
 
 // sweep removes unused records of one shard of each limit.
-func (x *usageExchange) sweep() {
+func (x *usageExchange) sweep(shard int) {
 	h := x.counts()
-	for _, u := range x.allLimits() {
-		s := &u.shards[x.sweeping%usageShards]
+	for u := range x.allLimits() {
+		s := &u.shards[shard]
 		s.mu.Lock()
 		u.sweep(s, u.time.Read(time.Time{}), h, sweepEach)
 		s.mu.Unlock()
 	}
-	x.sweeping++
 }
 
 // receiveAll receives the messages of a region until ctx is done.
@@ -385,7 +425,7 @@ func (x *usageExchange) receive(r *usageRegion, message string) {
 func (x *usageExchange) merge(p *usagePeer, items []usageItem) {
 	limits := x.allLimits()
 	for _, i := range items {
-		for _, u := range limits {
+		for u := range limits {
 			if u.id == i.limit {
 				u.merge(p, i)
 				break

@@ -196,10 +196,26 @@ func (n *simNetwork) host(t *testing.T, region int, o EventualOptions) *Store {
 	return s
 }
 
-// end ends a host without a farewell.
-func (s *Store) end() {
+// crash ends a host without a message to the others.
+func (s *Store) crash() {
 	s.eventual.exchange.cancel()
 	<-s.eventual.exchange.ended
+}
+
+// window returns a limit of count units per hour in each of the stores.
+func window(count int64, stores ...*Store) (all []*Limiter) {
+	for _, s := range stores {
+		all = append(all, s.PermitsPerPeriod(count, time.Hour))
+	}
+	return all
+}
+
+// requireRemaining requires that all hosts have want units left.
+func requireRemaining(t *testing.T, want int64, hosts []*Limiter) {
+	t.Helper()
+	for i, l := range hosts {
+		require.Equal(t, want, remaining(t, l, "k"), "host %d", i)
+	}
 }
 
 // granted claims n times one unit and returns how many were granted.

@@ -184,6 +184,12 @@ func (w *windowUsage) adjust(r *usageRecord, grant uint64, extra, _, now int64, 
 // merge does nothing: the counter is replaced by that of i.
 func (w *windowUsage) merge(*usageRecord, *peerUsage, usageItem, int64, hostCounts) {}
 
+// counts also reports true for the counter of a host whose clock is ahead.
+func (w *windowUsage) counts(i usageItem, now int64) bool {
+	current, previous := w.in(&i.counter, w.at(now))
+	return current != 0 || previous != 0 || i.counter.window > now
+}
+
 func (w *windowUsage) state(r *usageRecord, _ int64, _ hostCounts) (usageCounter, int64) {
 	return r.own, 0
 }
