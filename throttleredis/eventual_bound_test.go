@@ -131,9 +131,9 @@ func (l *eventualLoad) run(t *testing.T, seed uint64, length time.Duration) {
 // the others take within D = Interval + Delay, and by at most (n-1)/n of the units that can
 // be taken within D, plus a claim of each other host.
 func TestEventual_overshootIsBounded(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(30)
 	if testing.Short() {
-		seeds = 12
+		seeds = 8
 	}
 	for kind := range eventualKinds(1, time.Second) {
 		t.Run(kind, func(t *testing.T) {
@@ -156,4 +156,81 @@ func TestEventual_overshootIsBounded(t *testing.T) {
 			t.Logf("at most %.2f of the bound", highest)
 		})
 	}
+}
+
+// Hosts that do not know each other, because they use a key for the first time, may each
+// take the whole limit until they have exchanged messages.
+func TestEventual_firstUseIsBounded(t *testing.T) {
+	for kind, newLimit := range eventualKinds(50, 10*time.Second) {
+		synctest.Test(t, func(t *testing.T) {
+			network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
+			var hosts []*Limiter
+			for region := range 3 {
+				hosts = append(hosts, newLimit(network.host(t, region, EventualOptions{})))
+			}
+			time.Sleep(time.Second)
+			for _, l := range hosts {
+				require.Equal(t, 50, granted(t, l, "k", 100), kind)
+			}
+			time.Sleep(300 * time.Millisecond)
+			for _, l := range hosts {
+				require.Zero(t, granted(t, l, "k", 10), kind)
+			}
+		})
+	}
+}
+
+// Hosts that claim more than a limit get all of it, whether the load is equal or that of one
+// host only.
+func TestEventual_limitIsUsed(t *testing.T) {
+	for kind, newLimit := range eventualKinds(2500, 5*time.Second) {
+		for name, rates := range map[string][]int{"equal": {5, 5, 5}, "uneven": {1, 2, 12}, "one host": {0, 0, 15}} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
+					var hosts []*Limiter
+					for region := range rates {
+						hosts = append(hosts, newLimit(network.host(t, region, EventualOptions{Delay: 100 * time.Millisecond})))
+						granted(t, hosts[region], "k", 1)
+					}
+					time.Sleep(time.Now().Truncate(5 * time.Second).Add(15 * time.Second).Sub(time.Now()))
+					total := 0
+					for range 2000 { // 20 s
+						for i, l := range hosts {
+							total += granted(t, l, "k", rates[i])
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+					require.GreaterOrEqual(t, total, 20*500*95/100)
+					require.LessOrEqual(t, total, 20*500+2500+100, "a bucket begins with a burst")
+				})
+			})
+		}
+	}
+}
+
+// Of 100 units two hosts have taken 40, which both know. Each may take half of the 60 others
+// before it hears of what the other one takes, and then half of what is left.
+func TestEventual_sharesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 2, 1, 10*time.Millisecond)
+		o := EventualOptions{Interval: 100 * time.Millisecond, Delay: 20 * time.Millisecond, PeerTimeout: time.Minute}
+		hosts := window(100, network.host(t, 0, o), network.host(t, 1, o))
+		for _, l := range hosts {
+			require.Equal(t, 20, granted(t, l, "k", 20))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 30, granted(t, hosts[0], "k", 100))
+		d, err := hosts[0].Reserve(t.Context(), throttle.Claim{Key: "k"})
+		require.NoError(t, err)
+		require.False(t, d.OK)
+		require.EqualValues(t, 30, d.Remaining)
+		require.Greater(t, d.Wait, 120*time.Millisecond)
+		require.LessOrEqual(t, d.Wait, 140*time.Millisecond)
+		time.Sleep(d.Wait)
+		require.Equal(t, 15, granted(t, hosts[0], "k", 100))
+		require.Equal(t, 15, granted(t, hosts[1], "k", 100), "of 30 that are left as far as it knows: the latest 15 have not arrived")
+		time.Sleep(time.Second)
+		requireRemaining(t, 0, hosts)
+	})
 }

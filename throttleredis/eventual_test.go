@@ -1,14 +1,22 @@
 package throttleredis
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttle/throttletest"
+	"github.com/heed-go/heed/throttlehttp"
 )
 
 // A host that is alone decides as the limiter in memory does.
@@ -118,4 +126,196 @@ func TestEventual_rejectsLimitsThatItDoesNotHave(t *testing.T) {
 		})
 	}
 	require.ErrorContains(t, (&Fallback{Limiter: s.TokenBucket(second)}).Validate(), "without a Fallback")
+}
+
+// Each key is counted separately, up to MaxKeys. Records that are no longer needed make
+// space, also for those of other hosts.
+func TestEventual_keysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+		o := EventualOptions{MaxKeys: 100}
+		one, other := network.host(t, 0, o), network.host(t, 0, o)
+		a, b := one.PermitsPerPeriod(5, time.Minute), other.PermitsPerPeriod(5, time.Minute)
+		time.Sleep(time.Second)
+		degraded := 0
+		for i := range 300 {
+			d, err := a.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i)})
+			require.NoError(t, err)
+			if d.Degraded {
+				degraded++
+				a.Cancel(t.Context(), throttle.Claim{Key: fmt.Sprint(i)}, d)
+			}
+		}
+		require.Equal(t, 200, degraded)
+		require.Equal(t, 1, granted(t, b, "only here", 1))
+		time.Sleep(time.Second)
+		require.Equal(t, 100, one.Stats().Keys)
+		require.Equal(t, 100, other.Stats().Keys)
+		require.EqualValues(t, 1, other.Stats().DroppedKeys)
+		shared := 0
+		for i := range 100 {
+			shared += granted(t, a, fmt.Sprint("overflow ", i), 5)
+		}
+		require.LessOrEqual(t, shared, usageShards*5, "keys without a record share limits")
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, one.Stats().Keys)
+		require.Zero(t, other.Stats().Keys)
+		require.Equal(t, 5, granted(t, a, "new", 10))
+		network.mu.Lock()
+		stored := len(network.regions[0].stored[one.eventual.exchange.host])
+		network.mu.Unlock()
+		require.Equal(t, 1, stored, "what is no longer needed is removed from Redis")
+		runtime.KeepAlive(b)
+	})
+}
+
+// Limits that the program no longer has do not stay in memory, nor in Redis.
+func TestEventual_forgetsLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+		s := network.host(t, 0, EventualOptions{})
+		for i := range 10 {
+			require.Equal(t, 1, granted(t, s.PermitsPerPeriod(int64(i)+1, time.Hour), "k", 1))
+		}
+		time.Sleep(time.Second)
+		runtime.GC()
+		time.Sleep(time.Second)
+		x := s.eventual.exchange
+		x.mu.Lock()
+		require.Empty(t, x.limits)
+		x.mu.Unlock()
+		network.mu.Lock()
+		defer network.mu.Unlock()
+		require.Len(t, network.regions[0].stored[x.host], 1)
+	})
+}
+
+// Units that are returned, and costs that are corrected, reach the other hosts.
+func TestEventual_correctionsAreExchanged(t *testing.T) {
+	for name, kind := range eventualKinds(100, 10*time.Hour) {
+		synctest.Test(t, func(t *testing.T) {
+			network := newSimNetwork(t, 2, 1, 10*time.Millisecond)
+			hosts := []*Limiter{kind(network.host(t, 0, EventualOptions{})), kind(network.host(t, 1, EventualOptions{}))}
+			c := throttle.Claim{Key: "k", Cost: 10}
+			var all []throttle.Decision
+			for range 3 {
+				d, err := hosts[0].Reserve(t.Context(), c)
+				require.NoError(t, err)
+				all = append(all, d)
+			}
+			time.Sleep(time.Second)
+			require.InDelta(t, 70, remaining(t, hosts[1], "k"), 1, name)
+			hosts[0].Cancel(t.Context(), c, all[0])
+			hosts[0].Observe(t.Context(), c, all[1], throttle.Feedback{Cost: 25})
+			hosts[0].Observe(t.Context(), c, all[2], throttle.Feedback{Cost: 5})
+			time.Sleep(time.Second)
+			for _, l := range hosts {
+				require.InDelta(t, 70, remaining(t, l, "k"), 1, name)
+			}
+		})
+	}
+}
+
+// Decisions of a server and of its Queue take no round trip: the hosts of a service reject
+// what exceeds their common limit.
+func TestEventual_limitsServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
+		var servers []http.Handler
+		for region := range 3 {
+			limit := network.host(t, region, EventualOptions{}).PermitsPerPeriod(90, time.Minute)
+			require.True(t, throttle.IsNonBlocking(limit))
+			m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-User")}}}
+			servers = append(servers, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		}
+		time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute).Sub(time.Now()))
+		served := 0
+		for range 300 {
+			for _, h := range servers {
+				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("X-User", "ann")
+				if h.ServeHTTP(w, r); w.Code == http.StatusOK {
+					served++
+					continue
+				}
+				require.Equal(t, http.StatusTooManyRequests, w.Code)
+				require.NotEmpty(t, w.Header().Get("Retry-After"))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.GreaterOrEqual(t, served, 90)
+		require.LessOrEqual(t, served, 92, "each host may always take one unit")
+	})
+}
+
+// Limits of a rules file are shared by Config.Build.
+func TestEventual_limitsOfRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 2, 1, 100*time.Millisecond)
+		var sets []*rules.Set
+		for region := range 2 {
+			s := network.host(t, region, EventualOptions{})
+			set, err := rules.Parse([]byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: hour, requests_per_unit: 10, algorithm: fixed_window}\n"), rules.Config{
+				Build: func(l *rules.Limit) (throttle.Limiter, error) {
+					return s.FixedWindow(l.Spec.(throttle.FixedWindowConfig)), nil
+				},
+			})
+			require.NoError(t, err)
+			sets = append(sets, set)
+		}
+		reserve := func(set *rules.Set) bool {
+			var ticket queue.Ticket
+			set.Add(&ticket, rules.Descriptor{{Key: "user", Value: "ann"}})
+			d, err := ticket.Reserve(t.Context(), time.Now())
+			require.NoError(t, err)
+			return d.OK
+		}
+		for range 6 {
+			require.True(t, reserve(sets[0]))
+		}
+		time.Sleep(time.Second)
+		for range 4 {
+			require.True(t, reserve(sets[1]))
+			time.Sleep(time.Second) // it shares what is left with the other host
+		}
+		require.False(t, reserve(sets[1]))
+	})
+}
+
+func TestEventual_Validate(t *testing.T) {
+	c := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	t.Cleanup(func() { c.Close() })
+	blind := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { blind.Close() })
+	for text, s := range map[string]*Store{
+		"Mode is 7":              {Client: c, Mode: 7},
+		"cannot subscribe":       {Client: failingScripter{}},
+		"the client does not":    {Client: blind},
+		"region 1 does not look": {Client: c, Eventual: EventualOptions{Regions: []Subscriber{c, blind}}},
+		"region 0 is nil":        {Client: c, Eventual: EventualOptions{Regions: []Subscriber{nil}}},
+		"Interval is -1ns":       {Client: c, Eventual: EventualOptions{Interval: -1}},
+		"Delay is 2h0m0s":        {Client: c, Eventual: EventualOptions{Delay: 2 * time.Hour}},
+		"PeerTimeout is 599ms":   {Client: c, Eventual: EventualOptions{PeerTimeout: 599 * time.Millisecond}},
+		"Unheard is 2":           {Client: c, Eventual: EventualOptions{Unheard: 2}},
+		"MinHosts is -1":         {Client: c, Eventual: EventualOptions{MinHosts: -1}},
+	} {
+		if s.Mode == Synchronous {
+			s.Mode = Eventual
+		}
+		require.ErrorContains(t, s.Validate(), text)
+		require.Panics(t, func() { s.TokenBucket(throttle.PerSecond(1)) })
+		require.NoError(t, s.Close(t.Context()))
+	}
+	require.NoError(t, (&Store{Client: c, Mode: Eventual}).Validate())
+	require.Zero(t, (&Store{Client: c}).Stats())
+	require.NoError(t, (&Store{Client: c}).Close(t.Context()))
+}
+
+func TestEventual_decisionsDoNotAllocate(t *testing.T) {
+	l := newSimNetwork(t, 1, 1, 10*time.Millisecond).host(t, 0, EventualOptions{}).TokenBucket(throttle.PerSecond(1000))
+	c := throttle.Claim{Key: "k"}
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		d, _ := l.Reserve(t.Context(), c)
+		l.Observe(t.Context(), c, d, throttle.Feedback{})
+	}))
 }

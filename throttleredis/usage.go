@@ -189,7 +189,7 @@ func (u *limitUsage) decide(r *usageRecord, n, now int64, elapsed time.Duration,
 		d.Wait = u.rule.wait(r, now, amount, h)
 		return d
 	}
-	if active := r.activeHosts(elapsed, h); active > 1 {
+	if active := r.activeHosts(elapsed-u.activeFor(now), h); active > 1 {
 		d.Wait = r.recent.waitForShare(amount, left, u.rule.restored(u.exchange.exchangeTime()), active, u.exchange, elapsed)
 	}
 	d.OK = d.Wait == 0
@@ -307,7 +307,7 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 		}
 		r = u.add(s, i.tag)
 	}
-	k := r.peer(p, elapsed-max(activeFor, 2*u.rule.length(now)))
+	k := r.peer(p, elapsed-max(maxActive, 2*min(u.rule.length(now), maxKeep)))
 	if i.version <= k.version {
 		return
 	}
@@ -331,17 +331,25 @@ func (r *usageRecord) peer(p *usagePeer, oldest time.Duration) *peerUsage {
 	return &r.peers[len(r.peers)-1]
 }
 
-// activeFor is the time for which a host counts as a user of a key after it has used it.
-const activeFor = time.Minute
+// maxActive is the longest time for which a host counts as a user of a key after it has used
+// it.
+const maxActive = time.Minute
 
-// activeHosts returns the number of hosts that use the key and are heard, with this one.
-func (r *usageRecord) activeHosts(elapsed time.Duration, h hostCounts) int64 {
+// activeFor returns the time for which a host counts as a user of a key after it has used
+// it: two windows, or the time in which a bucket is restored twice.
+func (u *limitUsage) activeFor(now int64) time.Duration {
+	return min(2*max(min(u.rule.length(now), maxActive), u.exchange.exchangeTime()), maxActive)
+}
+
+// activeHosts returns the number of hosts that are heard and have used the key since a time,
+// with this one.
+func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	n := int64(1)
 	if h.isolated {
 		return n
 	}
 	for i := range r.peers {
-		if k := &r.peers[i]; k.peer.isHeard() && elapsed-k.changedAt <= activeFor {
+		if k := &r.peers[i]; k.peer.isHeard() && k.changedAt >= since {
 			n++
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"fmt"
 	"iter"
 	mathrand "math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,7 +284,11 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 	m := usageMessage{host: x.host, sequence: x.sequence, ending: ending}
 	b := &usageBatch{complete: true}
 	b.host, b.replace, b.keep = x.host, replace, time.Duration(x.keep.Load())
-	b.stored = append(b.stored, storedUsage{value: fmt.Sprint(x.sequence)})
+	latest := storedUsage{value: strconv.FormatUint(x.sequence, 10)}
+	if ending {
+		latest.value = storedEnd
+	}
+	b.stored = append(b.stored, latest)
 	text, h := m.appendHeader(nil), x.counts()
 	for u := range x.allLimits() {
 		for i := range u.shards {
@@ -493,11 +497,9 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	var items []usageItem
 	now := x.elapsed()
 	for _, f := range counters {
-		if f.name == "" { // of the latest message
-			p.heardAt(now - f.age)
-			if isNew {
-				p.lastHeard.Store(int64(now - f.age))
-			}
+		if f.name == "" {
+			p.foundAt(now-f.age, isNew)
+			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastHeard.Load()) > x.forgetAfter())
 			continue
 		}
 		if i, ok := f.parse(); ok {
@@ -508,10 +510,17 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	x.merge(p, items)
 }
 
-// heardAt records that a message was sent at t.
-func (p *usagePeer) heardAt(t time.Duration) {
-	p.lastHeard.Store(max(p.lastHeard.Load(), int64(t)))
+// foundAt records that the latest stored message was sent at t.
+func (p *usagePeer) foundAt(t time.Duration, isNew bool) {
+	if !isNew {
+		t = max(t, time.Duration(p.lastHeard.Load()))
+	}
+	p.lastHeard.Store(int64(t))
 }
+
+// forgetAfter returns the time after which a host has ended, if it sends nothing although
+// its region is connected.
+func (x *usageExchange) forgetAfter() time.Duration { return forgetTimeouts * x.options.PeerTimeout }
 
 // recount determines which hosts are heard.
 func (x *usageExchange) recount(now time.Duration) {
@@ -527,7 +536,7 @@ func (x *usageExchange) recount(now time.Duration) {
 		switch {
 		case quiet <= x.options.PeerTimeout:
 			c.heard++
-		case quiet > forgetTimeouts*x.options.PeerTimeout && p.region.connectedFor(now) > x.options.PeerTimeout:
+		case quiet > x.forgetAfter() && p.region.connectedFor(now) > x.options.PeerTimeout:
 			p.gone.Store(true)
 			continue
 		}

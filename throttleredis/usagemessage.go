@@ -141,11 +141,14 @@ func parseUsage(text string) (m usageMessage, ok bool) {
 
 // A storedUsage is a field of the hash in which a host stores its counters, and the time
 // since it was stored. The name of the field is that of the item; the empty name is that of
-// the latest message.
+// the latest message, whose value is its sequence number, or storedEnd.
 type storedUsage struct {
 	name, value string
 	age         time.Duration
 }
+
+// storedEnd is stored instead of a sequence number by a host that has ended.
+const storedEnd = "end"
 
 // storedValue returns the value that stores i.
 func (i *usageItem) storedValue() string {
