@@ -216,6 +216,35 @@ func TestEventual_correctionsAreExchanged(t *testing.T) {
 	}
 }
 
+// A skewedClock differs from the system clock.
+type skewedClock time.Duration
+
+func (c skewedClock) Now() time.Time                         { return time.Now().Add(time.Duration(c)) }
+func (c skewedClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// While the clock of a host is ahead, so that its window has ended, others still count what
+// it took in theirs.
+func TestEventual_clocksMayDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+		slow, fast := network.host(t, 0, EventualOptions{}), network.host(t, 0, EventualOptions{})
+		fast.Clock = skewedClock(2 * time.Second)
+		hosts := []*Limiter{slow.PermitsPerPeriod(100, time.Minute), fast.PermitsPerPeriod(100, time.Minute)}
+		time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute + 55*time.Second).Sub(time.Now()))
+		require.Equal(t, 10, granted(t, hosts[1], "k", 10))
+		require.Equal(t, 5, granted(t, hosts[0], "k", 5))
+		time.Sleep(time.Second)
+		requireRemaining(t, 85, hosts)
+		time.Sleep(2500 * time.Millisecond) // the window of the fast host has ended
+		require.Equal(t, 20, granted(t, hosts[1], "k", 20))
+		time.Sleep(time.Second)
+		requireRemaining(t, 85, hosts[:1])
+		requireRemaining(t, 80, hosts[1:])
+		time.Sleep(time.Second)
+		requireRemaining(t, 80, hosts)
+	})
+}
+
 // Decisions of a server and of its Queue take no round trip: the hosts of a service reject
 // what exceeds their common limit.
 func TestEventual_limitsServers(t *testing.T) {
