@@ -39,18 +39,18 @@ type EventualOptions struct {
 	Delay time.Duration
 
 	// PeerTimeout is the time after which a host from which no message has arrived counts as
-	// not heard: see Unheard. It also bounds the debt of a TokenBucket, which is at most a
+	// unreachable: see Unreachable. It also bounds the debt of a TokenBucket, which is at most a
 	// burst and the units restored within PeerTimeout. It must be at least twice the sum of
 	// Interval and Delay. Zero means 1 s, or that minimum if it is longer.
 	PeerTimeout time.Duration
 
-	// Unheard determines how a host decides while other hosts are not heard. Zero means
+	// Unreachable determines how a host decides while other hosts are unreachable. Zero means
 	// UseShare.
-	Unheard UnheardPolicy
+	Unreachable UnreachablePolicy
 
-	// MinHosts is the minimum number of hosts that run. While fewer are heard, the others count
-	// as not heard, also if this host has not heard of them since it started. Zero means that
-	// the number is unknown.
+	// MinHosts is the minimum number of hosts that run. While fewer are reachable, the others
+	// count as unreachable, also those from which no message has arrived since this host
+	// started. Zero means that the number is unknown.
 	MinHosts int
 
 	// MaxKeys is the maximum number of keys of all limits that are tracked, those of other
@@ -58,8 +58,8 @@ type EventualOptions struct {
 	// their decisions are Degraded. Zero means 65,536.
 	MaxKeys int
 
-	// OnDegraded is called with each decision that is made while hosts are not heard, for
-	// metrics: with what decides, "share" or "open" (see Unheard), and with ErrUnheard. It must
+	// OnDegraded is called with each decision that is made while hosts are unreachable, for
+	// metrics: with what decides, "share" or "open" (see Unreachable), and with ErrUnreachable. It must
 	// not block, and may be called concurrently. Nil means no calls.
 	OnDegraded func(mode string, err error)
 }
@@ -68,33 +68,33 @@ type EventualOptions struct {
 // Client, ClusterClient, Ring or failover client.
 type Subscriber = subscriber
 
-// An UnheardPolicy determines how a host decides while other hosts are not heard.
-type UnheardPolicy uint8
+// An UnreachablePolicy determines how a host decides while other hosts are unreachable.
+type UnreachablePolicy uint8
 
 const (
-	UseShare UnheardPolicy = iota // each host has its equal part of each limit, so that all together keep it
-	UseAll                        // the hosts that are heard have the whole limit
+	UseShare UnreachablePolicy = iota // each host has its equal part of each limit, so that all together keep it
+	UseAll                            // the hosts that are reachable have the whole limit
 )
 
 // mode returns the name of p for OnDegraded.
-func (p UnheardPolicy) mode() string {
+func (p UnreachablePolicy) mode() string {
 	if p == UseShare {
 		return "share"
 	}
 	return "open"
 }
 
-// ErrUnheard is the reason of a decision in Mode Eventual that was made while other hosts
-// were not heard.
-var ErrUnheard = errors.New("throttleredis: no messages of other hosts arrive")
+// ErrUnreachable is the reason of a decision in Mode Eventual that was made while other hosts
+// were unreachable.
+var ErrUnreachable = errors.New("throttleredis: no messages of other hosts arrive")
 
 // EventualStats describes the exchange of a Store in Mode Eventual.
 type EventualStats struct {
 	// Hosts is the number of hosts that share the limits, with this one.
 	Hosts int
 
-	// Heard is the number of hosts from which messages arrive, with this one.
-	Heard int
+	// Reachable is the number of hosts from which messages arrive, with this one.
+	Reachable int
 
 	// Regions is the number of Redis servers from which messages arrive.
 	Regions int
@@ -150,8 +150,8 @@ func (o EventualOptions) validate() error {
 		return fmt.Errorf("PeerTimeout is %v: it must be at least twice the sum of Interval and Delay, %v", o.PeerTimeout, 2*(w.Interval+w.Delay))
 	}
 	switch {
-	case o.Unheard > UseAll:
-		return fmt.Errorf("Unheard is %d: take one of the constants", o.Unheard)
+	case o.Unreachable > UseAll:
+		return fmt.Errorf("Unreachable is %d: take one of the constants", o.Unreachable)
 	case o.MinHosts < 0:
 		return fmt.Errorf("MinHosts is %d: it must not be negative", o.MinHosts)
 	}
@@ -225,7 +225,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 // Close ends the background work of a Store in Mode Eventual: it sends what was taken since
 // the last publication, reports to the other hosts that this one has ended, and waits until
 // all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
-// of the Store then decide as while no other host is heard. Close does not close the
+// of the Store then decide as while no other host is reachable. Close does not close the
 // clients. In Mode Synchronous it does nothing.
 func (s *Store) Close(ctx context.Context) error {
 	if s.Mode != Eventual || s.Validate() != nil {

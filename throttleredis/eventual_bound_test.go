@@ -133,7 +133,7 @@ func (l *eventualLoad) run(t *testing.T, seed uint64, length time.Duration) {
 func TestEventual_overshootIsBounded(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
-		seeds = 8
+		seeds = 4
 	}
 	for kind := range eventualKinds(1, time.Second) {
 		t.Run(kind, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestEventual_limitIsUsed(t *testing.T) {
 }
 
 // Of 100 units two hosts have taken 40, which both know. Each may take half of the 60 others
-// before it hears of what the other one takes, and then half of what is left.
+// before it knows what the other one takes, and then half of what is left.
 func TestEventual_sharesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newSimNetwork(t, 2, 1, 10*time.Millisecond)

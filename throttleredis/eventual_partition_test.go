@@ -41,7 +41,7 @@ func TestEventual_totalsAgreeAfterAPartition(t *testing.T) {
 			time.Sleep(time.Second)
 			requireRemaining(t, 9000-total, hosts)
 			for _, s := range stores {
-				require.Equal(t, EventualStats{Hosts: 3, Heard: 3, Regions: 3, Keys: 1}, s.Stats())
+				require.Equal(t, EventualStats{Hosts: 3, Reachable: 3, Regions: 3, Keys: 1}, s.Stats())
 			}
 		})
 	}
@@ -77,14 +77,14 @@ func TestEventual_totalsAgreeAfterLostMessages(t *testing.T) {
 	}
 }
 
-// While hosts are not heard, each has its share of the limit, so that all together keep it.
-func TestEventual_unheardHostsKeepTheLimit(t *testing.T) {
+// While hosts are unreachable, each has its share of the limit, so that all together keep it.
+func TestEventual_unreachableHostsKeepTheLimit(t *testing.T) {
 	for kind, newLimit := range eventualKinds(300, 10*time.Second) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var degraded atomic.Int64
 				o := EventualOptions{OnDegraded: func(mode string, err error) {
-					if mode == "share" && err == ErrUnheard {
+					if mode == "share" && err == ErrUnreachable {
 						degraded.Add(1)
 					}
 				}}
@@ -123,10 +123,10 @@ func TestEventual_unheardHostsKeepTheLimit(t *testing.T) {
 }
 
 // With UseAll each side of a partition has the whole limit.
-func TestEventual_useAllIgnoresUnheardHosts(t *testing.T) {
+func TestEventual_useAllIgnoresUnreachableHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newSimNetwork(t, 2, 1, 100*time.Millisecond)
-		o := EventualOptions{Unheard: UseAll}
+		o := EventualOptions{Unreachable: UseAll}
 		hosts := window(100, network.host(t, 0, o), network.host(t, 1, o))
 		time.Sleep(time.Second)
 		network.setCut(0, true)
@@ -143,7 +143,7 @@ func TestEventual_useAllIgnoresUnheardHosts(t *testing.T) {
 	})
 }
 
-// A host that crashes counts as not heard, and then as ended: its units stay taken, and the
+// A host that crashes counts as unreachable, and then as ended: its units stay taken, and the
 // others have the whole limit again. A process that is started in its place knows what it
 // took.
 func TestEventual_hostsComeAndGo(t *testing.T) {
@@ -154,13 +154,13 @@ func TestEventual_hostsComeAndGo(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 30, granted(t, hosts[1], "k", 30))
 		time.Sleep(time.Second)
-		require.Equal(t, 2, stays.Stats().Heard)
+		require.Equal(t, 2, stays.Stats().Reachable)
 		crashes.crash()
 		time.Sleep(2 * time.Second)
-		require.Equal(t, EventualStats{Hosts: 2, Heard: 1, Regions: 2, Keys: 1}, stays.Stats())
+		require.Equal(t, EventualStats{Hosts: 2, Reachable: 1, Regions: 2, Keys: 1}, stays.Stats())
 		require.Equal(t, 45, granted(t, hosts[0], "k", 100), "its share")
 		time.Sleep(5 * time.Second)
-		require.Equal(t, EventualStats{Hosts: 1, Heard: 1, Regions: 2, Keys: 1}, stays.Stats())
+		require.Equal(t, EventualStats{Hosts: 1, Reachable: 1, Regions: 2, Keys: 1}, stays.Stats())
 		requireRemaining(t, 15, hosts[:1])
 		restarted := network.host(t, 1, EventualOptions{})
 		again := window(90, restarted)
@@ -190,7 +190,7 @@ func TestEventual_storesAgainWhatRedisLost(t *testing.T) {
 	})
 }
 
-// A host whose Redis is down is not heard by others, and uses its share like them. What it
+// A host whose Redis is down is unreachable for others, and uses its share like them. What it
 // took is published later.
 func TestEventual_hostWithoutItsRedisHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestEventual_hostWithoutItsRedisHasItsShare(t *testing.T) {
 	})
 }
 
-// MinHosts divides a limit before other hosts are heard for the first time.
+// MinHosts divides a limit before other hosts are reached for the first time.
 func TestEventual_minHostsBeforeTheFirstMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newSimNetwork(t, 2, 1, 100*time.Millisecond)
@@ -233,7 +233,7 @@ func TestEventual_minHostsBeforeTheFirstMessage(t *testing.T) {
 func TestEventual_debtAfterAPartitionIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newSimNetwork(t, 2, 1, 10*time.Millisecond)
-		o := EventualOptions{Unheard: UseAll}
+		o := EventualOptions{Unreachable: UseAll}
 		var hosts []*Limiter
 		for region := range 2 {
 			hosts = append(hosts, network.host(t, region, o).TokenBucket(throttle.PerSecond(100)))

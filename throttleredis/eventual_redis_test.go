@@ -47,7 +47,7 @@ func TestEventual_overOneRedis(t *testing.T) {
 		require.Equal(t, 10, granted(t, l, "k", 10))
 	}
 	awaitRemaining(t, 980, hosts)
-	require.Equal(t, EventualStats{Hosts: 2, Heard: 2, Regions: 1, Keys: 1}, one.Stats())
+	require.Equal(t, EventualStats{Hosts: 2, Reachable: 2, Regions: 1, Keys: 1}, one.Stats())
 	link := &redisLink{prefix: prefix}
 	for _, s := range []*Store{one, other} {
 		key := link.key(hostName(s.eventual.exchange.host))
@@ -200,7 +200,7 @@ func FuzzParseUsage(f *testing.F) {
 		require.Equal(t, m, same)
 		x := &usageExchange{options: EventualOptions{}.withDefaults(), start: time.Now()}
 		x.slotLength = time.Second
-		x.current.Store(&hostCounts{all: 2, heard: 2, share: true})
+		x.current.Store(&hostCounts{all: 2, reachable: 2, share: true})
 		for _, rule := range []usageRule{newBucketUsage(throttle.PerSecond(10), time.Second), &windowUsage{config: throttle.FixedWindowConfig{Count: 10, Per: time.Second}, sliding: true}} {
 			u := &limitUsage{exchange: x, rule: rule, seed: maphash.MakeSeed(), capacity: 10, per: time.Second}
 			for _, i := range m.items {

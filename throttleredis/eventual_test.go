@@ -325,7 +325,7 @@ func TestEventual_Validate(t *testing.T) {
 		"Interval is -1ns":       {Client: c, Eventual: EventualOptions{Interval: -1}},
 		"Delay is 2h0m0s":        {Client: c, Eventual: EventualOptions{Delay: 2 * time.Hour}},
 		"PeerTimeout is 599ms":   {Client: c, Eventual: EventualOptions{PeerTimeout: 599 * time.Millisecond}},
-		"Unheard is 2":           {Client: c, Eventual: EventualOptions{Unheard: 2}},
+		"Unreachable is 2":       {Client: c, Eventual: EventualOptions{Unreachable: 2}},
 		"MinHosts is -1":         {Client: c, Eventual: EventualOptions{MinHosts: -1}},
 	} {
 		if s.Mode == Synchronous {

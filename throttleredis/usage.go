@@ -65,7 +65,7 @@ type peerUsage struct {
 	peer      *usagePeer
 	version   uint64
 	changedAt time.Duration // when units changed last, on the timeline of the exchange
-	assumed   int64         // of a bucket: taken on behalf of the host while it was not heard
+	assumed   int64         // of a bucket: taken on behalf of the host while it was unreachable
 }
 
 // A usageRecord is the state of one key. The lock of its shard guards it.
@@ -146,7 +146,7 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 	s.mu.Lock()
 	r, overflow := u.record(s, tag, c.DryRun, given, h)
 	if overflow {
-		h = hostCounts{all: 1, heard: 1}
+		h = hostCounts{all: 1, reachable: 1}
 	}
 	now := u.rule.reading(r, given, elapsed)
 	d := u.decide(r, n, now, elapsed, h)
@@ -164,7 +164,7 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 		d.ResetAfter = u.rule.resetAfter(r, now, h)
 	}
 	s.mu.Unlock()
-	if d.Degraded = overflow || h.heard < h.all; h.heard < h.all {
+	if d.Degraded = overflow || h.reachable < h.all; h.reachable < h.all {
 		u.exchange.reportDegraded()
 	}
 	return d
@@ -341,7 +341,7 @@ func (u *limitUsage) activeFor(now int64) time.Duration {
 	return min(2*max(min(u.rule.length(now), maxActive), u.exchange.exchangeTime()), maxActive)
 }
 
-// activeHosts returns the number of hosts that are heard and have used the key since a time,
+// activeHosts returns the number of hosts that are reachable and have used the key since a time,
 // with this one.
 func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	n := int64(1)
@@ -349,7 +349,7 @@ func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 		return n
 	}
 	for i := range r.peers {
-		if k := &r.peers[i]; k.peer.isHeard() && k.changedAt >= since {
+		if k := &r.peers[i]; k.peer.isReachable() && k.changedAt >= since {
 			n++
 		}
 	}
@@ -405,31 +405,31 @@ func (q *recentUsage) waitForShare(amount, left, restored, hosts int64, x *usage
 
 // hostCounts are the numbers of hosts that share the limits of a Store.
 type hostCounts struct {
-	all      int64 // hosts that are running, as far as is known, with this one
-	heard    int64 // those of them from which messages arrive, with this one
-	share    bool  // the limits of hosts that are not heard are not used by others
-	isolated bool  // the messages of this host do not arrive
+	all       int64 // hosts that are running, as far as is known, with this one
+	reachable int64 // those of them from which messages arrive, with this one
+	share     bool  // the shares of unreachable hosts are not used by others
+	isolated  bool  // the messages of this host do not arrive
 }
 
-// part returns the part of n that the hosts that are heard may use.
+// part returns the part of n that the hosts that are reachable may use.
 func (h hostCounts) part(n int64) int64 {
-	if !h.share || h.heard >= h.all {
+	if !h.share || h.reachable >= h.all {
 		return n
 	}
-	return ticks.MulDivDown(n, h.heard, h.all)
+	return ticks.MulDivDown(n, h.reachable, h.all)
 }
 
-// hears reports whether messages of p arrive.
-func (h hostCounts) hears(p *usagePeer) bool { return !h.isolated && p.isHeard() }
+// reaches reports whether messages of p arrive.
+func (h hostCounts) reaches(p *usagePeer) bool { return !h.isolated && p.isReachable() }
 
 // A usagePeer is another host.
 type usagePeer struct {
-	id        uint64
-	region    *usageRegion
-	lastHeard atomic.Int64 // on the timeline of the exchange
-	sequence  atomic.Uint64
-	silent    atomic.Bool // no message arrived for PeerTimeout
-	gone      atomic.Bool // it has ended
+	id          uint64
+	region      *usageRegion
+	lastMessage atomic.Int64 // on the timeline of the exchange
+	sequence    atomic.Uint64
+	silent      atomic.Bool // no message arrived for PeerTimeout
+	gone        atomic.Bool // it has ended
 }
 
-func (p *usagePeer) isHeard() bool { return !p.silent.Load() && !p.gone.Load() }
+func (p *usagePeer) isReachable() bool { return !p.silent.Load() && !p.gone.Load() }

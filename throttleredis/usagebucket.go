@@ -41,7 +41,7 @@ func (b *bucketUsage) reading(r *usageRecord, given int64, _ time.Duration) int6
 
 func (b *bucketUsage) restored(d time.Duration) int64 { return ticks.Mul(int64(d), b.Scale) }
 
-// levelAt returns the ticks that are taken at now. Hosts that are not heard are assumed to
+// levelAt returns the ticks that are taken at now. Hosts that are unreachable are assumed to
 // use their part of the rate and of the burst.
 func (b *bucketUsage) levelAt(r *usageRecord, now int64, h hostCounts) int64 {
 	if r.at == ticks.Never {
@@ -55,21 +55,21 @@ func (b *bucketUsage) levelAt(r *usageRecord, now int64, h hostCounts) int64 {
 }
 
 // unusedLevel returns the level of an unused bucket: zero, or the part of the burst that is
-// left to hosts that are not heard.
+// left to hosts that are unreachable.
 func (b *bucketUsage) unusedLevel(h hostCounts) int64 {
 	return b.Window - max(h.part(b.Window), b.Interval)
 }
 
-// commit stores the level at now, and what was assumed of hosts that are not heard.
+// commit stores the level at now, and what was assumed of hosts that are unreachable.
 func (b *bucketUsage) commit(r *usageRecord, now int64, h hostCounts) {
 	if now <= r.at {
 		return
 	}
 	level := b.levelAt(r, now, h)
-	if h.share && h.heard < h.all && r.at != ticks.Never {
+	if h.share && h.reachable < h.all && r.at != ticks.Never {
 		assumed := min(ticks.Mul(now-r.at, b.Scale), b.maxLevel) / h.all
 		for i := range r.peers {
-			if k := &r.peers[i]; !k.peer.gone.Load() && !h.hears(k.peer) {
+			if k := &r.peers[i]; !k.peer.gone.Load() && !h.reaches(k.peer) {
 				k.assumed = min(ticks.Add(k.assumed, assumed), gcra.MaxTicks)
 			}
 		}
@@ -109,8 +109,8 @@ func (b *bucketUsage) resetAfter(r *usageRecord, now int64, h hostCounts) time.D
 
 // fall returns the time in which the level decreases by n ticks.
 func (b *bucketUsage) fall(n int64, h hostCounts) time.Duration {
-	if h.share && h.heard < h.all {
-		n = ticks.MulDivUp(max(n, 0), h.all, h.heard)
+	if h.share && h.reachable < h.all {
+		n = ticks.MulDivUp(max(n, 0), h.all, h.reachable)
 	}
 	return b.Duration(min(n, gcra.MaxTicks))
 }

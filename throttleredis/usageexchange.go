@@ -131,10 +131,10 @@ func (x *usageExchange) reserveKey() bool {
 
 func (x *usageExchange) releaseKey() { x.keys.Add(-1) }
 
-// reportDegraded reports a decision that was made while some hosts were not heard.
+// reportDegraded reports a decision that was made while some hosts were unreachable.
 func (x *usageExchange) reportDegraded() {
 	if x.options.OnDegraded != nil {
-		x.options.OnDegraded(x.options.Unheard.mode(), ErrUnheard)
+		x.options.OnDegraded(x.options.Unreachable.mode(), ErrUnreachable)
 	}
 }
 
@@ -209,7 +209,7 @@ func (x *usageExchange) publishAll(ctx context.Context) {
 	}
 }
 
-// maintain determines which hosts are heard, and removes what is no longer needed, until ctx
+// maintain determines which hosts are reachable, and removes what is no longer needed, until ctx
 // is done.
 func (x *usageExchange) maintain(ctx context.Context) {
 	for shard := 0; sleep(ctx, x.options.Interval); shard++ {
@@ -416,7 +416,7 @@ func (x *usageExchange) receive(r *usageRegion, message string) {
 	}
 	p.sequence.Store(max(p.sequence.Load(), m.sequence))
 	now := x.elapsed()
-	p.lastHeard.Store(int64(now))
+	p.lastMessage.Store(int64(now))
 	if isNew || p.silent.Load() || p.gone.Load() != m.ending {
 		p.gone.Store(m.ending)
 		x.recount(now)
@@ -457,7 +457,7 @@ func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew boo
 		}
 	}
 	p = &usagePeer{id: id, region: r}
-	p.lastHeard.Store(int64(x.elapsed()))
+	p.lastMessage.Store(int64(x.elapsed()))
 	x.peers[id] = p
 	return p, true
 }
@@ -499,7 +499,7 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	for _, f := range counters {
 		if f.name == "" {
 			p.foundAt(now-f.age, isNew)
-			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastHeard.Load()) > x.forgetAfter())
+			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastMessage.Load()) > x.forgetAfter())
 			continue
 		}
 		if i, ok := f.parse(); ok {
@@ -513,29 +513,29 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 // foundAt records that the latest stored message was sent at t.
 func (p *usagePeer) foundAt(t time.Duration, isNew bool) {
 	if !isNew {
-		t = max(t, time.Duration(p.lastHeard.Load()))
+		t = max(t, time.Duration(p.lastMessage.Load()))
 	}
-	p.lastHeard.Store(int64(t))
+	p.lastMessage.Store(int64(t))
 }
 
 // forgetAfter returns the time after which a host has ended, if it sends nothing although
 // its region is connected.
 func (x *usageExchange) forgetAfter() time.Duration { return forgetTimeouts * x.options.PeerTimeout }
 
-// recount determines which hosts are heard.
+// recount determines which hosts are reachable.
 func (x *usageExchange) recount(now time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	c := hostCounts{all: 1, heard: 1, share: x.options.Unheard == UseShare}
+	c := hostCounts{all: 1, reachable: 1, share: x.options.Unreachable == UseShare}
 	for _, p := range x.peers {
 		if p.gone.Load() {
 			continue
 		}
-		quiet := now - time.Duration(p.lastHeard.Load())
+		quiet := now - time.Duration(p.lastMessage.Load())
 		p.silent.Store(quiet > x.options.PeerTimeout)
 		switch {
 		case quiet <= x.options.PeerTimeout:
-			c.heard++
+			c.reachable++
 		case quiet > x.forgetAfter() && p.region.connectedFor(now) > x.options.PeerTimeout:
 			p.gone.Store(true)
 			continue
@@ -544,7 +544,7 @@ func (x *usageExchange) recount(now time.Duration) {
 	}
 	c.all = max(c.all, int64(x.options.MinHosts))
 	if now-time.Duration(x.published.Load()) > x.options.PeerTimeout {
-		c.isolated, c.heard = true, 1
+		c.isolated, c.reachable = true, 1
 	}
 	x.current.Store(&c)
 }
@@ -568,7 +568,7 @@ func (x *usageExchange) close(ctx context.Context) error {
 			defer cancel()
 			x.publishDirty(ending, true)
 			c := x.counts()
-			c.isolated, c.heard = true, 1
+			c.isolated, c.reachable = true, 1
 			x.current.Store(&c)
 			close(x.closed)
 		}()
@@ -586,7 +586,7 @@ func (x *usageExchange) stats() EventualStats {
 	c := x.counts()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := EventualStats{Hosts: int(c.all), Heard: int(c.heard), Keys: int(x.keys.Load()), DroppedKeys: x.droppedKeys.Load(), Err: x.err}
+	s := EventualStats{Hosts: int(c.all), Reachable: int(c.reachable), Keys: int(x.keys.Load()), DroppedKeys: x.droppedKeys.Load(), Err: x.err}
 	for _, r := range x.regions {
 		if r.connected.Load() {
 			s.Regions++

@@ -75,18 +75,18 @@ func (s *windowSum) add(w *windowUsage, c *usageCounter, v usageWindow) {
 	s.current, s.previous = ticks.Add(s.current, max(current, 0)), ticks.Add(s.previous, max(previous, 0))
 }
 
-// sums returns what all hosts, and what those that are heard, have taken.
-func (w *windowUsage) sums(r *usageRecord, v usageWindow, h hostCounts) (all, heard windowSum) {
+// sums returns what all hosts, and what those that are reachable, have taken.
+func (w *windowUsage) sums(r *usageRecord, v usageWindow, h hostCounts) (all, reachable windowSum) {
 	all.add(w, &r.own, v)
-	heard = all
+	reachable = all
 	for i := range r.peers {
 		k := &r.peers[i]
 		all.add(w, &k.usageCounter, v)
-		if h.hears(k.peer) {
-			heard.add(w, &k.usageCounter, v)
+		if h.reaches(k.peer) {
+			reachable.add(w, &k.usageCounter, v)
 		}
 	}
-	return all, heard
+	return all, reachable
 }
 
 // used returns the units of s that count at now.
@@ -103,11 +103,11 @@ func (w *windowUsage) used(s windowSum, v usageWindow, now int64) int64 {
 
 func (w *windowUsage) left(r *usageRecord, now int64, h hostCounts) (left, used int64) {
 	v := w.at(now)
-	all, heard := w.sums(r, v, h)
+	all, reachable := w.sums(r, v, h)
 	used = w.used(all, v, now)
 	left = ticks.Sub(w.config.Count, used)
-	if h.share && h.heard < h.all {
-		left = min(left, max(h.part(w.config.Count), 1)-w.used(heard, v, now))
+	if h.share && h.reachable < h.all {
+		left = min(left, max(h.part(w.config.Count), 1)-w.used(reachable, v, now))
 	}
 	return left, used
 }
@@ -133,17 +133,17 @@ func (w *windowUsage) waitUntilAtMost(s windowSum, v usageWindow, most, now int6
 	if !w.sliding {
 		return time.Duration(v.end - now)
 	}
-	start, previous, room := v.start, s.previous, most-s.current
-	if room < 0 { // not in this window; in the next one its units are the previous ones
-		start, previous, room = v.end, s.current, most
+	start, previous, free := v.start, s.previous, most-s.current
+	if free < 0 { // not in this window; in the next one its units are the previous ones
+		start, previous, free = v.end, s.current, most
 	}
 	fades := int64(0) // after start
 	switch {
-	case previous <= room:
-	case w.roundDown: // rounded down, it fits while it is less than room plus 1
-		fades = per - (ticks.MulDivUp(room+1, per, previous) - 1)
+	case previous <= free:
+	case w.roundDown: // rounded down, it fits while it is less than free plus 1
+		fades = per - (ticks.MulDivUp(free+1, per, previous) - 1)
 	default:
-		fades = per - ticks.MulDivDown(room, per, previous)
+		fades = per - ticks.MulDivDown(free, per, previous)
 	}
 	return time.Duration(max(start+fades-now, 0))
 }

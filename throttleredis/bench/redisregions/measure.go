@@ -208,7 +208,7 @@ func (r *result) partition(n *network, hosts []*host, length time.Duration, endL
 	r.PartitionGranted = float64(total(hosts)-taken) / time.Since(from).Seconds()
 	target, healed := total(hosts), time.Now()
 	n.cut(regions-1, false)
-	await(func() bool { return knowAll(hosts, target) && hearAll(hosts) })
+	await(func() bool { return knowAll(hosts, target) && reachAll(hosts) })
 	r.Agreed = milliseconds(time.Since(healed))
 	endLoad()
 	target, healed = total(hosts), time.Now()
@@ -223,10 +223,10 @@ func knowAll(hosts []*host, target int64) bool {
 	return slices.MinFunc(hosts, byKnownTotal).knownTotal() >= target
 }
 
-// hearAll reports whether no host counts another one as not heard: until then, what is left
+// reachAll reports whether no host counts another one as unreachable: until then, what is left
 // to it is its share.
-func hearAll(hosts []*host) bool {
-	return !slices.ContainsFunc(hosts, func(h *host) bool { return h.store.Stats().Heard < len(hosts) })
+func reachAll(hosts []*host) bool {
+	return !slices.ContainsFunc(hosts, func(h *host) bool { return h.store.Stats().Reachable < len(hosts) })
 }
 
 func byKnownTotal(a, b *host) int { return int(a.knownTotal() - b.knownTotal()) }
