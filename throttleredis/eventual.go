@@ -64,10 +64,6 @@ type EventualOptions struct {
 	OnDegraded func(mode string, err error)
 }
 
-// A Subscriber is a client of go-redis that runs scripts and subscribes to channels: a
-// Client, ClusterClient, Ring or failover client.
-type Subscriber = subscriber
-
 // An UnreachablePolicy determines how a host decides while other hosts are unreachable.
 type UnreachablePolicy uint8
 
@@ -160,7 +156,7 @@ func (o EventualOptions) validate() error {
 
 // validateEventual returns an error that describes how to correct s in Mode Eventual.
 func (s *Store) validateEventual() error {
-	_, subscribes := s.Client.(subscriber)
+	_, subscribes := s.Client.(Subscriber)
 	err := s.Eventual.validate()
 	switch {
 	case !subscribes:
@@ -223,8 +219,8 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 }
 
 // Close ends the background work of a Store in Mode Eventual: it sends what was taken since
-// the last publication, reports to the other hosts that this one has ended, and waits until
-// all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
+// the last publication and that this host has ended, as far as its Redis responds, and waits
+// until all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
 // of the Store then decide as while no other host is reachable. Close does not close the
 // clients. In Mode Synchronous it does nothing.
 func (s *Store) Close(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 
 // An exchangeBus is a fleet.Bus over Redis. Its configuration is that of the Exchange that has it.
 type exchangeBus struct {
-	client  subscriber
+	client  Subscriber
 	prefix  string
 	timeout time.Duration
 

@@ -42,7 +42,7 @@ type usagePublication struct {
 
 // A redisLink is a regionLink to a Redis.
 type redisLink struct {
-	client      subscriber
+	client      Subscriber
 	prefix      string
 	timeout     time.Duration // of a round trip
 	onOperation func(name string, took time.Duration, err error)

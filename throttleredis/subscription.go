@@ -10,15 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A subscriber is a client of go-redis that runs scripts and subscribes to channels.
-type subscriber interface {
+// A Subscriber is a client of go-redis that runs scripts and subscribes to channels: a
+// Client, ClusterClient, Ring or failover client.
+type Subscriber interface {
 	redis.Scripter
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 // A subscription receives the messages of a channel, and connects again after each failure.
 type subscription struct {
-	client         subscriber
+	client         Subscriber
 	channel        string
 	connectTimeout time.Duration // zero: that of the client
 	maxPause       time.Duration // longest pause before an attempt to connect

@@ -292,11 +292,11 @@ func (u *limitUsage) adjust(c throttle.Claim, d throttle.Decision, extra int64, 
 // merge stores the counters that a host has sent for a key.
 func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 	h, elapsed := u.exchange.counts(), u.exchange.elapsed()
+	now := u.time.Read(time.Time{})
 	s := u.shardOf(i.tag)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.records[i.tag]
-	now := u.time.Read(time.Time{})
 	if r == nil {
 		if !u.rule.counts(i, now) {
 			return

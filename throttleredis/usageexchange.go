@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"iter"
 	mathrand "math/rand/v2"
 	"slices"
@@ -58,6 +59,9 @@ type limitReference struct {
 	id    uint64
 	usage weak.Pointer[limitUsage]
 }
+
+// errTooManyHosts is the error if messages of a host are ignored.
+var errTooManyHosts = fmt.Errorf("throttleredis: messages of further hosts are ignored: there are %d", maxPeers)
 
 // A usageRegion is the Redis of a region. The first one is that of this host.
 type usageRegion struct {
@@ -302,6 +306,7 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 // collect adds the changed counters of s to b and to the text of its message, until that is
 // long enough.
 func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text []byte, h hostCounts) []byte {
+	now, elapsed := u.time.Read(time.Time{}), u.exchange.elapsed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ; len(s.dropped) > 0; s.dropped = s.dropped[1:] {
@@ -323,7 +328,7 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 		s.dirty = s.dirty[:len(s.dirty)-1]
 		r.dirty, r.sent = false, true
 		i := usageItem{limit: u.id, tag: r.tag, version: version}
-		i.counter, i.level = u.rule.state(r, u.rule.reading(r, u.time.Read(time.Time{}), u.exchange.elapsed()), h)
+		i.counter, i.level = u.rule.state(r, u.rule.reading(r, now, elapsed), h)
 		name := i.appendName(nil)
 		text = i.appendCounter(append(text, name...))
 		b.stored = append(b.stored, storedUsage{name: string(name), value: i.storedValue()})
@@ -376,9 +381,9 @@ const sweepEach = 1024
 func (x *usageExchange) sweep(shard int) {
 	h := x.counts()
 	for u := range x.allLimits() {
-		s := &u.shards[shard]
+		s, now := &u.shards[shard], u.time.Read(time.Time{})
 		s.mu.Lock()
-		u.sweep(s, u.time.Read(time.Time{}), h, sweepEach)
+		u.sweep(s, now, h, sweepEach)
 		s.mu.Unlock()
 	}
 }
@@ -453,6 +458,7 @@ func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew boo
 			}
 		}
 		if len(x.peers) >= maxPeers {
+			x.err = errTooManyHosts
 			return nil, false
 		}
 	}

@@ -125,59 +125,85 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.forward(server, client, true)
 }
 
-// A chunk is data that is forwarded when it is due.
-type chunk struct {
-	data []byte
-	due  time.Time // zero: now
-}
-
-// maxChunks is the maximum number of chunks of a connection that wait until they are due.
-const maxChunks = 4096
-
-// forward copies data from one side to the other, unless the fault prevents it. A delay does
-// not limit the throughput.
+// forward copies data from one side to the other, unless the fault prevents it.
 func (p *Proxy) forward(from, to *net.TCPConn, replies bool) {
-	chunks, written := make(chan chunk, maxChunks), make(chan struct{})
-	p.wg.Go(func() {
-		p.write(to, chunks, replies)
-		close(written)
-	})
-	defer func() {
-		close(chunks)
-		<-written
-	}()
+	defer to.Close()
+	var late *delayLine // nil: nothing was delayed
+	defer func() { late.close() }()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		c := chunk{data: slices.Clone(buf[:n])}
-		if f, _ := p.current(); f == Slow && replies {
-			c.due = time.Now().Add(p.latency())
+		if f, _ := p.current(); f == Slow && replies && late == nil {
+			late = p.newDelayLine(to)
 		}
-		chunks <- c
+		if late != nil {
+			late.add(buf[:n])
+		} else if !p.write(to, buf[:n], replies) {
+			return
+		}
 	}
 }
 
-// write writes chunks when they are due. It closes to when there are no more, and discards
-// chunks that cannot be written.
-func (p *Proxy) write(to *net.TCPConn, chunks <-chan chunk, replies bool) {
-	defer to.Close()
-	var err error
-	for c := range chunks {
-		if err != nil {
-			continue
+// write writes data, unless the fault prevents it. It returns false if the connection has
+// ended.
+func (p *Proxy) write(to *net.TCPConn, data []byte, replies bool) bool {
+	if f, _ := p.current(); f == BlackHole || f == NoReplies && replies {
+		return true
+	}
+	_, err := to.Write(data)
+	return err == nil
+}
+
+// A delayLine writes responses later, while the fault is Slow, and in order. It does not limit
+// the throughput.
+type delayLine struct {
+	proxy  *Proxy
+	chunks chan chunk
+	ended  chan struct{}
+}
+
+// A chunk is data that is written when it is due.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
+// maxChunks is the maximum number of chunks of a connection that wait until they are due.
+const maxChunks = 4096
+
+func (p *Proxy) newDelayLine(to *net.TCPConn) *delayLine {
+	l := &delayLine{p, make(chan chunk, maxChunks), make(chan struct{})}
+	p.wg.Go(func() {
+		defer close(l.ended)
+		for c := range l.chunks {
+			if d := time.Until(c.due); d > 0 {
+				<-time.After(d)
+			}
+			if !p.write(to, c.data, true) {
+				_ = to.Close() // further writes fail, too
+			}
 		}
-		if !c.due.IsZero() {
-			<-time.After(time.Until(c.due))
-		}
-		if f, _ := p.current(); f == BlackHole || f == NoReplies && replies {
-			continue
-		}
-		if _, err = to.Write(c.data); err != nil {
-			_ = to.Close()
-		}
+	})
+	return l
+}
+
+// add adds data, which is due after the latency if the fault is Slow.
+func (l *delayLine) add(data []byte) {
+	c := chunk{data: slices.Clone(data)}
+	if f, _ := l.proxy.current(); f == Slow {
+		c.due = time.Now().Add(l.proxy.latency())
+	}
+	l.chunks <- c
+}
+
+// close returns when everything is written. A nil delayLine has nothing to write.
+func (l *delayLine) close() {
+	if l != nil {
+		close(l.chunks)
+		<-l.ended
 	}
 }
 
