@@ -17,6 +17,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttle/throttletest"
 	"github.com/heed-go/heed/throttlehttp"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
 // A host that is alone decides as the limiter in memory does.
@@ -171,22 +172,22 @@ func TestEventual_keysAreBounded(t *testing.T) {
 
 // Limits that the program no longer has do not stay in memory, nor in Redis.
 func TestEventual_forgetsLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
-		s := network.host(t, 0, EventualOptions{})
-		for i := range 10 {
-			require.Equal(t, 1, granted(t, s.PermitsPerPeriod(int64(i)+1, time.Hour), "k", 1))
-		}
-		time.Sleep(time.Second)
+	network := newSimNetwork(t, 1, 1, time.Millisecond)
+	s := network.host(t, 0, EventualOptions{Interval: 10 * time.Millisecond})
+	for i := range 10 {
+		require.Equal(t, 1, granted(t, s.PermitsPerPeriod(int64(i)+1, time.Hour), "k", 1))
+	}
+	x := s.eventual.exchange
+	redistest.Await(t, "the limits to be forgotten", func() bool {
 		runtime.GC()
-		time.Sleep(time.Second)
-		x := s.eventual.exchange
 		x.mu.Lock()
-		require.Empty(t, x.limits)
-		x.mu.Unlock()
+		defer x.mu.Unlock()
+		return len(x.limits) == 0
+	})
+	redistest.Await(t, "their counters to be removed", func() bool {
 		network.mu.Lock()
 		defer network.mu.Unlock()
-		require.Len(t, network.regions[0].stored[x.host], 1)
+		return len(network.regions[0].stored[x.host]) == 1
 	})
 }
 
