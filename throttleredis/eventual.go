@@ -147,7 +147,7 @@ func (o EventualOptions) validate() error {
 	}
 	switch {
 	case o.Unreachable > UseAll:
-		return fmt.Errorf("Unreachable is %d: take one of the constants", o.Unreachable)
+		return fmt.Errorf("policy Unreachable is %d: take one of the constants", o.Unreachable)
 	case o.MinHosts < 0:
 		return fmt.Errorf("MinHosts is %d: it must not be negative", o.MinHosts)
 	}

@@ -96,7 +96,7 @@ func newEventualLoad(t *testing.T, kind string, seed uint64) *eventualLoad {
 	for _, host := range l.hosts {
 		require.Equal(t, 1, granted(t, host, "k", 1))
 	}
-	time.Sleep(time.Now().Truncate(per).Add(3 * per).Sub(time.Now())) // a new window, and full buckets
+	time.Sleep(time.Until(time.Now().Truncate(per).Add(3 * per))) // a new window, and full buckets
 	return l
 }
 
@@ -193,7 +193,7 @@ func TestEventual_limitIsUsed(t *testing.T) {
 						hosts = append(hosts, newLimit(network.host(t, region, EventualOptions{Delay: 100 * time.Millisecond})))
 						granted(t, hosts[region], "k", 1)
 					}
-					time.Sleep(time.Now().Truncate(5 * time.Second).Add(15 * time.Second).Sub(time.Now()))
+					time.Sleep(time.Until(time.Now().Truncate(5 * time.Second).Add(15 * time.Second)))
 					total := 0
 					for range 2000 { // 20 s
 						for i, l := range hosts {

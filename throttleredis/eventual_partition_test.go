@@ -102,7 +102,7 @@ func TestEventual_unreachableHostsKeepTheLimit(t *testing.T) {
 					}
 					return total
 				}
-				time.Sleep(time.Now().Truncate(10 * time.Second).Add(10 * time.Second).Sub(time.Now()))
+				time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(10 * time.Second)))
 				use(20)
 				require.Zero(t, degraded.Load())
 				network.setCut(0, true)

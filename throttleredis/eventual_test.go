@@ -231,7 +231,7 @@ func TestEventual_clocksMayDiffer(t *testing.T) {
 		slow, fast := network.host(t, 0, EventualOptions{}), network.host(t, 0, EventualOptions{})
 		fast.Clock = skewedClock(2 * time.Second)
 		hosts := []*Limiter{slow.PermitsPerPeriod(100, time.Minute), fast.PermitsPerPeriod(100, time.Minute)}
-		time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute + 55*time.Second).Sub(time.Now()))
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 55*time.Second)))
 		require.Equal(t, 10, granted(t, hosts[1], "k", 10))
 		require.Equal(t, 5, granted(t, hosts[0], "k", 5))
 		time.Sleep(time.Second)
@@ -258,7 +258,7 @@ func TestEventual_limitsServers(t *testing.T) {
 			m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-User")}}}
 			servers = append(servers, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 		}
-		time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute).Sub(time.Now()))
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		served := 0
 		for range 300 {
 			for _, h := range servers {

@@ -194,11 +194,15 @@ func (w *windowUsage) state(r *usageRecord, _ int64, _ hostCounts) (usageCounter
 	return r.own, 0
 }
 
+// maxSkew is the time after the end of a window for which its counts are kept for hosts whose
+// clocks are behind.
+const maxSkew = int64(10 * time.Second)
+
 func (w *windowUsage) unused(r *usageRecord, now int64, h hostCounts) bool {
 	v := w.at(now)
 	all, _ := w.sums(r, v, h)
 	if w.sliding {
 		return w.used(all, v, now) == 0
 	}
-	return all.current == 0
+	return all.current == 0 && (all.previous == 0 || now-v.start >= min(maxSkew, v.end-v.start))
 }
