@@ -12,9 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttle/throttletest"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
@@ -275,40 +273,6 @@ func TestEventual_limitsServers(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, served, 90)
 		require.LessOrEqual(t, served, 92, "each host may always take one unit")
-	})
-}
-
-// Limits of a rules file are shared by Config.Build.
-func TestEventual_limitsOfRules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := newSimNetwork(t, 2, 1, 100*time.Millisecond)
-		var sets []*rules.Set
-		for region := range 2 {
-			s := network.host(t, region, EventualOptions{})
-			set, err := rules.Parse([]byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: hour, requests_per_unit: 10, algorithm: fixed_window}\n"), rules.Config{
-				Build: func(l *rules.Limit) (throttle.Limiter, error) {
-					return s.FixedWindow(l.Spec.(throttle.FixedWindowConfig)), nil
-				},
-			})
-			require.NoError(t, err)
-			sets = append(sets, set)
-		}
-		reserve := func(set *rules.Set) bool {
-			var ticket queue.Ticket
-			set.Add(&ticket, rules.Descriptor{{Key: "user", Value: "ann"}})
-			d, err := ticket.Reserve(t.Context(), time.Now())
-			require.NoError(t, err)
-			return d.OK
-		}
-		for range 6 {
-			require.True(t, reserve(sets[0]))
-		}
-		time.Sleep(time.Second)
-		for range 4 {
-			require.True(t, reserve(sets[1]))
-			time.Sleep(time.Second) // it shares what is left with the other host
-		}
-		require.False(t, reserve(sets[1]))
 	})
 }
 
