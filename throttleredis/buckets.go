@@ -21,6 +21,7 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 		per:           t.duration(t.window()),
 		ticksPerMicro: t.scale,
 		args:          []any{t.interval, t.scale, t.burst},
+		newRule:       func(o EventualOptions) usageRule { return newBucketUsage(l, o.PeerTimeout) },
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewTokenBucket(shareOf(l, n)), c)
 		},

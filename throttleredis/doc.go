@@ -6,8 +6,8 @@
 //	limit := store.TokenBucket(throttle.PerSecond(100)) // of each Claim.Key, in all processes together
 //
 // A limit is configured by the same value as the limiter in memory and makes the same
-// decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences follow from
-// where the state is stored:
+// decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences, in Mode
+// [Synchronous], follow from where the state is stored:
 //
 //   - Time is the server's clock, in whole microseconds. The clocks of the processes do not
 //     matter. The Wait of a rejected claim is rounded up to whole microseconds. If the
@@ -72,6 +72,10 @@
 // for Redis:
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
+//
+// In Mode [Eventual] the limiters of a Store decide in memory and take no round trip. Hosts
+// exchange what they take in the background, also between regions that have a Redis each,
+// and exceed a limit by no more than a formula states: see docs/regions.md.
 //
 // An [Exchange] shares what a server states about its limits between the processes that
 // call it.

@@ -6,17 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/heed-go/heed/quota/fleet"
 )
 
 // An exchangeBus is a fleet.Bus over Redis. Its configuration is that of the Exchange that has it.
 type exchangeBus struct {
-	client interface {
-		redis.Scripter
-		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
-	}
+	client  Subscriber
 	prefix  string
 	timeout time.Duration
 
@@ -120,24 +115,3 @@ func (t *exchangeBus) notify(all ...fleet.Message) {
 
 func (t *exchangeBus) channel() string           { return "{" + t.prefix + ":exchange}" }
 func (t *exchangeBus) key(account string) string { return t.channel() + ":" + account }
-
-// A retryDelay is the delay before the next attempt to reach Redis.
-type retryDelay time.Duration
-
-// next doubles the delay, between 50 ms and 1 s, and returns it.
-func (p *retryDelay) next() time.Duration {
-	*p = min(max(2**p, retryDelay(50*time.Millisecond)), retryDelay(time.Second))
-	return time.Duration(*p)
-}
-
-// sleep waits for d. It returns false if t was closed.
-func (t *exchangeBus) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-t.ctx.Done():
-		return false
-	}
-}

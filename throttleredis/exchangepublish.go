@@ -31,7 +31,7 @@ func (t *exchangeBus) deliver() {
 			}
 			if err := t.process(updates, fetches); err == nil {
 				p = 0
-			} else if !t.sleep(p.next()) {
+			} else if !sleep(t.ctx, p.next(time.Second)) {
 				return
 			}
 		}

@@ -108,7 +108,10 @@ type sharer interface {
 // Validate returns an error that describes how to correct f, or nil if f is valid.
 func (f *Fallback) Validate() error {
 	_, shares := f.Limiter.(sharer)
+	l, _ := f.Limiter.(*Limiter)
 	switch {
+	case l != nil && l.usage != nil:
+		return errors.New("throttleredis: Fallback: Limiter decides in memory (Mode Eventual), also without Redis: use it without a Fallback")
 	case f.Limiter == nil:
 		return errors.New("throttleredis: Fallback: Limiter is nil: set it to one of a Store")
 	case f.Processes < 0:

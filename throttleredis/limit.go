@@ -24,6 +24,9 @@ type limit struct {
 	idleTime       time.Duration // time in which the idle units of a wide limit accrue
 	calendar       *calendar     // nil: the windows are not those of a calendar
 
+	window  time.Duration                     // length of the windows in Mode Eventual; zero: none, or those of the calendar
+	newRule func(o EventualOptions) usageRule // of Mode Eventual; nil: not supported
+
 	// newShare returns a limiter in memory with the n-th part of the limit, for one key.
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // A Limiter is one limit in a Store, with separate state for each Claim.Key. It implements
-// throttle.Limiter and throttle.Observer. Its methods do I/O.
+// throttle.Limiter and throttle.Observer. Its methods do I/O, except in Mode Eventual, in
+// which they return immediately.
 //
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
 // arrived, and Wait counts from it. It does not depend on the server's clock.
@@ -21,6 +22,7 @@ type Limiter struct {
 	keySuffix string // of Redis keys, after the tag
 	callPool  sync.Pool
 	subGrants throttle.SubGrants // of grants that do not fit into a Decision
+	usage     *limitUsage        // decides in Mode Eventual; nil in Mode Synchronous
 }
 
 // limiter returns the limiter of l. It panics if l or s is invalid.
@@ -32,6 +34,13 @@ func (s *Store) limiter(l limit) *Limiter {
 		panic(err.Error())
 	}
 	r := &Limiter{store: s, limit: l, script: scriptOf(l.algorithm)}
+	if s.Mode == Eventual {
+		usage, err := s.newUsage(l)
+		if err != nil {
+			panic(err.Error())
+		}
+		r.usage = usage
+	}
 	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+limitID(l)
 	r.callPool.New = func() any { return newCall(r) }
 	return r
@@ -40,8 +49,9 @@ func (s *Store) limiter(l limit) *Limiter {
 // redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
-func (*Limiter) NonBlocking() bool { return false }
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns true in Mode Eventual;
+// otherwise Reserve does I/O.
+func (l *Limiter) NonBlocking() bool { return l.usage != nil }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
 // have been taken; otherwise an error means that no units were taken.
@@ -55,6 +65,9 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
+	}
+	if l.usage != nil {
+		return l.usage.reserve(c, n), nil
 	}
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
@@ -101,6 +114,10 @@ func extraUnits(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int
 }
 
 func (l *Limiter) settle(ctx context.Context, op any, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
+	if l.usage != nil {
+		l.usage.adjust(c, d, extra, now)
+		return
+	}
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))

@@ -11,7 +11,7 @@ import (
 )
 
 // A Store holds the state of limiters in Redis. Its methods create limiters. The fields
-// must not be changed after the first limiter was created.
+// must not be changed after the first limiter was created, and a Store must not be copied.
 type Store struct {
 	// Client is a Client, Ring, ClusterClient or failover client of go-redis, or the
 	// AutoPipeline of one. It must be set.
@@ -30,13 +30,22 @@ type Store struct {
 	// server. Nil means the system clock.
 	Clock throttle.Clock
 
-	// OnOperation is called after each call to Redis, for metrics: with its name, which is
-	// "reserve" or "settle", its duration and its error. It must not block, and may be called
-	// concurrently. Nil means no calls.
+	// OnOperation is called after each call to Redis, for metrics: with its name, its duration
+	// and its error. The name is "reserve" or "settle", or in Mode Eventual "publish", "fetch"
+	// or "ping". It must not block, and may be called concurrently. Nil means no calls.
 	OnOperation func(name string, took time.Duration, err error)
+
+	// Mode determines where limiters decide: in Redis, or in memory. Zero means Synchronous. In
+	// Mode Eventual, call Close when the limiters are no longer needed.
+	Mode Mode
+
+	// Eventual holds the options of Mode Eventual. The zero value means the defaults.
+	Eventual EventualOptions
 
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
+
+	eventual eventualState
 }
 
 // Validate returns an error that describes how to correct s, or nil if s is valid.
@@ -50,6 +59,10 @@ func (s *Store) Validate() error {
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v: it must not be negative", s.Prefix, s.Timeout)
 	case s.Timeout > 0 && ignoresDeadlines(s.Client):
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options, and for an AutoPipeline no Timeout but that of a Fallback", s.Prefix, s.Timeout)
+	case s.Mode > Eventual:
+		return fmt.Errorf("throttleredis: store %q: Mode is %d: take one of the constants", s.Prefix, s.Mode)
+	case s.Mode == Eventual:
+		return s.validateEventual()
 	}
 	return nil
 }

@@ -17,22 +17,22 @@ const (
 	maxScale  = 1 << 22 // ticks per microsecond, see readingBits
 )
 
-// ticks is the unit of time in which the interval of a rate is a whole number. With g the
+// A tickRate expresses a limit in ticks, the unit of time in which the interval of a rate is a whole number. With g the
 // greatest common divisor of Count and Per, a unit takes Per/g ticks, and a microsecond has
 // 1000*Count/g ticks if Per is in nanoseconds; both are divided by their greatest common
 // divisor. A rate of 3 units per second is therefore exact.
 //
 // If the numbers are too large, scale is lowered and interval is rounded up, which makes
 // the rate lower, never higher.
-type ticks struct {
+type tickRate struct {
 	interval int64 // ticks in which one unit is restored
 	scale    int64 // ticks per microsecond
 	burst    int64 // maximum number of units at the same time
 }
 
-func ticksOf(l throttle.Limit) ticks {
+func ticksOf(l throttle.Limit) tickRate {
 	if l.Validate() != nil {
-		return ticks{1, 1, 1} // not used: the configuration is invalid
+		return tickRate{1, 1, 1} // not used: the configuration is invalid
 	}
 	burst := l.Burst
 	if burst == 0 {
@@ -41,7 +41,7 @@ func ticksOf(l throttle.Limit) ticks {
 	g := saturated.GCD(l.Count, int64(l.Per))
 	count, per := l.Count/g, int64(l.Per)/g
 	k := saturated.GCD(1000, per)
-	t := ticks{interval: per / k, scale: saturated.Mul(count, 1000/k)}
+	t := tickRate{interval: per / k, scale: saturated.Mul(count, 1000/k)}
 	fit := int64(maxScale)
 	if w := float64(burst) * float64(t.interval); w > maxWindow/2 {
 		fit = min(fit, int64(float64(t.scale)*(maxWindow/2/w)))
@@ -54,10 +54,10 @@ func ticksOf(l throttle.Limit) ticks {
 	return t
 }
 
-func (t ticks) window() int64 { return t.burst * t.interval }
+func (t tickRate) window() int64 { return t.burst * t.interval }
 
 // duration returns the length of n ticks, rounded up to whole nanoseconds.
-func (t ticks) duration(n int64) time.Duration { return duration(n, t.scale) }
+func (t tickRate) duration(n int64) time.Duration { return duration(n, t.scale) }
 
 // duration returns the length of n ticks if there are scale ticks per microsecond, rounded
 // up to whole nanoseconds. A negative n means throttle.Forever.

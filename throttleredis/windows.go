@@ -34,6 +34,9 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	if q.Per == 0 && l.err == nil {
 		l.calendar = newCalendar(q)
 	}
+	if l.window = q.Per; q.Align != throttle.AtFirst {
+		l.newRule = func(EventualOptions) usageRule { return &windowUsage{config: q} }
+	}
 	return s.limiter(l)
 }
 
@@ -51,11 +54,11 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 		refused = 1
 	}
 	gap := micros(l.MinGap + 999)
-	r := s.sliding("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
+	r := slidingLimit("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}), c)
 	}, micros(l.Per), gap, refused, 0)
-	r.limit.countsRefusals = l.CountRefused
-	return r
+	r.countsRefusals = l.CountRefused
+	return s.limiter(r)
 }
 
 // SlidingCounter returns a limiter that behaves like throttle.NewSlidingCounter. It panics
@@ -71,17 +74,21 @@ func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 		if err == nil && int64(c.Parts) > micros(c.Per) {
 			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Name, c.Parts)
 		}
-		return s.sliding("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts)
+		return s.limiter(slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts))
 	}
 	floor := 0
 	if c.RoundDown {
 		floor = 1
 	}
-	return s.sliding("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Per), floor)
+	l := slidingLimit("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Per), floor)
+	l.window, l.newRule = c.Per, func(EventualOptions) usageRule {
+		return &windowUsage{config: throttle.FixedWindowConfig{Count: c.Count, Per: c.Per}, sliding: true, roundDown: c.RoundDown}
+	}
+	return s.limiter(l)
 }
 
-func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) *Limiter {
-	return s.limiter(limit{
+func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) limit {
+	return limit{
 		algorithm:     algorithm,
 		err:           firstError(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
 		policy:        policyName(l.Name, l.String()),
@@ -90,7 +97,7 @@ func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm stri
 		ticksPerMicro: 1,
 		args:          append([]any{l.Count}, args...),
 		newShare:      share,
-	})
+	}
 }
 
 // Concurrency returns a limiter that behaves like throttle.NewConcurrency. MaxAge must be

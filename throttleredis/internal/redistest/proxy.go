@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -127,23 +128,82 @@ func (p *Proxy) serve(client *net.TCPConn) {
 // forward copies data from one side to the other, unless the fault prevents it.
 func (p *Proxy) forward(from, to *net.TCPConn, replies bool) {
 	defer to.Close()
+	var late *delayLine // nil: nothing was delayed
+	defer func() { late.close() }()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		f, _ := p.current()
-		if f == Slow && replies {
-			<-time.After(p.latency())
-			f, _ = p.current()
+		if f, _ := p.current(); f == Slow && replies && late == nil {
+			late = p.newDelayLine(to)
 		}
-		if f == BlackHole || f == NoReplies && replies {
-			continue
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
+		if late != nil {
+			late.add(buf[:n])
+		} else if !p.write(to, buf[:n], replies) {
 			return
 		}
+	}
+}
+
+// write writes data, unless the fault prevents it. It returns false if the connection has
+// ended.
+func (p *Proxy) write(to *net.TCPConn, data []byte, replies bool) bool {
+	if f, _ := p.current(); f == BlackHole || f == NoReplies && replies {
+		return true
+	}
+	_, err := to.Write(data)
+	return err == nil
+}
+
+// A delayLine writes responses later, while the fault is Slow, and in order. It does not limit
+// the throughput.
+type delayLine struct {
+	proxy  *Proxy
+	chunks chan chunk
+	ended  chan struct{}
+}
+
+// A chunk is data that is written when it is due.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
+// maxChunks is the maximum number of chunks of a connection that wait until they are due.
+const maxChunks = 4096
+
+func (p *Proxy) newDelayLine(to *net.TCPConn) *delayLine {
+	l := &delayLine{p, make(chan chunk, maxChunks), make(chan struct{})}
+	p.wg.Go(func() {
+		defer close(l.ended)
+		for c := range l.chunks {
+			if d := time.Until(c.due); d > 0 {
+				<-time.After(d)
+			}
+			if !p.write(to, c.data, true) {
+				_ = to.Close() // further writes fail, too
+			}
+		}
+	})
+	return l
+}
+
+// add adds data, which is due after the latency if the fault is Slow.
+func (l *delayLine) add(data []byte) {
+	c := chunk{data: slices.Clone(data)}
+	if f, _ := l.proxy.current(); f == Slow {
+		c.due = time.Now().Add(l.proxy.latency())
+	}
+	l.chunks <- c
+}
+
+// close returns when everything is written. A nil delayLine has nothing to write.
+func (l *delayLine) close() {
+	if l != nil {
+		close(l.chunks)
+		<-l.ended
 	}
 }
 

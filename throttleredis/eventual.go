@@ -1,0 +1,240 @@
+package throttleredis
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
+
+// A Mode determines where the limiters of a Store decide.
+type Mode uint8
+
+const (
+	Synchronous Mode = iota // in Redis, in one round trip for each decision
+	Eventual                // in memory, and what was taken is exchanged in the background
+)
+
+// EventualOptions are the options of Mode Eventual. The hosts that share limits must have
+// the same Interval, Delay and PeerTimeout.
+type EventualOptions struct {
+	// Regions are clients of the Redis of each other region, from which this host receives
+	// what the hosts there have taken. It never writes to them. The clients must support
+	// deadlines: set ContextTimeoutEnabled in their options. Nil means that all hosts use
+	// Store.Client.
+	Regions []Subscriber
+
+	// Interval is the time between two publications of a host. Zero means 100 ms.
+	Interval time.Duration
+
+	// Delay is the longest time that a message takes from one host to another, without
+	// Interval. The bound on what hosts take beyond a limit holds for messages that take no
+	// longer. Zero means 200 ms.
+	Delay time.Duration
+
+	// PeerTimeout is the time after which a host from which no message has arrived counts as
+	// unreachable: see Unreachable. It also bounds the debt of a TokenBucket, which is at most a
+	// burst and the units restored within PeerTimeout. It must be at least twice the sum of
+	// Interval and Delay. Zero means 1 s, or that minimum if it is longer.
+	PeerTimeout time.Duration
+
+	// Unreachable determines how a host decides while other hosts are unreachable. Zero means
+	// UseShare.
+	Unreachable UnreachablePolicy
+
+	// MinHosts is the minimum number of hosts that run. While fewer are reachable, the others
+	// count as unreachable, also those from which no message has arrived since this host
+	// started. Zero means that the number is unknown.
+	MinHosts int
+
+	// MaxKeys is the maximum number of keys of all limits that are tracked, those of other
+	// hosts included. Further keys share 64 counters per limit, which are not exchanged, and
+	// their decisions are Degraded. Zero means 65,536.
+	MaxKeys int
+
+	// OnDegraded is called with each decision that is made while hosts are unreachable, for
+	// metrics: with what decides, "share" or "open" (see Unreachable), and with ErrUnreachable. It must
+	// not block, and may be called concurrently. Nil means no calls.
+	OnDegraded func(mode string, err error)
+}
+
+// An UnreachablePolicy determines how a host decides while other hosts are unreachable.
+type UnreachablePolicy uint8
+
+const (
+	UseShare UnreachablePolicy = iota // each host has its equal part of each limit, so that all together keep it
+	UseAll                            // the hosts that are reachable have the whole limit
+)
+
+// mode returns the name of p for OnDegraded.
+func (p UnreachablePolicy) mode() string {
+	if p == UseShare {
+		return "share"
+	}
+	return "open"
+}
+
+// ErrUnreachable is the reason of a decision in Mode Eventual that was made while other hosts
+// were unreachable.
+var ErrUnreachable = errors.New("throttleredis: no messages of other hosts arrive")
+
+// EventualStats describes the exchange of a Store in Mode Eventual.
+type EventualStats struct {
+	// Hosts is the number of hosts that share the limits, with this one.
+	Hosts int
+
+	// Reachable is the number of hosts from which messages arrive, with this one.
+	Reachable int
+
+	// Regions is the number of Redis servers from which messages arrive.
+	Regions int
+
+	// Keys is the number of keys that are tracked.
+	Keys int
+
+	// DroppedKeys is the number of counters of other hosts that were ignored because there
+	// were more than MaxKeys keys.
+	DroppedKeys uint64
+
+	// Err is the latest error. Nil means none since a publication succeeded.
+	Err error
+}
+
+// withDefaults returns o without zeros.
+func (o EventualOptions) withDefaults() EventualOptions {
+	if o.Interval == 0 {
+		o.Interval = 100 * time.Millisecond
+	}
+	if o.Delay == 0 {
+		o.Delay = 200 * time.Millisecond
+	}
+	if o.PeerTimeout == 0 {
+		o.PeerTimeout = max(time.Second, 2*(o.Interval+o.Delay))
+	}
+	o.MaxKeys = positiveOr(o.MaxKeys, 1<<16)
+	return o
+}
+
+// maxEventualTime bounds the times of EventualOptions.
+const maxEventualTime = time.Hour
+
+// validate returns an error that describes how to correct o, or nil if o is valid.
+func (o EventualOptions) validate() error {
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+	}{{"Interval", o.Interval}, {"Delay", o.Delay}, {"PeerTimeout", o.PeerTimeout}} {
+		if t.d < 0 || t.d > maxEventualTime {
+			return fmt.Errorf("%s is %v: it must be positive and at most %v, or 0 for the default", t.name, t.d, maxEventualTime)
+		}
+	}
+	for i, r := range o.Regions {
+		switch {
+		case r == nil:
+			return fmt.Errorf("region %d is nil: leave it out", i)
+		case ignoresDeadlines(r):
+			return fmt.Errorf("the client of region %d does not look at deadlines: set ContextTimeoutEnabled in its options", i)
+		}
+	}
+	if w := o.withDefaults(); w.PeerTimeout < 2*(w.Interval+w.Delay) {
+		return fmt.Errorf("PeerTimeout is %v: it must be at least twice the sum of Interval and Delay, %v", o.PeerTimeout, 2*(w.Interval+w.Delay))
+	}
+	switch {
+	case o.Unreachable > UseAll:
+		return fmt.Errorf("policy Unreachable is %d: take one of the constants", o.Unreachable)
+	case o.MinHosts < 0:
+		return fmt.Errorf("MinHosts is %d: it must not be negative", o.MinHosts)
+	}
+	return nil
+}
+
+// validateEventual returns an error that describes how to correct s in Mode Eventual.
+func (s *Store) validateEventual() error {
+	_, subscribes := s.Client.(Subscriber)
+	err := s.Eventual.validate()
+	switch {
+	case !subscribes:
+		err = fmt.Errorf("a %T cannot subscribe to channels: take a Client, ClusterClient, Ring or failover client", s.Client)
+	case ignoresDeadlines(s.Client):
+		err = errors.New("the client does not look at deadlines: set ContextTimeoutEnabled in its options")
+	}
+	if err != nil {
+		return fmt.Errorf("throttleredis: store %q: Mode Eventual: %w", s.Prefix, err)
+	}
+	return nil
+}
+
+// An eventualState is what a Store in Mode Eventual has besides its fields.
+type eventualState struct {
+	once     sync.Once
+	exchange *usageExchange
+}
+
+// eventualTimeout is the time limit of one script of the exchange if Store.Timeout is zero.
+const eventualTimeout = time.Second
+
+// startExchange returns the exchange of s, which it starts in the first call.
+func (s *Store) startExchange() *usageExchange {
+	s.eventual.once.Do(func() {
+		timeout := s.Timeout
+		if timeout == 0 {
+			timeout = eventualTimeout
+		}
+		o := s.Eventual.withDefaults()
+		var links []regionLink
+		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {
+			links = append(links, &redisLink{c, s.prefix(), timeout, s.OnOperation, o.PeerTimeout / 2})
+		}
+		s.eventual.exchange = newUsageExchange(o, links...)
+	})
+	return s.eventual.exchange
+}
+
+// newUsage returns the usage of l, or an error if l cannot be used in Mode Eventual.
+func (s *Store) newUsage(l limit) (*limitUsage, error) {
+	o := s.Eventual.withDefaults()
+	switch {
+	case l.newRule == nil:
+		return nil, fmt.Errorf("throttleredis: %s %q: Mode Eventual has the limits of TokenBucket, SlidingCounter without Parts, PermitsPerPeriod, and FixedWindow other than AtFirst: use a Store in Mode Synchronous", l.algorithm, l.policy)
+	case l.window > 0 && l.window < o.Interval+o.Delay:
+		return nil, fmt.Errorf("throttleredis: %s %q: a window of %v is over before others know what was taken: in Mode Eventual it must be at least Interval plus Delay, %v", l.algorithm, l.policy, l.window, o.Interval+o.Delay)
+	}
+	x := s.startExchange()
+	sum := sha256.Sum256([]byte(limitID(l)))
+	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, seed: maphash.MakeSeed()}
+	u.rule, u.time = l.newRule(x.options), ticks.NewTimeline()
+	if l.window > 0 || l.calendar != nil {
+		u.time = ticks.NewWallTimeline()
+	}
+	if s.Clock != nil {
+		u.time.SetClock(s.Clock)
+	}
+	return x.usageOf(u, max(l.per, l.window, u.rule.length(u.time.Read(time.Time{})))), nil
+}
+
+// Close ends the background work of a Store in Mode Eventual: it sends what was taken since
+// the last publication and that this host has ended, as far as its Redis responds, and waits
+// until all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
+// of the Store then decide as while no other host is reachable. Close does not close the
+// clients. In Mode Synchronous it does nothing.
+func (s *Store) Close(ctx context.Context) error {
+	if s.Mode != Eventual || s.Validate() != nil {
+		return nil
+	}
+	return s.startExchange().close(ctx)
+}
+
+// Stats returns the state of the exchange in Mode Eventual. In Mode Synchronous it returns
+// the zero EventualStats.
+func (s *Store) Stats() EventualStats {
+	if s.Mode != Eventual || s.Validate() != nil {
+		return EventualStats{}
+	}
+	return s.startExchange().stats()
+}

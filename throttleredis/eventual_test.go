@@ -1,0 +1,315 @@
+package throttleredis
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// A host that is alone decides as the limiter in memory does.
+func TestEventual_conformance(t *testing.T) {
+	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
+	thirds := throttle.Limit{Count: 3, Per: time.Second, Burst: 2}
+	windows := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }
+	for name, tt := range map[string]struct {
+		new  func(*Store) *Limiter
+		spec throttletest.Spec
+	}{
+		"TokenBucket":         {func(s *Store) *Limiter { return s.TokenBucket(ten) }, throttletest.Spec{Limit: ten}},
+		"TokenBucket, thirds": {func(s *Store) *Limiter { return s.TokenBucket(thirds) }, throttletest.Spec{Limit: thirds}},
+		"FixedWindow": {func(s *Store) *Limiter {
+			return s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Per: time.Second})
+		}, throttletest.Spec{Bound: windows}},
+		"FixedWindow, each day": {func(s *Store) *Limiter {
+			return s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64(w/(24*time.Hour)+2) }}},
+		"PermitsPerPeriod": {func(s *Store) *Limiter { return s.PermitsPerPeriod(10, time.Second) }, throttletest.Spec{Bound: windows}},
+		"SlidingCounter": {func(s *Store) *Limiter {
+			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten})
+		}, throttletest.Spec{Bound: windows}},
+		"SlidingCounter, rounded down": {func(s *Store) *Limiter {
+			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true})
+		}, throttletest.Spec{Bound: windows}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := newSimNetwork(t, 1, 1, time.Millisecond)
+			s := network.host(t, 0, EventualOptions{})
+			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
+				x := &Store{Client: s.Client, Mode: Eventual, Clock: clk}
+				x.eventual.once.Do(func() { x.eventual.exchange = s.eventual.exchange })
+				l := tt.new(x)
+				l.usage = newUsageFor(t, x, l.limit)
+				return l
+			}, tt.spec)
+		})
+	}
+}
+
+// newUsageFor returns a usage that is not shared with other limiters of the Store.
+func newUsageFor(t *testing.T, s *Store, l limit) *limitUsage {
+	x := s.eventual.exchange
+	x.mu.Lock()
+	x.limits = nil
+	x.mu.Unlock()
+	x.keys.Store(0)
+	u, err := s.newUsage(l)
+	require.NoError(t, err)
+	return u
+}
+
+func TestEventual_hostsShareALimit(t *testing.T) {
+	for name, kind := range eventualKinds(100, time.Minute) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
+				var hosts []*Limiter
+				for region := range 3 {
+					hosts = append(hosts, kind(network.host(t, region, EventualOptions{})))
+				}
+				for _, l := range hosts {
+					require.Equal(t, 20, granted(t, l, "k", 20))
+				}
+				time.Sleep(time.Second)
+				total := 60
+				for _, l := range hosts {
+					require.InDelta(t, 40, remaining(t, l, "k"), 2)
+					require.EqualValues(t, 100, remaining(t, l, "other"))
+				}
+				for range 100 {
+					time.Sleep(50 * time.Millisecond)
+					for _, l := range hosts {
+						total += granted(t, l, "k", 5)
+					}
+				}
+				require.LessOrEqual(t, total, 102+10, "two more because each host may always take one; a bucket restores ten in this time")
+				require.GreaterOrEqual(t, total, 100)
+			})
+		})
+	}
+}
+
+func TestEventual_rejectsLimitsThatItDoesNotHave(t *testing.T) {
+	s := newSimNetwork(t, 1, 1, 0).host(t, 0, EventualOptions{})
+	second := throttle.PerSecond(10)
+	for text, f := range map[string]func(){
+		`nginx "`:                   func() { s.Nginx(throttle.NginxConfig{Rate: 1, Per: time.Second}) },
+		`leakybucket "`:             func() { s.LeakyBucket(throttle.LeakyBucketConfig{Limit: second}) },
+		`slidinglog "10 per 1s": `:  func() { s.SlidingCounter(throttle.SlidingCounterConfig{Limit: second, Parts: 4}) },
+		`fixedwindow "5 per 1s": M`: func() { s.FixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtFirst}) },
+		"before others know":        nil,
+		"use throttle.AllOf":        func() { AllOf(s.TokenBucket(second)) },
+	} {
+		if f == nil {
+			text, f = "is over before others know", func() { s.PermitsPerPeriod(5, 299*time.Millisecond) }
+		}
+		require.PanicsWithValue(t, text, func() {
+			defer func() {
+				if r := recover(); r != nil {
+					require.Contains(t, r, text)
+					panic(text)
+				}
+			}()
+			f()
+		})
+	}
+	require.ErrorContains(t, (&Fallback{Limiter: s.TokenBucket(second)}).Validate(), "without a Fallback")
+}
+
+// Each key is counted separately, up to MaxKeys. Records that are no longer needed make
+// space, also for those of other hosts.
+func TestEventual_keysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+		o := EventualOptions{MaxKeys: 100}
+		one, other := network.host(t, 0, o), network.host(t, 0, o)
+		a, b := one.PermitsPerPeriod(5, time.Minute), other.PermitsPerPeriod(5, time.Minute)
+		time.Sleep(time.Second)
+		degraded := 0
+		for i := range 300 {
+			d, err := a.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i)})
+			require.NoError(t, err)
+			if d.Degraded {
+				degraded++
+				a.Cancel(t.Context(), throttle.Claim{Key: fmt.Sprint(i)}, d)
+			}
+		}
+		require.Equal(t, 200, degraded)
+		require.Equal(t, 1, granted(t, b, "only here", 1))
+		time.Sleep(time.Second)
+		require.Equal(t, 100, one.Stats().Keys)
+		require.Equal(t, 100, other.Stats().Keys)
+		require.EqualValues(t, 1, other.Stats().DroppedKeys)
+		shared := 0
+		for i := range 100 {
+			shared += granted(t, a, fmt.Sprint("overflow ", i), 5)
+		}
+		require.LessOrEqual(t, shared, usageShards*5, "keys without a record share limits")
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, one.Stats().Keys)
+		require.Zero(t, other.Stats().Keys)
+		require.Equal(t, 5, granted(t, a, "new", 10))
+		network.mu.Lock()
+		stored := len(network.regions[0].stored[one.eventual.exchange.host])
+		network.mu.Unlock()
+		require.Equal(t, 1, stored, "what is no longer needed is removed from Redis")
+		runtime.KeepAlive(b)
+	})
+}
+
+// Limits that the program no longer has do not stay in memory, nor in Redis.
+func TestEventual_forgetsLimits(t *testing.T) {
+	network := newSimNetwork(t, 1, 1, time.Millisecond)
+	s := network.host(t, 0, EventualOptions{Interval: 10 * time.Millisecond})
+	for i := range 10 {
+		require.Equal(t, 1, granted(t, s.PermitsPerPeriod(int64(i)+1, time.Hour), "k", 1))
+	}
+	x := s.eventual.exchange
+	redistest.Await(t, "the limits to be forgotten", func() bool {
+		runtime.GC()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.limits) == 0
+	})
+	redistest.Await(t, "their counters to be removed", func() bool {
+		network.mu.Lock()
+		defer network.mu.Unlock()
+		return len(network.regions[0].stored[x.host]) == 1
+	})
+}
+
+// Units that are returned, and costs that are corrected, reach the other hosts.
+func TestEventual_correctionsAreExchanged(t *testing.T) {
+	for name, kind := range eventualKinds(100, 10*time.Hour) {
+		synctest.Test(t, func(t *testing.T) {
+			network := newSimNetwork(t, 2, 1, 10*time.Millisecond)
+			hosts := []*Limiter{kind(network.host(t, 0, EventualOptions{})), kind(network.host(t, 1, EventualOptions{}))}
+			c := throttle.Claim{Key: "k", Cost: 10}
+			var all []throttle.Decision
+			for range 3 {
+				d, err := hosts[0].Reserve(t.Context(), c)
+				require.NoError(t, err)
+				all = append(all, d)
+			}
+			time.Sleep(time.Second)
+			require.InDelta(t, 70, remaining(t, hosts[1], "k"), 1, name)
+			hosts[0].Cancel(t.Context(), c, all[0])
+			hosts[0].Observe(t.Context(), c, all[1], throttle.Feedback{Cost: 25})
+			hosts[0].Observe(t.Context(), c, all[2], throttle.Feedback{Cost: 5})
+			time.Sleep(time.Second)
+			for _, l := range hosts {
+				require.InDelta(t, 70, remaining(t, l, "k"), 1, name)
+			}
+		})
+	}
+}
+
+// A skewedClock differs from the system clock.
+type skewedClock time.Duration
+
+func (c skewedClock) Now() time.Time                         { return time.Now().Add(time.Duration(c)) }
+func (c skewedClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// While the clock of a host is ahead, so that its window has ended, others still count what
+// it took in theirs.
+func TestEventual_clocksMayDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+		slow, fast := network.host(t, 0, EventualOptions{}), network.host(t, 0, EventualOptions{})
+		fast.Clock = skewedClock(2 * time.Second)
+		hosts := []*Limiter{slow.PermitsPerPeriod(100, time.Minute), fast.PermitsPerPeriod(100, time.Minute)}
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 55*time.Second)))
+		require.Equal(t, 10, granted(t, hosts[1], "k", 10))
+		require.Equal(t, 5, granted(t, hosts[0], "k", 5))
+		time.Sleep(time.Second)
+		requireRemaining(t, 85, hosts)
+		time.Sleep(2500 * time.Millisecond) // the window of the fast host has ended
+		require.Equal(t, 20, granted(t, hosts[1], "k", 20))
+		time.Sleep(time.Second)
+		requireRemaining(t, 85, hosts[:1])
+		requireRemaining(t, 80, hosts[1:])
+		time.Sleep(time.Second)
+		requireRemaining(t, 80, hosts)
+	})
+}
+
+// Decisions of a server and of its Queue take no round trip: the hosts of a service reject
+// what exceeds their common limit.
+func TestEventual_limitsServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
+		var servers []http.Handler
+		for region := range 3 {
+			limit := network.host(t, region, EventualOptions{}).PermitsPerPeriod(90, time.Minute)
+			require.True(t, throttle.IsNonBlocking(limit))
+			m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-User")}}}
+			servers = append(servers, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		}
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+		served := 0
+		for range 300 {
+			for _, h := range servers {
+				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("X-User", "ann")
+				if h.ServeHTTP(w, r); w.Code == http.StatusOK {
+					served++
+					continue
+				}
+				require.Equal(t, http.StatusTooManyRequests, w.Code)
+				require.NotEmpty(t, w.Header().Get("Retry-After"))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.GreaterOrEqual(t, served, 90)
+		require.LessOrEqual(t, served, 92, "each host may always take one unit")
+	})
+}
+
+func TestEventual_Validate(t *testing.T) {
+	c := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	t.Cleanup(func() { c.Close() })
+	blind := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { blind.Close() })
+	for text, s := range map[string]*Store{
+		"Mode is 7":              {Client: c, Mode: 7},
+		"cannot subscribe":       {Client: failingScripter{}},
+		"the client does not":    {Client: blind},
+		"region 1 does not look": {Client: c, Eventual: EventualOptions{Regions: []Subscriber{c, blind}}},
+		"region 0 is nil":        {Client: c, Eventual: EventualOptions{Regions: []Subscriber{nil}}},
+		"Interval is -1ns":       {Client: c, Eventual: EventualOptions{Interval: -1}},
+		"Delay is 2h0m0s":        {Client: c, Eventual: EventualOptions{Delay: 2 * time.Hour}},
+		"PeerTimeout is 599ms":   {Client: c, Eventual: EventualOptions{PeerTimeout: 599 * time.Millisecond}},
+		"Unreachable is 2":       {Client: c, Eventual: EventualOptions{Unreachable: 2}},
+		"MinHosts is -1":         {Client: c, Eventual: EventualOptions{MinHosts: -1}},
+	} {
+		if s.Mode == Synchronous {
+			s.Mode = Eventual
+		}
+		require.ErrorContains(t, s.Validate(), text)
+		require.Panics(t, func() { s.TokenBucket(throttle.PerSecond(1)) })
+		require.NoError(t, s.Close(t.Context()))
+	}
+	require.NoError(t, (&Store{Client: c, Mode: Eventual}).Validate())
+	require.Zero(t, (&Store{Client: c}).Stats())
+	require.NoError(t, (&Store{Client: c}).Close(t.Context()))
+}
+
+func TestEventual_decisionsDoNotAllocate(t *testing.T) {
+	l := newSimNetwork(t, 1, 1, 10*time.Millisecond).host(t, 0, EventualOptions{}).TokenBucket(throttle.PerSecond(1000))
+	c := throttle.Claim{Key: "k"}
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		d, _ := l.Reserve(t.Context(), c)
+		l.Observe(t.Context(), c, d, throttle.Feedback{})
+	}))
+}

@@ -1,0 +1,435 @@
+package throttleredis
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A limitUsage decides on the claims of a limit in Mode Eventual. It keeps, for each key,
+// what this host has taken and what other hosts are known to have taken.
+//
+// Each host is the only writer of its own counter of a key. A counter is sent as its current
+// value with a version, and a receiver keeps the value with the highest version. Messages
+// that arrive twice, in another order or not at all therefore have no lasting effect, and
+// all hosts that have received the latest values have the same totals.
+//
+// # Shares
+//
+// What others took within the last exchangeTime is not known yet. If other hosts use a key
+// too, a host assumes that each of them has taken as much in that time as itself: the units
+// that it took within exchangeTime must be no more than the n-th part of the units that
+// were left before, where n is the number of hosts that use the key. A host that has taken
+// nothing within exchangeTime may make any claim that fits.
+type limitUsage struct {
+	id       uint64
+	rule     usageRule
+	policy   string
+	capacity int64         // units
+	per      time.Duration // Decision.Per; zero: that of the window
+	time     ticks.Timeline
+	exchange *usageExchange
+
+	seed   maphash.Seed
+	shards [usageShards]usageShard
+}
+
+// usageShards is the number of locks among which the keys of a limit are divided.
+const usageShards = 64
+
+// A usageShard is a part of the keys of a limit.
+type usageShard struct {
+	mu       sync.Mutex
+	records  map[string]*usageRecord // by hash tag
+	dirty    []*usageRecord          // records whose own counter has to be sent
+	dropped  []string                // tags of records that were sent and are no longer needed
+	overflow *usageRecord            // shared by keys that have no record; not exchanged
+}
+
+// A usageCounter is what one host has taken of a key. A host with a window counts units; one
+// with a bucket counts ticks.
+type usageCounter struct {
+	window   int64 // start of the window in nanoseconds; for a bucket a number that is new whenever counting begins at zero
+	units    int64 // taken in the window; for a bucket since counting began
+	previous int64 // taken in the window before; for a bucket, the part of the level that this host has taken
+}
+
+// A peerUsage is the counter of another host, as far as it is known.
+type peerUsage struct {
+	usageCounter
+	peer      *usagePeer
+	version   uint64
+	changedAt time.Duration // when units changed last, on the timeline of the exchange
+	assumed   int64         // of a bucket: taken on behalf of the host while it was unreachable
+}
+
+// A usageRecord is the state of one key. The lock of its shard guards it.
+type usageRecord struct {
+	tag    string
+	dirty  bool
+	sent   bool // peers may have the counter
+	own    usageCounter
+	peers  []peerUsage
+	recent recentUsage
+
+	last      int64         // latest reading at which a claim was granted
+	grantedAt time.Duration // the same on the timeline of the exchange
+
+	level, at int64 // of a bucket: ticks taken, as of a reading
+}
+
+// A usageRule computes with the counters of a key. Amounts are units for windows and ticks
+// for buckets. The lock of the record is held when its methods are called.
+type usageRule interface {
+	// unit returns the amount of one unit.
+	unit() int64
+
+	// reading returns the reading at which a claim with the given reading is decided. elapsed
+	// is the time on the timeline of the exchange.
+	reading(r *usageRecord, given int64, elapsed time.Duration) int64
+
+	// left returns the amount that may be taken at now, and the amount that is in use.
+	left(r *usageRecord, now int64, h hostCounts) (left, used int64)
+
+	// restored returns the amount that is restored within d.
+	restored(d time.Duration) int64
+
+	// wait returns the time after now at which the amount is left if nothing more is taken.
+	wait(r *usageRecord, now, amount int64, h hostCounts) time.Duration
+
+	// resetAfter returns the time after now at which nothing is in use.
+	resetAfter(r *usageRecord, now int64, h hostCounts) time.Duration
+
+	// length returns the time in which all units are restored.
+	length(now int64) time.Duration
+
+	// take adds an amount at now and returns the Decision.Grant with which it can be adjusted.
+	take(r *usageRecord, amount, now int64, h hostCounts) (grant uint64)
+
+	// adjust changes an amount that was taken at from with grant, as of now, by extra. It
+	// reports whether the own counter has changed.
+	adjust(r *usageRecord, grant uint64, extra, from, now int64, h hostCounts) bool
+
+	// merge applies the counter of another host, which replaces p.usageCounter, as of now.
+	merge(r *usageRecord, p *peerUsage, i usageItem, now int64, h hostCounts)
+
+	// counts reports whether a stored counter has an effect at now.
+	counts(i usageItem, now int64) bool
+
+	// state returns the own counter as of now, and for a bucket its level.
+	state(r *usageRecord, now int64, h hostCounts) (c usageCounter, level int64)
+
+	// unused reports whether r decides at now as a new record would.
+	unused(r *usageRecord, now int64, h hostCounts) bool
+}
+
+// newRecord returns the record of an unused key.
+func (u *limitUsage) newRecord(tag string) *usageRecord {
+	return &usageRecord{tag: tag, own: usageCounter{window: u.exchange.generation.Add(1)}, last: ticks.Never, at: ticks.Never}
+}
+
+func (u *limitUsage) shardOf(tag string) *usageShard {
+	return &u.shards[maphash.String(u.seed, tag)%usageShards]
+}
+
+// reserve decides on a claim of n units.
+func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
+	tag := hashTag(c.Key)
+	h, elapsed := u.exchange.counts(), u.exchange.elapsed()
+	given := u.time.Read(c.Now)
+	s := u.shardOf(tag)
+	s.mu.Lock()
+	r, overflow := u.record(s, tag, c.DryRun, given, h)
+	if overflow {
+		h = hostCounts{all: 1, reachable: 1}
+	}
+	now := u.rule.reading(r, given, elapsed)
+	d := u.decide(r, n, now, elapsed, h)
+	d.At = u.time.Stamp(now, given, c.Now)
+	if d.OK && !c.DryRun {
+		amount := n * u.rule.unit()
+		d.Grant = u.rule.take(r, amount, now, h)
+		r.last, r.grantedAt = now, elapsed
+		r.recent.add(amount, u.exchange.slot(elapsed))
+		if !overflow {
+			s.markDirty(r)
+		}
+		left, _ := u.rule.left(r, now, h)
+		d.Remaining = max(left, 0) / u.rule.unit()
+		d.ResetAfter = u.rule.resetAfter(r, now, h)
+	}
+	s.mu.Unlock()
+	if d.Degraded = overflow || h.reachable < h.all; h.reachable < h.all {
+		u.exchange.reportDegraded()
+	}
+	return d
+}
+
+// decide returns the decision on n units at now, without Decision.At.
+func (u *limitUsage) decide(r *usageRecord, n, now int64, elapsed time.Duration, h hostCounts) throttle.Decision {
+	left, used := u.rule.left(r, now, h)
+	d := throttle.Decision{Policy: u.policy, Limit: u.capacity, Per: u.per, Remaining: max(left, 0) / u.rule.unit()}
+	if d.Per == 0 {
+		d.Per = u.rule.length(now)
+	}
+	if used > 0 {
+		d.ResetAfter = u.rule.resetAfter(r, now, h)
+	}
+	if n > u.capacity {
+		d.Wait = throttle.Forever
+		return d
+	}
+	amount := n * u.rule.unit()
+	if amount > left {
+		d.Wait = u.rule.wait(r, now, amount, h)
+		return d
+	}
+	if active := r.activeHosts(elapsed-u.activeFor(now), h); active > 1 {
+		d.Wait = r.recent.waitForShare(amount, left, u.rule.restored(u.exchange.exchangeTime()), active, u.exchange, elapsed)
+	}
+	d.OK = d.Wait == 0
+	return d
+}
+
+// record returns the record of a tag. If it does not exist, record creates it, or returns an
+// empty one for a dry run. If there are too many records, it returns one that several keys
+// share.
+func (u *limitUsage) record(s *usageShard, tag string, dry bool, now int64, h hostCounts) (r *usageRecord, overflow bool) {
+	if r := s.records[tag]; r != nil {
+		return r, false
+	}
+	if dry {
+		return u.newRecord(tag), false
+	}
+	if u.exchange.reserveKey() || u.sweep(s, now, h, sweepForSpace) > 0 && u.exchange.reserveKey() {
+		return u.add(s, tag), false
+	}
+	if s.overflow == nil {
+		s.overflow = u.newRecord("")
+	}
+	return s.overflow, true
+}
+
+// add adds the record of a tag, for which reserveKey has returned true.
+func (u *limitUsage) add(s *usageShard, tag string) *usageRecord {
+	if s.records == nil {
+		s.records = make(map[string]*usageRecord)
+	}
+	r := u.newRecord(tag)
+	s.records[tag] = r
+	return r
+}
+
+// sweepForSpace is the number of records that are checked when a new key needs space.
+const sweepForSpace = 32
+
+// sweep removes unused records among most records of s.
+func (u *limitUsage) sweep(s *usageShard, now int64, h hostCounts, most int) (removed int) {
+	for tag, r := range s.records {
+		if most--; most < 0 {
+			break
+		}
+		if r.dirty || !u.rule.unused(r, u.rule.reading(r, now, u.exchange.elapsed()), h) {
+			continue
+		}
+		delete(s.records, tag)
+		u.exchange.releaseKey()
+		if removed++; r.sent {
+			s.dropped = append(s.dropped, tag)
+		}
+	}
+	if len(s.dropped) > maxDropped { // the exchange fails: later it replaces all that it has stored
+		s.dropped = nil
+		u.exchange.rewrite.Store(true)
+	}
+	return removed
+}
+
+// maxDropped is the maximum number of tags in a shard that are kept for removal from Redis.
+const maxDropped = 256
+
+// markDirty adds r to the records whose counter has to be sent.
+func (s *usageShard) markDirty(r *usageRecord) {
+	if !r.dirty {
+		r.dirty = true
+		s.dirty = append(s.dirty, r)
+	}
+}
+
+// adjust changes what the claim c, granted by d, has taken by extra units.
+func (u *limitUsage) adjust(c throttle.Claim, d throttle.Decision, extra int64, asOf time.Time) {
+	if extra == 0 {
+		return
+	}
+	tag := hashTag(c.Key)
+	h, elapsed := u.exchange.counts(), u.exchange.elapsed()
+	given, from := u.time.Read(asOf), u.time.Read(d.At)
+	amount := ticks.Mul(extra, u.rule.unit())
+	s := u.shardOf(tag)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[tag]
+	exchanged := r != nil
+	if !exchanged {
+		if r = s.overflow; r == nil || !d.Degraded {
+			return
+		}
+	}
+	now := max(u.rule.reading(r, given, elapsed), from)
+	if u.rule.adjust(r, d.Grant, amount, from, now, h) {
+		r.recent.add(amount, u.exchange.slot(elapsed))
+		if exchanged {
+			s.markDirty(r)
+		}
+	}
+}
+
+// merge stores the counters that a host has sent for a key.
+func (u *limitUsage) merge(p *usagePeer, i usageItem) {
+	h, elapsed := u.exchange.counts(), u.exchange.elapsed()
+	now := u.time.Read(time.Time{})
+	s := u.shardOf(i.tag)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[i.tag]
+	if r == nil {
+		if !u.rule.counts(i, now) {
+			return
+		}
+		if !u.exchange.reserveKey() && (u.sweep(s, now, h, sweepForSpace) == 0 || !u.exchange.reserveKey()) {
+			u.exchange.droppedKeys.Add(1)
+			return
+		}
+		r = u.add(s, i.tag)
+	}
+	k := r.peer(p, elapsed-max(maxActive, 2*min(u.rule.length(now), maxKeep)))
+	if i.version <= k.version {
+		return
+	}
+	if k.version == 0 || k.window != i.counter.window || k.units != i.counter.units {
+		k.changedAt = elapsed - i.age
+	}
+	u.rule.merge(r, k, i, now, h)
+	k.usageCounter, k.version, k.peer = i.counter, i.version, p
+}
+
+// peer returns the counter of p, adding it if necessary. It removes counters of hosts that
+// have ended and that did not change since oldest.
+func (r *usageRecord) peer(p *usagePeer, oldest time.Duration) *peerUsage {
+	for i := range r.peers {
+		if r.peers[i].peer.id == p.id {
+			return &r.peers[i]
+		}
+	}
+	r.peers = slices.DeleteFunc(r.peers, func(k peerUsage) bool { return k.peer.gone.Load() && k.changedAt < oldest })
+	r.peers = append(r.peers, peerUsage{peer: p})
+	return &r.peers[len(r.peers)-1]
+}
+
+// maxActive is the longest time for which a host counts as a user of a key after it has used
+// it.
+const maxActive = time.Minute
+
+// activeFor returns the time for which a host counts as a user of a key after it has used
+// it: two windows, or the time in which a bucket is restored twice.
+func (u *limitUsage) activeFor(now int64) time.Duration {
+	return min(2*max(min(u.rule.length(now), maxActive), u.exchange.exchangeTime()), maxActive)
+}
+
+// activeHosts returns the number of hosts that are reachable and have used the key since a time,
+// with this one.
+func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
+	n := int64(1)
+	if h.isolated {
+		return n
+	}
+	for i := range r.peers {
+		if k := &r.peers[i]; k.peer.isReachable() && k.changedAt >= since {
+			n++
+		}
+	}
+	return n
+}
+
+// recentSlots is the number of slots of a recentUsage. One of them is in progress, so the
+// others cover exchangeTime.
+const recentSlots = 7
+
+// A recentUsage holds the amounts that this host took in the latest slots of time, of which
+// others may not know yet.
+type recentUsage struct {
+	latest  int64 // number of the latest slot
+	amounts [recentSlots]int64
+}
+
+// advance forgets slots that are too old at slot.
+func (q *recentUsage) advance(slot int64) {
+	for n := min(slot-q.latest, recentSlots); n > 0; n-- {
+		q.amounts[(slot-n+1)%recentSlots] = 0
+	}
+	q.latest = max(q.latest, slot)
+}
+
+// add adds an amount, which may be negative if units were returned.
+func (q *recentUsage) add(amount, slot int64) {
+	q.advance(slot)
+	a := &q.amounts[q.latest%recentSlots]
+	*a = max(ticks.Add(*a, amount), 0)
+}
+
+// waitForShare returns the time until a host that shares a limit with others may take an
+// amount, given the amount that is left and the amount that is restored within
+// exchangeTime. Zero means now.
+func (q *recentUsage) waitForShare(amount, left, restored, hosts int64, x *usageExchange, elapsed time.Duration) time.Duration {
+	q.advance(x.slot(elapsed))
+	taken := int64(0)
+	for _, a := range q.amounts {
+		taken = ticks.Add(taken, a)
+	}
+	for n := int64(recentSlots); ; n-- {
+		share := (max(ticks.Add(left, taken), restored)-1)/hosts + 1
+		if taken == 0 || ticks.Add(taken, amount) <= share {
+			if n == recentSlots {
+				return 0
+			}
+			return time.Duration(q.latest-n+recentSlots)*x.slotLength - elapsed
+		}
+		taken -= q.amounts[(q.latest-n+1+recentSlots)%recentSlots]
+	}
+}
+
+// hostCounts are the numbers of hosts that share the limits of a Store.
+type hostCounts struct {
+	all       int64 // hosts that are running, as far as is known, with this one
+	reachable int64 // those of them from which messages arrive, with this one
+	share     bool  // the shares of unreachable hosts are not used by others
+	isolated  bool  // the messages of this host do not arrive
+}
+
+// part returns the part of n that the hosts that are reachable may use.
+func (h hostCounts) part(n int64) int64 {
+	if !h.share || h.reachable >= h.all {
+		return n
+	}
+	return ticks.MulDivDown(n, h.reachable, h.all)
+}
+
+// reaches reports whether messages of p arrive.
+func (h hostCounts) reaches(p *usagePeer) bool { return !h.isolated && p.isReachable() }
+
+// A usagePeer is another host.
+type usagePeer struct {
+	id          uint64
+	region      *usageRegion
+	lastMessage atomic.Int64 // on the timeline of the exchange
+	sequence    atomic.Uint64
+	silent      atomic.Bool // no message arrived for PeerTimeout
+	gone        atomic.Bool // it has ended
+}
+
+func (p *usagePeer) isReachable() bool { return !p.silent.Load() && !p.gone.Load() }

@@ -1,0 +1,602 @@
+package throttleredis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	mathrand "math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+)
+
+// A usageExchange sends what this host has taken to all other hosts, and receives what they
+// have taken. Each host writes to the Redis of its own region only, once per Interval, and
+// receives the messages of all regions:
+//
+//	host ── publish, one script ──▶ Redis of the region ── messages ──▶ hosts of all regions
+//	                                stored counters      ── fetch ─────▶ hosts that missed messages
+//
+// A host that has connected, or notices that a message is missing, fetches what is stored.
+type usageExchange struct {
+	options    EventualOptions // without zeros
+	slotLength time.Duration   // of recentUsage
+	start      time.Time
+	host       uint64 // random, so that a process that was restarted is another host
+	regions    []*usageRegion
+
+	generation  atomic.Int64 // number of counters that began
+	keys        atomic.Int64
+	droppedKeys atomic.Uint64
+	rewrite     atomic.Bool  // all counters are to be stored again, instead of what is stored
+	keep        atomic.Int64 // time for which stored counters are kept, in nanoseconds
+	published   atomic.Int64 // when the latest publication succeeded, on the timeline
+	current     atomic.Pointer[hostCounts]
+
+	// of the goroutine that publishes
+	sequence  uint64
+	hasStored bool
+
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	ended   chan struct{} // closed when all goroutines have ended
+	closing sync.Once
+	closed  chan struct{} // closed when the last message was sent
+
+	mu     sync.Mutex
+	limits []limitReference // the slice is replaced, never changed
+	peers  map[uint64]*usagePeer
+	err    error // latest failure, until a publication succeeds
+}
+
+// A limitReference leads to the usage of a limit as long as a Limiter uses it.
+type limitReference struct {
+	id    uint64
+	usage weak.Pointer[limitUsage]
+}
+
+// errTooManyHosts is the error if messages of a host are ignored.
+var errTooManyHosts = fmt.Errorf("throttleredis: messages of further hosts are ignored: there are %d", maxPeers)
+
+// A usageRegion is the Redis of a region. The first one is that of this host.
+type usageRegion struct {
+	link        regionLink
+	connected   atomic.Bool
+	connectedAt atomic.Int64  // on the timeline of the exchange
+	missing     chan struct{} // signals that messages were missed
+}
+
+const (
+	maxRemoved     = 1024 // names of counters in a publication that are removed
+	maxPeers       = 1024 // hosts whose counters are received
+	maxFetchPause  = 250 * time.Millisecond
+	endingTimeout  = time.Second // of the last publication, if the context of Close has no deadline
+	forgetTimeouts = 5           // a host of a connected region has ended after so many times PeerTimeout
+)
+
+// newUsageExchange starts an exchange over links. The first one is that of this host's
+// region.
+func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
+	x := &usageExchange{options: o, start: time.Now(), host: newHostID(), peers: map[uint64]*usagePeer{}, ended: make(chan struct{}), closed: make(chan struct{})}
+	x.slotLength = (x.exchangeTime()-1)/(recentSlots-1) + 1
+	for _, l := range links {
+		x.regions = append(x.regions, &usageRegion{link: l, missing: make(chan struct{}, 1)})
+	}
+	x.keep.Store(int64(time.Minute))
+	x.recount(0)
+	ctx, cancel := context.WithCancel(context.Background())
+	x.cancel = cancel
+	x.tasks.Go(func() { x.publishAll(ctx) })
+	x.tasks.Go(func() { x.maintain(ctx) })
+	for _, r := range x.regions {
+		x.tasks.Go(func() { x.receiveAll(ctx, r) })
+		x.tasks.Go(func() { x.fetchAll(ctx, r) })
+	}
+	go func() {
+		x.tasks.Wait()
+		close(x.ended)
+	}()
+	return x
+}
+
+// newHostID returns a random number other than zero.
+func newHostID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+// elapsed returns the time since the exchange began. It does not depend on the wall clock.
+func (x *usageExchange) elapsed() time.Duration { return time.Since(x.start) }
+
+// exchangeTime is the time after which all hosts know what a host has taken.
+func (x *usageExchange) exchangeTime() time.Duration { return x.options.Interval + x.options.Delay }
+
+// slot returns the number of the slot of recentUsage at elapsed.
+func (x *usageExchange) slot(elapsed time.Duration) int64 { return int64(elapsed / x.slotLength) }
+
+// counts returns the numbers of hosts.
+func (x *usageExchange) counts() hostCounts { return *x.current.Load() }
+
+// reserveKey counts a key. It returns false if there are too many.
+func (x *usageExchange) reserveKey() bool {
+	for n := x.keys.Load(); n < int64(x.options.MaxKeys); n = x.keys.Load() {
+		if x.keys.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *usageExchange) releaseKey() { x.keys.Add(-1) }
+
+// reportDegraded reports a decision that was made while some hosts were unreachable.
+func (x *usageExchange) reportDegraded() {
+	if x.options.OnDegraded != nil {
+		x.options.OnDegraded(x.options.Unreachable.mode(), ErrUnreachable)
+	}
+}
+
+// usageOf returns the usage of a limit. Limits with the same id have the same usage.
+func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, other := range x.limits {
+		if v := other.usage.Value(); v != nil && other.id == u.id {
+			return v
+		}
+	}
+	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u)})
+	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
+	for _, r := range x.regions {
+		r.fetchSoon() // others may have used the limit before
+	}
+	return u
+}
+
+// maxKeep is the maximum time for which stored counters are needed: two months.
+const maxKeep = 62 * 24 * time.Hour
+
+// allLimits returns the limits in use.
+func (x *usageExchange) allLimits() iter.Seq[*limitUsage] {
+	x.mu.Lock()
+	limits := x.limits
+	x.mu.Unlock()
+	return func(yield func(*limitUsage) bool) {
+		for _, l := range limits {
+			if u := l.usage.Value(); u != nil && !yield(u) {
+				return
+			}
+		}
+	}
+}
+
+// forgetLimits removes limits that are no longer in use, and what is stored of them.
+func (x *usageExchange) forgetLimits() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	used := slices.DeleteFunc(slices.Clone(x.limits), func(l limitReference) bool { return l.usage.Value() == nil })
+	if len(used) < len(x.limits) {
+		x.limits = used
+		x.rewrite.Store(true)
+	}
+}
+
+// fetchSoon makes the goroutine of r fetch what is stored.
+func (r *usageRegion) fetchSoon() {
+	select {
+	case r.missing <- struct{}{}:
+	default: // a signal is pending
+	}
+}
+
+// publishAll publishes once per Interval until ctx is done. Hosts that start at the same
+// time publish at different times.
+func (x *usageExchange) publishAll(ctx context.Context) {
+	if !sleep(ctx, mathrand.N(x.options.Interval)) {
+		return
+	}
+	ticker := time.NewTicker(x.options.Interval)
+	defer ticker.Stop()
+	for {
+		x.publishDirty(ctx, false)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// maintain determines which hosts are reachable, and removes what is no longer needed, until ctx
+// is done.
+func (x *usageExchange) maintain(ctx context.Context) {
+	for shard := 0; sleep(ctx, x.options.Interval); shard++ {
+		x.recount(x.elapsed())
+		x.sweep(shard % usageShards)
+		x.forgetLimits()
+	}
+}
+
+// publishDirty publishes all counters that have changed, and a message without counters if
+// none was sent for a quarter of PeerTimeout.
+func (x *usageExchange) publishDirty(ctx context.Context, ending bool) {
+	for ctx.Err() == nil {
+		b := x.nextBatch(ending)
+		quiet := x.elapsed() - time.Duration(x.published.Load())
+		if b.empty() && x.hasStored && !ending && quiet < x.options.PeerTimeout/4 {
+			x.sequence-- // it was not used
+			return
+		}
+		existed, err := x.regions[0].link.publish(ctx, &b.usagePublication)
+		x.recordError(err)
+		if err != nil {
+			x.requeue(b)
+			return
+		}
+		x.published.Store(int64(x.elapsed()))
+		if !existed && x.hasStored && !b.replace {
+			x.rewrite.Store(true) // the data was lost
+		}
+		if x.hasStored = true; b.complete && !x.rewrite.Load() {
+			return
+		}
+	}
+}
+
+// recordError stores the result of an operation for Stats.
+func (x *usageExchange) recordError(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+}
+
+// A usageBatch is a publication and the records in it.
+type usageBatch struct {
+	usagePublication
+	items    []batchItem
+	dropped  []droppedTag
+	complete bool // nothing else has changed
+}
+
+func (b *usageBatch) empty() bool { return len(b.items)+len(b.removed) == 0 && !b.replace }
+
+// A batchItem is a record in a batch.
+type batchItem struct {
+	shard  *usageShard
+	record *usageRecord
+}
+
+// A droppedTag is the tag of a record that was removed.
+type droppedTag struct {
+	shard *usageShard
+	tag   string
+}
+
+// nextBatch returns the next batch of counters that have changed, of bounded size.
+func (x *usageExchange) nextBatch(ending bool) *usageBatch {
+	replace := x.rewrite.Swap(false)
+	if replace {
+		x.markAllDirty()
+	}
+	x.sequence++
+	m := usageMessage{host: x.host, sequence: x.sequence, ending: ending}
+	b := &usageBatch{complete: true}
+	b.host, b.replace, b.keep = x.host, replace, time.Duration(x.keep.Load())
+	latest := storedUsage{value: strconv.FormatUint(x.sequence, 10)}
+	if ending {
+		latest.value = storedEnd
+	}
+	b.stored = append(b.stored, latest)
+	text, h := m.appendHeader(nil), x.counts()
+	for u := range x.allLimits() {
+		for i := range u.shards {
+			text = u.collect(&u.shards[i], b, m.sequence, text, h)
+		}
+	}
+	b.message = string(text)
+	return b
+}
+
+// collect adds the changed counters of s to b and to the text of its message, until that is
+// long enough.
+func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text []byte, h hostCounts) []byte {
+	now, elapsed := u.time.Read(time.Time{}), u.exchange.elapsed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; len(s.dropped) > 0; s.dropped = s.dropped[1:] {
+		if len(b.removed) >= maxRemoved {
+			b.complete = false
+			return text
+		}
+		name := usageItem{limit: u.id, tag: s.dropped[0]}
+		b.removed = append(b.removed, string(name.appendName(nil)))
+		b.dropped = append(b.dropped, droppedTag{s, s.dropped[0]})
+	}
+	s.dropped = nil
+	for len(s.dirty) > 0 {
+		if len(text) >= maxUsageBytes {
+			b.complete = false
+			return text
+		}
+		r := s.dirty[len(s.dirty)-1]
+		s.dirty = s.dirty[:len(s.dirty)-1]
+		r.dirty, r.sent = false, true
+		i := usageItem{limit: u.id, tag: r.tag, version: version}
+		i.counter, i.level = u.rule.state(r, u.rule.reading(r, now, elapsed), h)
+		name := i.appendName(nil)
+		text = i.appendCounter(append(text, name...))
+		b.stored = append(b.stored, storedUsage{name: string(name), value: i.storedValue()})
+		b.items = append(b.items, batchItem{s, r})
+	}
+	s.dirty = nil
+	return text
+}
+
+// requeue makes the next batch contain what b contained.
+func (x *usageExchange) requeue(b *usageBatch) {
+	for _, i := range b.items {
+		i.shard.mu.Lock()
+		if i.shard.records[i.record.tag] == i.record {
+			i.shard.markDirty(i.record)
+		}
+		i.shard.mu.Unlock()
+	}
+	for _, d := range b.dropped {
+		d.shard.mu.Lock()
+		d.shard.dropped = append(d.shard.dropped, d.tag)
+		d.shard.mu.Unlock()
+	}
+	if b.replace {
+		x.rewrite.Store(true)
+	}
+}
+
+// markAllDirty marks all records of which this host has taken units.
+func (x *usageExchange) markAllDirty() {
+	for u := range x.allLimits() {
+		for i := range u.shards {
+			s := &u.shards[i]
+			s.mu.Lock()
+			s.dropped = nil
+			for _, r := range s.records {
+				if r.sent || r.own.units != 0 {
+					s.markDirty(r)
+				}
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// sweepEach is the number of records of a limit that are checked per Interval.
+const sweepEach = 1024
+
+// sweep removes unused records of one shard of each limit.
+func (x *usageExchange) sweep(shard int) {
+	h := x.counts()
+	for u := range x.allLimits() {
+		s, now := &u.shards[shard], u.time.Read(time.Time{})
+		s.mu.Lock()
+		u.sweep(s, now, h, sweepEach)
+		s.mu.Unlock()
+	}
+}
+
+// receiveAll receives the messages of a region until ctx is done.
+func (x *usageExchange) receiveAll(ctx context.Context, r *usageRegion) {
+	r.link.subscribe(ctx, linkEvents{
+		connected: func() {
+			r.connectedAt.Store(int64(x.elapsed()))
+			r.connected.Store(true)
+			r.fetchSoon()
+		},
+		lost: func(err error) {
+			r.connected.Store(false)
+			if err != nil {
+				x.recordError(err)
+			}
+		},
+		receive: func(message string) { x.receive(r, message) },
+	})
+}
+
+// receive processes a message. It ignores malformed ones, and those of this host.
+func (x *usageExchange) receive(r *usageRegion, message string) {
+	m, ok := parseUsage(message)
+	if !ok || m.host == x.host {
+		return
+	}
+	p, isNew := x.peer(m.host, r)
+	if p == nil {
+		return
+	}
+	if isNew && m.sequence > 1 || !isNew && m.sequence > p.sequence.Load()+1 {
+		r.fetchSoon()
+	}
+	p.sequence.Store(max(p.sequence.Load(), m.sequence))
+	now := x.elapsed()
+	p.lastMessage.Store(int64(now))
+	if isNew || p.silent.Load() || p.gone.Load() != m.ending {
+		p.gone.Store(m.ending)
+		x.recount(now)
+	}
+	x.merge(p, m.items)
+}
+
+// merge stores the counters of a host. It ignores those of limits that this host does not
+// have.
+func (x *usageExchange) merge(p *usagePeer, items []usageItem) {
+	limits := x.allLimits()
+	for _, i := range items {
+		for u := range limits {
+			if u.id == i.limit {
+				u.merge(p, i)
+				break
+			}
+		}
+	}
+}
+
+// peer returns the host with an id, adding it if necessary. It returns nil if there are too
+// many.
+func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p := x.peers[id]; p != nil {
+		return p, false
+	}
+	if len(x.peers) >= maxPeers {
+		for id, p := range x.peers {
+			if p.gone.Load() {
+				delete(x.peers, id)
+			}
+		}
+		if len(x.peers) >= maxPeers {
+			x.err = errTooManyHosts
+			return nil, false
+		}
+	}
+	p = &usagePeer{id: id, region: r}
+	p.lastMessage.Store(int64(x.elapsed()))
+	x.peers[id] = p
+	return p, true
+}
+
+// fetchAll fetches what is stored in a region whenever messages were missed, until ctx is
+// done.
+func (x *usageExchange) fetchAll(ctx context.Context, r *usageRegion) {
+	for {
+		select {
+		case <-r.missing:
+		case <-ctx.Done():
+			return
+		}
+		var delay retryDelay
+		for ctx.Err() == nil {
+			err := r.link.fetch(ctx, func(host uint64, counters []storedUsage) { x.receiveStored(r, host, counters) })
+			if err == nil {
+				break
+			}
+			x.recordError(err)
+			if !r.connected.Load() || !sleep(ctx, delay.next(maxFetchPause)) {
+				break // connected sends the signal again
+			}
+		}
+	}
+}
+
+// receiveStored processes stored counters of a host.
+func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []storedUsage) {
+	if host == x.host {
+		return
+	}
+	p, isNew := x.peer(host, r)
+	if p == nil {
+		return
+	}
+	var items []usageItem
+	now := x.elapsed()
+	for _, f := range counters {
+		if f.name == "" {
+			p.foundAt(now-f.age, isNew)
+			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastMessage.Load()) > x.forgetAfter())
+			continue
+		}
+		if i, ok := f.parse(); ok {
+			items = append(items, i)
+		}
+	}
+	x.recount(now)
+	x.merge(p, items)
+}
+
+// foundAt records that the latest stored message was sent at t.
+func (p *usagePeer) foundAt(t time.Duration, isNew bool) {
+	if !isNew {
+		t = max(t, time.Duration(p.lastMessage.Load()))
+	}
+	p.lastMessage.Store(int64(t))
+}
+
+// forgetAfter returns the time after which a host has ended, if it sends nothing although
+// its region is connected.
+func (x *usageExchange) forgetAfter() time.Duration { return forgetTimeouts * x.options.PeerTimeout }
+
+// recount determines which hosts are reachable.
+func (x *usageExchange) recount(now time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := hostCounts{all: 1, reachable: 1, share: x.options.Unreachable == UseShare}
+	for _, p := range x.peers {
+		if p.gone.Load() {
+			continue
+		}
+		quiet := now - time.Duration(p.lastMessage.Load())
+		p.silent.Store(quiet > x.options.PeerTimeout)
+		switch {
+		case quiet <= x.options.PeerTimeout:
+			c.reachable++
+		case quiet > x.forgetAfter() && p.region.connectedFor(now) > x.options.PeerTimeout:
+			p.gone.Store(true)
+			continue
+		}
+		c.all++
+	}
+	c.all = max(c.all, int64(x.options.MinHosts))
+	if now-time.Duration(x.published.Load()) > x.options.PeerTimeout {
+		c.isolated, c.reachable = true, 1
+	}
+	x.current.Store(&c)
+}
+
+// connectedFor returns the time for which messages of r have arrived.
+func (r *usageRegion) connectedFor(now time.Duration) time.Duration {
+	if !r.connected.Load() {
+		return 0
+	}
+	return now - time.Duration(r.connectedAt.Load())
+}
+
+// Close stops the exchange, waits until its goroutines have ended, and tells the other hosts
+// that this one has ended. If ctx ends first, it returns the cause of ctx.
+func (x *usageExchange) close(ctx context.Context) error {
+	x.cancel()
+	x.closing.Do(func() {
+		go func() {
+			<-x.ended
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endingTimeout)
+			defer cancel()
+			x.publishDirty(ending, true)
+			c := x.counts()
+			c.isolated, c.reachable = true, 1
+			x.current.Store(&c)
+			close(x.closed)
+		}()
+	})
+	select {
+	case <-x.closed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stats returns the state of the exchange.
+func (x *usageExchange) stats() EventualStats {
+	c := x.counts()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := EventualStats{Hosts: int(c.all), Reachable: int(c.reachable), Keys: int(x.keys.Load()), DroppedKeys: x.droppedKeys.Load(), Err: x.err}
+	for _, r := range x.regions {
+		if r.connected.Load() {
+			s.Regions++
+		}
+	}
+	return s
+}
