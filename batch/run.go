@@ -73,8 +73,9 @@ type Options struct {
 	// failures do not end the job.
 	MaxFailures int
 
-	// MaxPause is the longest time for which the job pauses because a request ended with
-	// heed.ErrMaxWait. Zero means 24 hours.
+	// MaxPause is the longest time for which the job pauses because of a limit of the server,
+	// see Run. If the server states a longer one, the job ends with a *PauseError. Zero means
+	// 24 hours.
 	MaxPause time.Duration
 }
 
@@ -182,9 +183,11 @@ type Report struct {
 //
 // The requests of fn must use the context that it gets, and an http.Client with a
 // heed.Transport. The Transport delays them as its limits and those of the server require.
-// If a request ends with heed.ErrMaxWait and fn returns an error, the item has not failed:
-// the job pauses until the server accepts requests again and then repeats the item, unless
-// it has sent a request that is not safe to repeat.
+// If a request fails because a limit of the server does not admit it in time (with
+// heed.ErrMaxWait, or throttled until no attempt or time is left) and fn returns an error,
+// the item has not failed: the job pauses until the time that the server states, or for a
+// minute if it states none, and then repeats the item, unless it has sent a request that is
+// not safe to repeat. An item that has paused the job 100 times fails.
 //
 // Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
 // were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
