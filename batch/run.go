@@ -259,11 +259,11 @@ type job struct {
 	checkpoint *checkpoint // nil if there is none
 	started    time.Time
 
-	ctx   context.Context         // of the items, with the options of the requests
-	abort context.CancelCauseFunc // ends ctx and stops the job
-	stop  context.Context         // done once no further item may begin
-	end   context.CancelCauseFunc // ends stop
-	gate  gate
+	ctx    context.Context // of the items, with the options of the requests
+	cancel context.CancelCauseFunc
+	stop   context.Context // done once no further item may begin; ends with ctx
+	end    context.CancelCauseFunc
+	gate   gate
 
 	complete bool // all items were passed to workers; set when the workers have ended
 
@@ -271,6 +271,7 @@ type job struct {
 	report   Report
 	active   int
 	failures int         // items that failed in this process
+	skipped  bool        // a worker got an item and did not begin it
 	panic    *PanicError // the first panic
 	exited   bool        // a function called runtime.Goexit
 }
@@ -295,7 +296,7 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	j.ctx, j.abort = j.withPriority(ctx), cancel
+	j.ctx, j.cancel = j.withPriority(ctx), cancel
 	j.stop, j.end = context.WithCancelCause(ctx)
 	defer j.end(nil)
 
@@ -397,10 +398,10 @@ func (j *job) resume(index int, item any, repeated *bool) (begin bool, err error
 
 // process calls fn for an item, again after each pause, and records the outcome.
 func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
+	if !j.begin() {
+		return
+	}
 	finished := false
-	j.mu.Lock()
-	j.active++
-	j.mu.Unlock()
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -441,6 +442,25 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 		again.Repeated = true
 		item = &again
 	}
+}
+
+// begin counts an item that begins. It returns false if no further item may begin.
+func (j *job) begin() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stop.Err() != nil || j.ctx.Err() != nil {
+		j.skipped = true
+		return false
+	}
+	j.active++
+	return true
+}
+
+// abort stops the job and ends the contexts of the items. The first of several calls decides
+// on the error of the job.
+func (j *job) abort(err error) {
+	j.end(err)
+	j.cancel(err)
 }
 
 // errExited means that fn did not return, because it panicked or called runtime.Goexit.
@@ -562,7 +582,7 @@ func (j *job) check(err error) bool {
 // result returns the report and the error of the job, or panics.
 func (j *job) result() (Report, error) {
 	j.mu.Lock()
-	r, panicked, exited := j.report, j.panic, j.exited
+	r, panicked, exited, complete := j.report, j.panic, j.exited, j.complete && !j.skipped
 	j.mu.Unlock()
 	if panicked != nil {
 		panic(panicked)
@@ -573,7 +593,7 @@ func (j *job) result() (Report, error) {
 	r.Elapsed, r.Paused = time.Since(j.started), j.gate.total(time.Now())
 	slices.SortFunc(r.Errors, func(a, b ItemError) int { return a.Index - b.Index })
 	err := context.Cause(j.stop)
-	if j.complete && r.Interrupted == 0 {
+	if complete && r.Interrupted == 0 {
 		err = nil // ctx ended, or the last failure was counted, after the last item
 	}
 	if j.checkpoint != nil {
