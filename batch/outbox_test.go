@@ -148,30 +148,36 @@ func TestOutbox_addsKeysOnlyWhereTheyMatter(t *testing.T) {
 // The server states a wait that is longer than the Transport accepts. The request stays the
 // first, and no other one is sent meanwhile.
 func TestOutbox_aThrottledRequestKeepsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var n atomic.Int64
-		r := newRig(t, func(heedtest.Request) heedtest.Response {
-			if n.Add(1) == 2 {
-				return heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"1800"}}}
+	for _, plain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var n atomic.Int64
+			r := newRig(t, func(heedtest.Request) heedtest.Response {
+				if n.Add(1) == 2 {
+					return heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"1800"}}}
+				}
+				return heedtest.Response{}
+			})
+			if plain {
+				r.client = r.Client()
+				defer r.client.CloseIdleConnections()
 			}
-			return heedtest.Response{}
+			o := r.open(t, batch.OutboxConfig{})
+			for i := range 5 {
+				r.submit(t, o, "POST", fmt.Sprint("/", i))
+			}
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"/0", "/1"}, r.urls())
+			state := o.State()
+			require.Equal(t, 4, state.Requests)
+			require.ErrorContains(t, state.LastError, "429")
+			require.InDelta(t, 29*time.Minute, time.Until(state.NextTry), float64(time.Minute))
+			o.Wake() // does not end a wait that the server stated
+			require.NoError(t, o.Drain(t.Context()))
+			require.Equal(t, []string{"/0", "/1", "/1", "/2", "/3", "/4"}, r.urls())
+			require.GreaterOrEqual(t, r.Requests()[2].At.Sub(r.Requests()[1].At), 30*time.Minute)
+			require.Len(t, r.got(), 5)
 		})
-		o := r.open(t, batch.OutboxConfig{})
-		for i := range 5 {
-			r.submit(t, o, "POST", fmt.Sprint("/", i))
-		}
-		time.Sleep(time.Minute)
-		require.Equal(t, []string{"/0", "/1"}, r.urls())
-		state := o.State()
-		require.Equal(t, 4, state.Requests)
-		require.ErrorContains(t, state.LastError, "429")
-		require.InDelta(t, 29*time.Minute, time.Until(state.NextTry), float64(time.Minute))
-		o.Wake() // does not end a wait that the server stated
-		require.NoError(t, o.Drain(t.Context()))
-		require.Equal(t, []string{"/0", "/1", "/1", "/2", "/3", "/4"}, r.urls())
-		require.GreaterOrEqual(t, r.Requests()[2].At.Sub(r.Requests()[1].At), 30*time.Minute)
-		require.Len(t, r.got(), 5)
-	})
+	}
 }
 
 // offline fails as a network without a connection does, while it is set.
