@@ -158,7 +158,7 @@ func (o *Outbox) mayRepeat(e *entry) bool {
 	case sentUnsafe:
 		return false
 	}
-	return o.c.KeyLifetime < 0 || time.Since(time.UnixMilli(e.sentAt)) < o.c.KeyLifetime
+	return remembersKey(e.sentAt, o.c.KeyLifetime)
 }
 
 // recordSend records that e will be sent.
