@@ -264,7 +264,7 @@ type job struct {
 	cancel context.CancelCauseFunc
 	stop   context.Context // done once no further item may begin; ends with ctx
 	end    context.CancelCauseFunc
-	gate   gate
+	pauses pauses
 
 	complete bool // all items were passed to workers; set when the workers have ended
 
@@ -356,7 +356,7 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 			continue
 		}
 		t.repeated, t.identity = v.repeated, v.identity
-		if stopped = j.gate.wait(j.stop) != nil; stopped {
+		if stopped = j.pauses.wait(j.stop) != nil; stopped {
 			break
 		}
 		if spawned < j.o.Workers {
@@ -508,8 +508,8 @@ func (j *job) pause(until time.Time, err error) bool {
 		j.end(&PauseError{Until: until, Err: err})
 		return false
 	}
-	j.gate.pause(now, until)
-	return j.gate.wait(j.stop) == nil
+	j.pauses.begin(now, until)
+	return j.pauses.wait(j.stop) == nil
 }
 
 // count changes the report.
@@ -594,7 +594,7 @@ func (j *job) result() (Report, error) {
 	if exited {
 		runtime.Goexit()
 	}
-	r.Elapsed, r.Paused = time.Since(j.started), j.gate.total(time.Now())
+	r.Elapsed, r.Paused = time.Since(j.started), j.pauses.total(time.Now())
 	slices.SortFunc(r.Errors, func(a, b ItemError) int { return a.Index - b.Index })
 	err := context.Cause(j.stop)
 	if complete && r.Interrupted == 0 {
@@ -658,10 +658,10 @@ func (j *job) progress(e *estimator) Progress {
 	j.mu.Unlock()
 	p := Progress{
 		Done: r.Done, Resumed: r.Resumed, Failed: r.Failed, Unknown: r.Unknown, Running: active,
-		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.gate.pausedUntil(now),
+		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.pauses.pausedUntil(now),
 	}
 	processed := r.Done - r.Resumed + r.Failed
-	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.gate.total(now)}, p.Left())
+	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.pauses.total(now)}, p.Left())
 	if !p.PausedUntil.IsZero() && p.TimeLeft > 0 {
 		p.TimeLeft += p.PausedUntil.Sub(now)
 	}
