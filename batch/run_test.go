@@ -183,6 +183,30 @@ func TestRun_aDeadlineOfTheItemIsItsError(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
+// An attempt that takes too long does not mean that the deadline of the job is near.
+func TestRun_aSlowServerDoesNotEndTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &heedtest.Server{Respond: func(r heedtest.Request) heedtest.Response {
+			if r.URL == "/0" {
+				return heedtest.Response{Delay: time.Minute}
+			}
+			return heedtest.Response{}
+		}}
+		server.StartInMemory()
+		defer server.Close()
+		client := heed.NewClient(&heed.Transport{Base: server.Transport(), Retry: &heed.RetryPolicy{AttemptTimeout: time.Second}})
+		defer client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		report, err := batch.Run(ctx, upTo(10), func(ctx context.Context, i int) error {
+			return send(ctx, client, "GET", fmt.Sprint(server.URL, "/", i), "")
+		}, batch.Options{Workers: 1})
+		require.ErrorIs(t, err, batch.ErrItems)
+		require.Equal(t, 1, report.Failed)
+		require.Equal(t, 9, report.Done)
+	})
+}
+
 // A context that ends after the last item makes no difference.
 func TestRun_isCompleteIfItsContextEndsAfterTheLastItem(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,13 +34,7 @@ func (o *Outbox) run() {
 		if o.store != nil {
 			_ = o.store.rewriteIfLong(o.State().Bytes, o.snapshot) // the file is valid if it fails
 		}
-		if r.final {
-			continue
-		}
-		if o.ctx.Err() != nil {
-			return
-		}
-		if !o.delay(r, &failures) {
+		if !r.final && (o.ctx.Err() != nil || !o.delay(r, &failures)) {
 			return
 		}
 	}

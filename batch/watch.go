@@ -148,12 +148,12 @@ func openTime(i heed.AttemptDoneInfo, now time.Time) time.Time {
 }
 
 func (w *watch) done(req *http.Request, i heed.DoneInfo) {
-	err := errors.Join(i.StopReason, i.Err)
 	deadline, hasDeadline := req.Context().Deadline()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.late = hasDeadline && deadline.Equal(w.deadline) && errors.Is(err, context.DeadlineExceeded)
-	w.tooLong, w.until = waitOf(err)
+	// i.Err is not asked: an attempt that takes too long also matches DeadlineExceeded.
+	w.late = hasDeadline && deadline.Equal(w.deadline) && errors.Is(i.StopReason, context.DeadlineExceeded)
+	w.tooLong, w.until = waitOf(errors.Join(i.StopReason, i.Err))
 	if w.throttled && (i.Err != nil || i.StopReason != nil) { // no attempt was left, or no time
 		w.tooLong = true
 	}
