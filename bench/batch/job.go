@@ -54,6 +54,7 @@ func (r jobResult) String() string {
 func measureJob(c jobConfig, path string, random *rand.Rand) (result, error) {
 	s := newServer(c.Rate, 0.01, random)
 	defer s.Close()
+	s.delay = 20 * time.Millisecond
 	start := time.Now()
 	for kill := 1; kill <= c.Kills; kill++ {
 		at := c.Items*kill/(c.Kills+1) + random.IntN(c.Items/10+1)

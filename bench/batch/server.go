@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
@@ -18,7 +19,8 @@ import (
 // requests fail: before they are done, or after.
 type server struct {
 	*httptest.Server
-	faults float64 // share of the requests that fail
+	faults float64       // share of the requests that fail
+	delay  time.Duration // maximum time before and after a request is done, so that processes are killed meanwhile
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -62,7 +64,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client was killed
 	}
-	switch s.do(strings.TrimSpace(string(text)), r.Header.Get("Idempotency-Key")) {
+	s.sleep()
+	fault := s.do(strings.TrimSpace(string(text)), r.Header.Get("Idempotency-Key"))
+	s.sleep()
+	switch fault {
 	case errorBefore:
 		w.WriteHeader(http.StatusInternalServerError)
 	case errorAfter:
@@ -73,6 +78,16 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	default:
 		fmt.Fprintln(w, "done")
+	}
+}
+
+// sleep waits for a random part of delay.
+func (s *server) sleep() {
+	if s.delay > 0 {
+		s.mu.Lock()
+		d := time.Duration(s.random.Int64N(int64(s.delay)))
+		s.mu.Unlock()
+		time.Sleep(d)
 	}
 }
 
