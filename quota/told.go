@@ -50,6 +50,7 @@ type told struct {
 	early     earlyTest
 	counted   counted
 	pause     time.Duration // between probes, if no reset is stated; 0: a second
+	unused    uint8         // responses in a row that stated an unused quota that is about to reset, at most minUnused
 	metered   bool          // it counts something that claims take different numbers of: who else does so is not known
 }
 
@@ -114,8 +115,17 @@ func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
 	if t.counted.on && f.open > 0 && now.Before(t.opens(use).Add(slack)) {
 		return false // it could be served before a request of the present window
 	}
-	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on && t.counted.length > 0)
+	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen && !t.refills() || t.counted.on && t.counted.length > 0)
 }
+
+// refills reports whether response after response stated a quota that is unused and about to
+// reset. So it is with a bucket, whose reset is when it is full: it has reset before the next
+// claim, and a probe each time would let one claim through per round trip. A window states
+// this once at most.
+func (t *told) refills() bool { return t.unused >= minUnused }
+
+// minUnused is the number of responses after which refills believes them.
+const minUnused = 3
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
 // answers: to ask what is free changes nothing.
@@ -190,6 +200,11 @@ func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight
 			t.remaining = max(t.remaining-1, 0) // or after, when more had come back
 		}
 		return
+	}
+	if left >= w.Limit-1 && w.Limit > 1 && reset.Sub(now) < minScout {
+		t.unused = min(t.unused+1, minUnused)
+	} else if 2*left < w.Limit {
+		t.unused = 0
 	}
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
 	t.at, t.seen, t.open, t.probe = now, f.sent, f.open, false
