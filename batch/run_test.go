@@ -24,6 +24,7 @@ import (
 	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/heedtest"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
 )
 
 // upTo returns the numbers below n.
@@ -142,6 +143,38 @@ func TestRun_endsWithItsContext(t *testing.T) {
 	require.Equal(t, 3, report.Resumed)
 	require.Equal(t, 10, report.Done)
 }
+
+// A new process knows nothing of the limit, and finds it partly used up by the one before.
+func TestRun_continuesAtThePaceOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &heedtest.Server{
+			Limit:   &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(200))},
+			Respond: func(heedtest.Request) heedtest.Response { return heedtest.Response{Delay: 20 * time.Millisecond} },
+		}
+		server.StartInMemory()
+		defer server.Close()
+		o := batch.Options{Workers: 50, Checkpoint: checkpointIn(t)}
+		start := time.Now()
+		for _, life := range []time.Duration{3 * time.Second, 3 * time.Second, time.Hour} {
+			client := heed.NewClient(&heed.Transport{Base: server.Transport()})
+			ctx, cancel := context.WithTimeoutCause(t.Context(), life, errors.New("killed"))
+			_, _ = batch.Run(withoutDeadline{ctx}, upTo(2000), func(ctx context.Context, _ int) error {
+				return send(ctx, client, "GET", server.URL, "")
+			}, o)
+			cancel()
+			client.CloseIdleConnections()
+		}
+		require.Less(t, time.Since(start), 11*time.Second, "2,000 items at 200 a second")
+		report, err := batch.Run(t.Context(), upTo(2000), nil, o)
+		require.NoError(t, err)
+		require.Equal(t, 2000, report.Resumed)
+	})
+}
+
+// withoutDeadline is a context that ends without an announcement.
+type withoutDeadline struct{ context.Context }
+
+func (withoutDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // The Transport rejects requests that cannot be sent before the deadline. The items that are
 // left have not failed.
