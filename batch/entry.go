@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed"
@@ -89,8 +90,8 @@ func (o *Outbox) check(req *http.Request) error {
 	if u.User != nil {
 		return fmt.Errorf("%w: the URL has a user", ErrCredentials)
 	}
-	for _, name := range credentialHeaders {
-		if _, ok := req.Header[name]; ok {
+	for name := range req.Header {
+		if slices.Contains(credentialHeaders, http.CanonicalHeaderKey(name)) {
 			return fmt.Errorf("%w: the header %s", ErrCredentials, name)
 		}
 	}

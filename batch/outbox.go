@@ -75,7 +75,8 @@ type OutboxConfig struct {
 	// an unknown outcome. It is called by one goroutine at a time, which sends the next
 	// request when it has returned. It may call Submit, but not Drain or Close. If the
 	// process is killed before it has returned, the request is sent again with the same
-	// Idempotency-Key and Done is called again. Nil means none.
+	// Idempotency-Key and Done is called again. A panic of Done ends the process. Nil means
+	// none.
 	Done func(Delivery)
 
 	// MaxRequests is the maximum number of requests. Zero means 10,000.

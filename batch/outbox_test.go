@@ -344,9 +344,9 @@ func TestOutbox_rejectsWhatItCannotSend(t *testing.T) {
 	require.ErrorIs(t, err, fault)
 	require.True(t, closed)
 
-	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key"} {
+	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "x-api-key"} {
 		req := newRequest("POST", "http://a.test")
-		req.Header.Set(name, "secret")
+		req.Header[name] = []string{"secret"}
 		_, err := o.Submit(req)
 		require.ErrorIs(t, err, batch.ErrCredentials)
 		require.ErrorContains(t, err, name)

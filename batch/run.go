@@ -35,8 +35,8 @@ type Options struct {
 	Total int
 
 	// Progress is called with the state of the job: every ProgressInterval, and when the job
-	// has ended. It is called by one goroutine at a time; the workers do not wait for it. Nil
-	// means none.
+	// has ended. It is called by one goroutine at a time; the workers do not wait for it, but
+	// Run returns only when it has returned. Nil means none.
 	Progress func(Progress)
 
 	// ProgressInterval is the time between two calls of Progress. Zero means one second.
@@ -191,22 +191,25 @@ type Report struct {
 //
 // Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
 // were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
-// checkpoint if the job ended early; ErrLocked, ErrDamaged or ErrOtherJob if it did not
-// begin. The Report is valid in all cases.
+// checkpoint if the job ended early; ErrLocked or ErrDamaged if it did not begin; or
+// ErrOtherJob. The Report is valid in all cases.
 //
 // If ctx ends, the context of fn ends too, and Run returns when all calls of fn have
 // returned. If ctx has a deadline, the job ends when the Transport rejects a request that
-// cannot be sent before it. The sequence is not interrupted while it computes an item. If fn panics, Run ends the contexts of the other calls, waits for them, and
-// panics with a *PanicError on the goroutine of its caller; the checkpoint then has the item
-// as not finished. If fn calls runtime.Goexit, Run does so, too. A function that wants a
-// panic to be the error of its item must recover it.
+// cannot be sent before it. The sequence is not interrupted while it computes an item.
+//
+// If fn panics, Run ends the contexts of the other calls, waits for them, and panics with a
+// *PanicError on the goroutine of its caller; the checkpoint then has the item as not
+// finished. If fn calls runtime.Goexit, Run does so, too. A function that wants a panic to be
+// the error of its item must recover it.
 func Run[T any](ctx context.Context, items iter.Seq[T], fn func(ctx context.Context, item T) error, o Options) (Report, error) {
 	return run(ctx, items, func(ctx context.Context, item T) ([]byte, error) { return nil, fn(ctx, item) }, o, nil)
 }
 
 // Map is like Run, and returns the values that fn returns in the order of the items. The
-// value of an item that is not done is the zero value. A checkpoint file also holds the
-// values, as JSON, so that those of earlier processes are returned, too.
+// value of an item that is not done is the zero value, and the slice ends with the last item
+// that is done. A checkpoint file also holds the values, as JSON, so that those of earlier
+// processes are returned, too.
 func Map[T, R any](ctx context.Context, items iter.Seq[T], fn func(ctx context.Context, item T) (R, error), o Options) ([]R, Report, error) {
 	var (
 		mu     sync.Mutex
