@@ -28,7 +28,7 @@ const modulePath = "github.com/heed-go/heed"
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/adapter", "internal/ticks", "internal/explain"},
-	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
@@ -36,7 +36,7 @@ var importOrder = [][]string{
 	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
-	{"otelheed", "promheed"},
+	{"otelheed", "promheed", "batch"},
 	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }
 

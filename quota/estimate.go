@@ -67,6 +67,7 @@ type estimate struct {
 	concurrency  concurrencyTest
 	early        earlyTest
 	counted      countedWindows
+	numUnused    uint8         // responses in a row that stated an unused quota about to reset, at most minUnused
 	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
 	weighted     bool          // claims cost different numbers of units, see unitQuota: no costs or other clients are inferred
 }
@@ -166,6 +167,11 @@ func (e *estimate) left(now time.Time) int64 {
 	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
 }
 
+// minUnused is the number of responses in a row that state an unused quota which is about to reset,
+// after which it is a token bucket, whose reset is when it is full: it has reset before each claim,
+// and a probe each time would admit one request per round trip. A window states this once at most.
+const minUnused = 3
+
 // needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
 // free of what was left in it.
 func (e *estimate) needsProbe(now time.Time, f *inFlight, p pacing) bool {
@@ -175,7 +181,7 @@ func (e *estimate) needsProbe(now time.Time, f *inFlight, p pacing) bool {
 	case e.counted.on && f.open > 0 && now.Before(opens.Add(tolerance)):
 		return false // the server could process it before a request of the present window
 	}
-	return e.remaining <= f.open+p.reserved(e.limit) || e.others.present || e.counted.on && e.counted.length > 0
+	return e.remaining <= f.open+p.reserved(e.limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
 }
 
 // granted records that the next claim of f is granted at now.
@@ -259,6 +265,11 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	case left >= e.left(now):
 		e.refineReset(reset)
 		return
+	}
+	if left >= l.Limit-1 && l.Limit > 1 && reset.Sub(now) < minLastUnitDelay {
+		e.numUnused = min(e.numUnused+1, minUnused)
+	} else if 2*left < l.Limit {
+		e.numUnused = 0
 	}
 	if e.refill.log != nil {
 		e.refill.log.trim(max(l.Limit-left, 0))
