@@ -1,0 +1,50 @@
+package workers
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/heed-go/heed/examples/uses/internal/scenario"
+	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/quota/fleet"
+)
+
+// Scenario ships 2,000 orders with 4 processes of 10 goroutines each. A process is a client
+// that shares nothing with the others but the bus.
+func Scenario() scenario.Scenario {
+	const processes, goroutines, orders = 4, 10, 2000
+	work := func(newClient func(http.RoundTripper, fleet.Bus) (*http.Client, func())) scenario.Job {
+		return func(ctx context.Context, base http.RoundTripper) int {
+			var bus fleet.LocalBus
+			queue := make(chan int, orders)
+			for order := range orders {
+				queue <- order
+			}
+			close(queue)
+			var failed atomic.Int64
+			var all sync.WaitGroup
+			for range processes {
+				all.Go(func() {
+					client, stop := newClient(base, &bus)
+					defer stop()
+					failed.Add(int64(Work(ctx, client, goroutines, queue)))
+				})
+			}
+			all.Wait()
+			return int(failed.Load())
+		}
+	}
+	return scenario.Scenario{
+		Name:  "workers",
+		Calls: orders,
+		API:   func(c *scenario.Counts) func(heedtest.Request) heedtest.Response { return newAPI(c).respond },
+		Default: work(func(base http.RoundTripper, _ fleet.Bus) (*http.Client, func()) {
+			return &http.Client{Transport: base}, func() {}
+		}),
+		Heed: work(func(base http.RoundTripper, bus fleet.Bus) (*http.Client, func()) {
+			return NewClient(base, bus, []byte("the same in all processes"))
+		}),
+	}
+}
