@@ -28,14 +28,14 @@ const modulePath = "github.com/heed-go/heed"
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/ticks", "internal/explain"},
-	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
-	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
+	{"throttleredis/...", "poll", "batch", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed"},
 	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/uses/...", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }

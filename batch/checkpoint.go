@@ -1,0 +1,269 @@
+package batch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/internal/journal"
+)
+
+// The kinds of records of a checkpoint. The number of the item follows as a uvarint.
+const (
+	recordHeader byte = 'H' // JSON of checkpointHeader instead of the number
+	recordStart  byte = 'S' // identity, 4 bytes
+	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes
+	recordDone   byte = 'D' // value of the item
+	recordFailed byte = 'F' // 1 if it must not be repeated, else 0; text of the error
+)
+
+// checkpointVersion is the version of the records.
+const checkpointVersion = 1
+
+// A checkpointHeader is the first record of a checkpoint.
+type checkpointHeader struct {
+	Checkpoint int // checkpointVersion
+	Job        string
+	ID         jobID
+}
+
+// A checkpoint records in a file what was done of a job.
+type checkpoint struct {
+	log *journal.Log
+	o   Options
+	id  jobID
+
+	// Written by openCheckpoint, and then only read.
+	hasHeader bool
+	items     []itemState // by index
+	doubts    map[int]itemDoubt
+	records   int
+}
+
+// An itemState is what earlier processes recorded of an item.
+type itemState struct {
+	phase    phase
+	sent     sent
+	identity uint32
+}
+
+// An itemDoubt holds what is needed of an item that is not done, and has sent a request or
+// failed.
+type itemDoubt struct {
+	sentAt int64  // when the first request with an Idempotency-Key was sent, as Unix time in milliseconds
+	reason string // text of the error if the item failed and must not be repeated
+}
+
+// phase is how far an item got.
+type phase uint8
+
+const (
+	phaseNone phase = iota
+	phaseStarted
+	phaseFailed
+	phaseDone
+)
+
+// maxReason is the maximum length of the stored text of an error.
+const maxReason = 256
+
+var errRecord = fmt.Errorf("%w: a record is invalid", ErrDamaged)
+
+// openCheckpoint opens or creates the file, and calls restore, unless it is nil, with the
+// stored value of each item that is done.
+func openCheckpoint(o Options, restore func(int, []byte) error) (*checkpoint, error) {
+	c := &checkpoint{o: o, id: newJobID(), doubts: map[int]itemDoubt{}}
+	log, err := journal.Open(o.Checkpoint, func(record []byte) error { return c.apply(record, restore) })
+	if err != nil {
+		return nil, fileError("checkpoint", err)
+	}
+	c.log = log
+	if !c.hasHeader {
+		text, err := json.Marshal(checkpointHeader{Checkpoint: checkpointVersion, Job: o.Job, ID: c.id})
+		if err == nil {
+			err = log.AppendSync(append([]byte{recordHeader}, text...))
+		}
+		if err != nil {
+			log.Close()
+			return nil, fileError("checkpoint", err)
+		}
+	}
+	return c, nil
+}
+
+// apply reads a record of an earlier process.
+func (c *checkpoint) apply(record []byte, restore func(int, []byte) error) error {
+	c.records++
+	if len(record) == 0 {
+		return errRecord
+	}
+	kind, rest := record[0], record[1:]
+	if !c.hasHeader {
+		return c.applyHeader(kind, rest)
+	}
+	n, k := binary.Uvarint(rest)
+	if k <= 0 || n >= uint64(c.records)+maxAhead {
+		return errRecord
+	}
+	index, rest := int(n), rest[k:]
+	if missing := index + 1 - len(c.items); missing > 0 {
+		c.items = append(c.items, make([]itemState, missing)...)
+	}
+	s := &c.items[index]
+	switch {
+	case kind == recordStart && len(rest) == 4:
+		s.identity = binary.LittleEndian.Uint32(rest)
+		s.phase = phaseStarted
+	case kind == recordSent && len(rest) == 9:
+		c.applySent(index, sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:])))
+	case kind == recordFailed && len(rest) >= 1:
+		c.applyFailed(index, rest[0] == 1, string(rest[1:]))
+	case kind == recordDone:
+		s.phase = phaseDone
+		delete(c.doubts, index)
+		if restore != nil {
+			return restore(index, rest)
+		}
+	default:
+		return errRecord
+	}
+	return nil
+}
+
+// maxAhead bounds the numbers of items in a file: a number is less than that of the records
+// before it plus the number of workers, unless the file is damaged.
+const maxAhead = 1 << 20
+
+func (c *checkpoint) applyHeader(kind byte, text []byte) error {
+	var h checkpointHeader
+	if kind != recordHeader || json.Unmarshal(text, &h) != nil || h.Checkpoint != checkpointVersion {
+		return fmt.Errorf("%w: it is not a checkpoint of this version", ErrDamaged)
+	}
+	if h.Job != c.o.Job {
+		return fmt.Errorf("%w: it was made with Options.Job %q, which is %q now", ErrOtherJob, h.Job, c.o.Job)
+	}
+	c.id, c.hasHeader = h.ID, true
+	return nil
+}
+
+func (c *checkpoint) applySent(index int, kind sent, at int64) {
+	s, d := &c.items[index], c.doubts[index]
+	s.sent = max(s.sent, kind)
+	if d.sentAt == 0 && kind == sentKeyed {
+		d.sentAt = at
+	}
+	c.doubts[index] = d
+}
+
+// applyFailed reads that an item failed. If it may be repeated, its requests that are not
+// safe to repeat were rejected.
+func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
+	s, d := &c.items[index], c.doubts[index]
+	s.phase = phaseFailed
+	if doubt || c.o.Repeat == RepeatNever {
+		d.reason = reason
+	}
+	if !doubt && s.sent == sentUnsafe {
+		s.sent = sentIdempotent
+		if d.sentAt != 0 {
+			s.sent = sentKeyed
+		}
+	}
+	c.doubts[index] = d
+}
+
+// A verdict states what must be done with an item. At most one of its fields is set; if none
+// is, the item was not begun.
+type verdict struct {
+	done     bool
+	failed   error // the item is not repeated, for this reason
+	repeated bool  // the item is processed again
+}
+
+// resume returns what must be done with an item. It returns ErrOtherJob if the item is
+// another one than that of the file.
+func (c *checkpoint) resume(index int, item any) (v verdict, err error) {
+	if index >= len(c.items) || c.items[index].phase == phaseNone {
+		return v, nil
+	}
+	s, d := c.items[index], c.doubts[index]
+	identity, err := c.identity(index, item)
+	if err != nil {
+		return v, err
+	}
+	if identity != s.identity {
+		return v, fmt.Errorf("%w: item %d differs from the one in %s: see Options.ItemKey", ErrOtherJob, index, c.o.Checkpoint)
+	}
+	switch {
+	case s.phase == phaseDone:
+		v.done = true
+	case c.repeats(s, d):
+		v.repeated = true
+	case s.phase == phaseFailed:
+		v.failed = fmt.Errorf("batch: failed in an earlier process and not repeated: %s", d.reason)
+	default:
+		v.failed = ErrInterrupted
+	}
+	return v, nil
+}
+
+// repeats reports whether an item that is not done is processed again.
+func (c *checkpoint) repeats(s itemState, d itemDoubt) bool {
+	switch c.o.Repeat {
+	case RepeatAlways:
+		return true
+	case RepeatNever:
+		return false
+	}
+	age := time.Since(time.UnixMilli(d.sentAt))
+	return s.sent == sentIdempotent || s.sent == sentKeyed && (c.o.KeyLifetime < 0 || age < c.o.KeyLifetime)
+}
+
+// identity returns the checksum that recognizes an item.
+func (c *checkpoint) identity(index int, item any) (uint32, error) {
+	id, err := identityOf(item, c.o.ItemKey)
+	if err != nil {
+		return 0, fmt.Errorf("batch: item %d has no JSON that recognizes it: set Options.ItemKey: %w", index, err)
+	}
+	return id, nil
+}
+
+// start records that an item begins.
+func (c *checkpoint) start(index int, item any) error {
+	identity, err := c.identity(index, item)
+	if err != nil {
+		return err
+	}
+	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
+	if c.o.Repeat == RepeatNever {
+		return c.log.AppendSync(record)
+	}
+	return c.log.Append(record)
+}
+
+// send records that a request of an item that is not idempotent will be sent.
+func (c *checkpoint) send(index int, s sent) error {
+	record := append(newRecord(recordSent, index), byte(s))
+	return c.log.AppendSync(binary.LittleEndian.AppendUint64(record, uint64(time.Now().UnixMilli())))
+}
+
+// done records that an item is done.
+func (c *checkpoint) done(index int, value []byte) error {
+	return c.log.Append(append(newRecord(recordDone, index), value...))
+}
+
+// fail records that an item has failed. doubt means that it must not be repeated.
+func (c *checkpoint) fail(index int, reason error, doubt bool) error {
+	record := append(newRecord(recordFailed, index), 0)
+	if doubt {
+		record[len(record)-1] = 1
+	}
+	text := reason.Error()
+	return c.log.Append(append(record, strings.ToValidUTF8(text[:min(len(text), maxReason)], "")...))
+}
+
+func newRecord(kind byte, index int) []byte {
+	return binary.AppendUvarint([]byte{kind}, uint64(index))
+}

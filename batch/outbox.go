@@ -1,0 +1,442 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+)
+
+var (
+	// ErrOutboxClosed is returned by Submit and Drain after Close was called.
+	ErrOutboxClosed = errors.New("batch: the Outbox is closed")
+
+	// ErrOutboxFull is matched by *FullError.
+	ErrOutboxFull = errors.New("batch: the Outbox is full")
+
+	// ErrBodyTooLarge means that the body of a request is longer than OutboxConfig.MaxBody.
+	ErrBodyTooLarge = errors.New("batch: the body is too large for the Outbox")
+
+	// ErrCredentials means that a request has a header or URL with credentials, which an
+	// Outbox does not write to disk. See OutboxConfig.StoreCredentials.
+	ErrCredentials = errors.New("batch: the Outbox does not write credentials to disk: add them in RetryPolicy.BeforeSend")
+
+	// ErrInvalidRequest means that a request cannot be sent by an Outbox.
+	ErrInvalidRequest = errors.New("batch: the Outbox cannot send the request")
+
+	// ErrRejected means that a request left the Outbox because of its response: one that
+	// does not change if the request is repeated, or the last of OutboxConfig.MaxAttempts.
+	ErrRejected = errors.New("batch: the server rejected the request")
+
+	// ErrExpired means that a request left the Outbox because of OutboxConfig.MaxAge.
+	ErrExpired = errors.New("batch: the request has expired")
+)
+
+// A FullError means that a request does not fit into an Outbox. It matches ErrOutboxFull.
+type FullError struct {
+	// Requests and Bytes are what the Outbox holds, without the request.
+	Requests int
+	Bytes    int64
+
+	// MaxRequests and MaxBytes are its bounds.
+	MaxRequests int
+	MaxBytes    int64
+}
+
+// Error returns a message with the numbers.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%v: %d of at most %d requests and %d of at most %d bytes", ErrOutboxFull, e.Requests, e.MaxRequests, e.Bytes, e.MaxBytes)
+}
+
+// Is reports whether target is ErrOutboxFull.
+func (e *FullError) Is(target error) bool { return target == ErrOutboxFull }
+
+// An OutboxConfig holds the settings of an Outbox. The zero OutboxConfig is that of an
+// Outbox in memory.
+type OutboxConfig struct {
+	// Client sends the requests. Its Transport should be a heed.Transport, which delays them
+	// as limits require; a StartJitter there spreads the first requests of devices that start
+	// together. Nil means heed.NewClient(nil).
+	Client *http.Client
+
+	// Path is the path of the file that keeps the requests. It is created if it does not
+	// exist, with mode 0600; beside it there is one with the suffix .lock, and for moments
+	// one with the suffix .tmp. One process can use it at a time. Empty means that the
+	// requests are kept in memory only.
+	Path string
+
+	// Done is called when a request leaves the Outbox: delivered, rejected, expired, or with
+	// an unknown outcome. It is called by one goroutine at a time, which sends the next
+	// request when it has returned. It may call Submit, but not Drain or Close. If the
+	// process is killed before it has returned, the request is sent again with the same
+	// Idempotency-Key and Done is called again. Nil means none.
+	Done func(Delivery)
+
+	// MaxRequests is the maximum number of requests. Zero means 10,000.
+	MaxRequests int
+
+	// MaxBytes is the maximum size of all requests with their bodies, in memory and, up to
+	// twice as much, on disk. Zero means 16 MiB.
+	MaxBytes int64
+
+	// MaxBody is the maximum size of the body of a request. Zero means 1 MiB.
+	MaxBody int64
+
+	// IdempotencyKey returns the Idempotency-Key of a request that has none, when it is
+	// submitted. If it returns "", the request has none and is sent at most once, unless it is
+	// idempotent or an attempt was not processed. It is not called for GET, HEAD, OPTIONS and
+	// TRACE. Nil means a random UUID for all other requests.
+	IdempotencyKey func(*http.Request) string
+
+	// KeyLifetime is the time for which the server remembers an Idempotency-Key. A request
+	// that may have been processed is not sent again when it has elapsed since it was first
+	// sent; it leaves the Outbox with ErrInterrupted. Zero means 24 hours, as with many
+	// servers; a negative value means for any time.
+	KeyLifetime time.Duration
+
+	// MaxAttempts is the number of times that a request is sent to a server that responds
+	// with an error of its own, such as 500. Each may include the retries of the Transport.
+	// Failures of the network, 408, 425, 429, 502, 503 and 504 do not count. Zero means 10.
+	MaxAttempts int
+
+	// MaxAge is the time after which a request is not sent any longer. Zero means that
+	// requests do not expire.
+	MaxAge time.Duration
+
+	// Backoff returns the delay after a failure, if the server states none. Its attempts are
+	// those since a request last left the Outbox. Nil means exponential delays from one
+	// second to one minute with jitter.
+	Backoff backoff.Policy
+
+	// StoreCredentials permits requests with headers or URLs that hold credentials in an
+	// Outbox on disk: the headers Authorization, Proxy-Authorization, Cookie, X-Api-Key,
+	// Api-Key, X-Auth-Token and X-Amz-Security-Token, and a user in the URL. Without it,
+	// Submit rejects them with ErrCredentials. Other headers, the query and the body are
+	// always written to disk.
+	StoreCredentials bool
+}
+
+const (
+	defaultMaxRequests = 10_000
+	defaultMaxBytes    = 16 << 20
+	defaultMaxBody     = 1 << 20
+	defaultMaxAttempts = 10
+)
+
+// withDefaults returns c with defaults for zero fields.
+func (c OutboxConfig) withDefaults() OutboxConfig {
+	if c.Client == nil {
+		c.Client = heed.NewClient(nil)
+	}
+	if c.MaxRequests == 0 {
+		c.MaxRequests = defaultMaxRequests
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultMaxBytes
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	if c.KeyLifetime == 0 {
+		c.KeyLifetime = defaultKeyLifetime
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = defaultMaxAttempts
+	}
+	if c.Backoff == nil {
+		c.Backoff = backoff.Exponential{Base: time.Second, Max: time.Minute}
+	}
+	return c
+}
+
+// Validate returns an error if a field has a value that OpenOutbox rejects.
+func (c OutboxConfig) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"MaxRequests", int64(c.MaxRequests)}, {"MaxBytes", c.MaxBytes}, {"MaxBody", c.MaxBody},
+		{"MaxAttempts", int64(c.MaxAttempts)}, {"MaxAge", int64(c.MaxAge)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("batch: OutboxConfig.%s is %d: it must not be negative", f.name, f.value)
+		}
+	}
+	return nil
+}
+
+// A QueuedRequest is a request in an Outbox.
+type QueuedRequest struct {
+	// ID is the number that Submit returned.
+	ID uint64
+
+	// Request is the request with its Idempotency-Key, and with a body that can be read. Its
+	// context has the heed.RequestOptions with which it was submitted.
+	Request *http.Request
+
+	// Submitted is the time at which the request was submitted.
+	Submitted time.Time
+
+	// Sent means that the request was sent, and that the server may have processed it.
+	Sent bool
+}
+
+// A Delivery describes a request that leaves an Outbox.
+type Delivery struct {
+	QueuedRequest
+
+	// Response is the last response. Its body can be read until OutboxConfig.Done returns,
+	// and is closed then. Nil means that there was none.
+	Response *http.Response
+
+	// Err is nil if the request was delivered: the status is below 400. Otherwise it matches
+	// ErrRejected, ErrExpired or ErrInterrupted.
+	Err error
+}
+
+// An OutboxState describes an Outbox.
+type OutboxState struct {
+	// Requests is the number of requests that it holds.
+	Requests int
+
+	// Bytes is their size.
+	Bytes int64
+
+	// NextTry is when the first request is sent again after a failure. Zero means that it is
+	// being sent or waits for a limit in the Transport, or that there is none.
+	NextTry time.Time
+
+	// LastError is the failure that NextTry follows: of the network, of the server, or of
+	// the file. Nil means that there was none since a request last left the Outbox.
+	LastError error
+}
+
+// An Outbox keeps requests and sends them in the background, one at a time, in the order in
+// which they were submitted. It is safe for concurrent use. OpenOutbox creates one.
+//
+// A request that the server throttles, or that fails because of the network, stays the
+// first and is sent again when the server accepts it, so that later requests do not
+// overtake it. A request leaves the Outbox when its response is final; OutboxConfig.Done
+// then gets it.
+//
+// With OutboxConfig.Path, a request that Submit has accepted is on disk, and is sent after a
+// restart if it was not sent before.
+type Outbox struct {
+	c      OutboxConfig
+	heeds  bool // the Transport of the client is a heed.Transport, which reports attempts
+	store  *store
+	ctx    context.Context // of the requests
+	cancel context.CancelFunc
+	wake   chan struct{} // has a value after Wake
+	closed chan struct{} // is closed by Close
+	ended  chan struct{} // is closed when the sender has ended
+
+	mu       sync.Mutex
+	isClosed bool
+	entries  []*entry      // by ID; only the sender removes them
+	reserved int           // number of requests that are being stored
+	bytes    int64         // size of entries and of the requests that are being stored
+	nextID   uint64        // of the next request
+	changed  chan struct{} // is closed when an entry was added or removed
+	state    OutboxState   // NextTry and LastError
+}
+
+// OpenOutbox creates an Outbox, and begins to send the requests that its file holds. The
+// error matches ErrLocked if another Outbox uses the file, and ErrDamaged if the file is
+// damaged.
+func OpenOutbox(c OutboxConfig) (*Outbox, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	o := &Outbox{c: c, nextID: 1, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{})}
+	_, o.heeds = c.Client.Transport.(*heed.Transport)
+	if c.Path != "" {
+		store, entries, nextID, err := openStore(c.Path)
+		if err != nil {
+			return nil, fileError("outbox", err)
+		}
+		o.store, o.entries, o.nextID = store, entries, nextID
+		for _, e := range entries {
+			o.bytes += e.size
+		}
+	}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
+	go o.run()
+	return o, nil
+}
+
+// Submit adds a request, and returns its number. It reads and closes the body of req. With
+// OutboxConfig.Path the request is on disk when Submit returns; concurrent calls share a
+// write to disk. The heed.RequestOptions in the context of req apply when it is sent, but
+// its deadline and other values do not.
+//
+// The error is a *FullError, or matches ErrBodyTooLarge, ErrCredentials, ErrOutboxClosed or
+// ErrInvalidRequest, or is that of the body or the file. The request was then not added.
+func (o *Outbox) Submit(req *http.Request) (id uint64, err error) {
+	e, err := o.newEntry(req)
+	if err != nil {
+		return 0, err
+	}
+	if err := o.reserve(e); err != nil {
+		return 0, err
+	}
+	if o.store != nil {
+		o.store.begin()
+		defer o.store.end()
+		if err := o.store.add(e); err != nil {
+			o.release(e)
+			return 0, fileError("outbox", err)
+		}
+	}
+	o.insert(e)
+	return e.ID, nil
+}
+
+// reserve makes room for e and sets its ID.
+func (o *Outbox) reserve(e *entry) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.isClosed {
+		return ErrOutboxClosed
+	}
+	n := len(o.entries) + o.reserved
+	if n >= o.c.MaxRequests || o.bytes+e.size > o.c.MaxBytes {
+		return &FullError{Requests: n, Bytes: o.bytes, MaxRequests: o.c.MaxRequests, MaxBytes: o.c.MaxBytes}
+	}
+	e.ID = o.nextID
+	o.nextID++
+	o.reserved++
+	o.bytes += e.size
+	return nil
+}
+
+// release returns the room of e, which could not be stored.
+func (o *Outbox) release(e *entry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reserved--
+	o.bytes -= e.size
+	o.signal()
+}
+
+// insert adds e, which is stored.
+func (o *Outbox) insert(e *entry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reserved--
+	i, _ := slices.BinarySearchFunc(o.entries, e.ID, func(e *entry, id uint64) int {
+		return int(min(max(int64(e.ID)-int64(id), -1), 1))
+	})
+	o.entries = slices.Insert(o.entries, i, e)
+	o.signal()
+}
+
+// signal wakes the goroutines that wait for a change. The caller holds mu.
+func (o *Outbox) signal() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// Drain returns nil when all requests that were submitted before the call have left the
+// Outbox, the cause of ctx if it ends first, or ErrOutboxClosed.
+func (o *Outbox) Drain(ctx context.Context) error {
+	o.mu.Lock()
+	next := o.nextID
+	o.mu.Unlock()
+	for {
+		o.mu.Lock()
+		empty := o.reserved == 0 && (len(o.entries) == 0 || o.entries[0].ID >= next)
+		closed, changed := o.isClosed, o.changed
+		o.mu.Unlock()
+		switch {
+		case empty:
+			return nil
+		case closed:
+			return ErrOutboxClosed
+		}
+		select {
+		case <-changed:
+		case <-o.closed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Wake ends the present delay after a failure. Call it when the device is online again.
+func (o *Outbox) Wake() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// State returns the state of the Outbox.
+func (o *Outbox) State() OutboxState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.state
+	s.Requests, s.Bytes = len(o.entries), o.bytes
+	return s
+}
+
+// Close ends the Outbox. It lets the request in flight finish, or cancels it when ctx ends,
+// and returns the requests that were not delivered. Those of an Outbox on disk stay there,
+// and are sent when it is opened again. The error is that of the file. Later calls return
+// the same requests.
+func (o *Outbox) Close(ctx context.Context) ([]QueuedRequest, error) {
+	o.mu.Lock()
+	if !o.isClosed {
+		o.isClosed = true
+		close(o.closed)
+	}
+	o.mu.Unlock()
+	select {
+	case <-o.ended:
+	case <-ctx.Done():
+	}
+	o.cancel()
+	<-o.ended
+	o.awaitSubmits()
+	var err error
+	if o.store != nil {
+		err = fileError("outbox", o.store.close(o.snapshot()))
+	}
+	return o.unsent(), err
+}
+
+// awaitSubmits waits for the calls of Submit that began before Close.
+func (o *Outbox) awaitSubmits() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.reserved > 0 {
+		changed := o.changed
+		o.mu.Unlock()
+		<-changed
+		o.mu.Lock()
+	}
+}
+
+// snapshot returns the entries and the next ID.
+func (o *Outbox) snapshot() ([]*entry, uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.entries), o.nextID
+}
+
+// unsent returns the requests that are left.
+func (o *Outbox) unsent() []QueuedRequest {
+	entries, _ := o.snapshot()
+	all := make([]QueuedRequest, len(entries))
+	for i, e := range entries {
+		all[i] = e.queued()
+	}
+	return all
+}

@@ -1,0 +1,642 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed"
+)
+
+// DefaultPriority is the priority of a job's requests, below that of other requests. With
+// the default of queue.Queue.Aging, a request with priority 0 goes before all requests of
+// the job that have waited for less than 100 seconds.
+const DefaultPriority = -10
+
+// Options holds the settings of a job. The zero Options is ready to use.
+type Options struct {
+	// Workers is the number of items that are processed at the same time. Zero means 10. More
+	// workers than the limits of the server allow do no harm: their requests wait in the
+	// queue of the Transport.
+	Workers int
+
+	// Priority is the heed.RequestOptions.Priority of the job's requests. Zero means that of
+	// the context of Run or, if that is zero too, DefaultPriority.
+	Priority int
+
+	// Total is the number of items, for Progress. Zero means that it is not known.
+	Total int
+
+	// Progress is called with the state of the job: every ProgressInterval, and when the job
+	// has ended. It is called by one goroutine at a time; the workers do not wait for it. Nil
+	// means none.
+	Progress func(Progress)
+
+	// ProgressInterval is the time between two calls of Progress. Zero means one second.
+	ProgressInterval time.Duration
+
+	// Checkpoint is the path of a file that records which items are done, so that a job that
+	// was killed continues where it was. The file is created if it does not exist, with mode
+	// 0600; beside it there is one with the suffix .lock, and for moments one with the suffix
+	// .tmp. It stays when the job has ended, so that a second start does nothing: remove it
+	// to process all items again. Empty means none.
+	Checkpoint string
+
+	// Job is the name of the job that the checkpoint belongs to, such as that of its input
+	// with a version. Run fails with ErrOtherJob if the checkpoint was made with another
+	// name. Empty is a name, too.
+	Job string
+
+	// ItemKey returns a text that recognizes an item when a job continues, such as its ID. If
+	// the checkpoint was made with other items, Run fails with ErrOtherJob. It is called only
+	// if Checkpoint is set. Nil means the JSON of the item.
+	ItemKey func(item any) string
+
+	// Repeat states which items are processed again when a job continues. The zero value is
+	// RepeatSafe.
+	Repeat Repeat
+
+	// KeyLifetime is the time for which the server remembers an Idempotency-Key. An item that
+	// sent one is not repeated by RepeatSafe when it has elapsed. Zero means 24 hours, as
+	// with many servers; a negative value means for any time.
+	KeyLifetime time.Duration
+
+	// MaxFailures is the number of failed items after which no further items begin. Items
+	// that failed in earlier processes and are not repeated do not count. Zero means that
+	// failures do not end the job.
+	MaxFailures int
+
+	// MaxPause is the longest time for which the job pauses because a request ended with
+	// heed.ErrMaxWait. Zero means 24 hours.
+	MaxPause time.Duration
+}
+
+// Repeat states which items a job that continues processes again, of those that failed, or
+// that were begun and not finished.
+type Repeat int
+
+const (
+	// RepeatSafe repeats items all of whose requests are safe to repeat, as far as they used
+	// a heed.Transport and the context that the function got: idempotent ones, those that
+	// were rejected, and those with an Idempotency-Key that begins with Item.IdempotencyKey.
+	// Items that may have other effects must be idempotent, or need RepeatNever.
+	RepeatSafe Repeat = iota
+
+	// RepeatAlways repeats all of these items. The function can ask the server what was done
+	// if Item.Repeated is set.
+	RepeatAlways
+
+	// RepeatNever repeats none. Each item costs a write to disk before it begins.
+	RepeatNever
+)
+
+const (
+	defaultWorkers     = 10
+	defaultInterval    = time.Second
+	defaultKeyLifetime = 24 * time.Hour
+	defaultMaxPause    = 24 * time.Hour
+
+	unknownPause = time.Minute // length of a pause whose end is not known
+	maxPauses    = 100         // pauses after which an item fails
+	maxErrors    = 1000        // length of Report.Errors
+)
+
+// Validate returns an error if a field has a value that Run rejects.
+func (o Options) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"Workers", int64(o.Workers)}, {"Total", int64(o.Total)}, {"ProgressInterval", int64(o.ProgressInterval)},
+		{"MaxFailures", int64(o.MaxFailures)}, {"MaxPause", int64(o.MaxPause)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("batch: Options.%s is %d: it must not be negative", f.name, f.value)
+		}
+	}
+	if o.Repeat < RepeatSafe || o.Repeat > RepeatNever {
+		return fmt.Errorf("batch: Options.Repeat is %d: it must be one of the constants", o.Repeat)
+	}
+	return nil
+}
+
+// withDefaults returns o with defaults for zero fields.
+func (o Options) withDefaults() Options {
+	if o.Workers == 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.ProgressInterval == 0 {
+		o.ProgressInterval = defaultInterval
+	}
+	if o.KeyLifetime == 0 {
+		o.KeyLifetime = defaultKeyLifetime
+	}
+	if o.MaxPause == 0 {
+		o.MaxPause = defaultMaxPause
+	}
+	return o
+}
+
+// A Report is the result of a job. It is complete also if Run returns an error.
+type Report struct {
+	// Done is the number of items that are done, including Resumed.
+	Done int
+
+	// Resumed is the number of items that earlier processes had done.
+	Resumed int
+
+	// Failed is the number of items whose function returned an error, in this process, or in
+	// an earlier one if they were not repeated.
+	Failed int
+
+	// Unknown is the number of items with an unknown outcome, see ErrInterrupted. They were
+	// not processed by this process.
+	Unknown int
+
+	// Interrupted is the number of items that this process began and did not finish, because
+	// ctx ended or the job stopped. A later process can repeat them, see Repeat.
+	Interrupted int
+
+	// Errors holds the errors of failed and unknown items in the order of the items, at most
+	// 1000.
+	Errors []ItemError
+
+	// Elapsed is the duration of Run.
+	Elapsed time.Duration
+
+	// Paused is the time for which the job paused because of limits of the server.
+	Paused time.Duration
+}
+
+// Run calls fn for each item, for Options.Workers items at the same time, and returns when
+// all items are processed. Items begin in the order of the sequence. An item is done when fn
+// returns nil, and has failed when it returns an error; other items are processed all the
+// same.
+//
+// The requests of fn must use the context that it gets, and an http.Client with a
+// heed.Transport. The Transport delays them as its limits and those of the server require.
+// If a request ends with heed.ErrMaxWait and fn returns an error, the item has not failed:
+// the job pauses until the server accepts requests again and then repeats the item, unless
+// it has sent a request that is not safe to repeat.
+//
+// Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
+// were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
+// checkpoint if the job ended early; ErrLocked, ErrDamaged or ErrOtherJob if it did not
+// begin. The Report is valid in all cases.
+//
+// If ctx ends, the context of fn ends too, and Run returns when all calls of fn have
+// returned. If fn panics, Run ends the contexts of the other calls, waits for them, and
+// panics with a *PanicError on the goroutine of its caller; the checkpoint then has the item
+// as not finished. If fn calls runtime.Goexit, Run does so, too. A function that wants a
+// panic to be the error of its item must recover it.
+func Run[T any](ctx context.Context, items iter.Seq[T], fn func(ctx context.Context, item T) error, o Options) (Report, error) {
+	return run(ctx, items, func(ctx context.Context, item T) ([]byte, error) { return nil, fn(ctx, item) }, o, nil)
+}
+
+// Map is like Run, and returns the values that fn returns in the order of the items. The
+// value of an item that is not done is the zero value. A checkpoint file also holds the
+// values, as JSON, so that those of earlier processes are returned, too.
+func Map[T, R any](ctx context.Context, items iter.Seq[T], fn func(ctx context.Context, item T) (R, error), o Options) ([]R, Report, error) {
+	var (
+		mu     sync.Mutex
+		values []R
+	)
+	set := func(i int, v R) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := i + 1 - len(values); n > 0 {
+			values = append(values, make([]R, n)...)
+		}
+		values[i] = v
+	}
+	call := func(ctx context.Context, item T) ([]byte, error) {
+		v, err := fn(ctx, item)
+		if err != nil {
+			return nil, err
+		}
+		set(ItemFrom(ctx).Index, v)
+		if o.Checkpoint == "" {
+			return nil, nil
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, &storeError{err}
+		}
+		return text, nil
+	}
+	restore := func(i int, value []byte) error {
+		var v R
+		if err := json.Unmarshal(value, &v); err != nil {
+			return fmt.Errorf("%w: the value of item %d: %w", ErrOtherJob, i, err)
+		}
+		set(i, v)
+		return nil
+	}
+	report, err := run(ctx, items, call, o, restore)
+	return values, report, err
+}
+
+// A storeError means that the value of an item that is done cannot be stored.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return "batch: the value cannot be stored: " + e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// A job is the state of a call of Run. Its fields are those of all types of items.
+type job struct {
+	o          Options
+	id         jobID
+	checkpoint *checkpoint // nil if there is none
+	started    time.Time
+
+	ctx   context.Context         // of the items, with the options of the requests
+	abort context.CancelCauseFunc // ends ctx and stops the job
+	stop  context.Context         // done once no further item may begin
+	end   context.CancelCauseFunc // ends stop
+	gate  gate
+
+	complete bool // all items were passed to workers; set when the workers have ended
+
+	mu       sync.Mutex
+	report   Report
+	active   int
+	failures int         // items that failed in this process
+	panic    *PanicError // the first panic
+	exited   bool        // a function called runtime.Goexit
+}
+
+// run is Run for functions that return the value of an item to store, and restores values
+// that earlier processes have stored.
+func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context, T) ([]byte, error), o Options, restore func(int, []byte) error) (Report, error) {
+	if err := o.Validate(); err != nil {
+		return Report{}, err
+	}
+	if ctx.Err() != nil {
+		return Report{}, context.Cause(ctx)
+	}
+	j := &job{o: o.withDefaults(), id: newJobID(), started: time.Now()}
+	if o.Checkpoint != "" {
+		c, err := openCheckpoint(j.o, restore)
+		if err != nil {
+			return Report{}, err
+		}
+		defer c.log.Close() // also if the sequence or Progress panics
+		j.checkpoint, j.id = c, c.id
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	j.ctx, j.abort = j.withPriority(ctx), cancel
+	j.stop, j.end = context.WithCancelCause(ctx)
+	defer j.end(nil)
+
+	func() {
+		defer j.reportProgress()()
+		processAll(j, items, fn)
+	}()
+	return j.result()
+}
+
+// withPriority returns ctx with the priority of the job's requests.
+func (j *job) withPriority(ctx context.Context) context.Context {
+	options := heed.OptionsFrom(ctx)
+	if j.o.Priority != 0 {
+		options.Priority = j.o.Priority
+	} else if options.Priority == 0 {
+		options.Priority = DefaultPriority
+	}
+	return heed.WithOptions(ctx, options)
+}
+
+// A task is an item that a worker processes.
+type task[T any] struct {
+	index    int
+	item     T
+	repeated bool
+}
+
+// processAll passes the items to the workers in order, and returns when all have ended.
+func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([]byte, error)) {
+	tasks := make(chan task[T])
+	var workers sync.WaitGroup
+	normal := false
+	defer func() {
+		if !normal { // the sequence panicked
+			j.abort(context.Canceled)
+		}
+		close(tasks)
+		workers.Wait()
+	}()
+	spawned, index, stopped := 0, -1, false
+	for item := range items {
+		index++
+		if stopped = j.stop.Err() != nil; stopped {
+			break
+		}
+		t := task[T]{index: index, item: item}
+		begin, err := j.resume(t.index, item, &t.repeated)
+		if err != nil {
+			j.abort(err)
+			stopped = true
+			break
+		}
+		if !begin {
+			continue
+		}
+		if stopped = j.gate.wait(j.stop) != nil; stopped {
+			break
+		}
+		if spawned < j.o.Workers {
+			spawned++
+			workers.Go(func() {
+				for t := range tasks {
+					process(j, t, fn)
+				}
+			})
+		}
+		select {
+		case tasks <- t:
+			continue
+		case <-j.stop.Done():
+		}
+		stopped = true
+		break
+	}
+	normal, j.complete = true, !stopped
+}
+
+// resume reports whether an item must be processed, given what earlier processes did.
+func (j *job) resume(index int, item any, repeated *bool) (begin bool, err error) {
+	if j.checkpoint == nil {
+		return true, nil
+	}
+	verdict, err := j.checkpoint.resume(index, item)
+	if err != nil {
+		return false, err
+	}
+	*repeated = verdict.repeated
+	switch {
+	case verdict.done:
+		j.count(func(r *Report) { r.Done++; r.Resumed++ })
+	case verdict.failed != nil:
+		j.addError(index, verdict.failed)
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
+// process calls fn for an item, again after each pause, and records the outcome.
+func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
+	finished := false
+	j.mu.Lock()
+	j.active++
+	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.active--
+		if !finished {
+			j.report.Interrupted++
+		}
+	}()
+	if !j.recordStart(t.index, t.item) {
+		return
+	}
+	w := &watch{key: j.id.key(uint64(t.index)), record: func(s sent) { j.recordSent(t.index, s) }}
+	item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated}
+	for pauses := 0; ; pauses++ {
+		value, err := call(j, t, item, w, fn)
+		var unstored *storeError
+		switch {
+		case err == errExited:
+			return
+		case errors.As(err, &unstored):
+			j.abort(err)
+			return
+		case err == nil:
+			finished = j.recordDone(t.index, value)
+			return
+		case j.ctx.Err() != nil:
+			return
+		}
+		tooLong, until := w.pause(err)
+		if !tooLong || pauses == maxPauses || !w.repeatable() {
+			finished = j.recordFailed(t.index, err, !w.repeatable())
+			return
+		}
+		if !j.pause(until, err) {
+			return
+		}
+		again := *item
+		again.Repeated = true
+		item = &again
+	}
+}
+
+// errExited means that fn did not return, because it panicked or called runtime.Goexit.
+var errExited = errors.New("batch: the function did not return")
+
+// call calls fn. A panic ends the job and becomes errExited.
+func call[T any](j *job, t task[T], item *Item, w *watch, fn func(context.Context, T) ([]byte, error)) (value []byte, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			j.exit(t.index, recover())
+			err = errExited
+		}
+	}()
+	value, err = fn(w.context(context.WithValue(j.ctx, itemKey{}, item)), t.item)
+	returned = true
+	return value, err
+}
+
+// exit ends the job because a function panicked with v, or called runtime.Goexit if v is
+// nil.
+func (j *job) exit(index int, v any) {
+	j.mu.Lock()
+	if v == nil {
+		j.exited = true
+	} else if j.panic == nil {
+		j.panic = &PanicError{Index: index, Value: v, Stack: debug.Stack()}
+	}
+	j.mu.Unlock()
+	j.abort(context.Canceled)
+}
+
+// pause lets no item begin until the given time, and waits for it. It returns false if the
+// job stops.
+func (j *job) pause(until time.Time, err error) bool {
+	now := time.Now()
+	if until.IsZero() {
+		until = now.Add(unknownPause)
+	}
+	if until.Sub(now) > j.o.MaxPause {
+		j.end(&PauseError{Until: until, Err: err})
+		return false
+	}
+	j.gate.pause(now, until)
+	return j.gate.wait(j.stop) == nil
+}
+
+// count changes the report.
+func (j *job) count(change func(*Report)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change(&j.report)
+}
+
+// addError counts a failed or unknown item.
+func (j *job) addError(index int, err error) {
+	j.count(func(r *Report) {
+		if errors.Is(err, ErrInterrupted) {
+			r.Unknown++
+		} else {
+			r.Failed++
+		}
+		if len(r.Errors) < maxErrors {
+			r.Errors = append(r.Errors, ItemError{index, err})
+		}
+	})
+}
+
+// recordStart records that an item begins. It returns false if that is not possible; the
+// job then ends.
+func (j *job) recordStart(index int, item any) bool {
+	if j.checkpoint == nil {
+		return true
+	}
+	return j.check(j.checkpoint.start(index, item))
+}
+
+// recordSent records that a request of an item will be sent. If that is not possible the
+// job ends, and the request is not sent because its context has ended.
+func (j *job) recordSent(index int, s sent) {
+	if j.checkpoint != nil {
+		j.check(j.checkpoint.send(index, s))
+	}
+}
+
+// recordDone records that an item is done. It returns false if that is not possible.
+func (j *job) recordDone(index int, value []byte) bool {
+	if j.checkpoint != nil && !j.check(j.checkpoint.done(index, value)) {
+		return false
+	}
+	j.count(func(r *Report) { r.Done++ })
+	return true
+}
+
+// recordFailed records that an item has failed. It returns false if that is not possible.
+func (j *job) recordFailed(index int, err error, doubt bool) bool {
+	if j.checkpoint != nil && !j.check(j.checkpoint.fail(index, err, doubt)) {
+		return false
+	}
+	j.addError(index, err)
+	j.mu.Lock()
+	j.failures++
+	failures := j.failures
+	j.mu.Unlock()
+	if n := j.o.MaxFailures; n > 0 && failures >= n {
+		j.end(fmt.Errorf("%w: Options.MaxFailures is %d", ErrTooManyFailures, n))
+	}
+	return true
+}
+
+// check ends the job if err is not nil, and reports whether it is nil.
+func (j *job) check(err error) bool {
+	if err != nil {
+		j.abort(fileError("checkpoint", err))
+	}
+	return err == nil
+}
+
+// result returns the report and the error of the job, or panics.
+func (j *job) result() (Report, error) {
+	j.mu.Lock()
+	r, panicked, exited := j.report, j.panic, j.exited
+	j.mu.Unlock()
+	if panicked != nil {
+		panic(panicked)
+	}
+	if exited {
+		runtime.Goexit()
+	}
+	r.Elapsed, r.Paused = time.Since(j.started), j.gate.total(time.Now())
+	slices.SortFunc(r.Errors, func(a, b ItemError) int { return a.Index - b.Index })
+	err := context.Cause(j.stop)
+	if j.complete && r.Interrupted == 0 {
+		err = nil // ctx ended, or the last failure was counted, after the last item
+	}
+	if j.checkpoint != nil {
+		if closeErr := j.checkpoint.log.Close(); err == nil {
+			err = fileError("checkpoint", closeErr)
+		}
+	}
+	if err == nil && len(r.Errors) > 0 {
+		err = &itemsError{failed: r.Failed, unknown: r.Unknown, first: r.Errors[0]}
+	}
+	return r, err
+}
+
+// reportProgress calls Options.Progress until the returned function is called, which calls
+// it for the last time.
+func (j *job) reportProgress() (finish func()) {
+	if j.o.Progress == nil {
+		return func() {}
+	}
+	var (
+		estimate estimator
+		reporter sync.WaitGroup
+		ended    = make(chan struct{})
+	)
+	estimate.add(sample{}, 0)
+	reporter.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				j.exit(-1, recover())
+			}
+		}()
+		ticker := time.NewTicker(j.o.ProgressInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				j.o.Progress(j.progress(&estimate))
+				continue
+			case <-ended:
+			}
+			break
+		}
+		j.o.Progress(j.progress(&estimate))
+		returned = true
+	})
+	return func() {
+		close(ended)
+		reporter.Wait()
+	}
+}
+
+// progress returns the state of the job.
+func (j *job) progress(e *estimator) Progress {
+	now := time.Now()
+	j.mu.Lock()
+	r, active := j.report, j.active
+	j.mu.Unlock()
+	p := Progress{
+		Done: r.Done, Resumed: r.Resumed, Failed: r.Failed, Unknown: r.Unknown, Running: active,
+		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.gate.pausedUntil(now),
+	}
+	processed := r.Done - r.Resumed + r.Failed
+	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.gate.total(now)}, p.Left())
+	if !p.PausedUntil.IsZero() && p.TimeLeft > 0 {
+		p.TimeLeft += p.PausedUntil.Sub(now)
+	}
+	return p
+}

@@ -1,0 +1,358 @@
+package batch
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+)
+
+// run sends the requests until the Outbox is closed.
+func (o *Outbox) run() {
+	defer close(o.ended)
+	failures := failures{policy: o.c.Backoff}
+	for {
+		e := o.first()
+		if e == nil {
+			return
+		}
+		r := o.try(e)
+		if r.final {
+			failures.reset()
+			o.leave(e, r)
+			continue
+		}
+		r.close()
+		if o.ctx.Err() != nil {
+			return
+		}
+		if !o.delay(r, &failures) {
+			return
+		}
+	}
+}
+
+// first waits for a request and returns the first one. It returns nil when the Outbox is
+// closed.
+func (o *Outbox) first() *entry {
+	for {
+		o.mu.Lock()
+		var e *entry
+		if len(o.entries) > 0 {
+			e = o.entries[0]
+		}
+		closed, changed := o.isClosed, o.changed
+		o.mu.Unlock()
+		switch {
+		case closed:
+			return nil
+		case e != nil:
+			return e
+		}
+		select {
+		case <-changed:
+		case <-o.closed:
+		}
+	}
+}
+
+// A tryResult is the result of trying to send a request.
+type tryResult struct {
+	final bool // the request leaves the Outbox
+	resp  *http.Response
+	err   error // why the request is kept, or Delivery.Err
+
+	until    time.Time // if the request is kept: when the server accepts it again; zero means unknown
+	wakeable bool      // if the request is kept: Wake ends the delay
+}
+
+// close discards the response.
+func (r *tryResult) close() {
+	if r.resp != nil {
+		_, _ = io.CopyN(io.Discard, r.resp.Body, 64<<10) // so that the connection can be used again
+		r.resp.Body.Close()
+	}
+}
+
+// try sends e once, with the retries of the Transport.
+func (o *Outbox) try(e *entry) tryResult {
+	select {
+	case <-o.wake: // it came before the failure that it should end
+	default:
+	}
+	if o.c.MaxAge > 0 && time.Since(time.UnixMilli(e.Submitted)) >= o.c.MaxAge {
+		return tryResult{final: true, err: ErrExpired}
+	}
+	if !o.mayRepeat(e) {
+		return tryResult{final: true, err: ErrInterrupted}
+	}
+	ctx, cancel := context.WithCancelCause(o.ctx)
+	w := &watch{key: e.Key, record: func(kind sent) {
+		if err := o.recordSend(e, kind); err != nil {
+			cancel(err)
+		}
+	}}
+	req, err := e.request(w.context(ctx))
+	if err != nil {
+		cancel(nil)
+		return tryResult{final: true, err: fmt.Errorf("%w: %w", ErrInvalidRequest, err)}
+	}
+	before := e.sent
+	if !o.heeds {
+		w.assumeSent(req)
+	}
+	var r tryResult
+	if context.Cause(ctx) == nil {
+		r.resp, r.err = o.c.Client.Do(req)
+	}
+	if !o.heeds {
+		w.assumeDone(req, r.resp, r.err)
+	}
+	if cause := context.Cause(ctx); cause != nil && o.ctx.Err() == nil {
+		r.err = fileError("outbox", cause)
+	}
+	o.classify(e, w, before, &r)
+	if r.resp == nil {
+		cancel(nil)
+	} else {
+		r.resp.Body = &cancelBody{r.resp.Body, func() { cancel(nil) }}
+	}
+	return r
+}
+
+// A cancelBody ends the context of the request when it is closed.
+type cancelBody struct {
+	io.ReadCloser
+	cancel func()
+}
+
+// Close closes the body and ends the context.
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// mayRepeat reports whether e may be sent although it may have been processed.
+func (o *Outbox) mayRepeat(e *entry) bool {
+	switch e.sent {
+	case sentIdempotent:
+		return true
+	case sentUnsafe:
+		return false
+	}
+	return o.c.KeyLifetime < 0 || time.Since(time.UnixMilli(e.sentAt)) < o.c.KeyLifetime
+}
+
+// recordSend records that e will be sent.
+func (o *Outbox) recordSend(e *entry, kind sent) error {
+	if kind <= e.sent {
+		return nil
+	}
+	at := e.sentAt
+	if e.sent == sentIdempotent {
+		at = time.Now().UnixMilli()
+	}
+	if o.store != nil {
+		o.store.begin()
+		defer o.store.end()
+		if err := o.store.send(e, kind, at); err != nil {
+			return err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e.sent, e.sentAt = kind, at
+	return nil
+}
+
+// classify decides whether e leaves the Outbox. before is what had been sent of e before
+// this try.
+func (o *Outbox) classify(e *entry, w *watch, before sent, r *tryResult) {
+	if before == sentIdempotent && e.sent != sentIdempotent && !w.doubtful() {
+		o.note(e, recordUnsent)
+	}
+	tooLong, until := w.pause(r.err)
+	throttled, openAt := w.throttling()
+	switch {
+	case o.ctx.Err() != nil && r.err != nil: // Close
+	case tooLong:
+		r.until, r.err = until, keepReason(r)
+	case r.resp != nil && throttled:
+		r.until, r.err = openAt, keepReason(r)
+	case r.resp != nil && r.err == nil && r.resp.StatusCode < 400:
+		r.final = true
+	case e.sent == sentUnsafe: // it is in doubt, as otherwise recordUnsent was noted
+		r.final, r.err = true, fmt.Errorf("%w: %w", ErrInterrupted, keepReason(r))
+	case r.err != nil:
+		r.wakeable = true
+		if !isNetworkError(r.err) || r.resp != nil {
+			o.countAttempt(e, r)
+		}
+	default:
+		o.classifyStatus(e, before, r)
+	}
+}
+
+// classifyStatus decides by the status of a response that is an error and not throttled.
+func (o *Outbox) classifyStatus(e *entry, before sent, r *tryResult) {
+	switch s := r.resp.StatusCode; {
+	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s == http.StatusBadGateway, s == http.StatusServiceUnavailable,
+		s == http.StatusGatewayTimeout, s >= 520 && s <= 524:
+		r.err, r.wakeable = keepReason(r), true
+	case s >= 500, s == http.StatusConflict && before == sentKeyed: // an earlier attempt may still be in progress
+		r.err = keepReason(r)
+		o.countAttempt(e, r)
+	default:
+		r.final, r.err = true, fmt.Errorf("%w: %s", ErrRejected, r.resp.Status)
+	}
+}
+
+// keepReason returns the error that describes a result.
+func keepReason(r *tryResult) error {
+	if r.err != nil {
+		return r.err
+	}
+	return fmt.Errorf("batch: the server responded %s", r.resp.Status)
+}
+
+// countAttempt counts a response for MaxAttempts. e leaves the Outbox with the last one.
+func (o *Outbox) countAttempt(e *entry, r *tryResult) {
+	o.note(e, recordAttempted)
+	if e.attempts >= o.c.MaxAttempts {
+		r.final, r.err = true, fmt.Errorf("%w: OutboxConfig.MaxAttempts is %d: %w", ErrRejected, o.c.MaxAttempts, r.err)
+	}
+}
+
+// note records a change of e. An error of the file is ignored: without the record, what is
+// known of e is less certain, and e is treated with more care after a restart.
+func (o *Outbox) note(e *entry, kind byte) {
+	if o.store != nil {
+		o.store.begin()
+		defer o.store.end()
+		_ = o.store.note(kind, e, false)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch kind {
+	case recordUnsent:
+		e.sent, e.sentAt = sentIdempotent, 0
+	case recordAttempted:
+		e.attempts++
+	}
+}
+
+// leave calls OutboxConfig.Done and removes e.
+func (o *Outbox) leave(e *entry, r tryResult) {
+	if o.c.Done != nil {
+		o.c.Done(Delivery{QueuedRequest: e.queued(), Response: r.resp, Err: r.err})
+	}
+	r.close()
+	o.remove(e)
+	if o.store != nil {
+		_ = o.store.rewriteIfLong(o.State().Bytes, o.snapshot)
+	}
+}
+
+// remove removes e from the file and from the entries. If the file cannot be written, e is
+// sent again after a restart, with its Idempotency-Key.
+func (o *Outbox) remove(e *entry) {
+	var err error
+	if o.store != nil {
+		o.store.begin()
+		defer o.store.end()
+		err = o.store.note(recordLeft, e, e.sent == sentUnsafe)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := slices.Index(o.entries, e); i >= 0 {
+		o.entries = slices.Delete(o.entries, i, i+1)
+	}
+	o.bytes -= e.size
+	o.state = OutboxState{LastError: fileError("outbox", err)}
+	o.signal()
+}
+
+// delay waits before the first request is sent again. It returns false when the Outbox is
+// closed.
+func (o *Outbox) delay(r tryResult, f *failures) bool {
+	until := r.until
+	now := time.Now()
+	if !until.After(now) {
+		until = now.Add(f.next())
+	}
+	o.mu.Lock()
+	o.state = OutboxState{NextTry: until, LastError: r.err}
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.state.NextTry = time.Time{}
+		o.mu.Unlock()
+	}()
+	timer := time.NewTimer(until.Sub(now))
+	defer timer.Stop()
+	wake := o.wake
+	if !r.wakeable {
+		wake = nil
+	}
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-o.closed:
+		return false
+	}
+	return true
+}
+
+// failures counts the failures since a request last left the Outbox.
+type failures struct {
+	policy  backoff.Policy
+	forCall backoff.Policy // nil before the first failure
+	n       int
+	last    time.Duration
+}
+
+func (f *failures) reset() { f.forCall, f.n, f.last = nil, 0, 0 }
+
+// next returns the delay after a failure. A policy that allows no further attempt has no
+// effect: the last delay applies again, or a minute.
+func (f *failures) next() time.Duration {
+	if f.forCall == nil {
+		f.forCall = backoff.ForCall(f.policy)
+	}
+	f.n++
+	d := f.forCall.Delay(f.n, f.last)
+	if d == backoff.Stop {
+		if f.last > 0 {
+			return f.last
+		}
+		return time.Minute
+	}
+	f.last = d
+	return d
+}
+
+// isNetworkError reports whether err is a failure of the network or of a limit, as opposed
+// to one of the request.
+func isNetworkError(err error) bool {
+	var (
+		op      *net.OpError
+		dns     *net.DNSError
+		cert    *tls.CertificateVerificationError
+		timeout interface{ Timeout() bool }
+	)
+	switch {
+	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &cert), errors.Is(err, throttle.ErrRefused):
+		return true
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	}
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,225 @@
+package batch
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A watch observes the requests that are sent with one context: whether one was sent that
+// is not safe to repeat, and whether the latest one ended because a wait was too long.
+type watch struct {
+	key    string          // requests whose Idempotency-Key begins with it are safe to repeat
+	record func(sent sent) // is called before the first request of each kind is sent
+
+	recording sync.Mutex // held while record runs, so that no other request overtakes the record
+	recorded  sent       // the last argument of record; guarded by recording
+
+	mu        sync.Mutex
+	inFlight  int       // attempts in flight that are not safe to repeat
+	doubt     sent      // the kind of the attempts that may have been processed, the least safe one
+	tooLong   bool      // the latest request ended with heed.ErrMaxWait
+	until     time.Time // when its wait would end; zero means unknown
+	throttled bool      // the latest attempt was throttled
+	openAt    time.Time // when the server accepts requests again by the latest attempt; zero means unknown
+}
+
+// sent states which requests were sent for an item.
+type sent uint8
+
+const (
+	sentIdempotent sent = iota // only idempotent ones, or none
+	sentKeyed                  // at least one that is repeated with the same Idempotency-Key
+	sentUnsafe                 // at least one that must not be repeated
+)
+
+// context returns ctx with the watch as its trace.
+func (w *watch) context(ctx context.Context) context.Context {
+	return heed.WithTrace(ctx, &heed.Trace{AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+}
+
+// kindOf returns the kind of req.
+func (w *watch) kindOf(req *http.Request) sent {
+	switch {
+	case isIdempotent(req):
+		return sentIdempotent
+	case w.key != "" && (strings.HasPrefix(req.Header.Get("Idempotency-Key"), w.key) || strings.HasPrefix(req.Header.Get("X-Idempotency-Key"), w.key)):
+		return sentKeyed
+	}
+	return sentUnsafe
+}
+
+// isIdempotent reports whether req is idempotent by its method or its options. A key is not
+// considered: it may be a new one each time.
+func isIdempotent(req *http.Request) bool {
+	options := heed.RequestOptions{Idempotent: heed.OptionsFrom(req.Context()).Idempotent}
+	bare := (&http.Request{Method: req.Method}).WithContext(heed.WithOptions(context.Background(), options))
+	return heed.Retryable(bare, nil, errUnknownOutcome)
+}
+
+// errUnknownOutcome is an error after which heed.Retryable allows idempotent requests only.
+var errUnknownOutcome = errors.New("batch: unknown outcome")
+
+// notIdempotent is a request that heed.Retryable allows only if it was not processed.
+var notIdempotent = &http.Request{Method: http.MethodPost}
+
+// mayBeProcessed reports whether the server may have processed an attempt with this result.
+func mayBeProcessed(resp *http.Response, err error) bool {
+	if err != nil {
+		var (
+			op     *net.OpError
+			dns    *net.DNSError
+			cert   *tls.CertificateVerificationError
+			record tls.RecordHeaderError
+		)
+		connecting := errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+		failed := errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &record)
+		return !connecting && !failed && !heed.Retryable(notIdempotent, nil, err)
+	}
+	rejected := resp.StatusCode >= 400 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout
+	return !rejected && !heed.Retryable(notIdempotent, resp, nil)
+}
+
+func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
+	kind := w.kindOf(req)
+	if kind == sentIdempotent {
+		return
+	}
+	w.mu.Lock()
+	if kind == sentUnsafe {
+		w.inFlight++
+	}
+	w.mu.Unlock()
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	if kind > w.recorded && w.record != nil {
+		w.record(kind)
+		w.recorded = kind
+	}
+}
+
+func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
+	now := time.Now()
+	openAt := time.Time{}
+	if i.Outcome == throttle.Throttled {
+		openAt = openTime(i, now)
+	}
+	kind := w.kindOf(req)
+	processed := kind != sentIdempotent && mayBeProcessed(i.Response, i.Err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.throttled, w.openAt = i.Outcome == throttle.Throttled, openAt
+	if kind == sentUnsafe {
+		w.inFlight--
+	}
+	if processed {
+		w.doubt = max(w.doubt, kind)
+	}
+}
+
+// openTime returns when the server accepts requests again according to a throttled
+// response. It is zero if the response does not state it.
+func openTime(i heed.AttemptDoneInfo, now time.Time) time.Time {
+	wait := i.RetryAfter
+	if wait <= 0 && i.Response != nil {
+		var r headers.Reader
+		report := r.Parse("", i.Response.StatusCode, i.Response.Header, now)
+		for _, l := range report.Limits {
+			if l.HasReset && (!l.HasRemaining || l.Remaining <= 0) {
+				wait = max(wait, l.ResetAfter)
+			}
+		}
+	}
+	if wait <= 0 {
+		return time.Time{}
+	}
+	return now.Add(wait)
+}
+
+func (w *watch) done(_ *http.Request, i heed.DoneInfo) {
+	err := errors.Join(i.StopReason, i.Err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tooLong, w.until = waitOf(err)
+	if w.tooLong && w.until.Before(w.openAt) {
+		w.until = w.openAt
+	}
+}
+
+// waitOf reports whether err means that a wait was longer than allowed, and when the wait
+// would end. That time is zero if err does not state it.
+func waitOf(err error) (tooLong bool, until time.Time) {
+	if !errors.Is(err, heed.ErrMaxWait) {
+		return false, until
+	}
+	var refused *throttle.RefusedError
+	if errors.As(err, &refused) {
+		d := refused.Decision
+		if d.Wait >= throttle.Forever {
+			return false, until // a later request would be rejected, too
+		}
+		if d.Wait > 0 {
+			until = time.Now().Add(d.Wait)
+		}
+	}
+	return true, until
+}
+
+// pause reports whether the latest request ended because its wait was too long, and when
+// the wait would end. err is the error of the item, for requests that were not observed.
+func (w *watch) pause(err error) (tooLong bool, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tooLong {
+		return true, w.until
+	}
+	return waitOf(err)
+}
+
+// repeatable reports whether everything that was sent may be sent again.
+func (w *watch) repeatable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.doubt < sentUnsafe && w.inFlight == 0
+}
+
+// doubtful reports whether something that is not idempotent was sent and may have been
+// processed.
+func (w *watch) doubtful() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.doubt != sentIdempotent || w.inFlight > 0
+}
+
+// throttling reports whether the latest attempt was throttled, and when the server accepts
+// requests again; zero means unknown.
+func (w *watch) throttling() (throttled bool, openAt time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.throttled, w.openAt
+}
+
+// assumeSent records that req will be sent by a client that does not report attempts.
+func (w *watch) assumeSent(req *http.Request) { w.attemptStart(req, heed.AttemptStartInfo{}) }
+
+// assumeDone records the result of such a request.
+func (w *watch) assumeDone(req *http.Request, resp *http.Response, err error) {
+	i := heed.AttemptDoneInfo{Response: resp, Err: err, Outcome: throttle.Failed}
+	if resp != nil {
+		var r headers.Reader
+		report := r.Parse(req.URL.Host, resp.StatusCode, resp.Header, time.Now())
+		if report.Throttled {
+			i.Outcome, i.RetryAfter = throttle.Throttled, report.RetryAfter
+		}
+	}
+	w.attemptDone(req, i)
+}

@@ -1,0 +1,221 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+)
+
+const (
+	fileMagic  = "heedlog\x01"
+	headerSize = 24
+	maxFrame   = 1 << 30
+)
+
+// frameMagic begins each frame, so that a damaged file can be searched for later frames. It
+// is not valid UTF-8, which makes it rare in records.
+var frameMagic = []byte{0xf7, 'h', 'd', 0xfe}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errInvalid means that there is no intact frame at an offset.
+var errInvalid = errors.New("journal: invalid frame")
+
+// appendRecord appends record with its length to frame.
+func appendRecord(frame, record []byte) []byte {
+	frame = binary.AppendUvarint(frame, uint64(len(record)))
+	return append(frame, record...)
+}
+
+// sealFrame fills in the header of frame. durable is the length of the file that is on disk.
+func sealFrame(frame []byte, durable int64) {
+	payload := frame[headerSize:]
+	copy(frame, frameMagic)
+	binary.LittleEndian.PutUint32(frame[4:], uint32(len(payload)))
+	binary.LittleEndian.PutUint64(frame[8:], uint64(durable))
+	binary.LittleEndian.PutUint32(frame[16:], crc32.Checksum(payload, castagnoli))
+	binary.LittleEndian.PutUint32(frame[20:], crc32.Checksum(frame[:20], castagnoli))
+}
+
+// A header is the decoded header of a frame.
+type header struct {
+	length  int64
+	durable int64
+	crc     uint32
+}
+
+// parseHeader decodes the header at the start of b, which has at least headerSize bytes.
+func parseHeader(b []byte) (h header, ok bool) {
+	if !bytes.Equal(b[:4], frameMagic) || crc32.Checksum(b[:20], castagnoli) != binary.LittleEndian.Uint32(b[20:]) {
+		return h, false
+	}
+	h.length = int64(binary.LittleEndian.Uint32(b[4:]))
+	h.durable = int64(binary.LittleEndian.Uint64(b[8:]))
+	h.crc = binary.LittleEndian.Uint32(b[16:])
+	return h, true
+}
+
+// readFrame returns the header and the payload of the frame at the start of r, of which size
+// bytes are left. The error is errInvalid, or that of r.
+func readFrame(r io.Reader, size int64) (h header, payload []byte, err error) {
+	var b [headerSize]byte
+	if size < headerSize {
+		return h, nil, errInvalid
+	}
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return h, nil, err
+	}
+	h, ok := parseHeader(b[:])
+	if !ok || h.length > size-headerSize {
+		return h, nil, errInvalid
+	}
+	payload = make([]byte, h.length)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return h, nil, err
+	}
+	if crc32.Checksum(payload, castagnoli) != h.crc || !hasRecords(payload) {
+		return h, nil, errInvalid
+	}
+	return h, payload, nil
+}
+
+// hasRecords reports whether payload consists of complete records.
+func hasRecords(payload []byte) bool {
+	for len(payload) > 0 {
+		n, k := binary.Uvarint(payload)
+		if k <= 0 || n > uint64(len(payload)-k) {
+			return false
+		}
+		payload = payload[k+int(n):]
+	}
+	return true
+}
+
+// Read calls apply for each record of a journal of size bytes, and returns the length of its
+// intact part: 0 if the file is new. What follows was never acknowledged. The error is
+// ErrNotJournal, a *CorruptError, that of r, or that of apply; apply may then have been
+// called.
+func Read(r io.ReaderAt, size int64, apply func(record []byte) error) (end int64, err error) {
+	start := make([]byte, min(size, int64(len(fileMagic))))
+	if _, err := r.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	switch {
+	case string(start) != fileMagic[:len(start)]:
+		return 0, ErrNotJournal
+	case len(start) < len(fileMagic):
+		return 0, nil // the process ended before the file had its magic
+	}
+	end = int64(len(fileMagic))
+	in := bufio.NewReaderSize(io.NewSectionReader(r, end, size-end), 64<<10)
+	for end < size {
+		h, payload, err := readFrame(in, size-end)
+		if errors.Is(err, errInvalid) {
+			return end, checkTail(r, end, size)
+		}
+		if err != nil {
+			return end, err
+		}
+		if err := applyRecords(payload, apply); err != nil {
+			return end, err
+		}
+		end += headerSize + h.length
+	}
+	return end, nil
+}
+
+func applyRecords(payload []byte, apply func([]byte) error) error {
+	for len(payload) > 0 {
+		n, k := binary.Uvarint(payload)
+		if err := apply(payload[k : k+int(n)]); err != nil {
+			return err
+		}
+		payload = payload[k+int(n):]
+	}
+	return nil
+}
+
+// checkTail returns a *CorruptError if an intact frame between end and size states that the
+// file was on disk beyond end. Frames that were written later than the last wait for the
+// disk may be stored in any order before a power failure, so that other intact frames prove
+// nothing.
+func checkTail(r io.ReaderAt, end, size int64) error {
+	buf := make([]byte, 64<<10)
+	for offset := end; size-offset >= headerSize; {
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-offset)], offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if n < headerSize {
+			return nil
+		}
+		for i := 0; i <= n-headerSize; i++ {
+			skip := bytes.Index(buf[i:n], frameMagic)
+			if skip < 0 || i+skip > n-headerSize {
+				break
+			}
+			i += skip
+			if h, ok := parseHeader(buf[i:]); !ok || h.durable <= end {
+				continue
+			}
+			at := offset + int64(i)
+			_, _, err := readFrame(io.NewSectionReader(r, at, size-at), size-at)
+			if err == nil {
+				return &CorruptError{Offset: end}
+			}
+			if !errors.Is(err, errInvalid) {
+				return err
+			}
+		}
+		offset += int64(n - headerSize + 1)
+	}
+	return nil
+}
+
+// A frameWriter writes records to a new file, in frames of about 64 KiB. Its first error
+// stays.
+type frameWriter struct {
+	w     *bufio.Writer
+	frame []byte
+	size  int64
+	err   error
+}
+
+// add writes a record.
+func (f *frameWriter) add(record []byte) {
+	if f.frame == nil {
+		f.frame = make([]byte, headerSize, 64<<10)
+	}
+	if f.frame = appendRecord(f.frame, record); len(f.frame) >= 64<<10 {
+		f.flush()
+	}
+}
+
+// flush writes the present frame. The file gets its name when it is on disk, so that a frame
+// proves that those before it were.
+func (f *frameWriter) flush() {
+	if len(f.frame) > headerSize {
+		sealFrame(f.frame, f.size)
+		f.write(f.frame)
+		f.frame = f.frame[:headerSize]
+	}
+}
+
+func (f *frameWriter) write(p []byte) {
+	if f.err == nil {
+		_, f.err = f.w.Write(p)
+		f.size += int64(len(p))
+	}
+}
+
+// finish writes what is left.
+func (f *frameWriter) finish() error {
+	f.flush()
+	if f.err == nil {
+		f.err = f.w.Flush()
+	}
+	return f.err
+}

@@ -1,0 +1,404 @@
+// Package journal is an append-only log of records in one file, which survives the end of
+// the process at any moment. The checkpoint of batch.Run and batch.Outbox use it.
+//
+// A file begins with fileMagic. Frames follow, each with the records that were written
+// together:
+//
+//	offset  bytes  content
+//	0       4      frameMagic
+//	4       4      length of the payload
+//	8       8      length of the file up to which it was on disk when the frame was written
+//	16      4      CRC-32C of the payload
+//	20      4      CRC-32C of the 20 bytes before
+//	24             payload: for each record its length as a uvarint, and its bytes
+//
+// All integers are little-endian. The bytes after the last intact frame were never
+// acknowledged, unless a later intact frame states that they were on disk: then Open
+// returns a CorruptError. Otherwise Open removes them.
+package journal
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// MaxRecord is the maximum length of a record in bytes.
+const MaxRecord = 64 << 20
+
+var (
+	// ErrLocked means that the file is open already, in this process or in another one.
+	ErrLocked = errors.New("the file is in use by another process, or open already")
+
+	// ErrNotJournal means that a file exists and was not written by this package.
+	ErrNotJournal = errors.New("the file is not a journal")
+
+	// ErrTooLong means that a record is longer than MaxRecord.
+	ErrTooLong = errors.New("journal: the record is too long")
+
+	errClosed = errors.New("journal: the log is closed")
+)
+
+// A CorruptError means that a part of the file that was on disk has changed. The file was
+// not modified.
+type CorruptError struct {
+	// Offset is the position of the first damaged byte, or a position before it.
+	Offset int64
+}
+
+// Error returns a message with the offset.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("the file is damaged at offset %d, and later records are intact", e.Offset)
+}
+
+// A file is what a Log needs of an *os.File. Tests replace it.
+type file interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// A Log appends records to a file. It is safe for concurrent use.
+type Log struct {
+	path string
+	lock *os.File
+
+	mu       sync.Mutex
+	idle     sync.Cond // signaled when flushing becomes false; its L is mu
+	next     *batch    // records that wait for the present write; nil means none
+	flushing bool      // a goroutine writes, or Rewrite or Close runs
+	err      error     // why the Log cannot be used any longer; nil means that it can
+	size     int64     // length of the intact file; changed only by the goroutine that set flushing
+
+	// The goroutine that set flushing uses the fields below.
+	file    file
+	durable int64 // length of the file that is on disk
+}
+
+// A batch holds the records that one write appends.
+type batch struct {
+	frame    []byte // with room for the header
+	sync     bool   // a call waits for durable
+	written  chan struct{}
+	writeErr error // set before written is closed
+	durable  chan struct{}
+	syncErr  error // set before durable is closed
+}
+
+// Open opens or creates the file at path, calls apply with each record, in order, and
+// removes an incomplete end. It locks path + ".lock" until Close. If apply returns an
+// error, Open returns it and does not modify the file. A record must not be retained after
+// apply returns.
+//
+// The error wraps ErrLocked, ErrNotJournal or a *CorruptError, or is that of apply or of the
+// file system.
+func Open(path string, apply func(record []byte) error) (*Log, error) {
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{path: path, lock: lock}
+	l.idle.L = &l.mu
+	if err := l.open(apply); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// open reads the file and prepares it for appending. The lock is held.
+func (l *Log) open(apply func([]byte) error) error {
+	if err := os.Remove(l.tempPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // a Rewrite was interrupted, and its file cannot be removed
+	}
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := l.load(f, apply); err != nil {
+		f.Close()
+		return err
+	}
+	l.file = f
+	return nil
+}
+
+// load calls apply for each record of f, and repairs f.
+func (l *Log) load(f *os.File, apply func([]byte) error) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %w", l.path, ErrNotJournal)
+	}
+	end, err := Read(f, info.Size(), apply)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	if err := repair(f, end, info.Size()); err != nil {
+		return err
+	}
+	l.size = max(end, int64(len(fileMagic)))
+	l.durable = l.size
+	return syncDir(filepath.Dir(l.path))
+}
+
+// repair removes what follows the intact part of f, writes the magic into a new file, and
+// waits until the result is on disk.
+func repair(f *os.File, end, size int64) error {
+	if end < size {
+		if err := f.Truncate(end); err != nil {
+			return err
+		}
+	}
+	if end == 0 {
+		if _, err := f.WriteAt([]byte(fileMagic), 0); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// Append writes record and returns when the operating system has it, so that the end of the
+// process does not lose it. After an error the record is not in the file, and a later Append
+// may succeed.
+func (l *Log) Append(record []byte) error {
+	b, err := l.enqueue(record, false)
+	if err != nil {
+		return err
+	}
+	<-b.written
+	return b.writeErr
+}
+
+// AppendSync is like Append, and returns when the record is on disk, so that a power failure
+// does not lose it. Concurrent calls share a write to disk. If the disk fails, all later
+// calls return its error, because the state of the file is then unknown.
+func (l *Log) AppendSync(record []byte) error {
+	b, err := l.enqueue(record, true)
+	if err != nil {
+		return err
+	}
+	<-b.durable
+	return b.syncErr
+}
+
+// enqueue adds record to the next batch, and starts to write unless a goroutine does already.
+func (l *Log) enqueue(record []byte, durable bool) (*batch, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	if l.next == nil {
+		l.next = &batch{frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+	}
+	b := l.next
+	if len(record) > MaxRecord || len(b.frame)+len(record) > maxFrame {
+		return nil, ErrTooLong
+	}
+	b.frame = appendRecord(b.frame, record)
+	b.sync = b.sync || durable
+	if !l.flushing {
+		l.flushing = true
+		go l.flush()
+	}
+	return b, nil
+}
+
+// flush writes batches until none is left. Its caller has set flushing.
+func (l *Log) flush() {
+	for b := l.takeBatch(); b != nil; b = l.takeBatch() {
+		b.writeErr = l.write(b.frame)
+		b.syncErr = b.writeErr
+		close(b.written)
+		if b.sync && b.syncErr == nil {
+			b.syncErr = l.sync()
+		}
+		close(b.durable)
+	}
+}
+
+// takeBatch returns the batch to write. If there is none it returns nil and ends flushing.
+func (l *Log) takeBatch() *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.next
+	if l.next = nil; b == nil {
+		l.flushing = false
+		l.idle.Broadcast()
+	}
+	return b
+}
+
+// write appends a frame. If it fails, the bytes that were written are removed, so that a
+// full disk does no harm.
+func (l *Log) write(frame []byte) error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	sealFrame(frame, l.durable)
+	if _, err := l.file.WriteAt(frame, l.size); err != nil {
+		if cut := l.file.Truncate(l.size); cut != nil {
+			l.fail(cut)
+		}
+		return err
+	}
+	l.mu.Lock()
+	l.size += int64(len(frame))
+	l.mu.Unlock()
+	return nil
+}
+
+// sync waits until the file is on disk. The system may forget data that it failed to write,
+// so an error is final.
+func (l *Log) sync() error {
+	if err := l.file.Sync(); err != nil {
+		l.fail(err)
+		return err
+	}
+	l.durable = l.size
+	return nil
+}
+
+// Rewrite replaces the content of the file by records. Whenever the process ends, the file
+// has either the old content or the new one. No other method may be called meanwhile. If
+// Rewrite fails before the replacement, the Log continues with the old content.
+func (l *Log) Rewrite(records iter.Seq[[]byte]) error {
+	err := l.begin()
+	if err == errClosed {
+		return err
+	}
+	defer l.flush()
+	if err != nil {
+		return err
+	}
+	size, err := l.writeTemp(records)
+	if err != nil {
+		os.Remove(l.tempPath())
+		return err
+	}
+	// Windows does not replace a file that is open.
+	if err := l.file.Close(); err != nil {
+		l.fail(err)
+		return err
+	}
+	renamed := os.Rename(l.tempPath(), l.path)
+	if err := l.reopen(); err != nil {
+		l.fail(err)
+		return err
+	}
+	if renamed != nil {
+		os.Remove(l.tempPath())
+		return renamed
+	}
+	if err := syncDir(filepath.Dir(l.path)); err != nil {
+		l.fail(err)
+		return err
+	}
+	l.mu.Lock()
+	l.size, l.durable = size, size
+	l.mu.Unlock()
+	return nil
+}
+
+// writeTemp writes records to a new file and waits until it is on disk.
+func (l *Log) writeTemp(records iter.Seq[[]byte]) (size int64, err error) {
+	f, err := os.OpenFile(l.tempPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	w := frameWriter{w: bufio.NewWriterSize(f, 64<<10)}
+	w.write([]byte(fileMagic))
+	for r := range records {
+		if len(r) > MaxRecord {
+			return 0, ErrTooLong
+		}
+		w.add(r)
+	}
+	if err := w.finish(); err != nil {
+		return 0, err
+	}
+	return w.size, f.Sync()
+}
+
+// reopen opens the file for appending.
+func (l *Log) reopen() error {
+	f, err := os.OpenFile(l.path, os.O_RDWR, 0o600)
+	if err == nil {
+		l.file = f
+	}
+	return err
+}
+
+// Size returns the length of the file in bytes.
+func (l *Log) Size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// Close waits for the calls that write, waits until the file is on disk, and unlocks it.
+// Later calls return an error.
+func (l *Log) Close() error {
+	err := l.begin()
+	if err == errClosed {
+		return nil
+	}
+	if err == nil {
+		err = l.sync()
+	}
+	l.fail(errClosed)
+	if closeErr := l.file.Close(); err == nil {
+		err = closeErr
+	}
+	l.flush() // calls that were made meanwhile fail
+	l.lock.Close()
+	return err
+}
+
+// begin waits until no goroutine writes, and sets flushing. The caller must call flush. It
+// returns the error of a Log that cannot be used; flushing is then set unless the error is
+// errClosed.
+func (l *Log) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.flushing {
+		l.idle.Wait()
+	}
+	if l.err == errClosed {
+		return l.err
+	}
+	l.flushing = true
+	return l.err
+}
+
+// fail makes all later calls return err. The first error stays, unless the Log is closed.
+func (l *Log) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil || err == errClosed {
+		l.err = err
+	}
+}
+
+// failure returns why the Log cannot be used, or nil.
+func (l *Log) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *Log) tempPath() string { return l.path + ".tmp" }
