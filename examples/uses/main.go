@@ -19,9 +19,11 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"github.com/heed-go/heed/examples/uses/batchjob"
 	"github.com/heed-go/heed/examples/uses/crawler"
 	"github.com/heed-go/heed/examples/uses/github"
 	"github.com/heed-go/heed/examples/uses/internal/scenario"
+	"github.com/heed-go/heed/examples/uses/mobile"
 	"github.com/heed-go/heed/examples/uses/openai"
 	"github.com/heed-go/heed/examples/uses/s3"
 	"github.com/heed-go/heed/examples/uses/stripe"
@@ -36,6 +38,8 @@ var scenarios = []func() scenario.Scenario{
 	stripe.Scenario,
 	crawler.Scenario,
 	workers.Scenario,
+	batchjob.Scenario,
+	mobile.Scenario,
 }
 
 func main() {

@@ -10,9 +10,9 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// An api creates shipments. An account has 600 requests per minute, of which each response
-// states what is left, in the header fields of draft-ietf-httpapi-ratelimit-headers. Of 200
-// shipments, one is created without a response, because the connection is lost.
+// An api creates shipments. An account has 1,000 requests per minute. Only rejections tell,
+// with a Retry-After until the end of the minute. Of 200 shipments, one is created without a
+// response, because the connection is lost.
 type api struct {
 	counts *scenario.Counts
 
@@ -24,7 +24,7 @@ type api struct {
 const latency = 120 * time.Millisecond
 
 func newAPI(c *scenario.Counts) *api {
-	return &api{counts: c, window: scenario.Window{Limit: 600, Per: time.Minute}, created: make(map[string]bool)}
+	return &api{counts: c, window: scenario.Window{Limit: 1000, Per: time.Minute}, created: make(map[string]bool)}
 }
 
 func (a *api) respond(req heedtest.Request) heedtest.Response {
@@ -32,18 +32,12 @@ func (a *api) respond(req heedtest.Request) heedtest.Response {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	granted := a.window.Take(now, 1)
-	reset := strconv.Itoa(int((a.window.End.Sub(now) + time.Second - 1) / time.Second))
-	resp := heedtest.Response{Status: http.StatusCreated, Delay: latency, Header: http.Header{
-		"Ratelimit-Policy": {`"account";q=600;w=60`},
-		"Ratelimit":        {`"account";r=` + strconv.Itoa(a.window.Limit-a.window.Used) + ";t=" + reset},
-	}}
-	if !granted {
+	if !a.window.Take(now, 1) {
 		a.counts.Throttled()
-		resp.Status, resp.Delay = http.StatusTooManyRequests, latency/10
-		resp.Header.Set("Retry-After", reset)
-		return resp
+		left := (a.window.End.Sub(now) + time.Second - 1) / time.Second
+		return heedtest.Response{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {strconv.Itoa(int(left))}}, Delay: latency / 10}
 	}
+	resp := heedtest.Response{Status: http.StatusCreated, Delay: latency}
 	key := req.Header.Get("Idempotency-Key")
 	if a.created[key] {
 		return resp

@@ -1,4 +1,4 @@
-// Package workers processes orders in several processes that share one account of an API.
+// Package workers ships orders in several processes that share one account of an API.
 package workers
 
 import (
@@ -15,21 +15,23 @@ import (
 )
 
 // NewClient returns the client of one process, and a function that ends its use of the bus.
-// What the API states to one process holds for all with the same bus and secret:
-// throttleredis.Exchange has one over Redis. Nil as base means http.DefaultTransport.
+// When the API rejects a request of one process, all processes with the same bus and secret
+// wait. Over Redis, use a throttleredis.Exchange instead. Nil as base means
+// http.DefaultTransport.
 func NewClient(base http.RoundTripper, bus fleet.Bus, secret []byte) (client *http.Client, stop func()) {
 	tracker := &quota.Tracker{Exchange: &fleet.Exchange{Bus: bus, Secret: secret}}
 	return heed.NewClient(&heed.Transport{Base: base, Quota: tracker}), tracker.Close
 }
 
-// Work processes orders with a number of goroutines until there are none left. It returns how
-// many failed.
-func Work(ctx context.Context, client *http.Client, goroutines int, orders <-chan int) (failed int) {
+// Work packs and ships orders with a number of goroutines until there are none left. It
+// returns how many failed.
+func Work(ctx context.Context, client *http.Client, goroutines int, orders <-chan int, pack func(order int)) (failed int) {
 	var n atomic.Int64
 	var all sync.WaitGroup
 	for range goroutines {
 		all.Go(func() {
 			for order := range orders {
+				pack(order)
 				if err := ship(ctx, client, order); err != nil {
 					n.Add(1)
 				}
