@@ -3,7 +3,9 @@
 package batchjob
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,8 +44,11 @@ func bar(p batch.Progress) string {
 // createInvoice creates the invoice of a customer. The key of the item is the same after a
 // restart, so that the API recognizes a request that it has already processed.
 func createInvoice(ctx context.Context, client *http.Client, customer string) error {
-	body := strings.NewReader(`{"customer":"` + customer + `"}`)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.billing.example/v1/invoices", body)
+	body, err := json.Marshal(map[string]string{"customer": customer})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.billing.example/v1/invoices", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,10 @@ func NewClient(base http.RoundTripper, token string) (*github.Client, error) {
 		Retry: &heed.RetryPolicy{
 			MaxWait:    time.Hour, // for the quota of the next hour, if that of this one is used up
 			MaxElapsed: 2 * time.Hour,
-			// To add a label that an issue already has changes nothing.
-			Idempotent: func(req *http.Request) bool { return path.Base(req.URL.Path) == "labels" },
+			Idempotent: func(req *http.Request) bool { // a label that an issue already has changes nothing
+				addsLabel, _ := path.Match("/repos/*/*/issues/*/labels", req.URL.Path)
+				return addsLabel
+			},
 		},
 	}
 	return github.NewClient(

@@ -3,6 +3,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,9 @@ func Complete(ctx context.Context, client openai.Client, prompt string) (string,
 	})
 	if err != nil {
 		return "", err
+	}
+	if len(completion.Choices) == 0 {
+		return "", errors.New("openai: the completion has no choices")
 	}
 	return completion.Choices[0].Message.Content, nil
 }
