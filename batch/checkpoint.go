@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/journal"
@@ -31,9 +32,10 @@ type checkpointHeader struct {
 
 // A checkpoint records in a file what was done of a job.
 type checkpoint struct {
-	log *journal.Log
-	o   Options
-	id  jobID
+	log      *journal.Log
+	o        Options
+	id       jobID
+	syncedAt atomic.Int64 // when a record was last written to disk, as Unix time in nanoseconds
 
 	// Written by openCheckpoint, and then only read.
 	hasHeader bool
@@ -237,22 +239,37 @@ func (c *checkpoint) start(index int, item any) error {
 		return err
 	}
 	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
-	if c.o.Repeat == RepeatNever {
+	return c.append(record, c.o.Repeat == RepeatNever)
+}
+
+// send records that a request of an item that is not idempotent will be sent. The record of
+// one that must not be repeated is on disk before the request is sent. That of one with an
+// Idempotency-Key need not be: if a power failure loses it, the request is sent again with
+// the same key.
+func (c *checkpoint) send(index int, s sent) error {
+	record := append(newRecord(recordSent, index), byte(s))
+	return c.append(binary.LittleEndian.AppendUint64(record, uint64(time.Now().UnixMilli())), s == sentUnsafe)
+}
+
+// done records that an item is done.
+func (c *checkpoint) done(index int, value []byte) error {
+	return c.append(append(newRecord(recordDone, index), value...), false)
+}
+
+// append adds a record. It is on disk on return if durable is set, or else after about
+// syncInterval if other records follow.
+func (c *checkpoint) append(record []byte, durable bool) error {
+	now := time.Now().UnixNano()
+	last := c.syncedAt.Load()
+	if durable || now-last >= int64(syncInterval) && c.syncedAt.CompareAndSwap(last, now) {
 		return c.log.AppendSync(record)
 	}
 	return c.log.Append(record)
 }
 
-// send records that a request of an item that is not idempotent will be sent.
-func (c *checkpoint) send(index int, s sent) error {
-	record := append(newRecord(recordSent, index), byte(s))
-	return c.log.AppendSync(binary.LittleEndian.AppendUint64(record, uint64(time.Now().UnixMilli())))
-}
-
-// done records that an item is done.
-func (c *checkpoint) done(index int, value []byte) error {
-	return c.log.Append(append(newRecord(recordDone, index), value...))
-}
+// syncInterval is the time after which records are written to disk, so that a power failure
+// does not lose much of what was done.
+const syncInterval = time.Second
 
 // fail records that an item has failed. doubt means that it must not be repeated.
 func (c *checkpoint) fail(index int, reason error, doubt bool) error {
@@ -261,7 +278,7 @@ func (c *checkpoint) fail(index int, reason error, doubt bool) error {
 		record[len(record)-1] = 1
 	}
 	text := reason.Error()
-	return c.log.Append(append(record, strings.ToValidUTF8(text[:min(len(text), maxReason)], "")...))
+	return c.append(append(record, strings.ToValidUTF8(text[:min(len(text), maxReason)], "")...), false)
 }
 
 func newRecord(kind byte, index int) []byte {

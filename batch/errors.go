@@ -67,7 +67,7 @@ type PauseError struct {
 	// Until is the time at which the server accepts requests again, as far as known.
 	Until time.Time
 
-	// Err is the error of the item that ended with heed.ErrMaxWait.
+	// Err is the error of the item whose request the server did not admit.
 	Err error
 }
 

@@ -73,8 +73,9 @@ type Options struct {
 	// failures do not end the job.
 	MaxFailures int
 
-	// MaxPause is the longest time for which the job pauses because a request ended with
-	// heed.ErrMaxWait. Zero means 24 hours.
+	// MaxPause is the longest time for which the job pauses because of a limit of the server,
+	// see Run. If the server states a longer one, the job ends with a *PauseError. Zero means
+	// 24 hours.
 	MaxPause time.Duration
 }
 
@@ -182,9 +183,11 @@ type Report struct {
 //
 // The requests of fn must use the context that it gets, and an http.Client with a
 // heed.Transport. The Transport delays them as its limits and those of the server require.
-// If a request ends with heed.ErrMaxWait and fn returns an error, the item has not failed:
-// the job pauses until the server accepts requests again and then repeats the item, unless
-// it has sent a request that is not safe to repeat.
+// If a request fails because a limit of the server does not admit it in time (with
+// heed.ErrMaxWait, or throttled until no attempt or time is left) and fn returns an error,
+// the item has not failed: the job pauses until the time that the server states, or for a
+// minute if it states none, and then repeats the item, unless it has sent a request that is
+// not safe to repeat. An item that has paused the job 100 times fails.
 //
 // Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
 // were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
@@ -256,11 +259,11 @@ type job struct {
 	checkpoint *checkpoint // nil if there is none
 	started    time.Time
 
-	ctx   context.Context         // of the items, with the options of the requests
-	abort context.CancelCauseFunc // ends ctx and stops the job
-	stop  context.Context         // done once no further item may begin
-	end   context.CancelCauseFunc // ends stop
-	gate  gate
+	ctx    context.Context // of the items, with the options of the requests
+	cancel context.CancelCauseFunc
+	stop   context.Context // done once no further item may begin; ends with ctx
+	end    context.CancelCauseFunc
+	gate   gate
 
 	complete bool // all items were passed to workers; set when the workers have ended
 
@@ -268,6 +271,7 @@ type job struct {
 	report   Report
 	active   int
 	failures int         // items that failed in this process
+	skipped  bool        // a worker got an item and did not begin it
 	panic    *PanicError // the first panic
 	exited   bool        // a function called runtime.Goexit
 }
@@ -292,7 +296,7 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	j.ctx, j.abort = j.withPriority(ctx), cancel
+	j.ctx, j.cancel = j.withPriority(ctx), cancel
 	j.stop, j.end = context.WithCancelCause(ctx)
 	defer j.end(nil)
 
@@ -394,10 +398,10 @@ func (j *job) resume(index int, item any, repeated *bool) (begin bool, err error
 
 // process calls fn for an item, again after each pause, and records the outcome.
 func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
+	if !j.begin() {
+		return
+	}
 	finished := false
-	j.mu.Lock()
-	j.active++
-	j.mu.Unlock()
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -438,6 +442,25 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 		again.Repeated = true
 		item = &again
 	}
+}
+
+// begin counts an item that begins. It returns false if no further item may begin.
+func (j *job) begin() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stop.Err() != nil || j.ctx.Err() != nil {
+		j.skipped = true
+		return false
+	}
+	j.active++
+	return true
+}
+
+// abort stops the job and ends the contexts of the items. The first of several calls decides
+// on the error of the job.
+func (j *job) abort(err error) {
+	j.end(err)
+	j.cancel(err)
 }
 
 // errExited means that fn did not return, because it panicked or called runtime.Goexit.
@@ -559,7 +582,7 @@ func (j *job) check(err error) bool {
 // result returns the report and the error of the job, or panics.
 func (j *job) result() (Report, error) {
 	j.mu.Lock()
-	r, panicked, exited := j.report, j.panic, j.exited
+	r, panicked, exited, complete := j.report, j.panic, j.exited, j.complete && !j.skipped
 	j.mu.Unlock()
 	if panicked != nil {
 		panic(panicked)
@@ -570,7 +593,7 @@ func (j *job) result() (Report, error) {
 	r.Elapsed, r.Paused = time.Since(j.started), j.gate.total(time.Now())
 	slices.SortFunc(r.Errors, func(a, b ItemError) int { return a.Index - b.Index })
 	err := context.Cause(j.stop)
-	if j.complete && r.Interrupted == 0 {
+	if complete && r.Interrupted == 0 {
 		err = nil // ctx ended, or the last failure was counted, after the last item
 	}
 	if j.checkpoint != nil {

@@ -127,9 +127,13 @@ func (s *store) add(e *entry) error {
 	return s.log.AppendSync(record)
 }
 
-// send records on disk that a request of kind will be sent.
+// send records that a request of kind will be sent; on disk if it must not be repeated.
 func (s *store) send(e *entry, kind sent, at int64) error {
-	return s.log.AppendSync(inFlightRecord(e.ID, kind, at))
+	record := inFlightRecord(e.ID, kind, at)
+	if kind == sentUnsafe {
+		return s.log.AppendSync(record)
+	}
+	return s.log.Append(record)
 }
 
 // note records a change of e that has no content. durable means that it must be on disk.

@@ -146,10 +146,12 @@ func openTime(i heed.AttemptDoneInfo, now time.Time) time.Time {
 }
 
 func (w *watch) done(_ *http.Request, i heed.DoneInfo) {
-	err := errors.Join(i.StopReason, i.Err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tooLong, w.until = waitOf(err)
+	w.tooLong, w.until = waitOf(errors.Join(i.StopReason, i.Err))
+	if w.throttled && (i.Err != nil || i.StopReason != nil) { // no attempt was left, or no time
+		w.tooLong = true
+	}
 	if w.tooLong && w.until.Before(w.openAt) {
 		w.until = w.openAt
 	}
@@ -158,18 +160,15 @@ func (w *watch) done(_ *http.Request, i heed.DoneInfo) {
 // waitOf reports whether err means that a wait was longer than allowed, and when the wait
 // would end. That time is zero if err does not state it.
 func waitOf(err error) (tooLong bool, until time.Time) {
-	if !errors.Is(err, heed.ErrMaxWait) {
-		return false, until
-	}
 	var refused *throttle.RefusedError
-	if errors.As(err, &refused) {
-		d := refused.Decision
-		if d.Wait >= throttle.Forever {
-			return false, until // a later request would be rejected, too
-		}
-		if d.Wait > 0 {
-			until = time.Now().Add(d.Wait)
-		}
+	isRefused := errors.As(err, &refused)
+	switch {
+	case isRefused && refused.Decision.Wait >= throttle.Forever:
+		return false, until // a later request would be rejected, too
+	case !errors.Is(err, heed.ErrMaxWait) && !(isRefused && errors.Is(err, heed.ErrMaxElapsed)):
+		return false, until
+	case isRefused && refused.Decision.Wait > 0:
+		until = time.Now().Add(refused.Decision.Wait)
 	}
 	return true, until
 }

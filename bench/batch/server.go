@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A server does what the body of a POST says, and counts it. It remembers the
+// Idempotency-Key of a request, and does nothing for a request with a known one. Some
+// requests fail: before they are done, or after.
+type server struct {
+	*httptest.Server
+	faults float64 // share of the requests that fail
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	seen     map[string]bool // Idempotency-Keys
+	effects  map[string]int  // how often a body was done
+	unkeyed  map[string]int  // how often a body that was not rejected came without an Idempotency-Key
+	requests int             // including rejected ones
+	admitted int
+	failed   int
+	changed  chan struct{} // has a value when effects have changed
+}
+
+// newServer starts a server that allows rate requests a second, and as many in a burst, and
+// states this in its headers.
+func newServer(rate int64, faults float64, random *rand.Rand) *server {
+	s := &server{faults: faults, random: random, seen: map[string]bool{}, effects: map[string]int{}, unkeyed: map[string]int{}, changed: make(chan struct{}, 1)}
+	limit := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(rate))}
+	next := limit.Handler(http.HandlerFunc(s.serve))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.requests++
+		s.mu.Unlock()
+		next.ServeHTTP(w, r)
+	}))
+	return s
+}
+
+// The ways in which a request fails.
+const (
+	noFault     = iota
+	errorBefore     // status 500, not done
+	closeBefore     // no response, not done
+	errorAfter      // status 502, done
+	closeAfter      // no response, done
+	unavailable     // status 503, not done
+	numFaults   = 6 // including noFault
+)
+
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client was killed
+	}
+	switch s.do(strings.TrimSpace(string(text)), r.Header.Get("Idempotency-Key")) {
+	case errorBefore:
+		w.WriteHeader(http.StatusInternalServerError)
+	case errorAfter:
+		w.WriteHeader(http.StatusBadGateway)
+	case unavailable:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case closeBefore, closeAfter:
+		panic(http.ErrAbortHandler)
+	default:
+		fmt.Fprintln(w, "done")
+	}
+}
+
+// do does what body says, and returns how the request fails.
+func (s *server) do(body, key string) (fault int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admitted++
+	if key == "" {
+		s.unkeyed[body]++
+	}
+	if s.random.Float64() < s.faults {
+		s.failed++
+		fault = 1 + s.random.IntN(numFaults-1)
+	}
+	if fault == errorBefore || fault == closeBefore || fault == unavailable || key != "" && s.seen[key] {
+		return fault
+	}
+	if key != "" {
+		s.seen[key] = true
+	}
+	s.effects[body]++
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return fault
+}
+
+// done returns the number of bodies that were done.
+func (s *server) done() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.effects)
+}
