@@ -17,9 +17,9 @@ import (
 )
 
 // Open returns the Outbox of a device, which keeps its files in dir. Requests that it accepted
-// while the device was offline, or before the program ended, are sent later. Nil as base
-// means http.DefaultTransport.
-func Open(base http.RoundTripper, dir, token string) (*batch.Outbox, error) {
+// while the device was offline, or before the program ended, are sent later. It calls done
+// with each that was sent, or that failed for good. Nil as base means http.DefaultTransport.
+func Open(base http.RoundTripper, dir, token string, done func(batch.Delivery)) (*batch.Outbox, error) {
 	seed, err := loadSeed(filepath.Join(dir, "seed"))
 	if err != nil {
 		return nil, err
@@ -40,6 +40,7 @@ func Open(base http.RoundTripper, dir, token string) (*batch.Outbox, error) {
 	return batch.OpenOutbox(batch.OutboxConfig{
 		Client: heed.NewClient(transport),
 		Path:   filepath.Join(dir, "outbox"),
+		Done:   done,
 	})
 }
 

@@ -29,7 +29,7 @@ func firstDelay(t *testing.T, dir string) (delay time.Duration) {
 		box, err := Open(roundTripper(func(req *http.Request) (*http.Response, error) {
 			sent <- time.Since(start)
 			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
-		}), dir, "token")
+		}), dir, "token", nil)
 		require.NoError(t, err)
 		require.NoError(t, Record(box, []byte("{}")))
 		delay = <-sent

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/examples/uses/internal/scenario"
 	"github.com/heed-go/heed/heedtest"
 )
@@ -72,13 +73,19 @@ func recordAndSend(ctx context.Context, base http.RoundTripper, dir string, even
 		return len(events)
 	}
 	wake := time.Now().Add(asleep)
-	box, err := Open(base, dir, "token")
+	sent := 0
+	count := func(d batch.Delivery) {
+		if d.Err == nil {
+			sent++
+		}
+	}
+	box, err := Open(base, dir, "token", count)
 	if err != nil {
 		return len(events)
 	}
 	for _, e := range events {
 		if Record(box, e) != nil {
-			failed++
+			return len(events)
 		}
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
@@ -87,12 +94,14 @@ func recordAndSend(ctx context.Context, base http.RoundTripper, dir string, even
 		return len(events)
 	}
 	time.Sleep(time.Until(wake))
-	if box, err = Open(base, dir, "token"); err != nil {
+	if box, err = Open(base, dir, "token", count); err != nil {
 		return len(events)
 	}
-	box.Drain(ctx)
-	left, _ := box.Close(ctx)
-	return failed + len(left)
+	err = box.Drain(ctx)
+	if _, e := box.Close(ctx); err != nil || e != nil {
+		return len(events)
+	}
+	return len(events) - sent
 }
 
 func sendAll(ctx context.Context, base http.RoundTripper, _ string, events [][]byte) (failed int) {
