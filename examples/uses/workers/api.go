@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// An api creates shipments. An account has 1,000 requests per minute. Only rejections tell,
+// An api creates shipments. An account has 1,000 requests per minute. Only rejections state that,
 // with a Retry-After until the end of the minute. Of 200 shipments, one is created without a
 // response, because the connection is lost.
 type api struct {
