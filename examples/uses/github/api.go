@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +28,7 @@ type api struct {
 	inFlight    []time.Time // when the requests end that are being processed
 	writes      int
 	undisclosed time.Time       // end of the undisclosed limit
-	labeled     map[string]bool // by issue
+	labeled     map[string]bool // by path of the issue's labels
 }
 
 const (
@@ -50,10 +49,6 @@ func newAPI(c *scenario.Counts, issues int) *api {
 }
 
 func (a *api) respond(req heedtest.Request) heedtest.Response {
-	u, err := url.Parse(req.URL)
-	if err != nil {
-		return a.json(http.StatusBadRequest, map[string]string{"message": err.Error()})
-	}
 	call := req.Method + " " + req.URL
 	first := a.counts.Received(call) == 1
 	a.mu.Lock()
@@ -62,10 +57,14 @@ func (a *api) respond(req heedtest.Request) heedtest.Response {
 		a.counts.Throttled()
 		return resp
 	}
+	u, err := url.Parse(req.URL)
+	if err != nil {
+		return a.json(http.StatusBadRequest, map[string]string{"message": err.Error()})
+	}
 	if req.Method == http.MethodGet {
 		return a.list(u)
 	}
-	issue := strings.Split(u.Path, "/")[5] // /repos/owner/name/issues/1/labels
+	issue := u.Path // /repos/owner/name/issues/1/labels
 	if !a.labeled[issue] {
 		a.labeled[issue] = true
 		a.counts.Done(call)

@@ -48,13 +48,13 @@ func (a *api) respond(req heedtest.Request) heedtest.Response {
 		Messages            []struct{ Content string }
 		MaxCompletionTokens int `json:"max_completion_tokens"`
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err := json.Unmarshal(req.Body, &body); err != nil || len(body.Messages) == 0 {
 		return a.fail(http.StatusBadRequest, apiError{Message: "invalid request", Type: "invalid_request_error"})
 	}
 	prompt := body.Messages[0].Content
 	a.counts.Received(prompt)
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.unpaid {
 		return a.fail(http.StatusTooManyRequests, apiError{Type: "insufficient_quota", Code: "insufficient_quota",
 			Message: "You exceeded your current quota, please check your plan and billing details."})
