@@ -2,9 +2,10 @@
 // behave as the real APIs document: with the client that the SDK, or net/http, has by
 // default, and with heed. It prints what the servers received.
 //
-//	go run .          # the table of docs/with-sdks.md
-//	go run . -json    # a line of JSON for each client
-//	go run . stripe   # the examples whose name contains stripe
+//	go run .               # the table of docs/with-sdks.md
+//	go run . -json         # a line of JSON for each client
+//	go run . -inflight 16  # the default clients have at most 16 requests in flight
+//	go run . stripe        # the examples whose name contains stripe
 //
 // Time is virtual, so that a job of an hour takes some seconds.
 package main
@@ -44,6 +45,7 @@ var scenarios = []func() scenario.Scenario{
 
 func main() {
 	asJSON := flag.Bool("json", false, "print a line of JSON for each client instead of a table")
+	inFlight := flag.Int("inflight", 0, "let the default clients have at most so many requests in flight; 0: any number")
 	flag.Parse()
 	chosen, err := choose(flag.Arg(0))
 	if err != nil {
@@ -55,7 +57,7 @@ func main() {
 	test := testing.InternalTest{Name: "uses", F: func(t *testing.T) {
 		var results []scenario.Result
 		for _, s := range chosen {
-			plain, heed := s.Run(t)
+			plain, heed := s.Run(t, *inFlight)
 			results = append(results, plain, heed)
 		}
 		if err := write(os.Stdout, results, *asJSON); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/examples/uses/internal/scenario"
+	"github.com/heed-go/heed/examples/uses/stripe"
 )
 
 // maxAttempts is the default of heed.RetryPolicy.MaxAttempts.
@@ -20,7 +21,7 @@ const maxAttempts = 4
 func TestScenarios_heedFailsNoCall(t *testing.T) {
 	for _, newScenario := range scenarios {
 		s := newScenario()
-		plain, heed := s.Run(t)
+		plain, heed := s.Run(t, 0)
 		t.Logf("%+v", heed)
 		require.Zero(t, heed.Failed, s.Name)
 		require.Zero(t, heed.Duplicated, s.Name)
@@ -57,6 +58,14 @@ func TestPage_showsTheExamples(t *testing.T) {
 		require.True(t, found)
 		require.True(t, strings.Contains(string(others), code), code)
 	}
+}
+
+// TestRun_defaultWithFewInFlight checks that bounding the requests in flight is not enough, with
+// one of the examples.
+func TestRun_defaultWithFewInFlight(t *testing.T) {
+	plain, _ := stripe.Scenario().Run(t, 16)
+	require.Positive(t, plain.Failed)
+	require.Greater(t, plain.Elapsed, 1.0) // without a bound all requests are sent at the start
 }
 
 func TestWrite_tableAndJSON(t *testing.T) {

@@ -54,9 +54,16 @@ type Result struct {
 	OldestSignature *float64 `json:"oldest_signature_s,omitempty"`
 }
 
-// Run runs the job with both clients, each with a server of its own, in virtual time.
-func (s Scenario) Run(t *testing.T) (plain, heed Result) {
-	return s.run(t, "default", s.Default), s.run(t, "heed", s.Heed)
+// Run runs the job with both clients, each with a server of its own, in virtual time. If
+// maxInFlight is positive, the default client has at most so many requests in flight.
+func (s Scenario) Run(t *testing.T, maxInFlight int) (plain, heed Result) {
+	byDefault := s.Default
+	if maxInFlight > 0 {
+		byDefault = func(ctx context.Context, base http.RoundTripper) int {
+			return s.Default(ctx, bounded{base, make(chan struct{}, maxInFlight)})
+		}
+	}
+	return s.run(t, "default", byDefault), s.run(t, "heed", s.Heed)
 }
 
 func (s Scenario) run(t *testing.T, client string, job Job) (r Result) {
@@ -105,4 +112,21 @@ func (b BaseTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	plain := req.Clone(req.Context())
 	plain.URL.Scheme = "http"
 	return b.Transport.RoundTrip(plain)
+}
+
+// bounded sends as many requests at the same time as inFlight has capacity.
+type bounded struct {
+	base     http.RoundTripper
+	inFlight chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	select {
+	case b.inFlight <- struct{}{}:
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	defer func() { <-b.inFlight }()
+	return b.base.RoundTrip(req)
 }
