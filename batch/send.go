@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
 )
@@ -95,9 +96,11 @@ func (o *Outbox) try(e *entry) tryResult {
 		return tryResult{final: true, err: ErrInterrupted}
 	}
 	ctx, cancel := context.WithCancelCause(o.ctx)
+	var unrecorded error
 	w := &watch{key: e.Key, record: func(kind sent) {
 		if err := o.recordSend(e, kind); err != nil {
-			cancel(err)
+			unrecorded = fileError("outbox", err)
+			cancel(unrecorded)
 		}
 	}}
 	req, err := e.request(w.context(ctx))
@@ -106,24 +109,31 @@ func (o *Outbox) try(e *entry) tryResult {
 		return tryResult{final: true, err: fmt.Errorf("%w: %w", ErrInvalidRequest, err)}
 	}
 	before := e.sent
-	if !o.heeds {
-		w.assumeSent(req)
-	}
-	var r tryResult
-	if context.Cause(ctx) == nil {
-		r.resp, r.err = o.c.Client.Do(req)
-	}
-	if !o.heeds {
-		w.assumeDone(req, r.resp, r.err)
-	}
-	if cause := context.Cause(ctx); cause != nil && o.ctx.Err() == nil {
-		r.err = fileError("outbox", cause)
+	r := o.do(ctx, req, w)
+	if unrecorded != nil && r.resp == nil { // it was not sent, because its context had ended
+		cancel(nil)
+		o.mu.Lock()
+		e.sent = before
+		o.mu.Unlock()
+		return tryResult{err: unrecorded}
 	}
 	o.classify(e, w, before, &r)
 	if r.resp == nil {
 		cancel(nil)
 	} else {
 		r.resp.Body = &cancelBody{r.resp.Body, func() { cancel(nil) }}
+	}
+	return r
+}
+
+// do sends req. If the Transport does not report attempts, w is as if there was one.
+func (o *Outbox) do(ctx context.Context, req *http.Request, w *watch) (r tryResult) {
+	if !o.heeds {
+		w.attemptStart(req, heed.AttemptStartInfo{})
+		defer func() { w.assumeDone(req, r.resp, r.err) }()
+	}
+	if r.err = context.Cause(ctx); r.err == nil {
+		r.resp, r.err = o.c.Client.Do(req)
 	}
 	return r
 }
@@ -160,17 +170,15 @@ func (o *Outbox) recordSend(e *entry, kind sent) error {
 	if e.sent == sentIdempotent {
 		at = time.Now().UnixMilli()
 	}
-	if o.store != nil {
-		o.store.begin()
-		defer o.store.end()
-		if err := o.store.send(e, kind, at); err != nil {
-			return err
-		}
-	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	e.sent, e.sentAt = kind, at
-	return nil
+	o.mu.Unlock()
+	if o.store == nil {
+		return nil
+	}
+	o.store.begin()
+	defer o.store.end()
+	return o.store.send(e, kind, at)
 }
 
 // classify decides whether e leaves the Outbox. before is what had been sent of e before

@@ -207,10 +207,7 @@ func (w *watch) throttling() (throttled bool, openAt time.Time) {
 	return w.throttled, w.openAt
 }
 
-// assumeSent records that req will be sent by a client that does not report attempts.
-func (w *watch) assumeSent(req *http.Request) { w.attemptStart(req, heed.AttemptStartInfo{}) }
-
-// assumeDone records the result of such a request.
+// assumeDone records the result of a request of a client that does not report attempts.
 func (w *watch) assumeDone(req *http.Request, resp *http.Response, err error) {
 	i := heed.AttemptDoneInfo{Response: resp, Err: err, Outcome: throttle.Failed}
 	if resp != nil {

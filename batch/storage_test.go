@@ -1,0 +1,138 @@
+package batch
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
+)
+
+// FuzzCheckpoint_apply checks that no record makes a checkpoint panic or use much memory.
+func FuzzCheckpoint_apply(f *testing.F) {
+	f.Add([]byte("S\x00abcd"), []byte("R\x00\x0212345678"))
+	f.Add([]byte("F\x00\x01text"), []byte("D\x00value"))
+	f.Add(binary.AppendUvarint([]byte{recordDone}, 1<<62), []byte{})
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		c := &checkpoint{o: Options{}.withDefaults(), hasHeader: true, doubts: map[int]itemDoubt{}}
+		for _, record := range [][]byte{a, b} {
+			if err := c.apply(record, nil); err != nil {
+				require.ErrorIs(t, err, ErrDamaged)
+			}
+		}
+		require.LessOrEqual(t, len(c.items), maxAhead+2)
+		for i := range min(len(c.items), 10) {
+			_, _ = c.resume(i, "item")
+		}
+	})
+}
+
+// FuzzStoreReader_apply checks that no record makes the file of an Outbox panic.
+func FuzzStoreReader_apply(f *testing.F) {
+	e := &entry{entryMeta: entryMeta{ID: 1, Method: "POST", URL: "http://a.test"}, body: []byte("body")}
+	record, err := e.record()
+	require.NoError(f, err)
+	f.Add(headerRecord(1), record, inFlightRecord(1, sentKeyed, 5))
+	f.Add(headerRecord(1), record, []byte{recordLeft, 1})
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		r := storeReader{entries: map[uint64]*entry{}}
+		for _, record := range [][]byte{a, b, c} {
+			if err := r.apply(record); err != nil {
+				require.ErrorIs(t, err, ErrDamaged)
+			}
+		}
+		for _, e := range r.entries {
+			_, err := e.request(context.Background())
+			require.NoError(t, err)
+			require.NotEmpty(t, e.records())
+		}
+	})
+}
+
+func TestOutbox_aFileThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := new(heedtest.Server)
+		server.StartInMemory()
+		defer server.Close()
+		client := heed.NewClient(&heed.Transport{Base: server.Transport()})
+		defer client.CloseIdleConnections()
+		var left []Delivery
+		o, err := OpenOutbox(OutboxConfig{
+			Path: filepath.Join(t.TempDir(), "outbox"), Client: client, MaxAttempts: 1,
+			IdempotencyKey: func(*http.Request) string { return "" },
+			Done:           func(d Delivery) { left = append(left, d) },
+		})
+		require.NoError(t, err)
+		newRequest := func() *http.Request {
+			req, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("body"))
+			require.NoError(t, err)
+			return req
+		}
+		_, err = o.Submit(newRequest())
+		require.NoError(t, err)
+		require.NoError(t, o.Drain(t.Context()))
+		require.NoError(t, o.store.log.Close()) // each later record fails
+
+		size := o.State().Bytes
+		_, err = o.Submit(newRequest())
+		require.ErrorContains(t, err, "batch: outbox: ")
+		require.Equal(t, size, o.State().Bytes)
+
+		e, err := o.newEntry(newRequest()) // a request that was accepted before
+		require.NoError(t, err)
+		require.NoError(t, o.reserve(e))
+		o.insert(e)
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, o.State().Requests, "it is not sent without a record, and kept")
+		require.ErrorContains(t, o.State().LastError, "batch: outbox: ")
+		require.Len(t, server.Requests(), 1)
+		require.Len(t, left, 1)
+		unsent, err := o.Close(t.Context())
+		require.NoError(t, err)
+		require.Len(t, unsent, 1)
+		require.False(t, unsent[0].Sent)
+	})
+}
+
+// A job whose checkpoint cannot be written ends, and sends nothing that is not recorded.
+func TestRun_aCheckpointThatFails(t *testing.T) {
+	server := new(heedtest.Server)
+	server.Start()
+	defer server.Close()
+	client := heed.NewClient(&heed.Transport{Base: server.Transport()})
+	defer client.CloseIdleConnections()
+	c, err := openCheckpoint(Options{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}.withDefaults(), nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	j := &job{o: Options{}.withDefaults(), checkpoint: c, ctx: ctx, cancel: cancel}
+	j.stop, j.end = context.WithCancelCause(ctx)
+	defer j.end(nil)
+	process(j, task[int]{item: 1}, func(ctx context.Context, _ int) ([]byte, error) {
+		require.NoError(t, c.log.Close())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, nil)
+		if err != nil {
+			return nil, err
+		}
+		_, err = client.Do(req)
+		return nil, err
+	})
+	require.Empty(t, server.Requests())
+	report, err := j.result()
+	require.ErrorContains(t, err, "batch: checkpoint: ")
+	require.Equal(t, 1, report.Interrupted)
+
+	j.stop, j.end = context.WithCancelCause(t.Context())
+	require.False(t, j.recordStart(1, 1))
+	require.False(t, j.recordDone(1, nil))
+	require.False(t, j.recordFailed(1, err, true))
+	require.Zero(t, j.report.Done+j.report.Failed)
+}
