@@ -16,9 +16,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Open returns the Outbox of a device, which keeps its files in dir. Requests that it accepted
-// while the device was offline, or before the program ended, are sent later. It calls done
-// with each that was sent, or that failed for good. Nil as base means http.DefaultTransport.
+// Open returns the Outbox of a device, which keeps its files in dir, an existing folder.
+// Requests that it accepted while the device was offline, or before the program ended, are
+// sent later. It calls done with each that was sent, or that failed for good. Nil as base
+// means http.DefaultTransport.
 func Open(base http.RoundTripper, dir, token string, done func(batch.Delivery)) (*batch.Outbox, error) {
 	seed, err := loadSeed(filepath.Join(dir, "seed"))
 	if err != nil {
