@@ -35,8 +35,8 @@ var importOrder = [][]string{
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
-	{"throttleredis/...", "poll", "batch", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
-	{"otelheed", "promheed"},
+	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
+	{"otelheed", "promheed", "batch"},
 	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/uses/...", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }
 

@@ -176,26 +176,26 @@ func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
 	c.doubts[index] = d
 }
 
-// A verdict states what must be done with an item. At most one of its fields is set; if none
-// is, the item was not begun.
+// A verdict states what must be done with an item. At most one of the first three fields is
+// set; if none is, the item was not begun.
 type verdict struct {
 	done     bool
 	failed   error // the item is not repeated, for this reason
 	repeated bool  // the item is processed again
+	identity uint32
 }
 
 // resume returns what must be done with an item. It returns ErrOtherJob if the item is
 // another one than that of the file.
 func (c *checkpoint) resume(index int, item any) (v verdict, err error) {
+	if v.identity, err = identityOf(item, c.o.ItemKey); err != nil {
+		return v, fmt.Errorf("batch: item %d has no JSON that recognizes it: set Options.ItemKey: %w", index, err)
+	}
 	if index >= len(c.items) || c.items[index].phase == phaseNone {
 		return v, nil
 	}
 	s, d := c.items[index], c.doubts[index]
-	identity, err := c.identity(index, item)
-	if err != nil {
-		return v, err
-	}
-	if identity != s.identity {
+	if v.identity != s.identity {
 		return v, fmt.Errorf("%w: item %d differs from the one in %s: see Options.ItemKey", ErrOtherJob, index, c.o.Checkpoint)
 	}
 	switch {
@@ -219,25 +219,18 @@ func (c *checkpoint) repeats(s itemState, d itemDoubt) bool {
 	case RepeatNever:
 		return false
 	}
-	age := time.Since(time.UnixMilli(d.sentAt))
-	return s.sent == sentIdempotent || s.sent == sentKeyed && (c.o.KeyLifetime < 0 || age < c.o.KeyLifetime)
+	return s.sent == sentIdempotent || s.sent == sentKeyed && remembersKey(d.sentAt, c.o.KeyLifetime)
 }
 
-// identity returns the checksum that recognizes an item.
-func (c *checkpoint) identity(index int, item any) (uint32, error) {
-	id, err := identityOf(item, c.o.ItemKey)
-	if err != nil {
-		return 0, fmt.Errorf("batch: item %d has no JSON that recognizes it: set Options.ItemKey: %w", index, err)
-	}
-	return id, nil
+// remembersKey reports whether a server remembers an Idempotency-Key that was first sent at a
+// Unix time in milliseconds. A time far in the future means that the clock was set back, so
+// that the age of the key is not known.
+func remembersKey(sentAt int64, lifetime time.Duration) bool {
+	return lifetime < 0 || time.Since(time.UnixMilli(sentAt)).Abs() < lifetime
 }
 
 // start records that an item begins.
-func (c *checkpoint) start(index int, item any) error {
-	identity, err := c.identity(index, item)
-	if err != nil {
-		return err
-	}
+func (c *checkpoint) start(index int, identity uint32) error {
 	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
 	return c.append(record, c.o.Repeat == RepeatNever)
 }

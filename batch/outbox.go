@@ -299,7 +299,7 @@ func (o *Outbox) Submit(req *http.Request) (id uint64, err error) {
 	return e.ID, nil
 }
 
-// reserve makes room for e and sets its ID.
+// reserve counts e as a request that is being stored, and sets its ID.
 func (o *Outbox) reserve(e *entry) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -317,7 +317,7 @@ func (o *Outbox) reserve(e *entry) error {
 	return nil
 }
 
-// release returns the room of e, which could not be stored.
+// release ends the count of e, which could not be stored.
 func (o *Outbox) release(e *entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

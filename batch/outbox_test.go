@@ -23,6 +23,7 @@ import (
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/throttle"
 )
 
 // A rig is a server in memory, and the deliveries of an Outbox that sends to it.
@@ -653,6 +654,42 @@ func TestOutbox_doneMaySubmitAndReadTheBody(t *testing.T) {
 		require.Len(t, r.Requests(), 3)
 		require.Equal(t, "response", bodies[0])
 		require.Equal(t, "<nil> <nil>", bodies[1])
+	})
+}
+
+// A limit that can never admit a request must not hold back those behind it for good.
+func TestOutbox_aRequestThatNoLimitAdmitsLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		client := heed.NewClient(&heed.Transport{Base: r.Transport(), Limiter: throttle.NewTokenBucket(throttle.PerSecond(10).WithBurst(10))})
+		defer client.CloseIdleConnections()
+		o := r.open(t, batch.OutboxConfig{Client: client})
+		ctx := heed.WithOptions(t.Context(), heed.RequestOptions{Cost: 100})
+		req, err := http.NewRequestWithContext(ctx, "POST", r.URL, nil)
+		require.NoError(t, err)
+		_, err = o.Submit(req)
+		require.NoError(t, err)
+		r.submit(t, o, "POST", "/")
+		require.NoError(t, o.Drain(t.Context()))
+		require.Equal(t, []string{"1 the serv", "2 200"}, r.got())
+	})
+}
+
+func TestOutbox_theFileStaysSmallWhileOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		network := &offline{RoundTripper: r.Transport()}
+		network.is.Store(true)
+		client := heed.NewClient(&heed.Transport{Base: network, Retry: &heed.RetryPolicy{MaxAttempts: 1}})
+		path := filepath.Join(t.TempDir(), "outbox")
+		o := r.open(t, batch.OutboxConfig{Path: path, Client: client, Backoff: backoff.Constant(time.Second)})
+		r.submit(t, o, "POST", "/")
+		time.Sleep(5000 * time.Second)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Less(t, info.Size(), int64(300_000))
+		require.Greater(t, info.Size(), int64(300))
+		require.Equal(t, 1, o.State().Requests)
 	})
 }
 

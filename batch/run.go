@@ -195,7 +195,8 @@ type Report struct {
 // begin. The Report is valid in all cases.
 //
 // If ctx ends, the context of fn ends too, and Run returns when all calls of fn have
-// returned. If fn panics, Run ends the contexts of the other calls, waits for them, and
+// returned. If ctx has a deadline, the job ends when the Transport rejects a request that
+// cannot be sent before it. The sequence is not interrupted while it computes an item. If fn panics, Run ends the contexts of the other calls, waits for them, and
 // panics with a *PanicError on the goroutine of its caller; the checkpoint then has the item
 // as not finished. If fn calls runtime.Goexit, Run does so, too. A function that wants a
 // panic to be the error of its item must recover it.
@@ -263,7 +264,7 @@ type job struct {
 	cancel context.CancelCauseFunc
 	stop   context.Context // done once no further item may begin; ends with ctx
 	end    context.CancelCauseFunc
-	gate   gate
+	pauses pauses
 
 	complete bool // all items were passed to workers; set when the workers have ended
 
@@ -323,6 +324,7 @@ type task[T any] struct {
 	index    int
 	item     T
 	repeated bool
+	identity uint32 // of the item in the checkpoint
 }
 
 // processAll passes the items to the workers in order, and returns when all have ended.
@@ -344,16 +346,17 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 			break
 		}
 		t := task[T]{index: index, item: item}
-		begin, err := j.resume(t.index, item, &t.repeated)
+		v, err := j.resume(t.index, item)
 		if err != nil {
 			j.abort(err)
 			stopped = true
 			break
 		}
-		if !begin {
+		if v.done || v.failed != nil {
 			continue
 		}
-		if stopped = j.gate.wait(j.stop) != nil; stopped {
+		t.repeated, t.identity = v.repeated, v.identity
+		if stopped = j.pauses.wait(j.stop) != nil; stopped {
 			break
 		}
 		if spawned < j.o.Workers {
@@ -375,25 +378,22 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 	normal, j.complete = true, !stopped
 }
 
-// resume reports whether an item must be processed, given what earlier processes did.
-func (j *job) resume(index int, item any, repeated *bool) (begin bool, err error) {
+// resume returns what must be done with an item, given what earlier processes did, and counts
+// it if that is nothing.
+func (j *job) resume(index int, item any) (v verdict, err error) {
 	if j.checkpoint == nil {
-		return true, nil
+		return v, nil
 	}
-	verdict, err := j.checkpoint.resume(index, item)
-	if err != nil {
-		return false, err
+	if v, err = j.checkpoint.resume(index, item); err != nil {
+		return v, err
 	}
-	*repeated = verdict.repeated
 	switch {
-	case verdict.done:
+	case v.done:
 		j.count(func(r *Report) { r.Done++; r.Resumed++ })
-	case verdict.failed != nil:
-		j.addError(index, verdict.failed)
-	default:
-		return true, nil
+	case v.failed != nil:
+		j.addError(index, v.failed)
 	}
-	return false, nil
+	return v, nil
 }
 
 // process calls fn for an item, again after each pause, and records the outcome.
@@ -410,10 +410,11 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 			j.report.Interrupted++
 		}
 	}()
-	if !j.recordStart(t.index, t.item) {
+	if !j.recordStart(t.index, t.identity) {
 		return
 	}
 	w := &watch{key: j.id.key(uint64(t.index)), record: func(s sent) { j.recordSent(t.index, s) }}
+	w.deadline, _ = j.ctx.Deadline()
 	item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated}
 	for pauses := 0; ; pauses++ {
 		value, err := call(j, t, item, w, fn)
@@ -428,6 +429,9 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 			finished = j.recordDone(t.index, value)
 			return
 		case j.ctx.Err() != nil:
+			return
+		case w.isLate():
+			j.end(context.DeadlineExceeded)
 			return
 		}
 		tooLong, until := w.pause(err)
@@ -504,8 +508,8 @@ func (j *job) pause(until time.Time, err error) bool {
 		j.end(&PauseError{Until: until, Err: err})
 		return false
 	}
-	j.gate.pause(now, until)
-	return j.gate.wait(j.stop) == nil
+	j.pauses.begin(now, until)
+	return j.pauses.wait(j.stop) == nil
 }
 
 // count changes the report.
@@ -531,11 +535,11 @@ func (j *job) addError(index int, err error) {
 
 // recordStart records that an item begins. It returns false if that is not possible; the
 // job then ends.
-func (j *job) recordStart(index int, item any) bool {
+func (j *job) recordStart(index int, identity uint32) bool {
 	if j.checkpoint == nil {
 		return true
 	}
-	return j.check(j.checkpoint.start(index, item))
+	return j.check(j.checkpoint.start(index, identity))
 }
 
 // recordSent records that a request of an item will be sent. If that is not possible the
@@ -590,7 +594,7 @@ func (j *job) result() (Report, error) {
 	if exited {
 		runtime.Goexit()
 	}
-	r.Elapsed, r.Paused = time.Since(j.started), j.gate.total(time.Now())
+	r.Elapsed, r.Paused = time.Since(j.started), j.pauses.total(time.Now())
 	slices.SortFunc(r.Errors, func(a, b ItemError) int { return a.Index - b.Index })
 	err := context.Cause(j.stop)
 	if complete && r.Interrupted == 0 {
@@ -654,10 +658,10 @@ func (j *job) progress(e *estimator) Progress {
 	j.mu.Unlock()
 	p := Progress{
 		Done: r.Done, Resumed: r.Resumed, Failed: r.Failed, Unknown: r.Unknown, Running: active,
-		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.gate.pausedUntil(now),
+		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.pauses.pausedUntil(now),
 	}
 	processed := r.Done - r.Resumed + r.Failed
-	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.gate.total(now)}, p.Left())
+	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.pauses.total(now)}, p.Left())
 	if !p.PausedUntil.IsZero() && p.TimeLeft > 0 {
 		p.TimeLeft += p.PausedUntil.Sub(now)
 	}

@@ -143,6 +143,46 @@ func TestRun_endsWithItsContext(t *testing.T) {
 	require.Equal(t, 10, report.Done)
 }
 
+// The Transport rejects requests that cannot be sent before the deadline. The items that are
+// left have not failed.
+func TestRun_itemsDoNotFailBeforeADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := new(heedtest.Server)
+		server.StartInMemory()
+		defer server.Close()
+		client := heed.NewClient(&heed.Transport{Base: server.Transport(), Limiter: throttle.NewTokenBucket(throttle.PerSecond(1).WithBurst(1))})
+		defer client.CloseIdleConnections()
+		o := batch.Options{Workers: 20, Checkpoint: checkpointIn(t)}
+		fn := func(ctx context.Context, _ int) error { return send(ctx, client, "GET", server.URL, "") }
+		ctx, cancel := context.WithTimeout(t.Context(), 30500*time.Millisecond)
+		defer cancel()
+		report, err := batch.Run(ctx, upTo(100), fn, o)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.InDelta(t, 31, report.Done, 1)
+		require.Zero(t, report.Failed)
+		require.LessOrEqual(t, report.Interrupted, 20)
+		report, err = batch.Run(t.Context(), upTo(100), fn, o)
+		require.NoError(t, err)
+		require.Equal(t, 100, report.Done)
+		require.Len(t, server.Requests(), 100)
+	})
+}
+
+// A deadline of the function's own is an error of the item.
+func TestRun_aDeadlineOfTheItemIsItsError(t *testing.T) {
+	client := heed.NewClient(&heed.Transport{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 1})})
+	client.Timeout = time.Second
+	server := new(heedtest.Server)
+	server.Start()
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	report, err := batch.Run(ctx, upTo(3), func(ctx context.Context, _ int) error { return send(ctx, client, "GET", server.URL, "") }, batch.Options{Workers: 1})
+	require.ErrorIs(t, err, batch.ErrItems)
+	require.Equal(t, 2, report.Failed)
+	client.CloseIdleConnections()
+}
+
 // A context that ends after the last item makes no difference.
 func TestRun_isCompleteIfItsContextEndsAfterTheLastItem(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -572,6 +612,10 @@ func TestRun_otherPanicsAndGoexit(t *testing.T) {
 		panic("items")
 	}
 	require.Equal(t, "items", recovered(func() { _, _ = batch.Run(t.Context(), items, ok, o) }))
+
+	require.Equal(t, "key", recovered(func() {
+		_, _ = batch.Run(t.Context(), upTo(10), ok, batch.Options{Checkpoint: checkpointIn(t), ItemKey: func(any) string { panic("key") }})
+	}))
 
 	returned := true
 	done := make(chan struct{})

@@ -29,9 +29,14 @@ func (o *Outbox) run() {
 		if r.final {
 			failures.reset()
 			o.leave(e, r)
-			continue
 		}
 		r.close()
+		if o.store != nil {
+			_ = o.store.rewriteIfLong(o.State().Bytes, o.snapshot) // the file is valid if it fails
+		}
+		if r.final {
+			continue
+		}
 		if o.ctx.Err() != nil {
 			return
 		}
@@ -158,7 +163,7 @@ func (o *Outbox) mayRepeat(e *entry) bool {
 	case sentUnsafe:
 		return false
 	}
-	return o.c.KeyLifetime < 0 || time.Since(time.UnixMilli(e.sentAt)) < o.c.KeyLifetime
+	return remembersKey(e.sentAt, o.c.KeyLifetime)
 }
 
 // recordSend records that e will be sent.
@@ -257,16 +262,12 @@ func (o *Outbox) note(e *entry, kind byte) {
 	}
 }
 
-// leave calls OutboxConfig.Done and removes e.
+// leave calls OutboxConfig.Done and removes e. The caller closes the response.
 func (o *Outbox) leave(e *entry, r tryResult) {
 	if o.c.Done != nil {
 		o.c.Done(Delivery{QueuedRequest: e.queued(), Response: r.resp, Err: r.err})
 	}
-	r.close()
 	o.remove(e)
-	if o.store != nil {
-		_ = o.store.rewriteIfLong(o.State().Bytes, o.snapshot)
-	}
 }
 
 // remove removes e from the file and from the entries. If the file cannot be written, e is
@@ -354,9 +355,12 @@ func isNetworkError(err error) bool {
 		op      *net.OpError
 		dns     *net.DNSError
 		cert    *tls.CertificateVerificationError
+		refused *throttle.RefusedError
 		timeout interface{ Timeout() bool }
 	)
 	switch {
+	case errors.As(err, &refused) && refused.Decision.Wait >= throttle.Forever:
+		return false // the limit can never admit the request
 	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &cert), errors.Is(err, throttle.ErrRefused):
 		return true
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -18,8 +18,9 @@ import (
 // A watch observes the requests that are sent with one context: whether one was sent that
 // is not safe to repeat, and whether the latest one ended because a wait was too long.
 type watch struct {
-	key    string          // requests whose Idempotency-Key begins with it are safe to repeat
-	record func(sent sent) // is called before the first request of each kind is sent
+	key      string          // requests whose Idempotency-Key begins with it are safe to repeat
+	record   func(sent sent) // is called before the first request of each kind is sent; nil means none
+	deadline time.Time       // of the job; zero means none
 
 	recording sync.Mutex // held while record runs, so that no other request overtakes the record
 	recorded  sent       // the last argument of record; guarded by recording
@@ -27,8 +28,9 @@ type watch struct {
 	mu        sync.Mutex
 	inFlight  int       // attempts in flight that are not safe to repeat
 	doubt     sent      // the kind of the attempts that may have been processed, the least safe one
-	tooLong   bool      // the latest request ended with heed.ErrMaxWait
+	tooLong   bool      // the latest request ended because the wait for a limit was too long
 	until     time.Time // when its wait would end; zero means unknown
+	late      bool      // the latest request was not sent, or not sent again, because of deadline
 	throttled bool      // the latest attempt was throttled
 	openAt    time.Time // when the server accepts requests again by the latest attempt; zero means unknown
 }
@@ -145,10 +147,13 @@ func openTime(i heed.AttemptDoneInfo, now time.Time) time.Time {
 	return now.Add(wait)
 }
 
-func (w *watch) done(_ *http.Request, i heed.DoneInfo) {
+func (w *watch) done(req *http.Request, i heed.DoneInfo) {
+	err := errors.Join(i.StopReason, i.Err)
+	deadline, hasDeadline := req.Context().Deadline()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tooLong, w.until = waitOf(errors.Join(i.StopReason, i.Err))
+	w.late = hasDeadline && deadline.Equal(w.deadline) && errors.Is(err, context.DeadlineExceeded)
+	w.tooLong, w.until = waitOf(err)
 	if w.throttled && (i.Err != nil || i.StopReason != nil) { // no attempt was left, or no time
 		w.tooLong = true
 	}
@@ -182,6 +187,13 @@ func (w *watch) pause(err error) (tooLong bool, until time.Time) {
 		return true, w.until
 	}
 	return waitOf(err)
+}
+
+// isLate reports whether the latest request failed because the deadline of the job is near.
+func (w *watch) isLate() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late
 }
 
 // repeatable reports whether everything that was sent may be sent again.

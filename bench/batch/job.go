@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -100,7 +101,9 @@ func (s *server) killJob(c jobConfig, path string, at int) error {
 				continue
 			}
 			_ = child.Process.Kill()
-			<-ended
+			if err := <-ended; err == nil {
+				return errors.New("a process ended before it was killed")
+			}
 			return nil
 		case err := <-ended:
 			return fmt.Errorf("a process ended before it was killed: %v", err)

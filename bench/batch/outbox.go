@@ -129,8 +129,8 @@ func isUnkeyed(body string) bool { return strings.HasSuffix(body, "0") }
 // first is negative, it waits until the Outbox is empty.
 func runOutboxChild(url, path string, first int) {
 	o, err := batch.OpenOutbox(batch.OutboxConfig{
-		Path:   path,
-		Client: heed.NewClient(nil),
+		Path:    path,
+		Client:  heed.NewClient(nil),
 		Backoff: backoff.Constant(10 * time.Millisecond), // more requests in the same time
 		IdempotencyKey: func(r *http.Request) string {
 			if r.Header.Get("X-Unkeyed") != "" {

@@ -83,7 +83,7 @@ type Log struct {
 
 // A batch holds the records that one write appends.
 type batch struct {
-	frame    []byte // with room for the header
+	frame    []byte // with space for the header
 	sync     bool   // a call waits for durable
 	written  chan struct{}
 	writeErr error // set before written is closed

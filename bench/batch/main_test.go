@@ -1,0 +1,51 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain runs this binary as the process that is killed if it has the arguments of one.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-child") {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestJob_isDoneOnceAfterKills(t *testing.T) {
+	c := jobConfig{Items: 300, Workers: 20, Kills: 2, Rate: 1000}
+	r, err := measureJob(c, filepath.Join(t.TempDir(), "job"), rand.New(rand.NewPCG(1, 0)))
+	require.NoError(t, err)
+	job := r.(jobResult)
+	require.Equal(t, 300, job.Once, job)
+	require.Zero(t, job.Twice+job.Missing, job)
+	require.Positive(t, job.Faults)
+}
+
+func TestOutbox_isDeliveredOnceAfterKills(t *testing.T) {
+	r, err := measureOutbox(outboxConfig{Kills: 6}, filepath.Join(t.TempDir(), "outbox"), rand.New(rand.NewPCG(1, 0)))
+	require.NoError(t, err)
+	outbox := r.(outboxResult)
+	require.False(t, outbox.missed(), outbox)
+	require.Positive(t, outbox.Accepted)
+	require.Positive(t, outbox.Unkeyed)
+	require.Positive(t, outbox.Faults)
+}
+
+// A measurement that finds a fault misses its goal.
+func TestResults_missTheirGoals(t *testing.T) {
+	require.False(t, jobResult{Items: 5, Once: 5, Ratio: 1.1}.missed())
+	require.True(t, jobResult{Items: 5, Once: 4, Ratio: 1}.missed())
+	require.True(t, jobResult{Items: 5, Once: 5, Ratio: 1.2}.missed())
+	require.False(t, outboxResult{Accepted: 5, Unknown: 5, Repeated: 5}.missed())
+	require.True(t, outboxResult{Lost: 1}.missed())
+	require.True(t, outboxResult{UnkeyedTwice: 1}.missed())
+	require.True(t, outboxResult{Twice: 1}.missed())
+}
