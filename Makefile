@@ -18,7 +18,7 @@ MODULES := . $(sort $(filter-out .,$(FOUND)))
 
 # The SDKs of vendors take four minutes of processor time to compile, so their tests run
 # without -race, and only on this system.
-SLOW_BUILDS := ./examples/sdks
+SLOW_BUILDS := ./examples/uses
 
 # The packages that do arithmetic, as far as they exist: tests with 32-bit ints
 # find what they take for granted.

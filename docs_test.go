@@ -37,7 +37,7 @@ func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 		}
 		require.Equal(t, "go", language, page)
 		if page == filepath.Join("docs", "with-sdks.md") {
-			continue // a test of module examples/sdks builds it
+			continue // a test of module examples/uses builds it
 		}
 		vetProgram(t, page, program)
 		for _, block := range strings.Split(rest, "```go\n")[1:] {

@@ -37,12 +37,12 @@ var importOrder = [][]string{
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed", "batch"},
-	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
+	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/uses/...", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not
 // dependencies of the root module.
-var nestedModules = []string{"debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "throttleredis/...", "otelheed", "promheed", "bench/..."}
+var nestedModules = []string{"debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis/...", "examples/uses/...", "throttleredis/...", "otelheed", "promheed", "bench/..."}
 
 // noHTTP are the packages that must not import net/http, neither directly nor indirectly.
 var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}

@@ -29,7 +29,7 @@ var publishedModules = []published{
 }
 
 // unpublished are the folders of modules that only serve the repository.
-var unpublished = []string{"bench", "bench/dashboard", "debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis", "examples/sdks"}
+var unpublished = []string{"bench", "bench/dashboard", "debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis", "examples/uses"}
 
 func main() {
 	log.SetFlags(0)

@@ -1,0 +1,27 @@
+package workers
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/examples/uses/internal/scenario"
+	"github.com/heed-go/heed/quota/fleet"
+)
+
+// TestScenario_sharingHelps checks that the job is one for which the processes should share
+// what they learn: without a bus, at least three times as many requests are throttled.
+func TestScenario_sharingHelps(t *testing.T) {
+	alone := func(base http.RoundTripper, _ fleet.Bus) (*http.Client, func()) {
+		return heed.NewClient(&heed.Transport{Base: base}), func() {}
+	}
+	s := Scenario()
+	var shared, apart scenario.Result
+	synctest.Test(t, func(t *testing.T) { shared = s.Measure(t.Context(), s.Heed) })
+	synctest.Test(t, func(t *testing.T) { apart = s.Measure(t.Context(), work(alone)) })
+	require.GreaterOrEqual(t, apart.Throttled, 3*shared.Throttled)
+	t.Logf("throttled: %d of %d with a bus, %d of %d without", shared.Throttled, shared.Sent, apart.Throttled, apart.Sent)
+}
