@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,11 @@ import (
 // rule returns a server that follows a rule of package serverrules, for one path.
 func rule(s serverrules.Server) server {
 	return func(now time.Time) (int, http.Header) {
-		if reply := s(serverrules.Request{At: now, Path: "/"}); !reply.OK() {
-			return reply.Status, reply.Header
+		reply := s(serverrules.Request{At: now, Path: "/"})
+		if reply.OK() {
+			return http.StatusOK, reply.Header
 		}
-		return http.StatusOK, nil
+		return reply.Status, reply.Header
 	}
 }
 
@@ -62,6 +64,71 @@ func TestTracker_learnsWindows(t *testing.T) {
 					require.LessOrEqual(t, j.throttled, tt.wasted[i], "%s, %v, job %d: %v", name, rtt, i+1, j)
 					require.LessOrEqual(t, j.elapsed.Seconds()/tt.ideal[i].Seconds(), tt.elapsed[i], "%s, %v, job %d: %v", name, rtt, i+1, j)
 					time.Sleep(time.Until(time.Date(2026, time.January, 1, 0, 1, 1, 700e6, time.UTC)))
+				}
+			})
+		}
+	}
+}
+
+// flooredReset returns a server that admits limit requests per window, which begins with its first
+// request, and rounds the times of its resets down to seconds, as ulule/limiter does.
+func flooredReset(limit int, per time.Duration) serverrules.Server {
+	var end time.Time
+	used := 0
+	return func(r serverrules.Request) serverrules.Reply {
+		if !r.At.Before(end) {
+			end, used = r.At.Add(per), 0
+		}
+		used++
+		reply := serverrules.Reply{Header: http.Header{}}
+		reply.Header.Set("X-RateLimit-Limit", strconv.Itoa(limit))
+		reply.Header.Set("X-RateLimit-Remaining", strconv.Itoa(max(limit-used, 0)))
+		reply.Header.Set("X-RateLimit-Reset", strconv.FormatInt(end.Unix(), 10))
+		if used > limit {
+			reply.Status = http.StatusTooManyRequests
+		}
+		return reply
+	}
+}
+
+// Servers that state their limits in each response, but not how the stated resets are to be
+// understood: two jobs of 300 calls, the first of which begins within a second of the server's clock.
+// The ideal time is that of a client which knows the limits.
+func TestTracker_learnsHowResetsAreStated(t *testing.T) {
+	const window = 5 * time.Second
+	for name, tt := range map[string]struct {
+		server  func() serverrules.Server
+		ideal   time.Duration
+		wasted  [2]int
+		elapsed [2]float64 // of the ideal
+	}{
+		"sliding log, the reset moves": {
+			func() serverrules.Server { return serverrules.FlaskMoving(100, window) },
+			2 * window, [2]int{2, 2}, [2]float64{1.25, 1.15},
+		},
+		"two limits of one name": {
+			func() serverrules.Server {
+				return serverrules.Envoy(serverrules.EnvoyLimit{Limit: 20, Unit: time.Second}, serverrules.EnvoyLimit{Limit: 100, Unit: time.Minute})
+			},
+			2*time.Minute + 4*time.Second, [2]int{3, 3}, [2]float64{1.25, 1.25},
+		},
+		"rounded down": {
+			func() serverrules.Server { return flooredReset(100, window) },
+			2 * window, [2]int{2, 0}, [2]float64{1.15, 1.15},
+		},
+	} {
+		for _, begin := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+				time.Sleep(time.Until(start.Add(begin)))
+				tr, s := seeded(1), rule(tt.server())
+				for i := range 2 {
+					j := play(t, tr, s, 300, 30, time.Millisecond)
+					t.Logf("%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.Zero(t, j.failed, "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.LessOrEqual(t, j.throttled, tt.wasted[i], "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.LessOrEqual(t, j.elapsed.Seconds()/tt.ideal.Seconds(), tt.elapsed[i], "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					time.Sleep(time.Until(start.Add(4*time.Minute + 1700*time.Millisecond)))
 				}
 			})
 		}
