@@ -144,11 +144,12 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 		limit                     int64
 		length, least, most, gone time.Duration
 	}{
-		"usual length": {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond, 0},
-		"no other":     {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second, 0},
-		"first probe":  {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond, 0},
-		"few accepted": {7, .02, 0, 1.05, 0, 0, 0, 0, 0},
-		"slowly sent":  {100, 3, 4, 5.1, 0, 0, 0, 0, 0},
+		"usual length":        {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond, 0},
+		"no other":            {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second, 0},
+		"first probe":         {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond, 0},
+		"as long as the stop": {100, 2.5, 0, 5, 100, 5 * time.Second, 2500 * time.Millisecond, 5 * time.Second, 0},
+		"few accepted":        {7, .02, 0, 1.05, 0, 0, 0, 0, 0},
+		"slowly sent":         {100, 3, 4, 5.1, 0, 0, 0, 0, 0},
 	} {
 		refused := time.Time{}
 		if tt.refused > 0 {

@@ -1,0 +1,69 @@
+package quota
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// What a server states to be used is own use if it exceeds what was counted by at most a twentieth
+// of the limit, or two requests. Otherwise there are other clients.
+func TestEstimate_attributesUseToOtherClients(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit, counted, open, used int64
+		own                        bool
+	}{
+		"all is counted":            {400, 50, 0, 50, true},
+		"a twentieth is not":        {400, 50, 0, 70, true},
+		"more is not":               {400, 50, 0, 71, false},
+		"one is in flight":          {400, 50, 1, 71, true},
+		"two of few are not":        {10, 3, 0, 5, true},
+		"three of few are not":      {10, 3, 0, 6, false},
+		"nothing was ever counted":  {400, 0, 0, 100, false},
+		"less is used than counted": {400, 50, 0, 20, true},
+	} {
+		e := estimate{limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-time.Second), tt.counted)}}
+		l := throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.limit - tt.used}
+		require.Equal(t, tt.own, e.usedByUs(l, now, &inFlight{open: tt.open}), name)
+	}
+}
+
+// A limit that was contradicted by accepted requests is believed again when it states that units
+// are left, be it one.
+func TestEarlyTest_unitsThatAreLeftEndIt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for left, distrusted := range map[int64]bool{0: true, 1: false, 2: false} {
+		e := estimate{limit: 100, early: earlyTest{end: now.Add(time.Hour), since: now, contradicted: contradictions}}
+		e.early.update(&e, now.Add(time.Hour), left, 1, now)
+		require.Equal(t, distrusted, e.early.distrusted(), "%d left", left)
+	}
+}
+
+// A rejection while more than an eighth of a counted window is left, and more than one request, shows
+// that units come back in another way.
+func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
+	for name, tt := range map[string]struct {
+		left, limit int64
+		refuted     bool
+	}{
+		"used up":                   {0, 100, false},
+		"an eighth is left":         {12, 100, false},
+		"more is left":              {13, 100, true},
+		"one of few is left":        {1, 4, false},
+		"two of few are left":       {2, 4, true},
+		"nothing was used so far":   {100, 100, true},
+		"more was sent than stated": {-3, 100, false},
+	} {
+		c := countedWindows{on: true, length: time.Minute}
+		c.rejected(tt.left, tt.limit)
+		require.Equal(t, tt.refuted, c.refuted, name)
+		require.Equal(t, !tt.refuted, c.on, name)
+	}
+	off := countedWindows{}
+	off.rejected(100, 100)
+	require.False(t, off.refuted)
+}
