@@ -67,3 +67,26 @@ func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
 	off.rejected(100, 100)
 	require.False(t, off.refuted)
 }
+
+// The last unit is kept for a moment while it is not known how units come back, but not that of a
+// limit of one, and not if the reset is near.
+func TestEstimate_keepsTheLastUnit(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit int64
+		reset time.Duration
+		kind  refillKind
+		want  bool
+	}{
+		"not known":     {2, time.Minute, refillUnknown, true},
+		"limit of one":  {1, time.Minute, refillUnknown, false},
+		"window":        {2, time.Minute, refillsAtReset, false},
+		"near":          {2, 100 * time.Millisecond, refillUnknown, true},
+		"nearer":        {2, 99 * time.Millisecond, refillUnknown, false},
+		"token bucket":  {2, time.Minute, refillsEvenly, false},
+		"several units": {100, time.Minute, refillUnknown, true},
+	} {
+		e := estimate{limit: tt.limit, at: now, reset: now.Add(tt.reset), refill: refill{kind: tt.kind}}
+		require.Equal(t, tt.want, e.keepsLastUnit(), name)
+	}
+}

@@ -157,3 +157,42 @@ func TestMarks_impliedByStatements(t *testing.T) {
 		require.Equal(t, tt.want, ev.statedImplyLimit(now), name)
 	}
 }
+
+// What was accepted before the evidence begins fills at most half of it.
+func TestEvidence_creditLeavesRoomForRejections(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for n, want := range map[int64]int{0: 0, 7: 7, maxEvidence / 2: maxEvidence / 2, 10 * maxEvidence: maxEvidence / 2} {
+		var ev evidence
+		ev.credit(n, time.Second, now)
+		require.Equal(t, want, ev.len(), "%d accepted", n)
+		require.EqualValues(t, min(n, 1000), ev.total, "%d accepted", n)
+	}
+}
+
+// Requests that are spread over a time are counted evenly, and those of more than a minute ago are
+// left out.
+func TestAcceptedRate_spreadsWhatWasAcceptedBefore(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		n       int64
+		span    time.Duration
+		highest float64
+		all     int
+	}{
+		"in a moment":        {100, 0, 20, 100},
+		"in 10 s":            {100, 9500 * time.Millisecond, 10, 100},
+		"in 10 s, and a few": {103, 9500 * time.Millisecond, 10.6, 103},
+		"in a minute":        {600, 59 * time.Second, 10, 600},
+		"in 100 s":           {1000, 99 * time.Second, 10, 600},
+		"nothing":            {0, time.Minute, 0, 0},
+	} {
+		var a acceptedRate
+		a.spread(tt.n, tt.span, now)
+		all := 0
+		for _, n := range a.counts {
+			all += int(n)
+		}
+		require.Equal(t, tt.all, all, name)
+		require.InDelta(t, tt.highest, a.highest(now), 1e-9, name)
+	}
+}

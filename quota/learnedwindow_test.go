@@ -270,3 +270,51 @@ func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
 	}
 	require.True(t, w.testDue())
 }
+
+// A claim that was to test the end of a window and is cancelled changes nothing: the next one tests
+// it. So is the first request of a window after a hold counted.
+func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	var f inFlight
+	now := w.reset.Add(openingDelay)
+	before := w
+	n := f.add()
+	w.granted(n, now)
+	_, ok := w.check(now, &f)
+	require.False(t, ok, "the end of the window is being tested")
+	f.end(n)
+	w.canceled(n)
+	require.Equal(t, before, w)
+	n = f.add()
+	w.granted(n, now)
+	f.end(n)
+	require.Equal(t, consistent, w.succeeded(n, now))
+	require.EqualValues(t, 1, w.used)
+	require.EqualValues(t, 1, w.accepted)
+	total := w.total
+	n = f.add()
+	w.released(n, now.Add(time.Hour))
+	require.EqualValues(t, 1, w.used)
+	require.EqualValues(t, 1, w.accepted)
+	require.Equal(t, total+1, w.total)
+}
+
+// While a request is sent beyond the limit, no other one is in flight, so that its response shows
+// something.
+func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w.used, w.windows = w.limit, w.testAfter+1
+	at := w.testAt()
+	f := inFlight{open: 1}
+	_, ok := w.check(at, &f)
+	require.False(t, ok, "a request of the window is in flight")
+	f.open = 0
+	_, ok = w.check(at, &f)
+	require.True(t, ok)
+	w.granted(100, at)
+	f.open = 1
+	_, ok = w.check(at, &f)
+	require.False(t, ok, "the test is in flight")
+}

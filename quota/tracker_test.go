@@ -148,3 +148,27 @@ func BenchmarkTracker(b *testing.B) {
 		})
 	}
 }
+
+// A Tracker that has not been used forgets nothing.
+func TestTracker_forgetsBeforeItIsUsed(t *testing.T) {
+	var tr Tracker
+	tr.Forget(request(t, users))
+	require.True(t, ask(t, &tr, users, answer(200)).OK)
+}
+
+// Responses that state nothing count against what was stated before.
+func TestTracker_countsResponsesWithoutHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "60"))
+		sent := 0
+		for range 55 {
+			time.Sleep(time.Second)
+			if mayAsk(t, &tr, users) {
+				ask(t, &tr, users, answer(200))
+				sent++
+			}
+		}
+		require.Equal(t, 3, sent)
+	})
+}
