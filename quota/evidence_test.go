@@ -67,6 +67,8 @@ func TestMarks_suspected(t *testing.T) {
 		"14 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
 		"a server that did not work before": {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
 		"nor for long":                      {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
+		"18 of 20 before":                   {text: "nn" + strings.Repeat("g", 18) + "uuuuuugggg", before: 100, every: time.Second / 10, share: .6},
+		"17 of 20 before":                   {text: "nnn" + strings.Repeat("g", 17) + "uuuuuugggg", before: 100, every: time.Second / 10},
 		"never":                             {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
 		"a new host, one success":           {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
 		"a new host, none":                  {text: "uuuuuuu", every: time.Second / 10},

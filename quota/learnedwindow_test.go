@@ -308,13 +308,15 @@ func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
 	w.used, w.windows = w.limit, w.testAfter+1
 	at := w.testAt()
 	f := inFlight{open: 1}
-	_, ok := w.check(at, &f)
+	wait, ok := w.check(at, &f)
 	require.False(t, ok, "a request of the window is in flight")
+	require.Zero(t, wait)
 	f.open = 0
 	_, ok = w.check(at, &f)
 	require.True(t, ok)
 	w.granted(100, at)
 	f.open = 1
-	_, ok = w.check(at, &f)
+	wait, ok = w.check(at, &f)
 	require.False(t, ok, "the test is in flight")
+	require.Zero(t, wait, "until its response has come")
 }

@@ -172,3 +172,23 @@ func TestTracker_countsResponsesWithoutHeaders(t *testing.T) {
 		require.Equal(t, 3, sent)
 	})
 }
+
+// The account that is dropped to make room is the one which was used least recently. Its use is not
+// recorded each time.
+func TestShard_dropsTheAccountUsedLeastRecently(t *testing.T) {
+	var tr Tracker
+	sh := shard{endpoints: map[uint64]*endpoint{}}
+	var all []*endpoint
+	for i, url := range []string{"https://a.test/", "https://b.test/", "https://c.test/"} {
+		ask(t, &tr, url, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"))
+		ep := tr.endpointOf(request(t, url))
+		ep.usedRecently.Store(false)
+		sh.endpoints[uint64(i)] = ep
+		sh.use(ep)
+		all = append(all, ep)
+	}
+	require.Same(t, all[0], sh.evictable())
+	all[0].usedRecently.Store(true)
+	require.Same(t, all[1], sh.evictable())
+	require.Same(t, all[1], sh.evictable(), "the first is the one used last")
+}

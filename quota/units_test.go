@@ -160,3 +160,24 @@ func TestUnitQuota_isDroppedWithItsQuota(t *testing.T) {
 		require.True(t, d.OK, "the quota was dropped")
 	})
 }
+
+// A response counts once, whatever is reported twice, and a claim that was not granted has none.
+func TestUnitQuota_countsEachResponseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		spend(t, &tr, 1)
+		ask(t, &tr, users, tokens(1000, 101, "60s")) // one of them is in flight
+		m := tr.DemandUnits(request(t, users), "tokens", 40)
+		d := spend(t, &tr, 40)
+		require.True(t, d.OK)
+		observe := func(cost int64, d throttle.Decision) {
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
+		}
+		observe(40, d)
+		observe(40, d)
+		observe(-1, d)
+		observe(40, throttle.Decision{})
+		require.False(t, spend(t, &tr, 61).OK)
+		require.True(t, spend(t, &tr, 60).OK)
+	})
+}
