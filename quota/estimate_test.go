@@ -90,3 +90,29 @@ func TestEstimate_keepsTheLastUnit(t *testing.T) {
 		require.Equal(t, tt.want, e.keepsLastUnit(), name)
 	}
 }
+
+// Two responses are of the same bucket if their missing units and the times until it is full show
+// about the same rate: here, 40 of 100 units are missing and return within 20 seconds.
+func TestEstimate_mayBeTheSameBucket(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		after     time.Duration
+		remaining int64
+		reset     time.Duration
+		want      bool
+	}{
+		"the same":                     {0, 60, 20 * time.Second, true},
+		"later":                        {10 * time.Second, 80, 10 * time.Second, true},
+		"later, others used units":     {10 * time.Second, 40, 30 * time.Second, true},
+		"more than can have come back": {time.Second, 65, 17 * time.Second, false},
+		"far too slow":                 {0, 60, 10 * time.Minute, false},
+		"far too fast":                 {0, 20, 2 * time.Second, false},
+		"before":                       {-time.Second, 100, time.Minute, true},
+		"before, more than the limit":  {-time.Second, 101, time.Minute, false},
+	} {
+		e := estimate{limit: 100, remaining: 60, at: start, reset: start.Add(20 * time.Second)}
+		now := start.Add(tt.after)
+		l := throttle.RemoteLimit{Limit: 100, Remaining: tt.remaining, ResetAfter: tt.reset}
+		require.Equal(t, tt.want, e.mayBeBucket(l, 0, now), name)
+	}
+}
