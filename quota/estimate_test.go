@@ -116,3 +116,12 @@ func TestEstimate_mayBeTheSameBucket(t *testing.T) {
 		require.Equal(t, tt.want, e.mayBeBucket(l, 0, now), name)
 	}
 }
+
+// Resets that are stated in seconds differ by little more than one, rougher ones by more.
+func TestEstimate_toleranceGrowsWithTheResolution(t *testing.T) {
+	for resolution, want := range map[time.Duration]time.Duration{
+		0: tolerance, time.Millisecond: tolerance, time.Second: tolerance, time.Minute: time.Minute + tolerance - time.Second,
+	} {
+		require.Equal(t, want, toleranceOf(throttle.RemoteLimit{Resolution: resolution}), "%v", resolution)
+	}
+}

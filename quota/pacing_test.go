@@ -106,3 +106,29 @@ func TestPacing_spreadsUnits(t *testing.T) {
 		require.Equal(t, tt.want, pacing{mode: tt.mode}.spreads(&e, tt.units, now), name)
 	}
 }
+
+// The free units divide the time until the reset.
+func TestPacing_schedulesUnitsEvenly(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		headroom  float64
+		remaining int64
+		open      int64
+		want      time.Duration // until the next claim
+	}{
+		"nine units":            {0, 9, 0, 10 * time.Second},
+		"of them, in flight":    {0, 13, 4, 10 * time.Second},
+		"of them, for others":   {.1, 19, 0, 10 * time.Second},
+		"one unit":              {0, 1, 0, 50 * time.Second},
+		"none":                  {0, 0, 0, 100 * time.Second},
+		"more than are left":    {0, 2, 7, 100 * time.Second},
+		"all reserved or spent": {.5, 40, 0, 100 * time.Second},
+	} {
+		e := estimate{limit: 100, remaining: tt.remaining, reset: now.Add(100 * time.Second), refill: refill{kind: refillsAtReset}}
+		pacing{headroom: tt.headroom}.scheduleNext(&e, now, &inFlight{open: tt.open})
+		require.Equal(t, tt.want, e.next.Sub(now), name)
+		before := e.next
+		pacing{}.scheduleNext(&e, e.reset, &inFlight{})
+		require.Equal(t, before, e.next, "%s: the reset is over", name)
+	}
+}

@@ -178,3 +178,38 @@ func TestRateLoop_trialOfASuspectedCause(t *testing.T) {
 		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
 	}
 }
+
+// How the rate of 100 requests a second grows while it is needed.
+func TestRateLoop_grows(t *testing.T) {
+	start := time.Unix(1000, 0)
+	unknown := math.Inf(1)
+	for name, tt := range map[string]struct {
+		loop  rateLoop
+		after time.Duration // since the last step
+		rate  float64
+	}{
+		"the goal is not known":        {rateLoop{goal: unknown, growth: 2}, time.Second, 120},
+		"not known, for long":          {rateLoop{goal: unknown, growth: 2, sinceRejection: 19}, time.Second, 220},
+		"too soon":                     {rateLoop{goal: unknown, growth: 2}, time.Second - 1, 100},
+		"below the goal":               {rateLoop{goal: 200, known: true}, time.Second, 150},
+		"at the goal":                  {rateLoop{goal: 100, known: true, sinceRejection: 9}, time.Second, 100},
+		"at the goal, after a plateau": {rateLoop{goal: 100, known: true, sinceRejection: 10}, time.Second, 102},
+		"longer after":                 {rateLoop{goal: 100, known: true, sinceRejection: 11}, time.Second, 104},
+		"at most a quarter":            {rateLoop{goal: 100, known: true, sinceRejection: 30}, time.Second, 125},
+		"a longer plateau":             {rateLoop{goal: 100, known: true, sinceRejection: 10, minPlateau: 60}, time.Second, 100},
+		"suspected, a shorter plateau": {rateLoop{cause: throttle.CauseDropped, goal: 100, sinceRejection: 2}, time.Second, 104},
+		"after an idle time":           {rateLoop{goal: 200, known: true}, time.Hour, 100},
+		"during a trial":               {rateLoop{goal: 200, trial: trial{active: true}}, time.Second, 100},
+		"half of the way to the goal":  {rateLoop{goal: 300, known: true, sinceRejection: 3}, time.Second, 200},
+	} {
+		l := tt.loop
+		l.rate, l.plateau, l.step, l.granted = 100, plateauFirst, start, 1000
+		if l.cause == throttle.CauseUnknown {
+			l.cause = throttle.CauseUnstated
+		}
+		now, last := start.Add(tt.after), start
+		var accepted acceptedRate
+		require.False(t, l.grow(now, last, &accepted), name)
+		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
+	}
+}

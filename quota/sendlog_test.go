@@ -26,3 +26,26 @@ func TestSendLog_losesNoRequestsWhenItIsFull(t *testing.T) {
 		require.LessOrEqual(t, l.count(at(-1), at(ms)), before, "until %d ms", ms)
 	}
 }
+
+// The oldest requests are dropped until no more are left than the server states to be used.
+func TestSendLog_dropsTheOldestRequests(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	for used, want := range map[int64][3]int64{ // in the entries of 0 s, 1 s and 2 s
+		10: {2, 3, 4}, 9: {2, 3, 4}, 8: {1, 3, 4}, 7: {0, 3, 4}, 6: {0, 2, 4}, 4: {0, 0, 4}, 1: {0, 0, 1}, 0: {},
+	} {
+		l := newSendLog(start, 2)
+		l.add(at(1), 3)
+		l.add(at(2), 1)
+		l.add(at(2), 3)
+		l.trim(used)
+		got := [3]int64{}
+		for i := range got {
+			got[i] = l.count(at(i-1), at(i))
+		}
+		require.Equal(t, want, got, "%d used", used)
+		if used == 7 {
+			require.Equal(t, at(1), l.next(at(-1)), "of the requests that are left")
+		}
+	}
+}

@@ -192,3 +192,25 @@ func TestShard_dropsTheAccountUsedLeastRecently(t *testing.T) {
 	require.Same(t, all[1], sh.evictable())
 	require.Same(t, all[1], sh.evictable(), "the first is the one used last")
 }
+
+// A claim that is cancelled is not in flight: another one takes its place.
+func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
+	var tr Tracker
+	m := tr.Demand(request(t, users))
+	reserve := func() throttle.Decision {
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		return d
+	}
+	first := reserve()
+	for range 3 {
+		require.True(t, reserve().OK)
+	}
+	require.False(t, reserve().OK, "slow start")
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{})
+	require.False(t, reserve().OK, "it was not granted")
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	require.True(t, reserve().OK)
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	require.False(t, reserve().OK, "it was cancelled before")
+}
