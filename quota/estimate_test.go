@@ -125,3 +125,26 @@ func TestEstimate_toleranceGrowsWithTheResolution(t *testing.T) {
 		require.Equal(t, want, toleranceOf(throttle.RemoteLimit{Resolution: resolution}), "%v", resolution)
 	}
 }
+
+// Each test of a reset that is far away is planned from the one before, and those that moved the
+// reset by more than a minute are counted.
+func TestEarlyTest_countsTests(t *testing.T) {
+	start := time.Unix(1000, 0)
+	end := start.Add(240 * time.Hour)
+	e := estimate{limit: 100, seen: 5}
+	e.early.update(&e, end, 0, 1, start)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "nothing is left")
+	now := start.Add(time.Minute)
+	e.early.update(&e, end, 0, 6, now)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "no test")
+	e.probe = true
+	e.early.update(&e, end, 0, 5, now)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "a request before the test")
+	e.early.update(&e, end.Add(movedBy), 0, 6, now)
+	require.Equal(t, earlyTest{end: end.Add(movedBy), since: now, tests: 1}, e.early)
+	moved := end.Add(2*movedBy + 1)
+	e.early.update(&e, moved, 0, 6, now.Add(time.Minute))
+	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Minute), tests: 2, moved: 1}, e.early)
+	e.early.update(&e, end, 0, 6, now.Add(time.Hour))
+	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Hour), tests: 3, moved: 1}, e.early, "the reset never becomes earlier")
+}
