@@ -172,3 +172,22 @@ func TestTracker_unlimitedConcurrencyHoldsNoRequests(t *testing.T) {
 		require.True(t, mayAsk(t, &tr, users))
 	})
 }
+
+// What is idle and what is in flight make up the limit, or differ from it by one, or by a third of
+// the requests in flight, which may not have arrived.
+func TestConcurrencyTest_toleratesRequestsThatHaveNotArrived(t *testing.T) {
+	for _, tt := range []struct {
+		left, open int64
+		fits       int64
+	}{
+		{6, 3, 1}, {5, 3, 0}, // of 10
+		{7, 3, 1}, {8, 3, 1}, {9, 3, 1}, {10, 3, 0},
+		{9, 0, 1}, {8, 0, 0}, {11, 0, 1}, {12, 0, 0},
+		{8, 6, 0}, {7, 6, 1},
+	} {
+		var c concurrencyTest
+		require.False(t, c.update(10, tt.left, tt.open))
+		require.Equal(t, tt.fits, c.fits, "%d left, %d in flight", tt.left, tt.open)
+		require.EqualValues(t, 1-tt.fits, c.misfits, "%d left, %d in flight", tt.left, tt.open)
+	}
+}

@@ -121,3 +121,21 @@ func TestSampler_limitThatIsEnforcedLate(t *testing.T) {
 		require.LessOrEqual(t, j.elapsed, 20*time.Second)
 	})
 }
+
+// The headers of the first 16 responses are read for limits, and later those of every 64th.
+func TestSampler_readsTheHeadersOfSomeResponses(t *testing.T) {
+	for n, read := range map[int]bool{1: true, 16: true, 17: false, 63: false, 64: true, 65: false, 128: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var tr Tracker
+			for i := 1; i <= n; i++ {
+				resp := answer(200)
+				if i == n {
+					resp = answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60")
+				}
+				req := request(t, users)
+				f := tr.Feedback(req, tr.Demand(req), resp, nil, time.Now(), nil)
+				require.Equal(t, i == n && read, len(f.RemoteLimits) > 0, "response %d of %d", i, n)
+			}
+		})
+	}
+}

@@ -65,19 +65,21 @@ func TestEvidence_suggestsALimit(t *testing.T) {
 		every  time.Duration
 		share  float64 // 0: no evidence
 	}{
-		"6 of 10":                      {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"5 of 10":                      {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
-		"15 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
-		"14 of 50":                     {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
-		"a server that failed before":  {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
-		"for long":                     {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
-		"never":                        {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
-		"a new host, one success":      {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
-		"a new host, none":             {text: "uuuuuuu", every: time.Second / 10},
-		"a quarter of a round trip":    {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
-		"less of a round trip":         {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
-		"too old":                      {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
-		"rejections are another cause": {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
+		"6 of 10":                           {text: good + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"5 of 10":                           {text: good + "ggggguuuuu", before: 100, every: time.Second / 10},
+		"15 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 3) + "ggggg", before: 100, every: time.Second / 10, share: .3},
+		"14 of 50":                          {text: good + strings.Repeat("gugug", 6) + strings.Repeat("ggugg", 2) + "gggggggggg", before: 100, every: time.Second / 10},
+		"a server that did not work before": {text: strings.Repeat("n", 3) + strings.Repeat("g", 17) + "gggguuuuuu", before: 100, every: time.Second / 10, share: .6},
+		"nor for long":                      {text: strings.Repeat("gn", 10) + "nnnnuuuuuu", before: 100, every: time.Second / 10},
+		"18 of 20 before":                   {text: "nn" + strings.Repeat("g", 18) + "uuuuuugggg", before: 100, every: time.Second / 10, share: .6},
+		"17 of 20 before":                   {text: "nnn" + strings.Repeat("g", 17) + "uuuuuugggg", before: 100, every: time.Second / 10},
+		"never":                             {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
+		"a new host, one success":           {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
+		"a new host, none":                  {text: "uuuuuuu", every: time.Second / 10},
+		"a quarter of a round trip":         {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
+		"less of a round trip":              {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},
+		"too old":                           {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
+		"rejections are another cause":      {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
 	} {
 		ev, now := evidenceOf(tt.text, tt.before, tt.every)
 		share, ok := ev.suggestsLimit(throttle.CauseUnavailable, rtt, now)
@@ -130,5 +132,44 @@ func TestEvidence_statedRejectionsImplyALimit(t *testing.T) {
 	} {
 		ev, now := evidenceOf(tt.text, tt.before, time.Second/10)
 		require.Equal(t, tt.want, ev.statedImplyLimit(now), name)
+	}
+}
+
+// What was accepted before the evidence begins fills at most half of it.
+func TestEvidence_creditLeavesRoomForRejections(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for n, want := range map[int64]int{0: 0, 7: 7, maxEvidence / 2: maxEvidence / 2, 10 * maxEvidence: maxEvidence / 2} {
+		var ev evidence
+		ev.addAccepted(n, time.Second, now)
+		require.Equal(t, want, ev.len(), "%d accepted", n)
+		require.EqualValues(t, min(n, 1000), ev.total, "%d accepted", n)
+	}
+}
+
+// Requests that are spread over a time are counted evenly, and those of more than a minute ago are
+// left out.
+func TestAcceptedRate_spreadsWhatWasAcceptedBefore(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		n       int64
+		span    time.Duration
+		highest float64
+		all     int
+	}{
+		"in a moment":        {100, 0, 20, 100},
+		"in 10 s":            {100, 9500 * time.Millisecond, 10, 100},
+		"in 10 s, and a few": {103, 9500 * time.Millisecond, 10.6, 103},
+		"in a minute":        {600, 59 * time.Second, 10, 600},
+		"in 100 s":           {1000, 99 * time.Second, 10, 600},
+		"nothing":            {0, time.Minute, 0, 0},
+	} {
+		var a acceptedRate
+		a.addEvenly(tt.n, tt.span, now)
+		all := 0
+		for _, n := range a.counts {
+			all += int(n)
+		}
+		require.Equal(t, tt.all, all, name)
+		require.InDelta(t, tt.highest, a.highest(now), 1e-9, name)
 	}
 }

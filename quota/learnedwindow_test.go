@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,11 @@ import (
 // rule returns a server that follows a rule of package serverrules, for one path.
 func rule(s serverrules.Server) server {
 	return func(now time.Time) (int, http.Header) {
-		if reply := s(serverrules.Request{At: now, Path: "/"}); !reply.OK() {
-			return reply.Status, reply.Header
+		reply := s(serverrules.Request{At: now, Path: "/"})
+		if reply.OK() {
+			return http.StatusOK, reply.Header
 		}
-		return http.StatusOK, nil
+		return reply.Status, reply.Header
 	}
 }
 
@@ -68,6 +70,71 @@ func TestTracker_learnsWindows(t *testing.T) {
 	}
 }
 
+// flooredReset returns a server that admits limit requests per window, which begins with its first
+// request, and rounds the times of its resets down to seconds, as ulule/limiter does.
+func flooredReset(limit int, per time.Duration) serverrules.Server {
+	var end time.Time
+	used := 0
+	return func(r serverrules.Request) serverrules.Reply {
+		if !r.At.Before(end) {
+			end, used = r.At.Add(per), 0
+		}
+		used++
+		reply := serverrules.Reply{Header: http.Header{}}
+		reply.Header.Set("X-RateLimit-Limit", strconv.Itoa(limit))
+		reply.Header.Set("X-RateLimit-Remaining", strconv.Itoa(max(limit-used, 0)))
+		reply.Header.Set("X-RateLimit-Reset", strconv.FormatInt(end.Unix(), 10))
+		if used > limit {
+			reply.Status = http.StatusTooManyRequests
+		}
+		return reply
+	}
+}
+
+// Servers that state their limits in each response, but not how the stated resets are to be
+// understood: two jobs of 300 calls, the first of which begins within a second of the server's clock.
+// The ideal time is that of a client which knows the limits.
+func TestTracker_learnsHowResetsAreStated(t *testing.T) {
+	const window = 5 * time.Second
+	for name, tt := range map[string]struct {
+		server  func() serverrules.Server
+		ideal   time.Duration
+		wasted  [2]int
+		elapsed [2]float64 // of the ideal
+	}{
+		"sliding log, the reset moves": {
+			func() serverrules.Server { return serverrules.FlaskMoving(100, window) },
+			2 * window, [2]int{2, 2}, [2]float64{1.25, 1.15},
+		},
+		"two limits of one name": {
+			func() serverrules.Server {
+				return serverrules.Envoy(serverrules.EnvoyLimit{Limit: 20, Unit: time.Second}, serverrules.EnvoyLimit{Limit: 100, Unit: time.Minute})
+			},
+			2*time.Minute + 4*time.Second, [2]int{3, 3}, [2]float64{1.25, 1.25},
+		},
+		"rounded down": {
+			func() serverrules.Server { return flooredReset(100, window) },
+			2 * window, [2]int{2, 0}, [2]float64{1.15, 1.15},
+		},
+	} {
+		for _, begin := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+				time.Sleep(time.Until(start.Add(begin)))
+				tr, s := seeded(1), rule(tt.server())
+				for i := range 2 {
+					j := play(t, tr, s, 300, 30, time.Millisecond)
+					t.Logf("%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.Zero(t, j.failed, "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.LessOrEqual(t, j.throttled, tt.wasted[i], "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					require.LessOrEqual(t, j.elapsed.Seconds()/tt.ideal.Seconds(), tt.elapsed[i], "%s, begun at %v, job %d: %v", name, begin, i+1, j)
+					time.Sleep(time.Until(start.Add(4*time.Minute + 1700*time.Millisecond)))
+				}
+			})
+		}
+	}
+}
+
 // The length of the window is the longest usual length between the last rejected probe and the accepted
 // one. Times are in seconds from the first request.
 func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
@@ -78,11 +145,12 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 		limit                        int64   // 0: no window
 		length, minLength, maxLength time.Duration
 	}{
-		"usual length":    {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond},
-		"no usual length": {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second},
-		"first probe":     {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond},
-		"few accepted":    {7, .02, 0, 1.05, 0, 0, 0, 0},
-		"slowly sent":     {100, 3, 4, 5.1, 0, 0, 0, 0},
+		"usual length":        {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond},
+		"no usual length":     {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second},
+		"first probe":         {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond},
+		"few accepted":        {7, .02, 0, 1.05, 0, 0, 0, 0},
+		"slowly sent":         {100, 3, 4, 5.1, 0, 0, 0, 0},
+		"as long as the stop": {100, 2.5, 0, 5, 100, 5 * time.Second, 2500 * time.Millisecond, 5 * time.Second},
 	} {
 		rejected := time.Time{}
 		if tt.rejected > 0 {
@@ -202,4 +270,54 @@ func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
 		now, n = w.reset.Add(openingDelay), n+1
 	}
 	require.True(t, w.testDue())
+}
+
+// A claim that was to test the end of a window and is cancelled changes nothing: the next one tests
+// it. So is the first request of a window after a hold counted.
+func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	var f inFlight
+	now := w.reset.Add(openingDelay)
+	before := w
+	n := f.add()
+	w.granted(n, now)
+	_, ok := w.check(now, &f)
+	require.False(t, ok, "the end of the window is being tested")
+	f.end(n)
+	w.canceled(n)
+	require.Equal(t, before, w)
+	n = f.add()
+	w.granted(n, now)
+	f.end(n)
+	require.Equal(t, fitsWindow, w.succeeded(n, now))
+	require.EqualValues(t, 1, w.used)
+	require.EqualValues(t, 1, w.accepted)
+	total := w.acceptedSinceStop
+	n = f.add()
+	w.released(n, now.Add(time.Hour))
+	require.EqualValues(t, 1, w.used)
+	require.EqualValues(t, 1, w.accepted)
+	require.Equal(t, total+1, w.acceptedSinceStop)
+}
+
+// While a request is sent beyond the limit, no other one is in flight, so that its response shows
+// something.
+func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w.used, w.windows = w.limit, w.testAfter+1
+	at := w.testAt()
+	f := inFlight{open: 1}
+	wait, ok := w.check(at, &f)
+	require.False(t, ok, "a request of the window is in flight")
+	require.Zero(t, wait)
+	f.open = 0
+	_, ok = w.check(at, &f)
+	require.True(t, ok)
+	w.granted(100, at)
+	f.open = 1
+	wait, ok = w.check(at, &f)
+	require.False(t, ok, "the test is in flight")
+	require.Zero(t, wait, "until its response has come")
 }

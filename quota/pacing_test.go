@@ -77,3 +77,58 @@ func TestTracker_spreadsRemainingUnits(t *testing.T) {
 		})
 	}
 }
+
+// Units are spread while few are left and the reset is neither near nor further away than an hour or
+// the window that the server states.
+func TestPacing_spreadsUnits(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		mode  Pacing
+		units int64
+		reset time.Duration
+		per   time.Duration
+		kind  refillKind
+		want  bool
+	}{
+		"few":                           {Auto, 9, time.Minute, 0, refillUnknown, true},
+		"a tenth":                       {Auto, 10, time.Minute, 0, refillUnknown, false},
+		"near":                          {Auto, 9, 30 * time.Second, 0, refillUnknown, false},
+		"not near":                      {Auto, 9, 30*time.Second + 1, 0, refillUnknown, true},
+		"an hour":                       {Auto, 9, time.Hour, 0, refillUnknown, true},
+		"more than an hour":             {Auto, 9, time.Hour + 1, 0, refillUnknown, false},
+		"more than an hour, in windows": {Auto, 9, 24 * time.Hour, 24 * time.Hour, refillUnknown, true},
+		"a token bucket":                {Auto, 9, time.Minute, 0, refillsEvenly, false},
+		"all, Spread":                   {Spread, 100, 24 * time.Hour, 0, refillUnknown, true},
+		"a token bucket, Spread":        {Spread, 9, time.Minute, 0, refillsEvenly, false},
+		"Burst":                         {Burst, 9, time.Minute, 0, refillUnknown, false},
+	} {
+		e := estimate{limit: 100, reset: now.Add(tt.reset), per: tt.per, refill: refill{kind: tt.kind}}
+		require.Equal(t, tt.want, pacing{mode: tt.mode}.spreads(&e, tt.units, now), name)
+	}
+}
+
+// The free units divide the time until the reset.
+func TestPacing_schedulesUnitsEvenly(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		headroom  float64
+		remaining int64
+		open      int64
+		want      time.Duration // until the next claim
+	}{
+		"nine units":            {0, 9, 0, 10 * time.Second},
+		"of them, in flight":    {0, 13, 4, 10 * time.Second},
+		"of them, for others":   {.1, 19, 0, 10 * time.Second},
+		"one unit":              {0, 1, 0, 50 * time.Second},
+		"none":                  {0, 0, 0, 100 * time.Second},
+		"more than are left":    {0, 2, 7, 100 * time.Second},
+		"all reserved or spent": {.5, 40, 0, 100 * time.Second},
+	} {
+		e := estimate{limit: 100, remaining: tt.remaining, reset: now.Add(100 * time.Second), refill: refill{kind: refillsAtReset}}
+		pacing{headroom: tt.headroom}.scheduleNext(&e, now, &inFlight{open: tt.open})
+		require.Equal(t, tt.want, e.next.Sub(now), name)
+		before := e.next
+		pacing{}.scheduleNext(&e, e.reset, &inFlight{})
+		require.Equal(t, before, e.next, "%s: the reset is over", name)
+	}
+}

@@ -28,3 +28,15 @@ func TestRefill_untilIsBounded(t *testing.T) {
 		require.Equal(t, tt.want, r.until(tt.units, at, at.Add(tt.passed)), name)
 	}
 }
+
+// In a window, units come back only if more are left than before.
+func TestRefill_windowThatRestoresUnitsIsASlidingLog(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for left, want := range map[int64]refillKind{9: refillsAtReset, 10: refillsAtReset, 11: refillsEach} {
+		e := estimate{limit: 100, remaining: 10, at: start, per: time.Minute, reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
+		now := start.Add(time.Second)
+		e.refill.update(&e, left, e.reset, now, &inFlight{})
+		require.Equal(t, want, e.refill.kind, "%d left", left)
+		require.Equal(t, want == refillsEach, e.refill.log != nil, "%d left", left)
+	}
+}

@@ -360,3 +360,28 @@ func (e *callingExchange) Fetch(account string) {
 	e.account = account
 	e.tracker.Snapshot(1)
 }
+
+// Limits are published again after five milliseconds, or when nothing is left.
+func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		after     time.Duration
+		known     int64
+		remaining int64
+		want      bool
+	}{
+		"too soon":                     {publishEvery - 1, 100, 50, false},
+		"after the interval":           {publishEvery, 100, 50, true},
+		"nothing is left, immediately": {0, 100, 0, true},
+		"the same":                     {publishEvery, 50, 50, false},
+		"the same, for a second":       {joinEvery, 50, 50, true},
+		"not yet for a second":         {joinEvery - 1, 50, 50, false},
+	} {
+		reset := now.Add(time.Hour)
+		q := quota{shared: &sharedState{limitsAt: now.Add(-tt.after), limits: []knownLimit{{remaining: tt.known, reset: reset}}}}
+		q.estimates = []estimate{{limit: 100, remaining: tt.remaining, reset: reset}}
+		require.Equal(t, tt.want, q.limitsChanged(now), name)
+	}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, estimates: []estimate{{limit: 100, remaining: 99, reset: now}}}
+	require.True(t, q.limitsChanged(now), "a new limit")
+}

@@ -117,3 +117,12 @@ func TestTracker_slowRoutesDoNotLimitFastRoutes(t *testing.T) {
 		require.Less(t, took, 24*time.Second, "20 s, and 3 s for the last")
 	})
 }
+
+// A response is late if it takes longer than four times the usual time and 100 ms.
+func TestSlowResponses_lateIsRelativeToTheUsualTime(t *testing.T) {
+	s := slowResponses{typical: 100 * time.Millisecond}
+	require.False(t, s.isLate(500*time.Millisecond))
+	require.True(t, s.isLate(500*time.Millisecond+1))
+	s.typical = 0
+	require.False(t, s.isLate(time.Hour), "the usual time is not known")
+}

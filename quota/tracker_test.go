@@ -148,3 +148,69 @@ func BenchmarkTracker(b *testing.B) {
 		})
 	}
 }
+
+// A Tracker that has not been used forgets nothing.
+func TestTracker_forgetsBeforeItIsUsed(t *testing.T) {
+	var tr Tracker
+	tr.Forget(request(t, users))
+	require.True(t, ask(t, &tr, users, answer(200)).OK)
+}
+
+// Responses that state nothing count against what was stated before.
+func TestTracker_countsResponsesWithoutHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "60"))
+		sent := 0
+		for range 55 {
+			time.Sleep(time.Second)
+			if mayAsk(t, &tr, users) {
+				ask(t, &tr, users, answer(200))
+				sent++
+			}
+		}
+		require.Equal(t, 3, sent)
+	})
+}
+
+// The account that is dropped to make room is the one which was used least recently. Its use is not
+// recorded each time.
+func TestShard_dropsTheAccountUsedLeastRecently(t *testing.T) {
+	var tr Tracker
+	sh := shard{endpoints: map[uint64]*endpoint{}}
+	var all []*endpoint
+	for i, url := range []string{"https://a.test/", "https://b.test/", "https://c.test/"} {
+		ask(t, &tr, url, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"))
+		ep := tr.endpointOf(request(t, url))
+		ep.usedRecently.Store(false)
+		sh.endpoints[uint64(i)] = ep
+		sh.use(ep)
+		all = append(all, ep)
+	}
+	require.Same(t, all[0], sh.evictable())
+	all[0].usedRecently.Store(true)
+	require.Same(t, all[1], sh.evictable())
+	require.Same(t, all[1], sh.evictable(), "the first is the one used last")
+}
+
+// A claim that is cancelled is not in flight: another one takes its place.
+func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
+	var tr Tracker
+	m := tr.Demand(request(t, users))
+	reserve := func() throttle.Decision {
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		return d
+	}
+	first := reserve()
+	for range 3 {
+		require.True(t, reserve().OK)
+	}
+	require.False(t, reserve().OK, "slow start")
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{})
+	require.False(t, reserve().OK, "it was not granted")
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	require.True(t, reserve().OK)
+	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	require.False(t, reserve().OK, "it was cancelled before")
+}

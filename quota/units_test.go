@@ -112,3 +112,72 @@ func TestUnitQuota_keepsALimitOfTokens(t *testing.T) {
 		require.Less(t, time.Since(start), ideal*5/4)
 	})
 }
+
+// Claims that were not sent leave nothing behind: as much is free as before, to the unit.
+func TestUnitQuota_canceledClaimsReturnWhatTheyClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		spend(t, &tr, 1)
+		ask(t, &tr, users, tokens(1000, 101, "60s")) // one of them is in flight
+		require.True(t, spend(t, &tr, 50).OK)
+		for _, n := range []int64{1, 5, 50} {
+			for range 20 {
+				d := spend(t, &tr, n)
+				require.True(t, d.OK)
+				m := tr.DemandUnits(request(t, users), "tokens", n)
+				m.Limiter.Cancel(t.Context(), throttle.Claim{Cost: m.Cost}, d)
+			}
+		}
+		require.False(t, spend(t, &tr, 51).OK)
+		require.True(t, spend(t, &tr, 50).OK)
+		require.False(t, spend(t, &tr, 1).OK)
+	})
+}
+
+// A quota that is dropped to make room takes its units along: they delay nothing any longer.
+func TestUnitQuota_isDroppedWithItsQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		use := func(i int) throttle.Demand {
+			req := request(t, users)
+			req = req.WithContext(WithName(req.Context(), strconv.Itoa(i)))
+			d := tr.DemandUnits(req, "tokens", 10)
+			exchange(t, &tr, req, tokens(1000, 0, "24h"))
+			time.Sleep(time.Second)
+			return d
+		}
+		use(0)
+		use(1)
+		m := use(1)
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Cost: m.Cost})
+		require.NoError(t, err)
+		require.False(t, d.OK, "no tokens are left for a day")
+		for i := range maxQuotas {
+			use(i + 2)
+		}
+		d, err = m.Limiter.Reserve(t.Context(), throttle.Claim{Cost: m.Cost})
+		require.NoError(t, err)
+		require.True(t, d.OK, "the quota was dropped")
+	})
+}
+
+// A response counts once, whatever is reported twice, and a claim that was not granted has none.
+func TestUnitQuota_countsEachResponseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		spend(t, &tr, 1)
+		ask(t, &tr, users, tokens(1000, 101, "60s")) // one of them is in flight
+		m := tr.DemandUnits(request(t, users), "tokens", 40)
+		d := spend(t, &tr, 40)
+		require.True(t, d.OK)
+		observe := func(cost int64, d throttle.Decision) {
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
+		}
+		observe(40, d)
+		observe(40, d)
+		observe(-1, d)
+		observe(40, throttle.Decision{})
+		require.False(t, spend(t, &tr, 61).OK)
+		require.True(t, spend(t, &tr, 60).OK)
+	})
+}

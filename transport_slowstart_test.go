@@ -1,0 +1,52 @@
+package heed_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+)
+
+// A quickRejecter is a server that takes 40 ms for a request and 10 ms for a rejection.
+type quickRejecter struct {
+	mu       sync.Mutex // guards the fields below
+	serve    limitedServer
+	rejected int
+}
+
+func (s *quickRejecter) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	status, header := s.serve(time.Now())
+	took := 40 * time.Millisecond
+	if status != http.StatusOK {
+		s.rejected++
+		took = 10 * time.Millisecond
+	}
+	s.mu.Unlock()
+	time.Sleep(took)
+	if header == nil {
+		header = http.Header{}
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: http.NoBody, Request: req}, nil
+}
+
+// TestTransport_manyCallersMeetAnUnstatedLimit checks that 4,000 callers who begin together are
+// not sent to a new host within one round trip: the requests in flight are doubled with each
+// one, so that few are rejected by a limit which the server does not state. All responses of a
+// round trip arrive at the same moment, when nothing is in flight: that does not end slow start.
+func TestTransport_manyCallersMeetAnUnstatedLimit(t *testing.T) {
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &quickRejecter{serve: bucketServer(300, 300, status, false)}
+			failed, elapsed := runJob(t, heed.NewClient(&heed.Transport{Base: s}), 4000, 4000)
+			t.Logf("status %d: %d rejected, %d failed, %v", status, s.rejected, failed, elapsed)
+			require.Zero(t, failed, "status %d", status)
+			require.LessOrEqual(t, s.rejected, 100, "status %d", status)
+		})
+	}
+}
