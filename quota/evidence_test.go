@@ -136,7 +136,7 @@ func TestEvidence_statedRejectionsImplyALimit(t *testing.T) {
 }
 
 // What was accepted before the evidence begins fills at most half of it.
-func TestEvidence_creditLeavesRoomForRejections(t *testing.T) {
+func TestEvidence_addsOldSuccessesBeforeRejections(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for n, want := range map[int64]int{0: 0, 7: 7, maxEvidence / 2: maxEvidence / 2, 10 * maxEvidence: maxEvidence / 2} {
 		var ev evidence

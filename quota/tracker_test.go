@@ -173,7 +173,7 @@ func TestTracker_countsResponsesWithoutHeaders(t *testing.T) {
 	})
 }
 
-// The account that is dropped to make room is the one which was used least recently. Its use is not
+// The account that is dropped for a new one is the one which was used least recently. Its use is not
 // recorded each time.
 func TestShard_dropsTheAccountUsedLeastRecently(t *testing.T) {
 	var tr Tracker

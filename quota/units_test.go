@@ -134,7 +134,7 @@ func TestUnitQuota_canceledClaimsReturnWhatTheyClaimed(t *testing.T) {
 	})
 }
 
-// A quota that is dropped to make room takes its units along: they delay nothing any longer.
+// A quota that is dropped for another one takes its units along: they delay nothing any longer.
 func TestUnitQuota_isDroppedWithItsQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
