@@ -306,7 +306,7 @@ func (q *quota) released(now time.Time) {
 		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
 	}
 	if !inf.loop.on() && !inf.window.on() {
-		q.slowStart.maxInFlight, q.slowStart.steady = max(q.hold.inFlight, q.knownBound()), knownAfter
+		q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
 	inf.evidence.restart()

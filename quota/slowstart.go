@@ -27,6 +27,8 @@ type slowStart struct {
 
 	maxInFlight int64 // requests in flight to a known host; 0: not bounded
 	steady      int   // successes until maxInFlight grows
+	peak        int64 // most requests in flight, since countdown began: the responses of a round trip may be counted before the next requests are granted
+	countdown   int64 // successes until peak shows whether the bound is needed
 }
 
 const (
@@ -38,6 +40,12 @@ const (
 
 // isNew reports whether the host is not known.
 func (s *slowStart) isNew() bool { return s.successes < knownAfter && !s.servedBurst }
+
+// bound begins to bound the requests in flight to a known host, to n, which does not grow for steady
+// successes.
+func (s *slowStart) bound(n int64, steady int) {
+	s.maxInFlight, s.steady, s.countdown, s.peak = n, steady, n, 0
+}
 
 // knownBound returns the bound when a host becomes known, and the least bound after a hold.
 func (q *quota) knownBound() int64 {
@@ -57,15 +65,21 @@ func (q *quota) countSuccess() {
 		s.successes++
 		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
 		if s.successes == knownAfter && !s.servedBurst {
-			s.maxInFlight = q.knownBound()
+			s.bound(q.knownBound(), 0)
 		}
 	case s.maxInFlight == 0:
 	case s.steady > 0:
 		s.steady--
 	default:
-		if s.maxInFlight++; 2*open < s.maxInFlight {
+		s.maxInFlight++
+		s.peak = max(s.peak, open+1)
+		if s.countdown--; s.countdown > 0 {
+			break
+		}
+		if s.countdown = s.maxInFlight; 2*s.peak < s.maxInFlight {
 			s.maxInFlight = 0
 		}
+		s.peak = 0
 	}
 	if s.successes == knownAfter && s.maxInFlight == 0 && inf == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
