@@ -52,7 +52,7 @@ func (r jobResult) String() string {
 
 // measureJob runs the job in a process, kills it, and starts it again until it ends.
 func measureJob(c jobConfig, path string, random *rand.Rand) (result, error) {
-	s := newServer(c.Rate, 0.01, random)
+	s := newServer(c.Rate, 0.01, rand.New(rand.NewPCG(random.Uint64(), 0)))
 	defer s.Close()
 	s.delay = 20 * time.Millisecond
 	start := time.Now()
