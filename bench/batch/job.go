@@ -52,9 +52,8 @@ func (r jobResult) String() string {
 
 // measureJob runs the job in a process, kills it, and starts it again until it ends.
 func measureJob(c jobConfig, path string, random *rand.Rand) (result, error) {
-	s := newServer(c.Rate, 0.01, rand.New(rand.NewPCG(random.Uint64(), 0)))
+	s := newServer(c.Rate, 0.01, 20*time.Millisecond, rand.New(rand.NewPCG(random.Uint64(), 0)))
 	defer s.Close()
-	s.delay = 20 * time.Millisecond
 	start := time.Now()
 	for kill := 1; kill <= c.Kills; kill++ {
 		at := c.Items*kill/(c.Kills+1) + random.IntN(c.Items/10+1)

@@ -47,9 +47,8 @@ func (r outboxResult) String() string {
 // measureOutbox starts a process with an Outbox again and again, and kills it at a random
 // moment. The last process is not killed.
 func measureOutbox(c outboxConfig, path string, random *rand.Rand) (result, error) {
-	s := newServer(400, 0.05, rand.New(rand.NewPCG(random.Uint64(), 0)))
+	s := newServer(400, 0.05, 10*time.Millisecond, rand.New(rand.NewPCG(random.Uint64(), 0)))
 	defer s.Close()
-	s.delay = 10 * time.Millisecond
 	start := time.Now()
 	accepted, unknown := map[string]bool{}, map[string]bool{}
 	submitted := 0

@@ -34,9 +34,9 @@ type server struct {
 }
 
 // newServer starts a server that allows rate requests a second, and as many in a burst, and
-// states this in its headers.
-func newServer(rate int64, faults float64, random *rand.Rand) *server {
-	s := &server{faults: faults, random: random, seen: map[string]bool{}, effects: map[string]int{}, unkeyed: map[string]int{}, changed: make(chan struct{}, 1)}
+// states this in its headers. A request takes up to delay before and after it is done.
+func newServer(rate int64, faults float64, delay time.Duration, random *rand.Rand) *server {
+	s := &server{faults: faults, delay: delay, random: random, seen: map[string]bool{}, effects: map[string]int{}, unkeyed: map[string]int{}, changed: make(chan struct{}, 1)}
 	limit := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(rate))}
 	next := limit.Handler(http.HandlerFunc(s.serve))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
