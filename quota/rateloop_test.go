@@ -88,7 +88,7 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		loop       rateLoop
 		responses  string
 		best       float64
-		loopAction     loopAction
+		loopAction loopAction
 		rate, goal float64       // afterwards; 0: the loop ends
 		ignored    time.Duration // responses do not count for so long
 	}{
@@ -152,11 +152,11 @@ func TestRateLoop_floorIsHalvedIfCutsDoNotHelp(t *testing.T) {
 // A trial ends when the failures have become rarer, and lowers the rate again when they have not.
 func TestRateLoop_trialOfASuspectedCause(t *testing.T) {
 	for name, tt := range map[string]struct {
-		cuts      int
-		responses string
-		loopAction    loopAction
-		active    bool
-		rate      float64
+		cuts       int
+		responses  string
+		loopAction loopAction
+		active     bool
+		rate       float64
 	}{
 		"six successes":           {1, "gggggg", continueLoop, false, 100},
 		"five successes":          {1, "ggggg", continueLoop, true, 100},
