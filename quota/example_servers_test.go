@@ -345,7 +345,8 @@ var ban = scenario{
 		return serverrules.Varnish(serverrules.VarnishConfig{Limit: 100, Per: window5, Block: 10 * time.Second})
 	},
 	calls: 300, burst: 60, rate: 30, column: 500 * time.Millisecond,
-	ideal: 10 * time.Second, // 100, and 200 at 20/s
+	ideal:  10 * time.Second, // 100, and 200 at 20/s
+	varies: true,
 }
 
 // Each rejection that exceeds the limit is followed by a ban of 10 s. The time until a probe is

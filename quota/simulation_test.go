@@ -33,7 +33,7 @@ type scenario struct {
 
 	column time.Duration // of the plot; zero means 250 ms
 
-	// varies is set if the number of rejections depends on the order of requests that are
+	// varies is set if the number of rejections, and with it the time, depends on the order of requests that are
 	// sent at one moment, which no seed decides where each call has a goroutine.
 	varies bool
 }
