@@ -229,14 +229,14 @@ type OutboxState struct {
 // With OutboxConfig.Path, a request that Submit has accepted is on disk, and is sent after a
 // restart if it was not sent before.
 type Outbox struct {
-	c      OutboxConfig
-	heeds  bool // the Transport of the client is a heed.Transport, which reports attempts
-	store  *store
-	ctx    context.Context // of the requests
-	cancel context.CancelFunc
-	wake   chan struct{} // has a value after Wake
-	closed chan struct{} // is closed by Close
-	ended  chan struct{} // is closed when the sender has ended
+	c       OutboxConfig
+	viaHeed bool // the Transport of the client is a heed.Transport, which reports attempts
+	store   *store
+	ctx     context.Context // of the requests
+	cancel  context.CancelFunc
+	wake    chan struct{} // has a value after Wake
+	closed  chan struct{} // is closed by Close
+	ended   chan struct{} // is closed when the sender has ended
 
 	mu       sync.Mutex
 	isClosed bool
@@ -257,7 +257,7 @@ func OpenOutbox(c OutboxConfig) (*Outbox, error) {
 	}
 	c = c.withDefaults()
 	o := &Outbox{c: c, nextID: 1, wake: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{})}
-	_, o.heeds = c.Client.Transport.(*heed.Transport)
+	_, o.viaHeed = c.Client.Transport.(*heed.Transport)
 	if c.Path != "" {
 		store, entries, nextID, err := openStore(c.Path)
 		if err != nil {

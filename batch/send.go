@@ -127,7 +127,7 @@ func (o *Outbox) try(e *entry) tryResult {
 
 // do sends req. If the Transport does not report attempts, w is as if there was one.
 func (o *Outbox) do(ctx context.Context, req *http.Request, w *watch) (r tryResult) {
-	if !o.heeds {
+	if !o.viaHeed {
 		w.attemptStart(req, heed.AttemptStartInfo{})
 		defer func() { w.assumeDone(req, r.resp, r.err) }()
 	}

@@ -330,7 +330,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
 		}
 	}
-	ep.small.hold(f.Now.Add(max(min(f.RetryAfter, maxDelay), 0)))
+	ep.small.hold(min(f.RetryAfter, maxDelay), f.Now)
 }
 
 // rejectedExternally applies the rejection f of a request that q did not admit: a request of an

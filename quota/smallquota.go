@@ -196,7 +196,16 @@ func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 // set begins to count against w.
 func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 	q.limit, q.remaining = int32(w.Limit), int32(min(max(w.Remaining, 0), math.MaxInt32)) //nolint:gosec // see isSmall
-	q.reset, q.seen = resetOf(w, now).Sub(q.endpoint.small.began), q.sent
+	q.reset, q.seen = q.tested(resetOf(w, now), now), q.sent
+}
+
+// tested returns end, as a time of small quotas. An end that is too far away is tested with one
+// request after Tracker.MaxHold, see hold.
+func (q *smallQuota) tested(end, now time.Time) time.Duration {
+	if end.Sub(now) > maxStated {
+		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold()))
+	}
+	return end.Sub(q.endpoint.small.began)
 }
 
 // update applies w, which the response to a request that q did not admit states: such a response
@@ -226,20 +235,16 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	ep := q.endpoint
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	now := c.Now
+	ep, now := q.endpoint, c.Now
 	if now.IsZero() {
 		now = ep.tracker.clock().Now()
 	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
 	pacing := ep.tracker.pacing()
 	free := int64(q.remaining) - int64(q.open) - pacing.reserved(int64(q.limit))
 	wait := q.reset - at
-	if wait > maxStated { // a reset that is so far away is tested, see hold
-		wait = min(wait, pacing.maxHold)
-	}
 	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
 	switch {
 	case free >= min(n, max(int64(q.limit), 1)), wait <= 0 && q.open == 0: // units are left, or one request tests whether they have returned
@@ -272,7 +277,10 @@ func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Deci
 
 // Observe implements throttle.Observer.
 func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	ep := q.endpoint
+	ep, now := q.endpoint, f.Now
+	if now.IsZero() {
+		now = ep.tracker.clock().Now()
+	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if !d.OK || f.Partial && !isSmall(f.RemoteLimits) {
@@ -280,10 +288,6 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 	}
 	if !f.Partial {
 		q.open = max(q.open-1, 0)
-	}
-	now := f.Now
-	if now.IsZero() {
-		now = ep.tracker.clock().Now()
 	}
 	switch stated := isSmall(f.RemoteLimits); {
 	case f.Outcome == throttle.Failed:
@@ -295,22 +299,25 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 		q.remaining = max(q.remaining-1, 0)
 	}
 	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow {
-		q.hold(now.Add(max(min(f.RetryAfter, maxDelay), 0)))
+		q.hold(min(f.RetryAfter, maxDelay), now)
 	}
 }
 
-// hold lets no request pass before a time.
-func (q *smallQuota) hold(until time.Time) {
-	q.remaining, q.reset = 0, max(q.reset, until.Sub(q.endpoint.small.began))
+// hold lets no request pass for a time; zero: none is stated, so for basePause unless a reset is.
+func (q *smallQuota) hold(wait time.Duration, now time.Time) {
+	if at := now.Sub(q.endpoint.small.began); wait <= 0 && q.reset <= at {
+		wait = basePause
+	}
+	q.remaining, q.reset = 0, max(q.reset, q.tested(now.Add(wait), now))
 }
 
-// hold lets no request of a small quota pass before a time.
-func (s *smallQuotas) hold(until time.Time) {
+// hold lets no request of a small quota pass for a time.
+func (s *smallQuotas) hold(wait time.Duration, now time.Time) {
 	if s == nil {
 		return
 	}
 	for _, r := range s.routes {
-		r.quota.hold(until)
+		r.quota.hold(wait, now)
 	}
 }
 

@@ -161,3 +161,26 @@ func TestSmallQuota_routesShareNames(t *testing.T) {
 		require.Same(t, tr.Demand(request(t, routeURL(other))).Limiter, tr.Demand(request(t, routeURL(route))).Limiter)
 	})
 }
+
+// A rejection that states no time is not followed by a request in each round trip, and an end that is
+// a year away is tested after Tracker.MaxHold.
+func TestSmallQuota_boundsProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		header []string
+		wait   time.Duration
+	}{
+		"no time":  {nil, basePause},
+		"a year":   {[]string{"Retry-After", "31536000"}, defaultHold},
+		"a minute": {[]string{"Retry-After", "60"}, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, _, route := small(t, 100)
+			time.Sleep(2 * time.Minute) // the window is over
+			require.True(t, ask(t, tr, routeURL(route), answer(http.StatusTooManyRequests, tt.header...)).OK, name)
+			time.Sleep(tt.wait - time.Millisecond)
+			require.False(t, mayAsk(t, tr, routeURL(route)), name)
+			time.Sleep(time.Millisecond)
+			require.True(t, mayAsk(t, tr, routeURL(route)), name)
+		})
+	}
+}
