@@ -219,3 +219,11 @@ func TestTopK_concurrentAdds(t *testing.T) {
 	}
 	require.EqualValues(t, 40_000, sum, "counters change hands, and lose nothing")
 }
+
+func TestTopK_replacesTheOnlyKey(t *testing.T) {
+	top := sketch.NewTopK(1)
+	require.EqualValues(t, 1, top.Add("a", 1))
+	require.EqualValues(t, 2, top.Add("b", 1))
+	require.EqualValues(t, 3, top.Add("b", 1))
+	require.Equal(t, []sketch.Item{{"b", 3, 1}}, top.First(2))
+}
