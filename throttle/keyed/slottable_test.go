@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -48,4 +49,129 @@ func TestSlotTable_insertFindsTheFirstSlot(t *testing.T) {
 		return
 	}
 	t.Fatal("no key has got the first slot")
+}
+
+// TestSlotTable_findFree checks which slot a key gets: the first free one of its first bucket if
+// fewer than four are in use there, or else that of the bucket with more free slots.
+func TestSlotTable_findFree(t *testing.T) {
+	const now = 100
+	const first, second = 8, 24
+	h := uint64(1)<<62 | 3<<38 // 1/4 and 3/4 of the buckets
+	for _, tt := range []struct {
+		first, second string // x: in use, f: full again before now, n: full again at now, ·: unused
+		want          int
+	}{
+		{"········", "········", first},
+		{"x·······", "········", first + 1},
+		{"xxx·····", "········", first + 3},
+		{"···xxx··", "········", first},
+		{"xxxx····", "········", second},
+		{"xxxx····", "xxx·····", second + 3},
+		{"xxxx····", "xxxx····", first + 4},
+		{"xxxx····", "xxxxx···", first + 4},
+		{"xxxxxxxx", "xxxxxxxx", -1},
+		{"xxxxxxxx", "xxxxxxx·", second + 7},
+		{"xxxxxxx·", "xxxxxxxx", first + 7},
+		{"nnnnnnnn", "nnnnnnnn", -1},
+		{"nnnnnnnf", "nnnnnnnn", first + 7},
+		{"nnnnnnnn", "fnnnnnnn", second},
+		{"xxxffxxf", "xxxxxx··", first + 3},
+	} {
+		r := new(slotTable)
+		r.init(4, false)
+		a, b := r.buckets(h)
+		require.Equal(t, []int{first, second}, []int{a, b})
+		for at, slots := range map[int]string{first: tt.first, second: tt.second} {
+			for i, c := range []rune(slots) {
+				s := &r.slots[at+i]
+				s.id.Store(7)
+				switch c {
+				case 'x':
+					s.tat.Store(now + 50)
+				case 'n':
+					s.tat.Store(now)
+				case 'f':
+					s.tat.Store(now - 1)
+				default:
+					s.id.Store(0)
+					s.tat.Store(now + 50) // as of an insertion that was not completed
+				}
+			}
+		}
+		require.Equal(t, tt.want, r.findFree(h, now), "%+v", tt)
+	}
+}
+
+// TestSlotTable_buckets checks that every hash has two buckets within the table.
+func TestSlotTable_buckets(t *testing.T) {
+	r := new(slotTable)
+	r.init(3, false)
+	for h, want := range map[uint64][2]int{
+		0:                   {0, 0},
+		math.MaxUint64:      {16, 16},
+		0x55555555_00000000: {0, 0}, // just below a third; the bits from 8 to 39 are 0x55000000
+		0x55555556_00000000: {8, 8},
+		0xaaaaaaab_00000000: {16, 16},
+		0x00000000_000000ff: {0, 0},
+		0x00000055_55555500: {0, 0},
+		0x00000055_55555600: {0, 8},
+		0x000000aa_aaaaab00: {0, 16},
+	} {
+		a, b := r.buckets(h)
+		require.Equal(t, want, [2]int{a, b}, "%x", h)
+	}
+	require.Len(t, r.slots, 26)
+	require.Equal(t, []int{24, 25}, []int{r.overflow(), r.empty()})
+}
+
+// TestSlotTable_insert checks the state of a new slot: the bucket is full as of the insertion, but
+// not before the latest time as of which another key was evicted.
+func TestSlotTable_insert(t *testing.T) {
+	r := new(slotTable)
+	r.init(1, true)
+	for i := range 8 {
+		require.Equal(t, i, r.insert(uint64(10+i), string(rune('a'+i)), int64(20+i), 0))
+		require.EqualValues(t, 20+i, r.slots[i].tat.Load())
+	}
+	require.Equal(t, -1, r.insert(30, "z", 20, 20), "none was full before 20")
+	require.Equal(t, 0, r.insert(30, "z", 5, 21), "the first was full at 20")
+	require.EqualValues(t, 21, r.slots[0].tat.Load(), "not before the eviction")
+	require.Equal(t, -1, r.find(10, "a"))
+	require.Equal(t, 0, r.find(30, "z"))
+	require.Equal(t, -1, r.find(30, "y"), "another key with the same hash")
+	require.True(t, r.belongsTo(0, 30, "z"))
+	require.False(t, r.belongsTo(0, 30, "y"))
+	require.False(t, r.belongsTo(0, 31, "z"))
+	require.True(t, r.belongsTo(r.overflow(), 30, "z"))
+	require.Equal(t, 0, r.insert(31, "y", 50, 22))
+	require.EqualValues(t, 50, r.slots[0].tat.Load())
+
+	r.recordGrant(5)
+	r.recordGrant(9)
+	r.recordGrant(7)
+	require.EqualValues(t, 9, r.latest.Load())
+}
+
+// TestNewBuckets_sizes checks the number of tables and of slots in each.
+func TestNewBuckets_sizes(t *testing.T) {
+	for limit, want := range map[int][2]int{ // tables, slots of each without those for no key
+		1: {1, 8}, 5: {1, 16}, 10: {1, 24}, 4096: {1, 6560}, 8191: {1, 13112}, 8192: {2, 6560},
+		0: {16, 6560}, 1 << 16: {16, 6560}, 1 << 20: {256, 6560}, 1 << 21: {256, 13112},
+	} {
+		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: limit})
+		require.Equal(t, want, [2]int{len(k.tables), len(k.tables[0].slots) - 2}, limit)
+		seen := map[*slotTable]bool{}
+		for i := range 20 * len(k.tables) {
+			seen[k.tableOf(uint64(i))] = true
+		}
+		require.Len(t, seen, len(k.tables))
+	}
+}
+
+// TestBuckets_timeIsBounded checks readings that are more than 18 years away.
+func TestBuckets_timeIsBounded(t *testing.T) {
+	k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10)})
+	require.EqualValues(t, latestTick, k.tick(math.MaxInt64))
+	require.EqualValues(t, -latestTick, k.tick(math.MinInt64))
+	require.Equal(t, 7*k.params.Scale, k.tick(7))
 }
