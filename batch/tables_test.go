@@ -1,0 +1,336 @@
+package batch
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+)
+
+func TestOpenTime(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	response := func(headers ...string) *http.Response {
+		r := &http.Response{StatusCode: 429, Header: http.Header{}}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		info heed.AttemptDoneInfo
+		want time.Duration // after now; 0: the zero time
+	}{
+		{heed.AttemptDoneInfo{}, 0},
+		{heed.AttemptDoneInfo{RetryAfter: 1}, 1},
+		{heed.AttemptDoneInfo{RetryAfter: time.Minute, Response: response("RateLimit", `"a";r=0;t=90`)}, time.Minute},
+		{heed.AttemptDoneInfo{Response: response()}, 0},
+		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0;t=90`)}, 90 * time.Second},
+		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0;t=90, "b";r=0;t=30`)}, 90 * time.Second},
+		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=1;t=90, "b";r=0;t=30`)}, 30 * time.Second},
+		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=5;t=90`)}, 0},
+		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0`)}, 0},
+		{heed.AttemptDoneInfo{Response: response("X-RateLimit-Reset", "20")}, 20 * time.Second},
+	} {
+		var want time.Time
+		if tt.want > 0 {
+			want = now.Add(tt.want)
+		}
+		require.Equal(t, want, openTime(tt.info, now), "%+v", tt.info)
+	}
+}
+
+func TestMayBeProcessed(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for _, tt := range []struct {
+		status int // 0: none
+		err    error
+		want   bool
+	}{
+		{200, nil, true}, {204, nil, true}, {302, nil, true}, {399, nil, true},
+		{400, nil, false}, {404, nil, false}, {407, nil, false}, {408, nil, true}, {409, nil, false}, {429, nil, false}, {499, nil, false},
+		{500, nil, true}, {502, nil, true}, {504, nil, true},
+		{0, dial, false},
+		{0, fmt.Errorf("wrapped: %w", dial), false},
+		{0, &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, false},
+		{0, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, true},
+		{0, &net.OpError{Op: "write", Err: syscall.EPIPE}, true},
+		{0, &net.DNSError{IsNotFound: true}, false},
+		{0, &tls.CertificateVerificationError{Err: errors.New("expired")}, false},
+		{0, tls.RecordHeaderError{Msg: "not TLS"}, false},
+		{0, io.ErrUnexpectedEOF, true},
+		{0, context.DeadlineExceeded, true},
+		{0, errors.New("other"), true},
+	} {
+		var resp *http.Response
+		if tt.status != 0 {
+			resp = &http.Response{StatusCode: tt.status, Header: http.Header{}}
+		}
+		require.Equal(t, tt.want, mayBeProcessed(resp, tt.err), "%d %v", tt.status, tt.err)
+	}
+}
+
+func TestIsNetworkError(t *testing.T) {
+	refused := func(wait time.Duration) error {
+		return fmt.Errorf("wrapped: %w", &throttle.RefusedError{Decision: throttle.Decision{Wait: wait}, Reason: throttle.ErrRefused})
+	}
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{&net.DNSError{}, true},
+		{&tls.CertificateVerificationError{Err: errors.New("expired")}, true},
+		{io.EOF, true},
+		{fmt.Errorf("wrapped: %w", io.ErrUnexpectedEOF), true},
+		{context.DeadlineExceeded, true},
+		{os.ErrDeadlineExceeded, true},
+		{refused(time.Hour), true},
+		{refused(throttle.Forever - 1), true},
+		{refused(throttle.Forever), false},
+		{context.Canceled, false},
+		{errors.New("other"), false},
+	} {
+		require.Equal(t, tt.want, isNetworkError(tt.err), tt.err)
+	}
+}
+
+func TestWaitOf(t *testing.T) {
+	refused := func(wait time.Duration, reason error) error {
+		return &throttle.RefusedError{Decision: throttle.Decision{Wait: wait}, Reason: reason}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			err     error
+			tooLong bool
+			until   time.Duration // from now; 0: the zero time
+		}{
+			{nil, false, 0},
+			{errors.New("other"), false, 0},
+			{heed.ErrMaxWait, true, 0},
+			{heed.ErrMaxElapsed, false, 0},
+			{refused(time.Minute, errors.New("other")), false, 0},
+			{refused(time.Minute, heed.ErrMaxWait), true, time.Minute},
+			{refused(1, heed.ErrMaxWait), true, 1},
+			{refused(0, heed.ErrMaxWait), true, 0},
+			{refused(-1, heed.ErrMaxWait), true, 0},
+			{refused(time.Minute, heed.ErrMaxElapsed), true, time.Minute},
+			{refused(throttle.Forever-1, heed.ErrMaxElapsed), true, throttle.Forever - 1},
+			{refused(throttle.Forever, heed.ErrMaxWait), false, 0},
+		} {
+			tooLong, until := waitOf(tt.err)
+			require.Equal(t, tt.tooLong, tooLong, "%v", tt.err)
+			if tt.until == 0 {
+				require.Zero(t, until, "%v", tt.err)
+			} else {
+				require.Equal(t, time.Now().Add(tt.until), until, "%v", tt.err)
+			}
+		}
+	})
+}
+
+// A scriptedPolicy returns its delays one after another.
+type scriptedPolicy struct {
+	delays []time.Duration
+	calls  [][2]time.Duration // attempt and previous delay
+}
+
+func (p *scriptedPolicy) Delay(attempt int, previous time.Duration) time.Duration {
+	p.calls = append(p.calls, [2]time.Duration{time.Duration(attempt), previous})
+	d := p.delays[0]
+	p.delays = p.delays[1:]
+	return d
+}
+
+func TestFailures_next(t *testing.T) {
+	p := &scriptedPolicy{delays: []time.Duration{backoff.Stop, 3, 5, backoff.Stop, backoff.Stop, 7, 9}}
+	f := failures{policy: p}
+	for i, want := range []time.Duration{time.Minute, 3, 5, 5, 5, 7} {
+		require.Equal(t, want, f.next(), i)
+	}
+	f.reset()
+	require.EqualValues(t, 9, f.next())
+	require.Equal(t, [][2]time.Duration{{1, 0}, {2, 0}, {3, 3}, {4, 5}, {5, 5}, {6, 5}, {1, 0}}, p.calls)
+}
+
+func TestPauses(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	var p pauses
+	require.Zero(t, p.total(at(0)))
+	require.Zero(t, p.pausedUntil(at(0)))
+	for _, s := range []struct {
+		begin, until int // 0: none
+		now          int
+		total        time.Duration
+		paused       time.Time
+	}{
+		{10, 20, 10, 0, at(20)},
+		{0, 0, 14, 4 * time.Second, at(20)},
+		{14, 18, 14, 4 * time.Second, at(20)}, // ends earlier
+		{15, 20, 15, 5 * time.Second, at(20)},
+		{16, 25, 16, 6 * time.Second, at(25)}, // extends it
+		{0, 0, 24, 14 * time.Second, at(25)},
+		{0, 0, 25, 15 * time.Second, time.Time{}},
+		{0, 0, 40, 15 * time.Second, time.Time{}},
+		{50, 60, 55, 20 * time.Second, at(60)},
+	} {
+		if s.until > 0 {
+			p.begin(at(s.begin), at(s.until))
+		}
+		require.Equal(t, s.total, p.total(at(s.now)), "%+v", s)
+		require.Equal(t, s.paused, p.pausedUntil(at(s.now)), "%+v", s)
+	}
+}
+
+// TestEstimator_usesTheLatestSamples checks the estimate from a sample and the oldest of the 63
+// before it.
+func TestEstimator_usesTheLatestSamples(t *testing.T) {
+	var e estimator
+	require.Zero(t, e.add(sample{}, 100), "one sample")
+	for i := 1; i <= 63; i++ { // one item a second
+		require.Equal(t, 100*time.Second, e.add(sample{i, time.Duration(i) * time.Second}, 100), i)
+	}
+	for i := 1; i <= 63; i++ { // ten items a second
+		got := e.add(sample{63 + 10*i, time.Duration(63+i) * time.Second}, 100)
+		want := 63. / float64((63-i)+10*i) * 100 // of the last 63 seconds
+		require.InDelta(t, want, got.Seconds(), 1e-6, i)
+	}
+	require.Zero(t, e.add(sample{63 + 630, 200 * time.Second}, 0), "none is left")
+	require.Zero(t, e.add(sample{63 + 630, 200 * time.Second}, -1))
+	require.Equal(t, time.Duration(float64(time.Second)/10*1.), func() time.Duration {
+		var e estimator
+		e.add(sample{5, 0}, 1)
+		return e.add(sample{15, time.Second}, 1)
+	}())
+	require.Zero(t, e.add(sample{-1000, 300 * time.Second}, 5), "nothing was processed")
+}
+
+// TestCheckpoint_apply checks records that are just valid, and those that are not.
+func TestCheckpoint_apply(t *testing.T) {
+	record := func(kind byte, index uint64, rest string) []byte {
+		return append(binary.AppendUvarint([]byte{kind}, index), rest...)
+	}
+	for _, tt := range []struct {
+		record []byte
+		ok     bool
+	}{
+		{nil, false},
+		{[]byte{recordStart}, false},
+		{record(recordStart, 0, "abcd"), true},
+		{record(recordStart, 0, "abc"), false},
+		{record(recordStart, 0, "abcde"), false},
+		{record(recordStart, maxAhead, "abcd"), true}, // it is the first record
+		{record(recordStart, maxAhead+1, "abcd"), false},
+		{record(recordSent, 0, "\x0212345678"), true},
+		{record(recordSent, 0, "\x021234567"), false},
+		{record(recordSent, 0, "\x02123456789"), false},
+		{record(recordFailed, 0, "\x01"), true},
+		{record(recordFailed, 0, ""), false},
+		{record(recordDone, 0, ""), true},
+		{record('X', 0, ""), false},
+	} {
+		c := &checkpoint{o: Options{}.withDefaults(), hasHeader: true, doubts: map[int]itemDoubt{}}
+		if err := c.apply(tt.record, nil); tt.ok {
+			require.NoError(t, err, "%q", tt.record)
+		} else {
+			require.ErrorIs(t, err, ErrDamaged, "%q", tt.record)
+		}
+	}
+	require.EqualValues(t, 1<<20, maxAhead, "a file with a million workers remains readable")
+}
+
+func TestValidate_boundaries(t *testing.T) {
+	for _, tt := range []struct {
+		config interface{ Validate() error }
+		want   string // part of the error; "": valid
+	}{
+		{Options{}, ""},
+		{Options{Workers: -1}, "Options.Workers is -1"},
+		{Options{Total: -1}, "Options.Total is -1"},
+		{Options{ProgressInterval: -1}, "Options.ProgressInterval is -1"},
+		{Options{MaxFailures: -1}, "Options.MaxFailures is -1"},
+		{Options{MaxPause: -1}, "Options.MaxPause is -1"},
+		{Options{Repeat: RepeatNever}, ""},
+		{Options{Repeat: RepeatNever + 1}, "Options.Repeat is 3"},
+		{Options{Repeat: -1}, "Options.Repeat is -1"},
+		{Options{KeyLifetime: -1}, ""},
+		{OutboxConfig{}, ""},
+		{OutboxConfig{KeyLifetime: -1}, ""},
+		{OutboxConfig{MaxRequests: 1, MaxBytes: 1, MaxBody: 1, MaxAttempts: 1, MaxAge: 1}, ""},
+		{OutboxConfig{MaxRequests: -1}, "OutboxConfig.MaxRequests is -1"},
+		{OutboxConfig{MaxBytes: -1}, "OutboxConfig.MaxBytes is -1"},
+		{OutboxConfig{MaxBody: -1}, "OutboxConfig.MaxBody is -1"},
+		{OutboxConfig{MaxAttempts: -1}, "OutboxConfig.MaxAttempts is -1"},
+		{OutboxConfig{MaxAge: -1}, "OutboxConfig.MaxAge is -1"},
+	} {
+		if err := tt.config.Validate(); tt.want == "" {
+			require.NoError(t, err, "%+v", tt.config)
+		} else {
+			require.ErrorContains(t, err, tt.want, "%+v", tt.config)
+		}
+	}
+}
+
+// TestDefaults checks the documented values of zero fields, and that others are kept.
+func TestDefaults(t *testing.T) {
+	o := Options{}.withDefaults()
+	require.Equal(t, Options{Workers: 10, ProgressInterval: time.Second, KeyLifetime: 24 * time.Hour, MaxPause: 24 * time.Hour}, o)
+	own := Options{Workers: 1, ProgressInterval: 1, KeyLifetime: 1, MaxPause: 1}
+	require.Equal(t, own, own.withDefaults())
+
+	c := OutboxConfig{}.withDefaults()
+	require.NotNil(t, c.Client)
+	require.Equal(t, backoff.Exponential{Base: time.Second, Max: time.Minute}, c.Backoff)
+	c.Client, c.Backoff = nil, nil
+	require.Equal(t, OutboxConfig{MaxRequests: 10_000, MaxBytes: 16 << 20, MaxBody: 1 << 20, KeyLifetime: 24 * time.Hour, MaxAttempts: 10}, c)
+	set := OutboxConfig{Client: http.DefaultClient, Backoff: backoff.Constant(1), MaxRequests: 1, MaxBytes: 1, MaxBody: 1, KeyLifetime: 1, MaxAttempts: 1}
+	require.Equal(t, set, set.withDefaults())
+}
+
+func TestWatch_kindOf(t *testing.T) {
+	w := &watch{key: "key-1"}
+	for _, tt := range []struct {
+		method     string
+		header     string // name=value; "": none
+		idempotent bool
+		want       sent
+	}{
+		{"GET", "", false, sentIdempotent},
+		{"PUT", "", false, sentIdempotent},
+		{"POST", "", false, sentUnsafe},
+		{"POST", "Idempotency-Key=key-1", false, sentKeyed},
+		{"POST", "Idempotency-Key=key-1-part", false, sentKeyed},
+		{"POST", "X-Idempotency-Key=key-1", false, sentKeyed},
+		{"POST", "Idempotency-Key=key-", false, sentUnsafe},
+		{"PATCH", "Idempotency-Key=other", false, sentUnsafe},
+		{"POST", "", true, sentIdempotent},
+	} {
+		ctx := heed.WithOptions(context.Background(), heed.RequestOptions{Idempotent: tt.idempotent})
+		req, err := http.NewRequestWithContext(ctx, tt.method, "http://a.test", nil)
+		require.NoError(t, err)
+		if name, value, ok := strings.Cut(tt.header, "="); ok {
+			req.Header.Set(name, value)
+		}
+		require.Equal(t, tt.want, w.kindOf(req), "%+v", tt)
+	}
+	req, err := http.NewRequest("POST", "http://a.test", nil)
+	require.NoError(t, err)
+	req.Header.Set("Idempotency-Key", "own")
+	require.Equal(t, sentUnsafe, new(watch).kindOf(req), "a watch without a key")
+}
