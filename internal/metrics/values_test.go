@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+)
+
+func TestValidValue(t *testing.T) {
+	for s, want := range map[string]string{
+		"":                             "",
+		"a\xffb":                       "a?b",
+		strings.Repeat("x", 100):       strings.Repeat("x", 100),
+		strings.Repeat("x", 101):       strings.Repeat("x", 100),
+		strings.Repeat("x", 99) + "é":  strings.Repeat("x", 99),
+		strings.Repeat("x", 98) + "éy": strings.Repeat("x", 98) + "é",
+	} {
+		require.Equal(t, want, validValue(s))
+	}
+}
+
+func TestBounded_keepsTheFirstValues(t *testing.T) {
+	b := bounded{max: 2}
+	for range 2 {
+		require.Empty(t, b.value(""))
+		require.Equal(t, "a", b.value("a"))
+		require.Equal(t, "b", b.value("b"))
+		require.Equal(t, otherValue, b.value("c"))
+	}
+	require.Len(t, b.known, 2)
+	s := servers{max: 1}
+	for range 2 {
+		for _, host := range []string{"a.test", "A.test", "a.test.", "a.test:443", "A.test:443"} { // four spellings are kept
+			require.Equal(t, server{"a.test", ""}, s.at(hostKey{"https", host}), host)
+		}
+		require.Equal(t, otherServer, s.at(hostKey{"https", "a.test:80"}))
+	}
+	require.Len(t, s.known, 4)
+}
+
+func TestMethodAndStatusValues(t *testing.T) {
+	for method, want := range map[string]string{
+		"": "GET", "GET": "GET", "HEAD": "HEAD", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE",
+		"CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE", "get": otherValue, "PROPFIND": otherValue,
+	} {
+		require.Equal(t, want, methodValue(method), method)
+	}
+	for status, want := range map[int]string{-1: "", 0: "", 99: "", 100: "100", 200: "200", 599: "599", 600: "", 1000: ""} {
+		require.Equal(t, want, statusValue(status), status)
+	}
+}
+
+func TestErrorType(t *testing.T) {
+	r := NewRecorder(recording{})
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{context.Canceled, ""},
+		{throttle.ErrRefused, "refused"},
+		{heed.ErrMaxWait, "refused"},
+		{context.DeadlineExceeded, "timeout"},
+		{os.ErrDeadlineExceeded, "timeout"},
+		{queue.ErrClosed, "errors.errorString"},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "net.OpError"},
+		{fmt.Errorf("wrapped: %w", &net.DNSError{}), "net.DNSError"},
+		{&heed.GiveUpError{Err: syscall.ECONNRESET, Reason: heed.ErrMaxAttempts}, "syscall.Errno"},
+		{&heed.GiveUpError{Reason: errors.New("reason")}, "errors.errorString"},
+	} {
+		require.Equal(t, tt.want, r.ErrorType(t.Context(), tt.err), "%v", tt.err)
+	}
+}
+
+// TestInstruments_buckets checks the documented bounds: dashboards and alerts use them.
+func TestInstruments_buckets(t *testing.T) {
+	seconds := []float64{.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, 120}
+	for _, i := range Instruments() {
+		switch {
+		case i.Kind == Histogram && i.Unit == "s" && strings.HasPrefix(i.Name, "heed.client."):
+			require.Equal(t, seconds, i.Buckets[:len(seconds)], i.Name)
+		case i.Name == "heed.client.call.retries":
+			require.Equal(t, []float64{1, 2, 3, 4, 5}, i.Buckets)
+		}
+	}
+}
