@@ -32,7 +32,7 @@ var importOrder = [][]string{
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
-	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
+	{"throttle/queue", "throttle/throttletest", "internal/decisiontrace", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
