@@ -292,7 +292,7 @@ func TestRecorder_boundaries(t *testing.T) {
 	require.Equal(t, kindRelease, r.copy(start).decisions[0].Kind)
 }
 
-// TestRecorder_keepsTheTextOfTheLongest checks each kind of decision.
+// TestRecorder_kinds checks each kind of decision, and that the text is that of the longest time.
 func TestRecorder_kinds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	req := &http.Request{Method: "PUT", URL: &url.URL{Host: "api.test"}}
