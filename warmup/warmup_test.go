@@ -367,3 +367,40 @@ func TestLimiter_acceptsReadingsBeforeItsCreation(t *testing.T) {
 		require.Equal(t, i != 1, d.OK, "140 ms is too early for the second unit")
 	}
 }
+
+// TestValidate_boundaries checks the extreme values of each field that are accepted, and the
+// first ones that are not.
+func TestValidate_boundaries(t *testing.T) {
+	one := throttle.PerSecond(1)
+	for _, tt := range []struct {
+		config interface{ Validate() error }
+		want   string // part of the error; "": valid
+	}{
+		{warmup.Config{Limit: one}, ""},
+		{warmup.Config{Limit: one, Period: 1, ColdFactor: math.SmallestNonzeroFloat64, Outage: 1}, ""},
+		{warmup.Config{Limit: one, Period: -1}, "Period is -1ns"},
+		{warmup.Config{Limit: one, ColdFactor: -1}, "ColdFactor is -1"},
+		{warmup.Config{Limit: one, ColdFactor: math.NaN()}, "ColdFactor is NaN"},
+		{warmup.Config{Limit: one, ColdFactor: math.Inf(1)}, "ColdFactor is +Inf"},
+		{warmup.Config{Limit: one, Outage: -1}, "Outage is -1ns"},
+		{warmup.Config{Limit: one.WithBurst(1)}, "Burst is 1"},
+		{warmup.Config{}, "Count is 0"},
+		{warmup.BurstyConfig{Limit: one, MaxBurst: 1}, ""},
+		{warmup.BurstyConfig{Limit: one, MaxBurst: -1}, "MaxBurst is -1ns"},
+		{warmup.BurstyConfig{Limit: one.WithBurst(1)}, "Burst is 1"},
+		{warmup.BurstyConfig{}, "Count is 0"},
+	} {
+		if err := tt.config.Validate(); tt.want == "" {
+			require.NoError(t, err, "%+v", tt.config)
+		} else {
+			require.ErrorContains(t, err, tt.want, "%+v", tt.config)
+		}
+	}
+}
+
+func TestLimiter_nameOfItsLimit(t *testing.T) {
+	limit := throttle.PerSecond(10)
+	require.Equal(t, "10 per 1s", newLimiterAt(t, warmup.Config{Limit: limit}).reserve(1, 0).Policy)
+	limit.Name = "own"
+	require.Equal(t, "own", newBurstyAt(t, warmup.BurstyConfig{Limit: limit}).reserve(1, 0).Policy)
+}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
 )
 
 func TestGuard_acceptsEachNumberOnce(t *testing.T) {
@@ -106,4 +108,50 @@ func TestGuard_fetchesAreBounded(t *testing.T) {
 	require.False(t, g.isFetching("1", now))
 	g.fetch("later", now)
 	require.True(t, g.isFetching("later", now), "after all others have expired")
+}
+
+// TestGuard_boundaries checks the largest clock error, the oldest number and the longest delay
+// that are accepted.
+func TestGuard_boundaries(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		off, busAge time.Duration // of the time of the sender
+		ok          bool
+		age         time.Duration
+	}{
+		{day, 0, true, 0},
+		{day + time.Microsecond, 0, false, 0},
+		{-day, 0, true, 0},
+		{-day - time.Microsecond, 0, false, 0},
+		{-day - time.Hour, time.Hour, true, time.Hour},
+		{-day - time.Hour - time.Microsecond, time.Hour, false, 0},
+		{0, -time.Hour, true, 0},
+		{-headers.MaxDelay - day, headers.MaxDelay, true, headers.MaxDelay},
+		{-headers.MaxDelay - day - time.Microsecond, headers.MaxDelay, false, 0},
+		{-headers.MaxDelay - day, headers.MaxDelay + time.Hour, true, headers.MaxDelay},
+	} {
+		var g guard
+		age, isNew, ok := g.accept(1, stamp{1, now.Add(tt.off).UnixMicro()}, tt.busAge, now)
+		require.Equal(t, tt.ok, ok, "%+v", tt)
+		require.Equal(t, tt.ok, isNew, "%+v", tt)
+		require.Equal(t, tt.age, age, "%+v", tt)
+	}
+
+	s := new(sender)
+	for _, n := range []uint64{1, 2, 5, 1027} {
+		require.True(t, s.first(n), n)
+		require.False(t, s.first(n), n)
+	}
+	for n, want := range map[uint64]bool{2: false, 3: false, 4: true, 5: false, 6: true, 1026: true} {
+		require.Equal(t, want, s.first(n), n)
+		require.False(t, s.first(n), n)
+	}
+	require.True(t, s.first(1027+1023))
+	require.False(t, s.first(1026), "too old")
+	require.False(t, s.first(1027), "known")
+	require.True(t, s.first(1028))
+	require.True(t, s.first(1<<40))
+	require.True(t, s.first(1<<40-1023))
+	require.False(t, s.first(1<<40-1024))
 }
