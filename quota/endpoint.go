@@ -55,12 +55,14 @@ type endpoint struct {
 	statesLimits atomic.Bool   // a response has stated a limit
 	successes    atomic.Uint32 // responses below status 400, counted until statesLimits is set
 	hasQuotas    atomic.Bool   // a quota was ever added to quotas
+	hasReplaced  atomic.Bool   // replaced is not empty
 	unlimited    atomic.Bool   // the host is known and has shown no limit: Demand returns no Limiter
 
 	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
+	replaced []*quota              // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
@@ -249,7 +251,7 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 	}
 	for _, q := range ep.quotas {
 		if !q.named && q.isHeld(now) {
-			ep.unknown.Store(q)
+			ep.replace(ep.unknown.Swap(q))
 			return q
 		}
 	}
@@ -272,6 +274,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		q = ep.newQuota(knownAfter)
 	} else {
 		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
+		ep.replace(asked)
 	}
 	q.named = isNamed(route)
 	ep.memory.reserve(quotaBytes)

@@ -172,7 +172,7 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 				routes = append(routes, route)
 			}
 		}
-		q.small.Store(small) // for the requests that wait for q
+		ep.replace(q)
 		ep.drop(i)
 		for _, route := range routes {
 			ep.addSmall(route, small, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -122,16 +123,27 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused
 // error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
 // of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
 // limiters. After an error t holds no units.
-func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitQueued(ctx, t, nil) }
+func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
-// WaitQueued is like Wait, and calls queued when t begins to wait: on the goroutine of the
-// caller, without a lock, and at most once. It does not call queued for a ticket that is
-// granted or rejected immediately. A nil queued is not called.
-func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)) error {
+// Hooks are functions that WaitHooks calls on the goroutine of its caller, without a lock. A
+// nil function is not called.
+type Hooks struct {
+	// Queued is called when the ticket begins to wait, at most once. It is not called for a
+	// ticket that is granted or rejected immediately.
+	Queued func(Position)
+
+	// Renew is called after Queue.Renew was called for a limiter that the ticket waits for. It
+	// may change Ticket.Demands. Then the ticket waits for these, from its time of arrival on;
+	// the time that it has waited counts. An error ends the wait with that error.
+	Renew func() error
+}
+
+// WaitHooks is like Wait, and calls h.
+func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	if q.Trace != nil {
 		q.Trace.started(t)
 	}
-	err := q.wait(ctx, t, queued)
+	err := q.wait(ctx, t, h)
 	q.finish(t, err)
 	return err
 }
@@ -158,7 +170,7 @@ func (q *Queue) finish(t *Ticket, err error) {
 	}
 }
 
-func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) error {
+func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 	if err := q.check(ctx, t); err != nil {
 		return err
 	}
@@ -173,11 +185,73 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) erro
 	if !retry {
 		t.arrival = q.nextArrival(now)
 	}
-	err := q.waitInQueue(ctx, t, retry, queued)
+	err := q.waitInQueue(ctx, t, retry, h.Queued)
+	for err == errRenewed {
+		err = q.waitRenewed(ctx, t, h.Renew)
+	}
 	if _, refused := err.(*throttle.RefusedError); refused {
 		q.countRefusal(ctx, t)
 	}
 	return err
+}
+
+// errRenewed ends a wait that begins again, see Queue.Renew.
+var errRenewed = errors.New("queue: the demands of the ticket may have changed")
+
+// waitRenewed calls renew, which may change the demands of t, and continues the wait of t.
+func (q *Queue) waitRenewed(ctx context.Context, t *Ticket, renew func() error) error {
+	waited, longest := t.waited, t.longestWait
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if renew != nil {
+		if err := renew(); err != nil {
+			return err
+		}
+	}
+	now := q.time.Read(time.Time{})
+	if q.canBypass(t) {
+		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
+			t.waited, t.longestWait = waited, longest
+			return err
+		}
+		q.wakeLimits(t)
+	}
+	t.waited = max(time.Duration(now)-waited, 1) // the beginning of the wait
+	err := q.waitInQueue(ctx, t, true, nil)
+	if t.longestWait == nil {
+		t.longestWait = longest
+	}
+	return err
+}
+
+// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can
+// ask for another limiter in its place. Call it when requests that waited for l are to be
+// limited by another limiter. A call to the limiters that is under way is not interrupted: its
+// caller asks again if it is rejected.
+func (q *Queue) Renew(l throttle.Limiter) {
+	if q.numWaiting.Load() == 0 || l == nil {
+		return
+	}
+	d := throttle.Demand{Limiter: l}
+	q.lock()
+	for k := range numLimits(&d) {
+		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
+			q.renewAt(lq)
+		}
+	}
+	q.unlock()
+}
+
+// renewAt rejects all waiters that need the limit of lq with errRenewed, those whose limiters are
+// being asked when these have rejected them.
+func (q *Queue) renewAt(lq *limitQueue) {
+	for _, c := range q.classes {
+		if slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
+			c.renewed = c.reserving != nil
+			q.rejectClass(c, errRenewed)
+		}
+	}
 }
 
 // countRefusal repeats the claims of t, whose wait has failed, without Claim.Waits, so that
@@ -271,7 +345,7 @@ func (q *Queue) Close() error {
 	q.closed = true
 	q.rejectNew()
 	for _, c := range q.classes {
-		q.closeClass(c)
+		q.rejectClass(c, ErrClosed)
 	}
 	q.unlock()
 	q.cancelCloseCtx()
@@ -301,11 +375,12 @@ func (q *Queue) rejectNew() {
 	}
 }
 
-// closeClass rejects all waiters of c except c.reserving, which is rejected when its call ends.
-func (q *Queue) closeClass(c *class) {
+// rejectClass rejects all waiters of c with err except c.reserving, whose call to its limiters has
+// not ended.
+func (q *Queue) rejectClass(c *class, err error) {
 	for i := 0; i < c.waiters.Len(); {
 		if w := c.waiters.Items[i]; w != c.reserving {
-			q.reject(w, ErrClosed)
+			q.reject(w, err)
 		} else if i++; w.classIndex != 0 {
 			i = 0
 		}
