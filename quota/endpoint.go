@@ -62,7 +62,7 @@ type endpoint struct {
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
-	replaced []*quota              // requests that wait for these may have other quotas now, see renewWaits
+	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
@@ -86,12 +86,17 @@ func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	}
 	route := ep.route(req)
 	ep.mu.Lock()
-	q := ep.small.find(route)
+	q, areSmall := ep.small.find(route), ep.small != nil && !ep.small.began.IsZero()
 	ep.mu.Unlock()
 	if q != nil {
 		return q
 	}
 	known, _ := ep.lookUp(route, req)
+	if areSmall && known == ep.unknown.Load() {
+		if q := ep.addUnstated(route); q != nil {
+			return q
+		}
+	}
 	return known
 }
 
@@ -149,9 +154,18 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 	if asked == nil {
 		ep.endSampling(req, &learned)
 	} else if !ep.assignRoute(req, asked, &learned) {
-		f.RemoteLimits = nil
+		concernsOther(f)
 	}
 	ep.publishQuota(req, asked, f.Now)
+}
+
+// concernsOther removes from f, which states limits of another quota than the one that granted the
+// request, what that one must not apply.
+func concernsOther(f *throttle.Feedback) {
+	if f.Outcome == throttle.Throttled && explains(f.RemoteLimits) {
+		f.Cause = throttle.CauseOtherQuota
+	}
+	f.RemoteLimits = nil
 }
 
 // suspect adds a response that may be a rejection, and states nothing, to the evidence of a limit.
@@ -300,6 +314,9 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 			delete(ep.routes, r)
 			break
 		}
+	}
+	if ep.routes[route] == nil {
+		ep.replace(ep.unknown.Load())
 	}
 	ep.routes[route] = q
 	q.setRoute(route)

@@ -27,6 +27,9 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	f := throttle.Feedback{Now: now}
 	q, ours := d.Limiter.(*quota)
 	small, _ := d.Limiter.(*smallQuota)
+	if ours && q.small.Load() != nil {
+		q, small, ours = nil, q.small.Load(), false
+	}
 	var ep *endpoint // nil: nothing is learned
 	var provider *headers.Provider
 	switch {

@@ -48,7 +48,7 @@ func (t *Tracker) wake() {
 
 // replace records that requests which wait for q may have another quota now. The caller holds
 // ep.mu, and calls renewWaits when it holds no lock.
-func (ep *endpoint) replace(q *quota) {
+func (ep *endpoint) replace(q throttle.Limiter) {
 	ep.replaced = append(ep.replaced, q)
 	ep.hasReplaced.Store(true)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -23,7 +24,7 @@ import (
 // Each response updates all of them. A claim without a response counts as in flight until it is
 // cancelled or observed.
 //
-// The fields below mu are guarded by it. It is locked after endpoint.mu, and before unitQuota.mu.
+// The fields below mu are guarded by it, except small. It is locked after endpoint.mu, and before unitQuota.mu.
 type quota struct {
 	endpoint *endpoint
 	named    bool // its route is a quota name, see WithName; guarded by endpoint.mu
@@ -41,6 +42,8 @@ type quota struct {
 	lastResponse time.Time    // when the latest response arrived; zero: none did, or it was not needed
 	shared       *sharedState // nil: there is no Tracker.Exchange
 	dropped      bool         // the endpoint has no memory for it: it stores nothing
+
+	small atomic.Pointer[smallQuota] // admits claims in its place; nil: none
 }
 
 // policyNames are the names of a quota in errors and traces, see the documentation of the package.
@@ -53,6 +56,9 @@ func newPolicyNames(host string) *policyNames {
 // Reserve implements throttle.Limiter. The Wait of a claim that is not granted is 0 if the decision
 // can only change with a response.
 func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if small := q.small.Load(); small != nil {
+		return small.Reserve(ctx, c)
+	}
 	if q.endpoint.id != "" {
 		return q.reserveShared(c)
 	}
@@ -196,6 +202,10 @@ func (*quota) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter: the request of claim c was not sent.
 func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if small := q.small.Load(); small != nil {
+		small.Cancel(ctx, c, d)
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
@@ -209,6 +219,10 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 
 // Observe implements throttle.Observer. The first feedback on a claim counts as its response.
 func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if small := q.small.Load(); small != nil {
+		small.Observe(ctx, c, d, f)
+		return
+	}
 	q.observe(d, f)
 	q.endpoint.tracker.listeners.deliver()
 	if q.endpoint.id != "" {
@@ -235,6 +249,9 @@ func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
 	}
 	now := q.now(f.Now)
 	q.lastResponse = now
+	if f.Cause == throttle.CauseOtherQuota {
+		return
+	}
 	explained := q.updateEstimates(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:
