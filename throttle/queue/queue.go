@@ -63,6 +63,7 @@ type Queue struct {
 	realStart       time.Time    // time.Start() on the real clock
 	lastArrival     atomic.Int64 // the arrival of the newest ticket
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
+	renewals        atomic.Int64 // calls of Renew
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
 	numRejected     atomic.Uint64 // calls that returned a rejection
@@ -132,9 +133,10 @@ type Hooks struct {
 	// ticket that is granted or rejected immediately.
 	Queued func(Position)
 
-	// Renew is called after Queue.Renew was called for a limiter that the ticket waits for. It
-	// may change Ticket.Demands. Then the ticket waits for these, from its time of arrival on;
-	// the time that it has waited counts. An error ends the wait with that error.
+	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called
+	// for a limiter that it waits for. It may change Ticket.Demands. Then the ticket waits for
+	// these, from its time of arrival on; the time that it has waited counts. An error ends the
+	// wait with that error.
 	Renew func() error
 }
 
@@ -185,10 +187,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 	if !retry {
 		t.arrival = q.nextArrival(now)
 	}
-	err := q.waitInQueue(ctx, t, retry, h.Queued)
-	for err == errRenewed {
-		err = q.waitRenewed(ctx, t, h.Renew)
-	}
+	err := q.waitRenewable(ctx, t, retry, h)
 	if _, refused := err.(*throttle.RefusedError); refused {
 		q.countRefusal(ctx, t)
 	}
@@ -198,38 +197,51 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 // errRenewed ends a wait that begins again, see Queue.Renew.
 var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 
-// waitRenewed calls renew, which may change the demands of t, and continues the wait of t.
-func (q *Queue) waitRenewed(ctx context.Context, t *Ticket, renew func() error) error {
-	waited, longest := t.waited, t.longestWait
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if renew != nil {
-		if err := renew(); err != nil {
-			return err
+// maxRenewals is how often Hooks.Renew is called again because Queue.Renew was called meanwhile,
+// before a ticket waits with the demands that it has.
+const maxRenewals = 100
+
+// waitRenewable waits for t. It calls h.Renew before, and whenever t is renewed.
+func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, retry bool, h Hooks) error {
+	for n := 0; ; n++ {
+		waited, longest, renewals := t.waited, t.longestWait, int64(never)
+		if h.Renew != nil {
+			if n < maxRenewals {
+				renewals = q.renewals.Load()
+			}
+			if err := h.Renew(); err != nil {
+				return err
+			}
 		}
-	}
-	now := q.time.Read(time.Time{})
-	if q.canBypass(t) {
-		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
+		now := q.time.Read(time.Time{})
+		if t.isEmpty() {
+			err := q.reserveNow(ctx, t, now)
 			t.waited, t.longestWait = waited, longest
 			return err
 		}
-		q.wakeLimits(t)
+		if n > 0 {
+			t.waited = max(time.Duration(now)-waited, 1) // the beginning of the wait
+		}
+		err := q.waitInQueue(ctx, t, join{retry: retry || n > 0, renewals: renewals, queued: h.Queued})
+		if t.longestWait == nil {
+			t.longestWait = longest
+		}
+		if err != errRenewed {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		h.Queued = nil
 	}
-	t.waited = max(time.Duration(now)-waited, 1) // the beginning of the wait
-	err := q.waitInQueue(ctx, t, true, nil)
-	if t.longestWait == nil {
-		t.longestWait = longest
-	}
-	return err
 }
 
 // Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can
-// ask for another limiter in its place. Call it when requests that waited for l are to be
-// limited by another limiter. A call to the limiters that is under way is not interrupted: its
+// ask for another limiter in its place. Call it after a change by which requests that waited for
+// l are limited by another limiter. A call to the limiters that is under way is not interrupted: its
 // caller asks again if it is rejected.
 func (q *Queue) Renew(l throttle.Limiter) {
+	q.renewals.Add(1) // before waiters are looked for: callers that join later see it
 	if q.numWaiting.Load() == 0 || l == nil {
 		return
 	}
@@ -243,14 +255,24 @@ func (q *Queue) Renew(l throttle.Limiter) {
 	q.unlock()
 }
 
-// renewAt rejects all waiters that need the limit of lq with errRenewed, those whose limiters are
-// being asked when these have rejected them.
+// renewAt renews all waiters that need the limit of lq.
 func (q *Queue) renewAt(lq *limitQueue) {
 	for _, c := range q.classes {
-		if slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
-			c.renewed = c.reserving != nil
-			q.rejectClass(c, errRenewed)
+		if !slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
+			continue
 		}
+		for _, w := range slices.Clone(c.waiters.Items) {
+			q.renew(w)
+		}
+	}
+}
+
+// renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.
+func (q *Queue) renew(w *waiter) {
+	if c := w.class; c.reserving == w {
+		c.renewed = true
+	} else {
+		q.reject(w, errRenewed)
 	}
 }
 
@@ -345,7 +367,7 @@ func (q *Queue) Close() error {
 	q.closed = true
 	q.rejectNew()
 	for _, c := range q.classes {
-		q.rejectClass(c, ErrClosed)
+		q.closeClass(c)
 	}
 	q.unlock()
 	q.cancelCloseCtx()
@@ -375,12 +397,11 @@ func (q *Queue) rejectNew() {
 	}
 }
 
-// rejectClass rejects all waiters of c with err except c.reserving, whose call to its limiters has
-// not ended.
-func (q *Queue) rejectClass(c *class, err error) {
+// closeClass rejects all waiters of c except c.reserving, which is rejected when its call ends.
+func (q *Queue) closeClass(c *class) {
 	for i := 0; i < c.waiters.Len(); {
 		if w := c.waiters.Items[i]; w != c.reserving {
-			q.reject(w, err)
+			q.reject(w, ErrClosed)
 		} else if i++; w.classIndex != 0 {
 			i = 0
 		}

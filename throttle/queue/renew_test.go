@@ -13,9 +13,14 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// moveTo returns the hook that replaces the first demand of tk by one of l.
+// moveTo returns the hook that replaces the first demand of tk by one of l, when it is called again.
 func moveTo(tk *Ticket, l throttle.Limiter) func() error {
+	again := false
 	return func() error {
+		if !again {
+			again = true
+			return nil
+		}
 		tk.Demands[0] = throttle.Demand{Limiter: l}
 		return nil
 	}
@@ -42,7 +47,8 @@ func TestQueue_renewLetsCallersAskForAnotherLimiter(t *testing.T) {
 		for i, name := range []string{"a", "b", "c"} {
 			wait(name, tickets[i], moveTo(tickets[i], next))
 		}
-		wait("other", ticket(other), func() error { return errors.New("renewed without need") })
+		others := 0
+		wait("other", ticket(other), func() error { others++; return nil })
 		time.Sleep(time.Minute)
 		require.NoError(t, q.Wait(t.Context(), ticket(next)))
 		q.Renew(old)
@@ -57,6 +63,7 @@ func TestQueue_renewLetsCallersAskForAnotherLimiter(t *testing.T) {
 			require.Equal(t, []time.Duration{granted}, log.times[name])
 			require.Equal(t, granted, tickets[i].Waited(), "the wait before Renew counts")
 		}
+		require.Equal(t, 1, others, "it waits for a limiter that is not renewed")
 		require.Zero(t, q.Snapshot().Failed)
 		requireEmpty(t, q)
 	})
@@ -87,8 +94,13 @@ func TestQueue_renewedWaitEnds(t *testing.T) {
 				start := time.Now()
 				old, next := new(slotLimiter), new(slotLimiter)
 				tk := ticket(old)
-				renew := func() error {
-					return errors.Join(tt.renew(q, cancel), moveTo(tk, next)())
+				move, again := moveTo(tk, next), false
+				renew := func() (err error) {
+					if again {
+						err = tt.renew(q, cancel)
+					}
+					again = true
+					return errors.Join(err, move())
 				}
 				var err error
 				var wg sync.WaitGroup
@@ -137,5 +149,34 @@ func TestQueue_renewToNoLimit(t *testing.T) {
 		q.Renew(l)
 		wg.Wait()
 		requireEmpty(t, q)
+	})
+}
+
+// A caller whose demands change between its hook and the beginning of its wait asks again.
+func TestQueue_renewBeforeTheWaitBegins(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, start := new(Queue), time.Now()
+		old, next := wrap(new(slotLimiter)), wrap(&holdLimiter{until: start.Add(time.Second)})
+		tk, calls := ticket(old), 0
+		err := q.WaitHooks(t.Context(), tk, Hooks{Renew: func() error {
+			if calls++; calls == 1 {
+				q.Renew(old) // t does not wait yet
+			} else {
+				tk.Demands[0].Limiter = next
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		require.Equal(t, 2, calls)
+		require.Equal(t, time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_renewedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Second)}
+		require.NoError(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Renew: func() error { q.Renew(l); return nil }}))
+		require.EqualValues(t, maxRenewals+1, q.renewals.Load())
 	})
 }

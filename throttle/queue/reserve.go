@@ -19,6 +19,16 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
+// isEmpty reports whether t has no demands.
+func (t *Ticket) isEmpty() bool {
+	for i := range t.Demands {
+		if t.Demands[i].Limiter != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
 // one demand, or an error.
 type reserveResult struct {
