@@ -15,7 +15,8 @@
 // compile are replaced by others. Changes that cannot be observed by construction are not
 // made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
 // marks of test helpers. Files of the quota tracker and code that only tests and
-// measurements use are excluded unless -exclude states otherwise. Tests that run longer than
+// measurements use, such as internal/decisiontrace and internal/metricstest, which only test
+// files import, are excluded unless -exclude states otherwise. Tests that run longer than
 // -timeout, or than 30 seconds and ten times as long as without the change, count as failed.
 // The checkout must not be edited during a run.
 package main
