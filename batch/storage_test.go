@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -135,4 +136,48 @@ func TestRun_aCheckpointThatFails(t *testing.T) {
 	require.False(t, j.recordDone(1, nil))
 	require.False(t, j.recordFailed(1, err, true))
 	require.Zero(t, j.report.Done+j.report.Failed)
+}
+
+// Drain waits for the requests before it, and not for those that are being stored.
+func TestOutbox_drainDoesNotWaitForLaterRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := OpenOutbox(OutboxConfig{})
+		require.NoError(t, err)
+		earlier, later := new(entry), new(entry)
+		require.NoError(t, o.reserve(earlier))
+		drained := make(chan error, 1)
+		go func() { drained <- o.Drain(context.Background()) }()
+		synctest.Wait()
+		require.NoError(t, o.reserve(later))
+		require.Empty(t, drained)
+		o.release(earlier)
+		synctest.Wait()
+		require.Len(t, drained, 1)
+		o.release(later)
+		require.NoError(t, <-drained)
+		_, err = o.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// A file with a kind of request that does not exist is damaged.
+func TestStoreReader_rejectsUnknownKinds(t *testing.T) {
+	e := &entry{entryMeta: entryMeta{ID: 1, Method: "POST", URL: "http://a.test"}}
+	queued, err := e.record()
+	require.NoError(t, err)
+	r := storeReader{entries: map[uint64]*entry{}}
+	require.NoError(t, r.apply(headerRecord(1)))
+	require.NoError(t, r.apply(queued))
+	require.NoError(t, r.apply(inFlightRecord(1, sentUnsafe, 5)))
+	require.ErrorIs(t, r.apply(inFlightRecord(1, sentUnsafe+1, 5)), ErrDamaged)
+
+	c := &checkpoint{hasHeader: true, doubts: map[int]itemDoubt{}}
+	record := append(newRecord(recordSent, 0), byte(sentUnsafe+1))
+	require.ErrorIs(t, c.apply(append(record, make([]byte, 8)...), nil), ErrDamaged)
+}
+
+func TestEstimator_longestTime(t *testing.T) {
+	var e estimator
+	e.add(sample{}, 0)
+	require.Equal(t, time.Duration(1<<62), e.add(sample{processed: 1, active: time.Hour}, math.MaxInt))
 }
