@@ -63,8 +63,8 @@ type OutboxConfig struct {
 	// Client sends the requests. Its Transport should be a heed.Transport, which delays them
 	// as limits require; a StartJitter there spreads the first requests of devices that start
 	// together. Set RetryPolicy.AttemptTimeout, or Timeout of the Client: without one, a
-	// server that never responds delays all requests. Nil means heed.NewClient(nil), which has
-	// none.
+	// server that never responds delays all requests. Nil means a heed.Transport with an
+	// AttemptTimeout of one minute.
 	Client *http.Client
 
 	// Path is the path of the file that keeps the requests. It is created if it does not
@@ -134,12 +134,14 @@ const (
 	defaultMaxBytes    = 16 << 20
 	defaultMaxBody     = 1 << 20
 	defaultMaxAttempts = 10
+
+	defaultAttemptTimeout = time.Minute
 )
 
 // withDefaults returns c with defaults for zero fields.
 func (c OutboxConfig) withDefaults() OutboxConfig {
 	if c.Client == nil {
-		c.Client = heed.NewClient(nil)
+		c.Client = heed.NewClient(&heed.Transport{Retry: &heed.RetryPolicy{AttemptTimeout: defaultAttemptTimeout}})
 	}
 	if c.MaxRequests == 0 {
 		c.MaxRequests = defaultMaxRequests

@@ -160,6 +160,30 @@ func TestOutbox_drainDoesNotWaitForLaterRequests(t *testing.T) {
 	})
 }
 
+// A server that never responds does not stop an Outbox with the default Client.
+func TestOutbox_theDefaultClientDoesNotWaitForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Fault: heedtest.Hang})}
+		server.StartInMemory()
+		defer server.Close()
+		c := OutboxConfig{}.withDefaults()
+		c.Client.Transport.(*heed.Transport).Base = server.Transport()
+		defer c.Client.CloseIdleConnections()
+		o, err := OpenOutbox(c)
+		require.NoError(t, err)
+		req, err := http.NewRequest(http.MethodPost, server.URL, nil)
+		require.NoError(t, err)
+		_, err = o.Submit(req)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, o.Drain(ctx))
+		require.Len(t, server.Requests(), 2)
+		_, err = o.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
 // A file with a kind of request that does not exist is damaged.
 func TestStoreReader_rejectsUnknownKinds(t *testing.T) {
 	e := &entry{entryMeta: entryMeta{ID: 1, Method: "POST", URL: "http://a.test"}}
