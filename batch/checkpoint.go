@@ -254,7 +254,8 @@ func (c *checkpoint) done(index int, value []byte) error {
 func (c *checkpoint) append(record []byte, durable bool) error {
 	now := time.Now().UnixNano()
 	last := c.syncedAt.Load()
-	if durable || now-last >= int64(syncInterval) && c.syncedAt.CompareAndSwap(last, now) {
+	isOld := now-last >= int64(syncInterval) || now < last // the clock may have been set back
+	if durable || isOld && c.syncedAt.CompareAndSwap(last, now) {
 		return c.log.AppendSync(record)
 	}
 	return c.log.Append(record)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,6 +159,21 @@ func TestOutbox_drainDoesNotWaitForLaterRequests(t *testing.T) {
 		_, err = o.Close(t.Context())
 		require.NoError(t, err)
 	})
+}
+
+// After the clock was set back, records are still written to disk.
+func TestCheckpoint_syncsAfterTheClockWasSetBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	c, err := openCheckpoint(Options{Checkpoint: path}.withDefaults(), nil)
+	require.NoError(t, err)
+	c.syncedAt.Store(time.Now().Add(time.Hour).UnixNano())
+	require.NoError(t, c.start(0, 1))
+	size := c.log.Size()
+	require.NoError(t, c.start(1, 1)) // its frame states how much was on disk
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.EqualValues(t, size, binary.LittleEndian.Uint64(content[size+8:]))
+	require.NoError(t, c.log.Close())
 }
 
 // A server that never responds does not stop an Outbox with the default Client.
