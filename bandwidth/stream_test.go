@@ -1,13 +1,11 @@
 package bandwidth
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
-	"strings"
+	"net"
+	"sync"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -17,149 +15,70 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// TestStream_pacesSingleBytes checks that reads and writes of one byte take units, too.
-func TestStream_pacesSingleBytes(t *testing.T) {
+// A countingLimiter counts the units that are taken. It grants nothing while it is closed.
+type countingLimiter struct {
+	mu     sync.Mutex
+	closed bool
+	taken  int64
+}
+
+func (l *countingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := throttle.Decision{OK: !l.closed, Limit: 1000, Per: time.Second}
+	if l.closed {
+		d.Wait = time.Millisecond
+	} else if !c.DryRun {
+		l.taken += c.Cost
+	}
+	return d, nil
+}
+
+func (l *countingLimiter) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
+	l.add(-c.Cost)
+}
+
+func (l *countingLimiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	l.add(f.ExtraCost(c, d))
+}
+
+func (*countingLimiter) NonBlocking() bool { return true }
+
+func (l *countingLimiter) add(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken += n
+}
+
+func (l *countingLimiter) set(closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = closed
+}
+
+// TestStream_aDeadlineChargesNothingTwice reads in small pieces, so that the stream claims more than
+// it needs for the moment, and lets a deadline end a wait for the rest.
+func TestStream_aDeadlineChargesNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := func() throttle.Limiter {
-			return throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 4})
-		}
-		s := newStream(t.Context(), limiter(), "", "", new(queue.Queue))
-		start := time.Now()
-		r := iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 30)))
-		for range 30 {
-			n, err := s.read(r, make([]byte, 10))
+		l, total := new(countingLimiter), 0
+		s := newStream(t.Context(), l, "", "tenant", new(queue.Queue))
+		read := func(n int, wait time.Duration) {
+			l.set(wait > 0)
+			time.AfterFunc(wait, func() { l.set(false) })
+			got, err := s.read(bytes.NewReader(make([]byte, 1000)), make([]byte, n))
 			require.NoError(t, err)
-			require.Equal(t, 1, n)
+			total += got
 		}
-		require.InDelta(t, 2.6, time.Since(start).Seconds(), .2)
-		_, err := s.read(r, make([]byte, 10))
-		require.Equal(t, io.EOF, err)
-
-		s = newStream(t.Context(), limiter(), "", "", new(queue.Queue))
-		start = time.Now()
-		var written []byte
-		for range 30 {
-			n, err := writePaced(s, []byte("x"), func(p []byte) (int, error) {
-				written = append(written, p...)
-				return len(p), nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-		}
-		require.Len(t, written, 30)
-		require.InDelta(t, 2.6, time.Since(start).Seconds(), .2)
+		read(10, 10*time.Millisecond)
+		read(10, 10*time.Millisecond)
+		require.Positive(t, s.unused)
+		s.waits.setDeadline(time.Now().Add(5 * time.Millisecond))
+		read(30, 10*time.Millisecond) // the bytes have arrived, and are charged before the next read
+		s.waits.setDeadline(time.Time{})
+		time.Sleep(10 * time.Millisecond)
+		read(10, 0)
+		s.close(net.ErrClosed)
+		require.Equal(t, 60, total)
+		require.EqualValues(t, total, l.taken)
 	})
-}
-
-// TestWritePaced_faultyWriters checks writers that break the contract of io.Writer.
-func TestWritePaced_faultyWriters(t *testing.T) {
-	synctest.Test(t, testFaultyWriters)
-}
-
-func testFaultyWriters(t *testing.T) {
-	fault := errors.New("fault")
-	for name, tt := range map[string]struct {
-		n       int
-		err     error
-		want    int
-		wantErr error
-	}{
-		"all":              {5, nil, 5, nil},
-		"short":            {3, nil, 3, io.ErrShortWrite},
-		"none":             {0, nil, 0, io.ErrShortWrite},
-		"more than given":  {9, nil, 5, nil},
-		"negative":         {-1, nil, 0, io.ErrShortWrite},
-		"short with error": {3, fault, 3, fault},
-		"all with error":   {5, fault, 5, fault},
-	} {
-		limiter := throttle.NewTokenBucket(throttle.PerSecond(1000))
-		s := newStream(t.Context(), limiter, "", "", new(queue.Queue))
-		n, err := writePaced(s, "hello", func(string) (int, error) { return tt.n, tt.err })
-		require.Equal(t, tt.want, n, name)
-		require.Equal(t, tt.wantErr, err, name)
-		s.close(io.EOF)
-		d, err := limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
-		require.NoError(t, err)
-		require.EqualValues(t, 1000-tt.want, d.Remaining, "%s: what was not written is returned", name)
-		n, err = writePaced(s, "", func(string) (int, error) { return 0, fault })
-		require.Equal(t, fault, err, "an empty write takes nothing")
-		require.Zero(t, n)
-	}
-}
-
-func TestWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := waits{parent: t.Context()}
-		state := func() error {
-			_, err := w.context()
-			return err
-		}
-		ctx, err := w.context()
-		require.NoError(t, err)
-		again, err := w.context()
-		require.NoError(t, err)
-		require.Equal(t, ctx, again)
-
-		w.setDeadline(time.Now().Add(time.Second))
-		time.Sleep(time.Second - 1)
-		synctest.Wait()
-		require.NoError(t, state())
-		time.Sleep(1)
-		synctest.Wait()
-		require.ErrorIs(t, context.Cause(ctx), os.ErrDeadlineExceeded)
-		require.ErrorIs(t, state(), os.ErrDeadlineExceeded)
-
-		w.setDeadline(time.Time{})
-		ctx, err = w.context()
-		require.NoError(t, err, "without a deadline")
-		w.setDeadline(time.Now())
-		require.ErrorIs(t, context.Cause(ctx), os.ErrDeadlineExceeded, "a deadline that has passed")
-		require.ErrorIs(t, state(), os.ErrDeadlineExceeded)
-
-		w.setDeadline(time.Now().Add(time.Second))
-		w.setDeadline(time.Now().Add(time.Minute)) // replaces the earlier one
-		ctx, err = w.context()
-		require.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		require.NoError(t, ctx.Err())
-
-		w.end(io.EOF)
-		w.end(io.ErrUnexpectedEOF)
-		require.Equal(t, io.EOF, context.Cause(ctx))
-		require.Equal(t, io.EOF, state())
-		w.setDeadline(time.Now())
-		require.Equal(t, io.EOF, state())
-	})
-}
-
-func TestChunkOf(t *testing.T) {
-	for _, tt := range []struct {
-		burst    int64
-		per      time.Duration
-		size     int64
-		restored time.Duration
-	}{
-		{0, time.Second, 256 << 10, 0},
-		{-1, time.Second, 256 << 10, 0},
-		{1, 0, 1, 0},
-		{1, time.Second, 1, time.Second},
-		{2, time.Second, 1, time.Second / 2},
-		{4, 0, 2, 0},
-		{100, time.Second, 50, time.Second / 2},  // half of the burst
-		{100, 10 * time.Second, 10, time.Second}, // what 1 s restores
-		{10_000, 10 * time.Second, 512, 512 * time.Millisecond},
-		{10_000, time.Second, 512, 51200 * time.Microsecond},
-		{1_000_000, time.Second, 5000, 5 * time.Millisecond},
-		{10_000_000, time.Second, 50_000, 5 * time.Millisecond},
-		{1_000_000_000, time.Second, 256 << 10, 262144 * time.Nanosecond},
-		{1_000_000, 0, 256 << 10, 0},
-	} {
-		size, restored := chunkOf(tt.burst, tt.per)
-		require.Equal(t, tt.size, size, "%+v", tt)
-		require.InDelta(t, tt.restored, restored, 1, "%+v", tt)
-	}
-	for n, burst := range map[int64]int64{1: 1, 1000: 1000, 1024: 1024, 1025: 1024, 20_480: 1024, 20_500: 1025, 1_000_000: 50_000} {
-		require.Equal(t, throttle.Limit{Count: n, Per: time.Second, Burst: burst}, PerSecond(n))
-	}
 }

@@ -3,7 +3,7 @@ package sketch_test
 import (
 	"testing"
 
-	"github.com/heed-go/heed/internal/decisiontrace"
+	"github.com/heed-go/heed/internal/limitertest"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
 )
@@ -12,7 +12,7 @@ import (
 // enough memory for many more, in very little memory, and with counters of 32 bits, with those in
 // testdata/decisions.txt. go test -run decisionsStayAsTheyAre -update writes the file.
 func TestLimiter_decisionsStayAsTheyAre(t *testing.T) {
-	var trace decisiontrace.Trace
+	var trace limitertest.Trace
 	for i, tt := range []struct {
 		name   string
 		config sketch.LimiterConfig

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/internal/decisiontrace"
+	"github.com/heed-go/heed/internal/limitertest"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 	ten := throttle.Limit{Count: 10, Per: time.Minute}
 	anchor := time.Date(2026, 3, 1, 11, 59, 48, 0, time.UTC)
-	var trace decisiontrace.Trace
+	var trace limitertest.Trace
 	for i, l := range []throttle.Limiter{
 		throttle.NewTokenBucket(ten),
 		throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Minute, Burst: 3}),

@@ -15,7 +15,7 @@
 // compile are replaced by others. Changes that cannot be observed by construction are not
 // made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
 // marks of test helpers. Files of the quota tracker and code that only tests and
-// measurements use, such as internal/decisiontrace and internal/metricstest, which only test
+// measurements use, such as internal/limitertest and internal/metricstest, which only test
 // files import, are excluded unless -exclude states otherwise. Tests that run longer than
 // -timeout, or than 30 seconds and ten times as long as without the change, count as failed.
 // The checkout must not be edited during a run.
@@ -60,7 +60,7 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
-	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(decisiontrace|memhttp|metricstest|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
+	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(limitertest|memhttp|metricstest|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
 	tracker := flag.Bool("tracker", false, "only changes of package quota, without headers and fleet, instead of those that -exclude leaves; implies -own")
 	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for tests that run together")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/internal/decisiontrace"
+	"github.com/heed-go/heed/internal/limitertest"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/keyed"
 )
@@ -23,7 +23,7 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 	log := func(c throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten}), c)
 	}
-	var trace decisiontrace.Trace
+	var trace limitertest.Trace
 	for i, newLimiter := range []func(throttle.Clock) throttle.Limiter{
 		func(c throttle.Clock) throttle.Limiter { return bucket(c) },
 		func(c throttle.Clock) throttle.Limiter {

@@ -1,6 +1,4 @@
-// Package decisiontrace plays random operations on a limiter and writes its decisions as text.
-// Only tests use it: they compare the text with a file, which shows the effect of a change.
-package decisiontrace
+package limitertest
 
 import (
 	"flag"
@@ -16,7 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files with decisions")
 
-// A Trace is the text of the decisions of several limiters.
+// A Trace is the text of the decisions of several limiters on random operations. A test compares it
+// with a file, so that a change of decisions is seen in a diff.
 type Trace struct{ text strings.Builder }
 
 // Compare fails t if the text differs from the file at a path. With the flag -update it writes
