@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -162,4 +164,36 @@ func TestChunkOf(t *testing.T) {
 	for n, burst := range map[int64]int64{1: 1, 1000: 1000, 1024: 1024, 1025: 1024, 20_480: 1024, 20_500: 1025, 1_000_000: 50_000} {
 		require.Equal(t, throttle.Limit{Count: n, Per: time.Second, Burst: burst}, PerSecond(n))
 	}
+}
+
+// A flushCounter is a ResponseWriter that counts calls of Flush.
+type flushCounter struct {
+	http.ResponseWriter
+	n int
+}
+
+func (f *flushCounter) Flush() { f.n++ }
+
+// TestResponse_flushesBeforeWaits checks that a response is flushed when a write waits, once for
+// new bytes, and not while net/http may find its length.
+func TestResponse_flushesBeforeWaits(t *testing.T) {
+	w := &flushCounter{ResponseWriter: httptest.NewRecorder()}
+	a := &response{w: w}
+	for _, s := range []struct{ write, flushes int }{
+		{0, 0}, {4096, 0}, {0, 0}, {1, 1}, {0, 1}, {0, 1}, {1, 2}, {0, 2},
+	} {
+		for _, write := range []func() (int, error){
+			func() (int, error) { return a.write(make([]byte, s.write)) },
+			func() (int, error) { return a.writeString("") },
+		} {
+			_, err := write()
+			require.NoError(t, err)
+		}
+		a.flushBeforeWait(queue.Position{})
+		require.Equal(t, s.flushes, w.n, "%+v", s)
+	}
+	_, err := a.writeString("x")
+	require.NoError(t, err)
+	a.flushBeforeWait(queue.Position{})
+	require.Equal(t, 3, w.n)
 }

@@ -332,12 +332,7 @@ func TestRun_faults(t *testing.T) {
 				return base.RoundTrip(r)
 			}))
 		}},
-		{"dialects", "waits a minute after every call", "30 calls took", func(base http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				time.Sleep(time.Minute)
-				return base.RoundTrip(r)
-			})
-		}},
+		{"dialects", "waits before every call", "30 calls took 2m6s", sleeping(21 * time.Second)},
 		{"lost-units", "keeps slots of failed calls", "a call had not ended", newLeakySlots},
 		{"lost-units", "keeps the time of cancelled reservations", "the slowest of as many new calls took", newReservations},
 	} {
@@ -410,6 +405,21 @@ func stoppingAfter(failure func(status int) bool) heedtest.ClientFunc {
 				mu.Unlock()
 			}
 			return resp, err
+		})
+	}
+}
+
+// TestRun_slowClientsReadLimits checks a client that makes 30 calls in two minutes, the maximum.
+func TestRun_slowClientsReadLimits(t *testing.T) {
+	require.Equal(t, heedtest.Passed, heedtest.Run(t, sleeping(20*time.Second), "dialects")[0].Result)
+}
+
+// sleeping returns a function that builds clients which wait before each call.
+func sleeping(d time.Duration) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(d)
+			return base.RoundTrip(r)
 		})
 	}
 }

@@ -162,7 +162,12 @@ func TestMarks(t *testing.T) {
 		{func(*evaluation) {}, Mark{Result: NotApplicable}},
 		{func(e *evaluation) { e.measured(2, "two") }, Mark{Result: Passed, Figure: 2}},
 		{func(e *evaluation) { e.measured(2.5, "more") }, Mark{Result: Failed, Figure: 2.5, Detail: "more"}},
-		{func(e *evaluation) { e.measured(3, "a"); e.measured(4, "b %d", 7); e.measured(4, "c"); e.measured(1, "d") }, Mark{Result: Failed, Figure: 4, Detail: "b 7"}},
+		{func(e *evaluation) {
+			e.measured(3, "a")
+			e.measured(4, "b %d", 7)
+			e.measured(4, "c")
+			e.measured(1, "d")
+		}, Mark{Result: Failed, Figure: 4, Detail: "b 7"}},
 		{func(e *evaluation) { e.measured(0, "first"); e.fail("fault"); e.fail("other") }, Mark{Result: Failed, Detail: "fault"}},
 		{func(e *evaluation) { e.measured(0, "first"); e.measured(0, "second") }, Mark{Result: Passed}},
 	} {

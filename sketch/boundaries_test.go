@@ -108,6 +108,7 @@ func TestCountMinConfig_bytes(t *testing.T) {
 	}
 	standard := sketch.CountMinConfig{Epsilon: 0.0001, Delta: 0.01}
 	require.Equal(t, sketch.NewCountMin(standard).Bytes(), sketch.NewCountMin(sketch.CountMinConfig{}).Bytes())
+	require.InEpsilon(t, 1./(700*8192), sketch.NewCountMin(sketch.CountMinConfig{Bytes: 1 << 20}).Epsilon(1), 1e-4, "a bound that may be exceeded always is as low as can be")
 	one := sketch.CountMinConfig{Bytes: 1}
 	require.EqualValues(t, 1, sketch.NewCountMin(one).Epsilon(1e-9), "an error is at most the sum for all keys")
 	require.EqualValues(t, 1, sketch.NewSlidingCountMin(one, time.Minute).Epsilon(1e-9))
