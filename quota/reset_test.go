@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/throttle"
 )
 
 // epochWindow serves limit per window and states the reset as Unix time in whole seconds, rounded up,
@@ -93,4 +97,104 @@ func TestClockOffset_learnsWhereSecondsBegin(t *testing.T) {
 	date, now := at(5, 150)
 	require.Zero(t, c.roundedOff(date.Add(-2*time.Second), now), "the server's clock was set back")
 	require.Equal(t, 100*time.Millisecond, c.roundedOff(date.Add(-2*time.Second), now.Add(100*time.Millisecond)))
+}
+
+// The reset of a window of a usual length is computed from its start, if the stated one may be that,
+// rounded up, or down where the server was seen to do that.
+func TestWindowStart_refinesResets(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		state      windowStart
+		stated     time.Duration // from the start
+		resolution time.Duration
+		want       time.Duration
+		length     time.Duration // 0: the stated one is taken
+	}{
+		"exact":                {windowStart{at: start}, 5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
+		"rounded up":           {windowStart{at: start}, 6*time.Second - 1, time.Second, 5 * time.Second, 5 * time.Second},
+		"another second":       {windowStart{at: start}, 6 * time.Second, time.Second, 6 * time.Second, 0},
+		"earlier":              {windowStart{at: start}, 5*time.Second - 1, time.Second, 5*time.Second - 1, 0},
+		"no resolution":        {windowStart{at: start}, 5 * time.Second, 0, 5 * time.Second, 0},
+		"in minutes":           {windowStart{at: start}, time.Hour + 59*time.Second, time.Minute, time.Hour, time.Hour},
+		"rounded down":         {windowStart{at: start, floor: true}, 4*time.Second + 1, time.Second, 5 * time.Second, 5 * time.Second},
+		"rounded down, exact":  {windowStart{at: start, floor: true}, 5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
+		"rounded down by more": {windowStart{at: start, floor: true}, 4 * time.Second, time.Second, 4 * time.Second, 0},
+		"not rounded down":     {windowStart{at: start, floor: true}, 5*time.Second + 1, time.Second, 5*time.Second + 1, 0},
+		"no start":             {windowStart{}, 6*time.Second - 1, time.Second, 6*time.Second - 1, 0},
+		"unusual":              {windowStart{at: start, wrong: true}, 6*time.Second - 1, time.Second, 6*time.Second - 1, 0},
+	} {
+		s := tt.state
+		require.Equal(t, tt.want, s.refine(start.Add(tt.stated), tt.resolution).Sub(start), name)
+		require.Equal(t, tt.length, s.length, name)
+	}
+}
+
+// A window starts with the response that states one used unit. A rejection after a computed reset shows
+// that the server rounds down, and another one, or one of an exact reset, that windows are unusual.
+func TestWindowStart_observesWindows(t *testing.T) {
+	before, now := time.Unix(1000, 0), time.Unix(2000, 0)
+	for name, tt := range map[string]struct {
+		state          windowStart
+		limit, left    int64
+		resolution     time.Duration
+		over, rejected bool
+		want           windowStart
+	}{
+		"the first":                         {windowStart{at: before}, 3, 2, 0, false, false, windowStart{at: now}},
+		"the first, when the last is over":  {windowStart{at: before}, 3, 2, 0, true, true, windowStart{at: now}},
+		"of few units":                      {windowStart{at: before}, 2, 1, 0, false, false, windowStart{at: before}},
+		"the second":                        {windowStart{at: before}, 3, 1, 0, false, false, windowStart{at: before}},
+		"unused":                            {windowStart{at: before}, 3, 3, 0, false, false, windowStart{at: before}},
+		"over":                              {windowStart{at: before}, 3, 1, time.Second, true, false, windowStart{}},
+		"rejected":                          {windowStart{at: before}, 3, 0, time.Second, true, true, windowStart{floor: true}},
+		"rejected again":                    {windowStart{at: before, floor: true}, 3, 0, time.Second, true, true, windowStart{floor: true, wrong: true}},
+		"rejected, of an exact reset":       {windowStart{at: before}, 3, 0, 0, true, true, windowStart{wrong: true}},
+		"rejected, of an exact reset, late": {windowStart{at: before, floor: true}, 3, 0, 0, true, true, windowStart{floor: true, wrong: true}},
+		"rejected, without a start":         {windowStart{}, 3, 0, time.Second, true, true, windowStart{}},
+		"rejected in the window":            {windowStart{at: before}, 3, 0, time.Second, false, true, windowStart{at: before}},
+	} {
+		s := tt.state
+		s.observe(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left, Resolution: tt.resolution}, now, tt.over, tt.rejected)
+		require.Equal(t, tt.want, s, name)
+	}
+}
+
+func TestUsualLengths(t *testing.T) {
+	var all []string
+	for _, u := range usualLengths {
+		all = append(all, u.String())
+	}
+	require.Equal(t, strings.Fields("24h0m0s 1h0m0s 30m0s 15m0s 10m0s 5m0s 2m0s 1m0s 30s 20s 15s 10s 5s 2s 1s"), all)
+}
+
+// A reset that is stated as a time is refined by the Date of the response, and no other one.
+func TestEndpoint_refinesResetsThatAreTimes(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		format headers.TimeFormat
+		dated  bool
+		want   time.Duration
+	}{
+		"Unix time":    {headers.FormatEpochSeconds, true, 4300 * time.Millisecond},
+		"date":         {headers.FormatDate, true, 4300 * time.Millisecond},
+		"seconds":      {headers.FormatDeltaSeconds, true, 5 * time.Second},
+		"without Date": {headers.FormatDate, false, 5 * time.Second},
+	} {
+		var tr Tracker
+		ep := tr.endpointOf(request(t, users))
+		for _, late := range []time.Duration{0, 700 * time.Millisecond} {
+			h := http.Header{}
+			if tt.dated {
+				h.Set("Date", start.UTC().Format(http.TimeFormat))
+			}
+			r := headers.Report{Limits: []headers.Limit{{ResetAfter: 5 * time.Second, ResetFormat: tt.format}}}
+			ep.refineResets(&r, h, start.Add(late))
+			if late > 0 {
+				require.Equal(t, tt.want, r.Limits[0].ResetAfter, name)
+			}
+		}
+		r := headers.Report{Limits: []headers.Limit{{ResetAfter: time.Millisecond, ResetFormat: headers.FormatDate}}}
+		ep.refineResets(&r, http.Header{"Date": {start.UTC().Format(http.TimeFormat)}}, start.Add(900*time.Millisecond))
+		require.GreaterOrEqual(t, r.Limits[0].ResetAfter, time.Duration(0), name)
+	}
 }
