@@ -432,6 +432,7 @@ func TestCountedWindows_learnTheirLength(t *testing.T) {
 		"one later":                    {countedWindows{end: base}, 60 * time.Second, 30 * time.Second, 30 * time.Second, false},
 		"begun late":                   {countedWindows{end: base}, 20 * time.Second, tolerance - 1, 20 * time.Second, false},
 		"begun later":                  {countedWindows{end: base}, 25 * time.Second, tolerance, 25*time.Second - tolerance, false},
+		"between two usual ones":       {countedWindows{end: base}, 1600 * time.Millisecond, 0, 2 * time.Second, false},
 		"unusual":                      {countedWindows{end: base}, 17 * time.Second, 0, 17 * time.Second, false},
 		"not far from usual":           {countedWindows{end: base}, 20*time.Second - tolerance + 1, 0, 20 * time.Second, false},
 		"far from usual":               {countedWindows{end: base}, 20*time.Second - tolerance, 0, 20*time.Second - tolerance, false},
@@ -611,5 +612,27 @@ func TestEstimate_comparesWindows(t *testing.T) {
 	} {
 		require.Equal(t, tt.counts, countsRequests(tt.l), name)
 		require.Equal(t, tt.resets, statesReset(tt.l), name)
+	}
+}
+
+// Of a bucket, no more than its limit is left. Three responses in a row that state an unused limit
+// about to reset show one that is full; a response that states less than half of it ends that.
+func TestEstimate_fullBuckets(t *testing.T) {
+	start := time.Unix(1000, 0)
+	e := estimate{limit: 100, remaining: 90, at: start, refill: refill{kind: refillsEvenly, rate: 10}}
+	require.EqualValues(t, 95, e.left(start.Add(500*time.Millisecond)))
+	require.EqualValues(t, 100, e.left(start.Add(time.Hour)))
+	for _, step := range []struct {
+		limit, left int64
+		reset       time.Duration
+		want        uint8
+	}{
+		{100, 99, 49 * time.Millisecond, 1}, {100, 98, time.Millisecond, 1}, {100, 100, time.Millisecond, 2}, {100, 99, 50 * time.Millisecond, 2},
+		{100, 99, time.Millisecond, 3}, {100, 99, time.Millisecond, 3}, {100, 50, time.Millisecond, 3}, {100, 49, time.Millisecond, 0},
+		{1, 1, time.Millisecond, 0}, {2, 2, time.Millisecond, 1},
+	} {
+		e.lastSent = 0
+		e.update(throttle.RemoteLimit{Limit: step.limit, Remaining: step.left, ResetAfter: step.reset}, 1, start, &inFlight{})
+		require.Equal(t, step.want, e.numUnused, "%+v", step)
 	}
 }

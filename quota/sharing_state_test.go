@@ -1,6 +1,9 @@
 package quota
 
 import (
+	"net/http"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -164,6 +167,9 @@ func (e *recordingExchange) take() (all []Update) {
 // Updates of unknown accounts, and own ones, have no effect.
 func TestSharing_receivesUpdates(t *testing.T) {
 	tr, q, _ := sharedQuota(t, .5)
+	held := new([]bool)
+	events := &Events{Hold: func(h HoldInfo) { *held = append(*held, h.Held) }}
+	tr.Listen(events)
 	hold := Update{Kind: UpdateHold, Stated: true, Sender: 1, Account: q.endpoint.id, Wait: time.Minute}
 	own, unknown := hold, hold
 	own.Sender, unknown.Account = tr.sharing.self, "another"
@@ -173,4 +179,39 @@ func TestSharing_receivesUpdates(t *testing.T) {
 	}
 	tr.sharing.receive(hold)
 	require.True(t, q.hold.active)
+	require.Equal(t, []bool{true}, *held, "listeners are told")
+	runtime.KeepAlive(events)
+}
+
+// Accounts of processes are the same if scheme, host and credentials are.
+func TestSharing_identifiesAccounts(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	ids := map[string]bool{q.endpoint.id: true}
+	for _, req := range []*http.Request{
+		request(t, "http://api.test/"), request(t, "https://other.test/"), request(t, users, "Authorization", "one"), request(t, users, "Authorization", "two"),
+	} {
+		ids[tr.endpointOf(req).id] = true
+	}
+	require.Len(t, ids, 5)
+	require.True(t, ids[tr.endpointOf(request(t, "https://api.test:443/")).id])
+	s := tr.sharing
+	require.Equal(t, s.hash("a", "b"), s.hash("a", "b"))
+	require.NotEqual(t, s.hash("ab"), s.hash("a", "b"))
+	require.NotEqual(t, s.hash("a", "b"), s.hash("b", "a"))
+}
+
+// What a response states about the quota of another route than asked is published at once.
+func TestSharing_publishesQuotasOfOtherRoutes(t *testing.T) {
+	tr, _, now := sharedQuota(t, .5)
+	e := &recordingExchange{}
+	for i, path := range []string{users, search, users} {
+		tr.Feedback(request(t, path), tr.Demand(request(t, path)), quotaOf(path, "100", strconv.Itoa(50-20*i), "60"), nil, now, nil)
+	}
+	tr.Exchange = e
+	now = now.Add(time.Second)
+	tr.Feedback(request(t, users), tr.Demand(request(t, search)), quotaOf(users, "100", "5", "60"), nil, now, nil)
+	all := e.take()
+	require.Len(t, all, 1)
+	require.Equal(t, UpdateLimits, all[0].Kind)
+	require.EqualValues(t, 5, all[0].Limits[0].Remaining)
 }

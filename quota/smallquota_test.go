@@ -359,6 +359,8 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	add(12, nil)
 	add(13, func(q *smallQuota) { q.remaining, q.reset, q.lastUsed = 0, 0, 12 })
 	add(14, nil)
+	add(14, nil)
+	require.Len(t, ep.small.routes, 6)
 	used := ep.memory.used.Load()
 	require.EqualValues(t, 6*smallBytes, used)
 	ep.memory.used.Store(maxBytes)
@@ -433,7 +435,51 @@ func TestSmallQuotas_snapshots(t *testing.T) {
 	require.Equal(t, QuotaSnapshot{Name: "api.test", Limits: []LimitSnapshot{limit}}, all[maxSmallShown-1])
 	require.Nil(t, ep.small.snapshots("api.test", now.Add(time.Minute))[0].Hold, "the reset is over")
 	ep.small.routes = ep.small.routes[:0]
-	ep.addSmall(2, q, now)
+	for route := range uint64(3) {
+		ep.addSmall(route, q, now)
+	}
 	limit.Remaining = 5
 	require.Equal(t, []QuotaSnapshot{{Name: "api.test", InFlight: 3, Limits: []LimitSnapshot{limit}}}, ep.small.snapshots("api.test", now))
+}
+
+// When small quotas begin, those that no request uses become small, but none with a name that the
+// program gave, and not the one of unknown routes.
+func TestEndpoint_shrinksQuotas(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tr := &Tracker{}
+	ep := tr.endpointOf(request(t, users))
+	ep.small = &smallQuotas{began: now}
+	add := func(route uint64) *quota {
+		q := ep.addQuota(route, ep.newQuota(0), now)
+		q.estimates = []estimate{{name: "limit", limit: 10, remaining: 4, at: now, reset: now.Add(time.Minute)}}
+		ep.rememberRoute(route, q)
+		return q
+	}
+	idle, named, busy, unknown := add(1), add(namedRoute), add(3), add(4)
+	ep.rememberRoute(5, idle)
+	busy.inFlight.add()
+	ep.unknown.Store(unknown)
+	ep.shrinkQuotas(now)
+	require.Equal(t, []*quota{named, busy, unknown}, ep.quotas)
+	require.Len(t, ep.small.routes, 2)
+	small := ep.small.find(1)
+	require.Same(t, small, ep.small.find(5))
+	require.Same(t, small, idle.small.Load(), "requests that wait for the quota")
+	require.Equal(t, []int64{10, 4, int64(time.Minute)}, []int64{int64(small.limit), int64(small.remaining), int64(small.reset)})
+
+	limits := []throttle.RemoteLimit{{Name: "limit", Limit: 10, Remaining: 3, ResetAfter: time.Minute}}
+	require.False(t, ep.assignSmall(6, limits, now), "a quota of type quota has the limit")
+	busy.inFlight.end(1)
+	unknown.estimates[0].name = "another"
+	require.True(t, ep.assignSmall(6, limits, now))
+	require.Same(t, small, ep.small.find(6), "the same name")
+	require.EqualValues(t, 3, small.remaining)
+	require.False(t, ep.assignSmall(namedRoute, limits, now))
+	require.False(t, ep.assignSmall(4, limits, now), "its route has a quota")
+	require.False(t, ep.assignSmall(7, nil, now))
+	limits[0].Name = "new"
+	require.True(t, ep.assignSmall(7, limits, now))
+	require.NotSame(t, small, ep.small.find(7))
+	require.True(t, ep.assignSmall(6, limits, now))
+	require.Same(t, ep.small.find(7), ep.small.find(6), "the latest name of a route counts")
 }
