@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -191,10 +192,18 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	l.goal, l.sinceRejection, l.cause = 8, 7, throttle.CauseUnavailable
 	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
 	require.Equal(t, []float64{8, 7}, []float64{l.goal, float64(l.sinceRejection)}, "another cause")
+	tr, q, now := sharedQuota(t, .5)
+	var limits []string
+	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
+	tr.Listen(events)
+	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
+	tr.listeners.deliver()
+	require.Equal(t, []string{"api.test: slow start"}, limits)
+	runtime.KeepAlive(events)
 	_, q, now = sharedQuota(t, .5)
 	q.hold.active = true
 	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now), "it is held")
-	tr, q, now := sharedQuota(t, .5)
+	tr, q, now = sharedQuota(t, .5)
 	tr.Mode = StatedOnly
 	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
 	require.Nil(t, q.inference)

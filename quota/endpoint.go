@@ -64,7 +64,6 @@ type endpoint struct {
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
-	clock    clockOffset
 	memory   memoryBudget
 }
 

@@ -2,7 +2,10 @@ package quota
 
 import (
 	"math"
+	"net/http"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -176,7 +179,7 @@ func TestEstimate_appliesResponses(t *testing.T) {
 		"newer, bucket":                   {11, 45, 40 * time.Second, time.Second, refillsEvenly, false, 45, end.Add(-10 * time.Second), true},
 		"older, fewer":                    {10, 49, 50 * time.Second, 0, refillUnknown, false, 49, end, true},
 		"older, as many":                  {10, 50, 49500 * time.Millisecond, 0, refillUnknown, false, 50, end.Add(-500 * time.Millisecond), false},
-		"older, as many, sliding":         {10, 50, 49500 * time.Millisecond, 0, refillsEach, false, 49, end.Add(-500 * time.Millisecond), false},
+		"older, as many, sliding":         {10, 50, 49500 * time.Millisecond, 0, refillsEach, false, 50, end.Add(-500 * time.Millisecond), false},
 		"older, as many, bucket":          {10, 50, 49500 * time.Millisecond, 0, refillsEvenly, false, 50, end, false},
 		"older, as many, fuller":          {10, 50, 55 * time.Second, 0, refillsEvenly, false, 50, end.Add(5 * time.Second), false},
 		"older, of a window that is over": {10, 5, 50*time.Second - tolerance - 1, 0, refillUnknown, false, 50, end, false},
@@ -264,7 +267,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"the last":                      {estimate{remaining: 1}, 0, 0, time.Second, 0, 4 * time.Second, false},
 		"the last, after a while":       {estimate{remaining: 1}, 0, 0, 5 * time.Second, 1, 0, false},
 		"the last, of a window":         {estimate{remaining: 1, refill: refill{kind: refillsAtReset}}, 0, 0, 0, 1, 0, false},
-		"the last, with one in flight":  {estimate{remaining: 2}, 1, 0, 5 * time.Second, 0, 0, false},
+		"the last, with one in flight":  {estimate{remaining: 2}, 1, 0, time.Second, 0, 4 * time.Second, false},
 		"two":                           {estimate{remaining: 2}, 0, 0, 0, 2, 0, false},
 		"not believed":                  {estimate{remaining: 0, early: earlyTest{contradicted: 3}}, 0, 0, 0, math.MaxInt64, 0, false},
 		"believed":                      {estimate{remaining: 0, early: earlyTest{contradicted: 2}}, 0, 0, 0, 0, time.Minute, false},
@@ -295,6 +298,8 @@ func TestEstimate_freeUnits(t *testing.T) {
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "spread over the time until the reset")
 	free, _ = e.free(start.Add(3*time.Second), &inFlight{}, pacing{})
 	require.EqualValues(t, 9, free)
+	free, wait = e.free(start, &inFlight{open: 8}, pacing{})
+	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
 	e.others = otherClients{present: true, share: 1, jitter: 1}
 	free, wait = e.free(start, &inFlight{open: 2}, pacing{mode: Burst, headroom: .01})
 	require.Zero(t, free)
@@ -430,9 +435,9 @@ func TestCountedWindows_learnTheirLength(t *testing.T) {
 	}{
 		"the second of two in a row":   {countedWindows{end: base}, 20500 * time.Millisecond, time.Second, 20 * time.Second, false},
 		"one later":                    {countedWindows{end: base}, 60 * time.Second, 30 * time.Second, 30 * time.Second, false},
-		"begun late":                   {countedWindows{end: base}, 20 * time.Second, tolerance - 1, 20 * time.Second, false},
 		"begun later":                  {countedWindows{end: base}, 25 * time.Second, tolerance, 25*time.Second - tolerance, false},
 		"between two usual ones":       {countedWindows{end: base}, 1600 * time.Millisecond, 0, 2 * time.Second, false},
+		"late":                         {countedWindows{end: base}, 22 * time.Second, 2 * time.Second, 20 * time.Second, false},
 		"unusual":                      {countedWindows{end: base}, 17 * time.Second, 0, 17 * time.Second, false},
 		"not far from usual":           {countedWindows{end: base}, 20*time.Second - tolerance + 1, 0, 20 * time.Second, false},
 		"far from usual":               {countedWindows{end: base}, 20*time.Second - tolerance, 0, 20*time.Second - tolerance, false},
@@ -499,36 +504,33 @@ func TestEstimate_countedWindowsEndLate(t *testing.T) {
 	}
 }
 
-// The pause between probes of a limit without a reset grows by half with each rejection, and halves
-// when many units are found.
+// The pause between probes of a limit without a reset halves when many units are found, and begins
+// anew when half of the limit is left.
 func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
 	for name, tt := range map[string]struct {
-		pause   time.Duration
-		left    int64
-		n       uint64
-		outcome throttle.Outcome
-		want    time.Duration
+		pause time.Duration
+		left  int64
+		n     uint64
+		want  time.Duration
 	}{
-		"rejected":                {0, 0, 6, throttle.Throttled, 1500 * time.Millisecond},
-		"rejected again":          {2 * time.Second, 0, 6, throttle.Throttled, 3 * time.Second},
-		"rejected often":          {6 * time.Second, 0, 6, throttle.Throttled, 8 * time.Second},
-		"many units":              {2 * time.Second, 8, 6, throttle.Accepted, time.Second},
-		"few units":               {2 * time.Second, 7, 6, throttle.Accepted, 2 * time.Second},
-		"many units, first":       {0, 8, 6, throttle.Accepted, time.Second / 2},
-		"few units, first":        {0, 7, 6, throttle.Accepted, time.Second},
-		"many units, often":       {60 * time.Millisecond, 8, 6, throttle.Accepted, 50 * time.Millisecond},
-		"no probe":                {2 * time.Second, 8, 5, throttle.Accepted, 2 * time.Second},
-		"half is left":            {2 * time.Second, 50, 5, throttle.Accepted, 0},
-		"almost half is left":     {2 * time.Second, 49, 5, throttle.Accepted, 2 * time.Second},
-		"half is left, the probe": {2 * time.Second, 50, 6, throttle.Accepted, time.Second / 2},
+		"none":                    {time.Second, 0, 6, time.Second},
+		"many units":              {2 * time.Second, 8, 6, time.Second},
+		"few units":               {2 * time.Second, 7, 6, 2 * time.Second},
+		"many units, first":       {0, 8, 6, time.Second / 2},
+		"few units, first":        {0, 7, 6, 0},
+		"many units, often":       {60 * time.Millisecond, 8, 6, 50 * time.Millisecond},
+		"no probe":                {2 * time.Second, 8, 5, 2 * time.Second},
+		"half is left":            {2 * time.Second, 50, 5, 0},
+		"almost half is left":     {2 * time.Second, 49, 5, 2 * time.Second},
+		"half is left, the probe": {2 * time.Second, 50, 6, time.Second / 2},
 	} {
 		e := estimate{limit: 100, probe: true, lastSent: 5, probePause: tt.pause}
-		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n, tt.outcome)
+		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n)
 		require.Equal(t, tt.want, e.probePause, name)
 	}
-	e := estimate{limit: 100, probe: true, lastSent: 5}
-	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, ResetAfter: 1}, 6, throttle.Throttled)
-	require.Zero(t, e.probePause, "the reset is stated")
+	e := estimate{limit: 100, lastSent: 5}
+	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: 20}, 6)
+	require.Zero(t, e.probePause, "it was no probe")
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		pause time.Duration
@@ -634,5 +636,57 @@ func TestEstimate_fullBuckets(t *testing.T) {
 		e.lastSent = 0
 		e.update(throttle.RemoteLimit{Limit: step.limit, Remaining: step.left, ResetAfter: step.reset}, 1, start, &inFlight{})
 		require.Equal(t, step.want, e.numUnused, "%+v", step)
+	}
+}
+
+// describedInRejections serves 20 requests per 10 s and states that in rejections only. Its windows
+// begin with the first request or, if aligned, at multiples of ten seconds.
+func describedInRejections(aligned bool) server {
+	const limit, per = 20, 10 * time.Second
+	var end time.Time
+	used := 0
+	return func(now time.Time) (int, http.Header) {
+		if !now.Before(end) {
+			end, used = now.Add(per), 0
+			if aligned {
+				end = now.Truncate(per).Add(per)
+			}
+		}
+		if used++; used <= limit {
+			return 200, nil
+		}
+		left := strconv.Itoa(int((end.Sub(now) + time.Second - 1) / time.Second))
+		return 429, http.Header{"Ratelimit-Limit": {"20"}, "Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {left}}
+	}
+}
+
+// A limit that only rejections describe is counted: in jobs with pauses between them, a few requests
+// are rejected, and no window is waited for longer than it lasts.
+func TestTracker_countsWindowsThatRejectionsDescribe(t *testing.T) {
+	for name, tt := range map[string]struct {
+		aligned  bool
+		idle     time.Duration // after each of 12 jobs of 50 requests
+		rejected int
+		elapsed  time.Duration // without idle time
+	}{
+		"one after another":          {false, 0, 13, 295 * time.Second},
+		"one after another, aligned": {true, 0, 13, 295 * time.Second},
+		"pauses":                     {false, 13 * time.Second, 15, 245 * time.Second},
+		"pauses, aligned":            {true, 13 * time.Second, 13, 215 * time.Second},
+		"long pauses":                {false, 47300 * time.Millisecond, 15, 245 * time.Second},
+		"long pauses, aligned":       {true, 47300 * time.Millisecond, 13, 165 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, s := seeded(1), describedInRejections(tt.aligned)
+			rejected, elapsed := 0, time.Duration(0)
+			for range 12 {
+				j := play(t, tr, s, 50, 10, 20*time.Millisecond)
+				require.Zero(t, j.failed, name)
+				rejected, elapsed = rejected+j.throttled, elapsed+j.elapsed
+				time.Sleep(tt.idle)
+			}
+			require.LessOrEqual(t, rejected, tt.rejected, name)
+			require.LessOrEqual(t, elapsed, tt.elapsed, name)
+		})
 	}
 }

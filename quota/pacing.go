@@ -124,11 +124,7 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 	if o.share == 0 {
 		o.share = share
 	}
-	weight := shareWeight
-	if share > o.share { // other clients may only be waiting for the end of the window
-		weight = min(weight, passed)
-	}
-	o.share += weight * (share - o.share)
+	o.share += shareWeight * (share - o.share)
 	o.present = o.share < presentBelow || o.present && now.Sub(o.lastSeen) < goneAfter*reset
 }
 

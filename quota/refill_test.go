@@ -194,8 +194,7 @@ func TestRefill_returnsUnits(t *testing.T) {
 	require.Zero(t, (&refill{kind: refillsEvenly}).until(0, start, start), "no rate")
 }
 
-// A measurement begins anew with fewer claims in flight, and after a rejection, which lowers the rate
-// by a tenth.
+// A measurement begins anew with fewer claims in flight, and after its end with any number of them.
 func TestRefill_beginsAMeasurement(t *testing.T) {
 	start := time.Unix(1000, 0)
 	var r refill
@@ -206,10 +205,7 @@ func TestRefill_beginsAMeasurement(t *testing.T) {
 	require.Equal(t, refill{left: 10, open: 3, responses: 5, at: start}, r, "as many in flight")
 	r.begin(9, start.Add(time.Second), 2)
 	require.Equal(t, refill{left: 9, open: 2, at: start.Add(time.Second)}, r)
-	r.rate = 10
-	r.rejected()
-	require.InDelta(t, 9, r.rate, 1e-9)
-	require.Zero(t, r.at)
+	r.restart()
 	r.begin(8, start.Add(time.Minute), 7)
 	require.EqualValues(t, 7, r.open)
 }

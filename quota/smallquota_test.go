@@ -258,6 +258,7 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 	}{
 		"newer, more":               {6, stated(9, 50*s), 10 * s, 9, 60 * s, 12, 2},
 		"older, more":               {5, stated(9, 50*s), 10 * s, 8, 60 * s, 10, 2},
+		"older, as many":            {5, stated(8, 51*s), 10 * s, 8, 60 * s, 10, 2},
 		"older, fewer":              {5, stated(7, 50*s), 10 * s, 7, 60 * s, 12, 2},
 		"older, hardly later":       {5, stated(9, 50*s+tolerance), 10 * s, 8, 60 * s, 10, 2},
 		"older, later window":       {5, stated(9, 50*s+tolerance+1), 10 * s, 9, 60*s + tolerance + 1, 12, 2},

@@ -173,9 +173,9 @@ func TestUnitQuota_countsEachResponseOnce(t *testing.T) {
 		observe := func(cost int64, d throttle.Decision) {
 			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
 		}
-		observe(40, d)
-		observe(40, d)
 		observe(-1, d)
+		observe(40, d)
+		observe(40, d)
 		observe(40, throttle.Decision{})
 		require.False(t, spend(t, &tr, 61).OK)
 		require.True(t, spend(t, &tr, 60).OK)
