@@ -70,39 +70,6 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 	require.True(t, q.hold.active)
 }
 
-// After a hold that another process estimates, this process begins a rate loop with what it had
-// accepted itself, unless the limits explain the rejection.
-func TestQuota_followsEstimates(t *testing.T) {
-	used := throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}
-	for name, tt := range map[string]struct {
-		u       Update
-		loop    float64 // rate of a loop; 0: none
-		pending bool
-	}{
-		"estimate":         {Update{Wait: time.Second}, 0, true},
-		"statement":        {Update{Wait: time.Second, Stated: true}, 0, false},
-		"a used-up limit":  {Update{Wait: time.Second, Limits: []throttle.RemoteLimit{used}}, 0, false},
-		"there is a loop":  {Update{Wait: time.Second}, 7, false},
-		"it is over later": {Update{}, 0, false},
-	} {
-		_, q, now := sharedQuota(t, .5)
-		q.span = acceptedSpan{since: now.Add(-time.Second), n: 4}
-		q.infer(acceptedSpan{}, now)
-		q.inference.cut.maxInFlight = 3
-		if tt.loop > 0 {
-			q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: tt.loop, goal: math.Inf(1)}
-		}
-		q.applyHold(&tt.u, now)
-		require.Equal(t, tt.pending, q.inference.loopPending, name)
-		if tt.pending {
-			want := q.span
-			want.until = now
-			require.Equal(t, want, q.inference.beforeStop, name)
-			require.Zero(t, q.inference.cut, name)
-		}
-	}
-}
-
 // The probe of another process holds requests for one to two seconds, unless there is an own probe.
 func TestQuota_appliesProbesOfOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -354,16 +321,12 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	ep.apply(Update{Kind: UpdateJoin, Sender: 4}, now)
 	require.True(t, ep.unlimited.Load())
 	require.False(t, ep.statesLimits.Load())
-	ep.successes.Store(30)
-	ep.addSample(now.Add(-time.Second))
-	ep.successes.Store(70)
 	require.True(t, ep.apply(Update{Kind: UpdateLimits, Sender: 3, Route: route, Limits: limits}, now), "a window may have begun")
 	require.False(t, ep.unlimited.Load())
 	require.True(t, ep.statesLimits.Load())
 	known, ok := ep.lookUp(route, nil)
 	require.True(t, ok)
 	require.Len(t, known.estimates, 1)
-	require.Equal(t, acceptedSpan{since: now.Add(-time.Second), n: 40}, known.span, "what the unlimited host accepted")
 	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
 	require.True(t, known.hold.active)
 	require.False(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "the hold ends much later")

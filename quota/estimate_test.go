@@ -440,6 +440,7 @@ func TestCountedWindows_learnTheirLength(t *testing.T) {
 		"late":                         {countedWindows{end: base}, 22 * time.Second, 2 * time.Second, 20 * time.Second, false},
 		"unusual":                      {countedWindows{end: base}, 17 * time.Second, 0, 17 * time.Second, false},
 		"not far from usual":           {countedWindows{end: base}, 20*time.Second - tolerance + 1, 0, 20 * time.Second, false},
+		"longer than usual":            {countedWindows{end: base}, 20*time.Second + tolerance, 0, 20*time.Second + tolerance, false},
 		"far from usual":               {countedWindows{end: base}, 20*time.Second - tolerance, 0, 20*time.Second - tolerance, false},
 		"the same end":                 {countedWindows{end: base, length: time.Minute}, tolerance, -time.Hour, time.Minute, false},
 		"a multiple of the length":     {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second + tolerance, 20*time.Second + tolerance, 10 * time.Second, false},

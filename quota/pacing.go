@@ -108,8 +108,8 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 	if o.window = max(o.window, reset); now.Sub(o.since) >= o.window {
 		o.ownBefore, o.own, o.since = o.own, 0, now
 	}
-	passed := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // part of the window since the last update
-	if used < limit/2 {                                                      // there is more than the other clients use
+	passed := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset)) // part of the window since the last update
+	if used < limit/2 {                                                   // there is more than the other clients use
 		o.share = min(o.share*(1+passed), 1)
 	}
 	o.at = now
@@ -130,7 +130,7 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 
 // recentOwn returns how many units this process used in the time of a window.
 func (o *otherClients) recentOwn(now time.Time) int64 {
-	rest := max(1-float64(now.Sub(o.since))/float64(max(o.window, 1)), 0)
+	rest := max(1-float64(now.Sub(o.since))/float64(o.window), 0)
 	return o.own + int64(rest*float64(o.ownBefore))
 }
 

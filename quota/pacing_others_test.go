@@ -38,6 +38,7 @@ func TestOtherClients_estimatesTheShare(t *testing.T) {
 		"not at half":               {otherClients{share: .5, own: 0, usedBefore: 49}, 100, 50, 5 * time.Second, .5, false, false},
 		"at most to one":            {otherClients{share: .9, own: 0, usedBefore: 48}, 100, 49, 5 * time.Second, 1, false, false},
 		"used before":               {otherClients{own: 10, usedBefore: 50}, 100, 60, 5 * time.Second, 1, false, false},
+		"used before, some is back": {otherClients{share: .5, usedBefore: 60}, 100, 55, 5 * time.Second, .5, false, false},
 		"used before, more":         {otherClients{own: 10, usedBefore: 40}, 100, 60, 5 * time.Second, .5, true, true},
 	} {
 		o := tt.before
@@ -48,6 +49,7 @@ func TestOtherClients_estimatesTheShare(t *testing.T) {
 		require.Equal(t, tt.present, o.present, name)
 		require.Equal(t, tt.seen, o.lastSeen.Equal(now), name)
 		require.Equal(t, now, o.at, name)
+		require.Equal(t, min(tt.before.usedBefore, tt.used), o.usedBefore, name)
 		require.Equal(t, 10*time.Second, o.window, name)
 		require.Equal(t, start, o.since, name)
 	}
@@ -165,6 +167,7 @@ func TestEstimate_comparesResponses(t *testing.T) {
 	}{
 		"newer":                    {9, 60, 0, false, true, 2 * time.Second, false},
 		"as old":                   {5, 60, 0, false, false, 0, false},
+		"as old, as many":          {5, 50, 0, false, false, 0, true},
 		"as old, less":             {5, 40, 0, false, true, 0, true},
 		"before the watched claim": {6, 40, 0, false, true, 0, true},
 		"the watched claim":        {7, 40, 0, false, true, 2 * time.Second, true},
@@ -212,6 +215,7 @@ func TestEstimate_isSharedWithOtherClients(t *testing.T) {
 		"two units each, six":          {false, time.Hour, 10, 0, 50, 5, true},
 		"one unit each, six":           {false, time.Hour, 10, 45, 50, 5, false},
 		"one unit each, eleven":        {false, time.Hour, 10, 45, 55, 10, true},
+		"few responses":                {false, time.Hour, 10, 75, 0, 0, true},
 		"many units each":              {false, time.Hour, 10, 0, 0, 0, true},
 		"no response, nothing is used": {false, time.Hour, 10, 90, 3, 8, false},
 	} {

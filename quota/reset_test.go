@@ -138,3 +138,23 @@ func TestUsualLengths(t *testing.T) {
 	}
 	require.Equal(t, strings.Fields("24h0m0s 1h0m0s 30m0s 15m0s 10m0s 5m0s 2m0s 1m0s 30s 20s 15s 10s 5s 2s 1s"), all)
 }
+
+// That a server rounds down is learned from the rejection of the first claim after the reset only.
+func TestEstimate_learnsThatResetsAreRoundedDown(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		probe bool
+		n     uint64
+		left  int64
+		want  bool
+	}{
+		"probe":            {true, 11, 0, true},
+		"not rejected":     {true, 11, 9, false},
+		"before the probe": {true, 10, 0, false},
+		"no probe":         {false, 11, 0, false},
+	} {
+		e := estimate{limit: 100, at: start, reset: start.Add(time.Second), lastSent: 10, probe: tt.probe, start: windowStart{at: start}}
+		e.update(throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: time.Second, Resolution: time.Second}, tt.n, start.Add(time.Second), &inFlight{sent: 12})
+		require.Equal(t, tt.want, e.start.floor, name)
+	}
+}

@@ -194,6 +194,8 @@ func TestSharing_identifiesAccounts(t *testing.T) {
 	}
 	require.Len(t, ids, 5)
 	require.True(t, ids[tr.endpointOf(request(t, "https://api.test:443/")).id])
+	other := &Tracker{Exchange: newExchange(silentBus{}, []byte("another"), nil)}
+	require.NotEqual(t, q.endpoint.route(request(t, users)), other.endpointOf(request(t, users)).route(request(t, users)), "routes of other secrets")
 	s := tr.sharing
 	require.Equal(t, s.hash("a", "b"), s.hash("a", "b"))
 	require.NotEqual(t, s.hash("ab"), s.hash("a", "b"))

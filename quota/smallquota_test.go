@@ -357,7 +357,7 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	q.open = 1 // of the route of users
 	add(10, func(q *smallQuota) { q.open = 1 })
 	add(11, func(q *smallQuota) { q.remaining = 0 })
-	add(12, nil)
+	add(12, func(q *smallQuota) { q.remaining = 1 })
 	add(13, func(q *smallQuota) { q.remaining, q.reset, q.lastUsed = 0, 0, 12 })
 	add(14, nil)
 	add(14, nil)
