@@ -396,8 +396,6 @@ func TestQuota_isShrunk(t *testing.T) {
 	require.Equal(t, throttle.RemoteLimit{Name: "a", Limit: 10, Remaining: 4, ResetAfter: time.Minute, Per: time.Hour}, w)
 	for name, change := range map[string]func(q *quota){
 		"in flight":         func(q *quota) { q.inFlight.add() },
-		"hold":              func(q *quota) { q.hold.active = true },
-		"hold of others":    func(q *quota) { q.hold.until = now.Add(1) },
 		"inference":         func(q *quota) { q.inference = &inference{} },
 		"units":             func(q *quota) { q.units = []*unitQuota{{}} },
 		"two limits":        func(q *quota) { q.estimates = append(q.estimates, q.estimates[0]) },
@@ -410,10 +408,23 @@ func TestQuota_isShrunk(t *testing.T) {
 		_, ok := q.shrunk(now)
 		require.False(t, ok, name)
 	}
-	q := fresh()
-	q.hold.until = now
-	_, ok = q.shrunk(now)
-	require.True(t, ok, "the hold is over")
+	for name, tt := range map[string]struct {
+		active    bool
+		until     time.Duration
+		remaining int64
+		reset     time.Duration
+	}{
+		"hold that is over":      {false, 0, 4, time.Minute},
+		"hold, not probed yet":   {true, 0, 0, time.Minute},
+		"hold":                   {true, time.Hour, 0, time.Hour},
+		"hold of another origin": {false, 1, 0, time.Minute},
+	} {
+		q := fresh()
+		q.hold.active, q.hold.until = tt.active, now.Add(tt.until)
+		w, ok = q.shrunk(now)
+		require.True(t, ok, name)
+		require.Equal(t, []int64{tt.remaining, int64(tt.reset)}, []int64{w.Remaining, int64(w.ResetAfter)}, name)
+	}
 }
 
 // The quotas of an account with small ones are shown with the fewest units first.
