@@ -144,6 +144,9 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, acceptedSpan{}, now), name)
 		require.Equal(t, tt.cut, q.inference.cut.maxInFlight > 0, name)
 		require.Len(t, q.shared.peers.all, 1, name)
+		if tt.rejections == math.MaxInt {
+			require.LessOrEqual(t, q.inference.evidence.total, 8, name)
+		}
 		require.False(t, q.inference.evidence.impliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
 	}
 	_, q, now := sharedQuota(t, .5)

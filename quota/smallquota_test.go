@@ -379,6 +379,11 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	}
 	require.Len(t, ep.small.routes, 6)
 	require.LessOrEqual(t, cap(ep.small.routes), 8)
+	ep.memory.used.Store(0)
+	for i := range uint64(20) {
+		add(100+i, nil)
+		require.LessOrEqual(t, cap(ep.small.routes)-len(ep.small.routes), 8, "memory that is not used")
+	}
 }
 
 // Quotas that a small one cannot hold remain as they are.
@@ -494,4 +499,46 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	require.NotSame(t, small, ep.small.find(7))
 	require.True(t, ep.assignSmall(6, limits, now))
 	require.Same(t, ep.small.find(7), ep.small.find(6), "the latest name of a route counts")
+}
+
+// At a host with small quotas, a route of which nothing is known gets one request at a time. A response
+// that states no limit shows that it has none; the route uses the unknown quota then.
+func TestSmallQuotas_unknownRoutes(t *testing.T) {
+	tr := &Tracker{}
+	q, now := newSmall(t, tr, 10, 8, time.Minute)
+	tr.Clock = stopped(now)
+	ep := q.endpoint
+	ep.hasQuotas.Store(true)
+	req := request(t, search)
+	m := tr.Demand(req)
+	unstated, ok := m.Limiter.(*smallQuota)
+	require.True(t, ok)
+	require.Same(t, unstated, tr.Demand(req).Limiter)
+	require.NotSame(t, q, unstated)
+	first, err := unstated.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.NoError(t, err)
+	require.True(t, first.OK)
+	second, _ := unstated.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.False(t, second.OK)
+	f := tr.Feedback(req, m, answer(500), nil, now, nil)
+	unstated.Observe(t.Context(), throttle.Claim{}, first, f)
+	require.Same(t, unstated, tr.Demand(req).Limiter, "a failure shows nothing")
+	tr.Feedback(req, m, answer(200), nil, now, nil)
+	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
+	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
+	ep.memory.used.Store(maxBytes)
+	require.Same(t, ep.unknown.Load(), tr.Demand(request(t, issues)).Limiter, "there is no memory")
+	ep.memory.used.Store(0)
+	named := request(t, issues)
+	require.Same(t, ep.unknown.Load(), tr.Demand(named.WithContext(WithName(t.Context(), "name"))).Limiter)
+	ep.rememberRoute(ep.route(named), ep.unknown.Load())
+	require.Same(t, ep.unknown.Load(), tr.Demand(named).Limiter)
+}
+
+// The rejection of a request by another small quota than asked does not hold the one that was asked.
+func TestSmallQuota_rejectionsOfOthers(t *testing.T) {
+	q, now := newSmall(t, &Tracker{}, 10, 8, time.Minute)
+	q.sent, q.open = 1, 1
+	q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 1}, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota, RetryAfter: time.Hour})
+	require.Equal(t, []int64{8, 0, int64(time.Minute)}, []int64{int64(q.remaining), int64(q.open), int64(q.reset)})
 }

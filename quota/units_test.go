@@ -226,6 +226,7 @@ func TestUnitQuota_admits(t *testing.T) {
 		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
 		"a probe is in flight":      {500, 1, 0, []int64{1}, func(e *estimate) { e.probe = true }, 0, false, 0, 499, true},
 		"the probe":                 {500, 700, 0, nil, func(e *estimate) { e.probe = true }, 0, true, 0, 500, true},
+		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
 	} {
 		tr := &Tracker{Headroom: tt.headroom}
