@@ -202,7 +202,7 @@ func TestSharing_identifiesAccounts(t *testing.T) {
 	require.NotEqual(t, s.hash("a", "b"), s.hash("b", "a"))
 }
 
-// What a response states about the quota of another route than asked is published at once.
+// What a response states about the quota of another route than asked is published immediately.
 func TestSharing_publishesQuotasOfOtherRoutes(t *testing.T) {
 	tr, _, now := sharedQuota(t, .5)
 	e := &recordingExchange{}
