@@ -305,6 +305,11 @@ func TestEstimate_freeUnits(t *testing.T) {
 	require.Zero(t, free)
 	require.Equal(t, e.others.wait(8, 2, e.at, start, e.reset), wait, "paced because of other clients")
 	require.Positive(t, wait)
+	e.refill, e.others.jitter = refill{kind: refillsEvenly, rate: 2}, .5
+	for _, after := range []time.Duration{0, 5 * time.Second} {
+		_, wait = e.free(start.Add(after), &inFlight{}, pacing{mode: Burst})
+		require.Equal(t, e.others.wait(9, 0, e.at, start.Add(after), e.reset), wait, "what returns meanwhile is left to the next statement")
+	}
 }
 
 // The last unit is delayed by an eighth of the time until the reset, 50 ms to 5 s.
