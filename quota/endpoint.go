@@ -66,7 +66,6 @@ type endpoint struct {
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
-	clock    clockOffset
 	memory   memoryBudget
 }
 
@@ -86,7 +85,7 @@ func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	}
 	route := ep.route(req)
 	ep.mu.Lock()
-	q, areSmall := ep.small.find(route), ep.small != nil && !ep.small.began.IsZero()
+	q, areSmall := ep.small.find(route), ep.small != nil
 	ep.mu.Unlock()
 	if q != nil {
 		return q

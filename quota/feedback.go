@@ -61,7 +61,6 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		classify(&f, resp.StatusCode, &r, buf)
 		return f
 	}
-	ep.refineResets(&r, resp.Header, f.Now)
 	classify(&f, resp.StatusCode, &r, buf)
 	if small != nil {
 		ep.observeSmall(req, small, &f)

@@ -99,11 +99,16 @@ func (ep *endpoint) newQuota(successes int) *quota {
 	return q
 }
 
+// hasMemoryForQuota reports whether a quota can be added without dropping another one.
+func (ep *endpoint) hasMemoryForQuota() bool {
+	return len(ep.quotas) < maxQuotas && ep.memory.used.Load()+quotaBytes+estimateBytes <= maxBytes
+}
+
 // evictQuotas drops quotas, the least recently used first, until there is memory for one more. It
 // reports false if that is not possible: it drops only idle quotas, and never the unknown one. The
 // caller holds ep.mu.
 func (ep *endpoint) evictQuotas(now time.Time) bool {
-	for len(ep.quotas) == maxQuotas || ep.memory.used.Load()+quotaBytes+estimateBytes > maxBytes {
+	for !ep.hasMemoryForQuota() {
 		oldest := -1
 		for i, q := range ep.quotas {
 			if q != ep.unknown.Load() && q.isIdle(now) && (oldest < 0 || q.lastUse().Before(ep.quotas[oldest].lastUse())) {

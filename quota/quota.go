@@ -298,7 +298,7 @@ func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (e
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
 			}
 		}
-		e.adaptProbePause(l, n, f.Outcome)
+		e.adaptProbePause(l, n)
 		q.update(e, l, n, now)
 		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
 	}
@@ -385,18 +385,9 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 		}
 		return
 	}
-	isNew := q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
+	q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
 	if !explained {
 		q.rejectedWithHold(n, f.RetryAfter, now)
-		return
-	}
-	if !isNew {
-		return
-	}
-	for i := range q.estimates {
-		if q.estimates[i].remaining == 0 {
-			q.estimates[i].refill.rejected()
-		}
 	}
 }
 
