@@ -211,14 +211,7 @@ func (n *infoContext) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// attachInfo makes info available through InfoFrom(resp). req is the caller's request.
-func attachInfo(resp *http.Response, req *http.Request, info Info, r *headers.Reader) {
-	n := &infoContext{Context: req.Context(), info: info, reader: r}
-	n.owner = req.WithContext(n)
-	resp.Request = n.owner
-}
-
-// infoContextOf returns the infoContext that attachInfo added to resp, or nil.
+// infoContextOf returns the infoContext that roundTrip.finish added to resp, or nil.
 func infoContextOf(resp *http.Response) *infoContext {
 	if resp == nil || resp.Request == nil {
 		return nil

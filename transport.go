@@ -115,6 +115,9 @@ type resolved struct {
 	trace      *Trace
 	retry      RetryPolicy
 	openBodies openBodies
+
+	now   func() time.Time                       // of Clock
+	after func(d time.Duration) <-chan time.Time // of Clock
 }
 
 // NewClient returns an http.Client that sends its requests through t. If t is nil, the
@@ -141,24 +144,32 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	rt := t.newRoundTrip(req)
 	defer rt.end()
 	resp, err := rt.run()
-	rt.traceDone(resp, err)
+	if f := rt.trace.Done; f != nil {
+		f(req, rt.doneInfo(resp, err))
+	}
 	rt.returned = true
 	return resp, err
 }
 
 // run sends attempts until one is final, and returns its response or error.
 func (rt *roundTrip) run() (*http.Response, error) {
+	t := rt.t
 	rt.resolvePolicy()
-	if err := rt.addDemands(); err != nil {
-		return rt.fail(err)
+	if t.Limits != nil || t.Limiter != nil {
+		if err := rt.addDemands(); err != nil {
+			return rt.fail(err)
+		}
 	}
-	if t := rt.t; t.StartJitter > 0 && !t.startDelay.passed.Load() {
+	if t.StartJitter > 0 && !t.startDelay.passed.Load() {
 		if err := rt.waitForStart(); err != nil {
 			return rt.fail(err)
 		}
 	}
 	for {
-		attempt, err := rt.nextAttempt()
+		if err := rt.acquire(); err != nil {
+			return rt.fail(err)
+		}
+		attempt, err := rt.newAttempt()
 		if err != nil {
 			return rt.fail(err)
 		}
@@ -212,6 +223,10 @@ func (t *Transport) resolve() {
 		if t.resolved.queue == nil {
 			t.resolved.queue = &queue.Queue{Clock: t.Clock}
 		}
+		t.resolved.now, t.resolved.after = time.Now, time.After
+		if t.Clock != nil {
+			t.resolved.now, t.resolved.after = t.Clock.Now, t.Clock.After
+		}
 		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
 			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
@@ -229,13 +244,6 @@ func (w weakQueue) Wake() {
 	if q := w.Value(); q != nil {
 		q.Wake()
 	}
-}
-
-func (t *Transport) now() time.Time {
-	if t.Clock == nil {
-		return time.Now()
-	}
-	return t.Clock.Now()
 }
 
 // A Breaker stops requests to a server that is down. The TwoStepCircuitBreaker[any] of
@@ -312,22 +320,17 @@ func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
 	return req
 }
 
-// isCanceled reports whether CancelRequest was called with req.
+// isCanceled reports whether CancelRequest was called with req. It needs to be called only
+// if hasCanceled is set.
 func (r *cancelRegistry) isCanceled(req *http.Request) bool {
-	if !r.hasCanceled.Load() {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.canceled[req]
 }
 
 // end removes req from the canceled requests. It is called when the call of req begins
-// and when it returns.
+// and when it returns, if hasCanceled is set.
 func (r *cancelRegistry) end(req *http.Request) {
-	if !r.hasCanceled.Load() {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.canceled, req)

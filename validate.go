@@ -3,7 +3,6 @@ package heed
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -27,11 +26,14 @@ func invalidRequestf(format string, args ...any) error {
 // An http.Transport accepts other schemes than http and https if they were added with
 // RegisterProtocol.
 func validateRequest(req *http.Request, base http.RoundTripper) error {
-	switch u := req.URL; {
-	case u == nil:
+	u := req.URL
+	if u == nil {
 		return invalidRequestError("heed: the request has no URL: set Request.URL")
-	case !isHTTP(u) && isTransport(base) && req.Header != nil:
-	case !isHTTP(u):
+	}
+	isHTTP := u.Scheme == "https" || u.Scheme == "http"
+	switch {
+	case !isHTTP && isTransport(base) && req.Header != nil:
+	case !isHTTP:
 		return invalidRequestf("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
 	case u.Host == "":
 		return invalidRequestError("heed: the URL has no host: write http://host/path")
@@ -47,9 +49,6 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 	}
 	return validateFields(req.Trailer, "trailer")
 }
-
-// isHTTP reports whether the scheme of u is http or https.
-func isHTTP(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
 
 // isTransport reports whether base is an *http.Transport.
 func isTransport(base http.RoundTripper) bool {

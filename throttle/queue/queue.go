@@ -57,7 +57,6 @@ type Queue struct {
 	Trace *Trace
 
 	initOnce        sync.Once
-	configErr       error // result of Validate
 	time            ticks.Timeline
 	realStart       time.Time    // time.Start() on the real clock
 	lastArrival     atomic.Int64 // the arrival of the newest ticket
@@ -132,7 +131,9 @@ func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)
 		q.Trace.started(t)
 	}
 	err := q.wait(ctx, t, queued)
-	q.finish(t, err)
+	if err != nil || q.Trace != nil {
+		q.finish(t, err)
+	}
 	return err
 }
 
@@ -144,8 +145,11 @@ func (q *Queue) check(ctx context.Context, t *Ticket) error {
 	if t.isGranted() {
 		return errAlreadyGranted
 	}
+	if q.Aging < 0 {
+		return q.Validate()
+	}
 	q.initOnce.Do(q.init)
-	return q.configErr
+	return nil
 }
 
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end.
@@ -164,7 +168,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) erro
 	}
 	now, retry := q.time.Read(time.Time{}), t.arrival != 0
 	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.canBypass(t) {
+	if q.numWaiting.Load() == 0 || q.canBypass(t) {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
@@ -326,11 +330,10 @@ func (q *Queue) Validate() error {
 }
 
 func (q *Queue) init() {
-	q.configErr = q.Validate()
-	q.time, q.realStart = ticks.NewTimeline(), time.Now()
-	q.time.SetClock(q.Clock)
-	if q.Clock == nil {
-		q.realStart = q.time.Start()
+	q.time = ticks.NewTimeline()
+	q.realStart = q.time.At(0)
+	if q.Clock != nil {
+		q.time.SetClock(q.Clock)
 	}
 	if q.aging = int64(q.Aging); q.aging == 0 {
 		q.aging = int64(10 * time.Second)
@@ -360,12 +363,10 @@ func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
 	return q.canBypass(&Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: key}}})
 }
 
-// canBypass reports whether no waiter needs a limit of t, so that t need not queue.
+// canBypass reports whether no waiter needs a limit of t, so that t need not queue. It needs
+// to be called only if callers wait or q is closed.
 func (q *Queue) canBypass(t *Ticket) bool {
-	switch n := q.numWaiting.Load(); {
-	case n == 0:
-		return true
-	case n >= closedBit:
+	if q.numWaiting.Load() >= closedBit {
 		return false
 	}
 	q.mu.Lock()
