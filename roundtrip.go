@@ -21,12 +21,12 @@ import (
 // A roundTrip is the state of one call of Transport.RoundTrip. roundTrips are pooled: a
 // request that is granted immediately and succeeds does not allocate.
 //
-//	                            ┌─────────────────────────────────────────┐
-//	                            ▼                                         │
+//	                                ┌───────────────────────────────────────────────────────┐
+//	                                ▼                                                       │
 //	addDemands ─▶ waitForStart ─▶ acquire ─▶ newAttempt ─▶ send ─▶ shouldRetry ─ yes ─▶ waitForRetry
-//	  │ error       │ error       │ error     │ error                │ no                │ error
-//	  ▼             ▼             ▼           ▼                      ▼                   ▼
-//	fail          fail          fail        fail                   finish              fail
+//	  │ error       │ error         │ error    │ error               │ no                 │ error
+//	  ▼             ▼               ▼          ▼                     ▼                    ▼
+//	fail          fail            fail       fail                  finish               fail
 //
 // A step that a call does not need is skipped: addDemands without limits of the program,
 // waitForStart without a StartJitter.
