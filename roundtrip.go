@@ -45,7 +45,7 @@ import (
 //	shouldRetry    as before                 roundTrip,   as before
 //	                                         if yes
 //	waitForRetry   ended                     roundTrip    ended
-//	finish         body of the response,     roundTrip    body of the response, or ended
+//	finish         body of the response,     as before    body of the response, or ended
 //	               or ended
 //	fail           ended                     roundTrip    ended
 //
@@ -578,8 +578,9 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 		return nil, rt.giveUp()
 	}
 	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
-	if r := rt.t.resolved.quota.Reader; r != nil || rt.info.nonTrivial() {
-		n := &infoContext{Context: rt.ctx, info: rt.info, reader: r}
+	uneventful := rt.attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.stopReason == nil
+	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful {
+		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
 		n.owner = rt.req.WithContext(n)
 		resp.Request = n.owner // for InfoFrom
 	}

@@ -191,7 +191,7 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 	for _, blocking := range [...]bool{false, true} {
 		for i = range t.Demands {
 			m, d := &t.Demands[i], &g.decisions[i]
-			if m.Limiter == nil || throttle.IsNonBlocking(m.Limiter) == blocking {
+			if m.Limiter == nil || d.OK || !blocking && !throttle.IsNonBlocking(m.Limiter) {
 				continue
 			}
 			if blocking && asked && !timed {
