@@ -58,7 +58,7 @@ type Queue struct {
 
 	initOnce        sync.Once
 	time            ticks.Timeline
-	realStart       time.Time    // time.Start() on the real clock
+	realStart       time.Time    // the start of time on the real clock
 	lastArrival     atomic.Int64 // the arrival of the newest ticket
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
 	waiterPool      sync.Pool
