@@ -54,7 +54,7 @@ import (
 // closes the body of the response too.
 type roundTrip struct {
 	*attemptResources
-	onQueued func(queue.Position) // calls recordPosition; kept in the pool
+	hooks queue.Hooks // call recordPosition and addQuotaDemands; kept in the pool
 
 	t          *Transport
 	req        *http.Request
@@ -130,7 +130,7 @@ var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResourc
 
 var roundTripPool = sync.Pool{New: func() any {
 	rt := new(roundTrip)
-	rt.onQueued = rt.recordPosition
+	rt.hooks = queue.Hooks{Queued: rt.recordPosition, Renew: rt.addQuotaDemands}
 	return rt
 }}
 
@@ -256,6 +256,19 @@ func (rt *roundTrip) freeSlot() (i int) {
 	return i
 }
 
+// addQuotaDemands updates the Tracker's demands in the ticket. They may change after each
+// response and while the request waits; there is none while no limit of the server is known.
+// The error is errTooManyUnits.
+func (rt *roundTrip) addQuotaDemands() error {
+	d := rt.t.resolved.quota.Demand(rt.req)
+	rt.ticket.Demands[rt.quotaSlot] = d
+	rt.hasDemands = rt.hasDemands || d.Limiter != nil
+	if len(rt.opts.Costs) > 0 {
+		return rt.addUnitDemands()
+	}
+	return nil
+}
+
 // addUnitDemands updates the Tracker's demands for the units of RequestOptions.Costs. The
 // error is errTooManyUnits.
 func (rt *roundTrip) addUnitDemands() error {
@@ -281,16 +294,10 @@ func (rt *roundTrip) addUnitDemands() error {
 	return nil
 }
 
-// acquire waits in the queue until all limits grant the next attempt. The Tracker's demands
-// may change after each response; there is none while no limit of the server is known.
+// acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
-	d := rt.t.resolved.quota.Demand(rt.req)
-	rt.ticket.Demands[rt.quotaSlot] = d
-	rt.hasDemands = rt.hasDemands || d.Limiter != nil
-	if len(rt.opts.Costs) > 0 {
-		if err := rt.addUnitDemands(); err != nil {
-			return err
-		}
+	if err := rt.addQuotaDemands(); err != nil {
+		return err
 	}
 	if deadline, ok := rt.ctx.Deadline(); ok && rt.hasDemands {
 		rt.expectLatency(deadline)
@@ -671,6 +678,6 @@ func (rt *roundTrip) end() {
 		l.release()
 		*l = attemptResources{}
 	}
-	*rt = roundTrip{attemptResources: l, onQueued: rt.onQueued}
+	*rt = roundTrip{attemptResources: l, hooks: rt.hooks}
 	roundTripPool.Put(rt)
 }

@@ -145,7 +145,7 @@ func (rt *roundTrip) wait() error {
 		if w.reason != nil {
 			w.deadline = time.Now().Add(w.limit)
 		}
-		err = q.WaitQueued(w, &rt.ticket, rt.onQueued)
+		err = q.WaitHooks(w, &rt.ticket, rt.hooks)
 	}
 	if err != nil {
 		err = rt.addReason(err, w)

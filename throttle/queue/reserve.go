@@ -34,6 +34,7 @@ var (
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRefusals = w, q.claimTime, c.generation(), q.numRefusals
+	c.renewed = false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
 		q.mu.Unlock()
@@ -141,6 +142,8 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
 		if leave := q.leaveError(w, r); leave != nil {
 			err = leave
+		} else if c.renewed {
+			err = errRenewed
 		}
 	}
 	switch {

@@ -223,6 +223,16 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
+// isEmpty reports whether t has no demands.
+func (t *Ticket) isEmpty() bool {
+	for i := range t.Demands {
+		if t.Demands[i].Limiter != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Cancel returns the units of a granted ticket that was not used, as of now. A zero now is
 // read by each limiter. Cancel does nothing if t is not granted.
 func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
