@@ -91,6 +91,7 @@ type roundTrip struct {
 	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
 	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
 	grantedAt      time.Time               // when the latest attempt was granted; zero if no limit granted it
+	measured       bool                    // the Tracker gets the time that the server takes to accept the latest attempt
 	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
 	stopReason     error                   // why the request is not retried; nil if no retry is needed
@@ -309,9 +310,12 @@ func (rt *roundTrip) acquire() error {
 	if rt.granted && rt.attempts == 0 && !rt.noRetry {
 		rt.countForBudget()
 	}
-	if waited := rt.ticket.Waited(); waited > 0 {
+	waited := rt.ticket.Waited()
+	if waited > 0 {
 		rt.addWait(waited, err)
 	}
+	// Of attempts that had to pass a limit without waiting, about one of 16 is measured.
+	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || rt.grantedAt.UnixNano()>>10&15 == 0)
 	if f := rt.trace.WaitStart; f != nil && rt.waitStart.At.IsZero() {
 		f(rt.req, rt.waitStart)
 	}
@@ -439,8 +443,12 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	f.Partial = rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd()
 	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
 	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.Now
-	if rt.outcome == throttle.Accepted && !rt.grantedAt.IsZero() {
-		rt.observeLatency()
+	if rt.measured && rt.outcome == throttle.Accepted {
+		end := rt.endedAt
+		if end.IsZero() {
+			end = rt.t.resolved.now()
+		}
+		rt.t.resolved.quota.ObserveLatency(rt.req, end.Sub(rt.grantedAt), end)
 	}
 	if f := rt.trace.AttemptDone; f != nil {
 		f(req, rt.attemptDoneInfo(resp, err))
@@ -522,19 +530,6 @@ func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
 		err = statusError(resp.StatusCode)
 	}
 	done(err)
-}
-
-// observeLatency reports to the Tracker how long the server took to accept the attempt.
-// Only attempts that had to pass a limit are measured.
-func (rt *roundTrip) observeLatency() {
-	if rt.ticket.Waited() == 0 && rt.grantedAt.UnixNano()>>10&15 != 0 {
-		return // about one of 16 is measured if requests do not wait
-	}
-	now := rt.endedAt
-	if now.IsZero() {
-		now = rt.t.resolved.now()
-	}
-	rt.t.resolved.quota.ObserveLatency(rt.req, now.Sub(rt.grantedAt), now)
 }
 
 // waitForRetry discards the response and sleeps for the delay.

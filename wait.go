@@ -130,7 +130,11 @@ func (rt *roundTrip) wait() error {
 		w = new(waitContext)
 	}
 	*w = waitContext{Context: rt.ctx, roundTrip: rt, limit: throttle.Forever}
-	defer w.end()
+	defer func() {
+		if rt.mayBlock || w.derived != nil { // else nothing knows w
+			w.end()
+		}
+	}()
 	q := rt.t.resolved.queue
 	var err error
 	if rt.opts.NoWait {

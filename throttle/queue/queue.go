@@ -186,7 +186,9 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
-		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		}
 	}
 	if !retry {
 		t.arrival = q.nextArrival(now)
@@ -300,7 +302,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	var refusal throttle.Decision
 	returned := false
 	defer func() {
-		if !returned { // a limiter panicked: the units of the others were returned
+		if !returned && q.numWaiting.Load() > 0 { // a limiter panicked: the units of the others were returned
 			q.wakeLimits(t)
 		}
 	}()
@@ -336,7 +338,11 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 // Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
 func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 	q.initOnce.Do(q.init)
-	defer q.wakeLimits(t)
+	defer func() { // also if a limiter panics
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t)
+		}
+	}()
 	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 }
 
@@ -348,7 +354,11 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	if f.Now.IsZero() && q.Clock != nil {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
-	defer q.wakeLimits(t)
+	defer func() { // also if a limiter panics
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t)
+		}
+	}()
 	t.Observe(ctx, f)
 }
 
@@ -478,11 +488,8 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	return true
 }
 
-// wakeLimits schedules the limits of t immediately.
+// wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
 func (q *Queue) wakeLimits(t *Ticket) {
-	if q.numWaiting.Load() == 0 {
-		return
-	}
 	q.lock()
 	for i := range t.Demands {
 		m := &t.Demands[i]
