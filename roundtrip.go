@@ -295,6 +295,11 @@ func (rt *roundTrip) addUnitDemands() error {
 	return nil
 }
 
+// budgetBatch is the number of calls without limits that the retry budget counts together.
+// The clock is not read for such a call, and the budget counts many calls, so one reading
+// per batch is enough.
+const budgetBatch = 16
+
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
 	if err := rt.addQuotaDemands(); err != nil {
@@ -308,7 +313,12 @@ func (rt *roundTrip) acquire() error {
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
 	if rt.granted && rt.attempts == 0 && !rt.noRetry {
-		rt.countForBudget()
+		switch budget := rt.retry.Budget; {
+		case !rt.grantedAt.IsZero():
+			budget.DepositN(rt.grantedAt, 1)
+		case rt.t.unlimitedCalls.Add(1)%budgetBatch == 0:
+			budget.DepositN(rt.t.resolved.now(), budgetBatch)
+		}
 	}
 	waited := rt.ticket.Waited()
 	if waited > 0 {
@@ -323,22 +333,6 @@ func (rt *roundTrip) acquire() error {
 		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
-}
-
-// budgetBatch is the number of calls without limits that are counted together.
-const budgetBatch = 16
-
-// countForBudget deposits the call in the retry budget, at the time of its grant.
-func (rt *roundTrip) countForBudget() {
-	if !rt.grantedAt.IsZero() {
-		rt.retry.Budget.DepositN(rt.grantedAt, 1)
-		return
-	}
-	// Without limits the clock has not been read. The budget counts many calls, so one
-	// reading per batch is enough.
-	if n := rt.t.unlimitedCalls.Add(1); n%budgetBatch == 0 {
-		rt.retry.Budget.DepositN(rt.t.resolved.now(), budgetBatch)
-	}
 }
 
 // newAttempt returns the request of the next attempt. It is the caller's request if this
