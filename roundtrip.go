@@ -28,8 +28,8 @@ import (
 //	  ▼             ▼               ▼          ▼                     ▼                    ▼
 //	fail          fail            fail       fail                  finish               fail
 //
-// A step that a call does not need is skipped: addDemands without limits of the program,
-// waitForStart without a StartJitter.
+// begin comes before these steps. A step that a call does not need is skipped: addDemands
+// without limits of the program, waitForStart without a StartJitter.
 //
 // After each step, the claims of the ticket, the body of the request and the context of
 // the attempt have these owners:
@@ -135,14 +135,14 @@ var roundTripPool = sync.Pool{New: func() any {
 	return rt
 }}
 
-// newRoundTrip returns a roundTrip for req from the pool. It calls no hook.
-func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
-	rt := roundTripPool.Get().(*roundTrip)
+// begin reads the options of the call and sets its policy, how its body is sent, and its
+// longest waits.
+func (rt *roundTrip) begin() {
+	t, req := rt.t, rt.req
 	if rt.attemptResources == nil {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
-	rt.t, rt.req, rt.attemptResources.t, rt.ctx = t, req, t, req.Context()
-	rt.trace = t.resolved.trace
+	rt.attemptResources.t, rt.ctx, rt.trace = t, req.Context(), t.resolved.trace
 	rt.userCancel = req.Cancel //nolint:staticcheck // programs still set it, and http.Client may set it for its Timeout
 	if v, ok := rt.ctx.Value(settingsKey{}).(*settings); ok {
 		if rt.opts = v.options; v.trace != nil {
@@ -156,14 +156,8 @@ func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 		t.cancellations.end(req) // a cancellation before the call has no effect
 	}
 	if req.Body != nil && req.Body != http.NoBody {
-		rt.body.source = sentOnce
+		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
 	}
-	return rt
-}
-
-// resolvePolicy sets the policy of the call, how its body is sent, and its longest waits.
-func (rt *roundTrip) resolvePolicy() {
-	t, req := rt.t, rt.req
 	rt.retry = &t.resolved.retry
 	if t.RetryFor != nil {
 		if r := t.RetryFor(req); r != nil {

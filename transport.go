@@ -142,7 +142,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req.Body)
 		return nil, err
 	}
-	rt := t.newRoundTrip(req)
+	rt := roundTripPool.Get().(*roundTrip)
+	rt.t, rt.req = t, req
 	defer rt.end()
 	resp, err := rt.run()
 	if f := rt.trace.Done; f != nil {
@@ -155,7 +156,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // run sends attempts until one is final, and returns its response or error.
 func (rt *roundTrip) run() (*http.Response, error) {
 	t := rt.t
-	rt.resolvePolicy()
+	rt.begin()
 	if t.Limits != nil || t.Limiter != nil {
 		if err := rt.addDemands(); err != nil {
 			return rt.fail(err)
