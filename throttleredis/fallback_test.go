@@ -479,7 +479,7 @@ func TestFallback_panicsInTheBackground(t *testing.T) {
 		require.Equal(t, []string{"throttleredis: a limiter or hook panicked: opened"}, reported)
 		require.True(t, f.Breaker.Open())
 		f.Cancel(t.Context(), throttle.Claim{}, held) // kept
-		time.Sleep(2 * time.Hour) // until the first call has ended
+		time.Sleep(2 * time.Hour)                     // until the first call has ended
 		synctest.Wait()
 		panicking = true
 		r.set(nil, 0)
