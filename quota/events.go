@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +107,8 @@ const (
 	// Changed means that its size, or the estimated rate, has changed.
 	Changed
 
-	// Dropped means that responses contradicted the limit, or that it proved wrong or unneeded.
+	// Dropped means that responses contradicted the limit, that it proved wrong or unneeded, or
+	// that Tracker.Forget was called.
 	Dropped
 )
 
@@ -130,23 +132,22 @@ const maxPending = 1024
 // listeners are the Events that were registered, and the events that are to be delivered to them.
 // Events are added while a quota is locked, and delivered later without a lock.
 type listeners struct {
-	any     atomic.Bool // Listen was called
 	waiting atomic.Bool // pending is not empty
 
 	mu      sync.Mutex // guards the fields below
-	events  []weakly.Pointer[Events]
+	all     []weakly.Pointer[Events]
 	pending []any // HoldInfo and LimitLearnedInfo, oldest first
 }
 
 // Listen registers e: its functions are called from now on, until e is garbage-collected. The
 // program must keep a reference to e for as long as it wants the calls.
 func (t *Tracker) Listen(e *Events) {
-	l := &t.listeners
+	t.listeners.CompareAndSwap(nil, new(listeners))
+	l := t.listeners.Load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = slices.DeleteFunc(l.events, func(p weakly.Pointer[Events]) bool { return p.Value() == nil })
-	l.events = append(l.events, weakly.Make(e))
-	l.any.Store(true)
+	l.all = slices.DeleteFunc(l.all, func(p weakly.Pointer[Events]) bool { return p.Value() == nil })
+	l.all = append(l.all, weakly.Make(e))
 }
 
 func (l *listeners) add(event any) {
@@ -158,153 +159,110 @@ func (l *listeners) add(event any) {
 	}
 }
 
-// deliver calls the functions for all pending events. The caller holds no lock.
+// deliver calls the functions for all pending events. The caller holds no lock. l may be nil.
 func (l *listeners) deliver() {
-	if !l.waiting.Load() {
+	if l == nil || !l.waiting.Load() {
 		return
 	}
 	l.mu.Lock()
 	pending := l.pending
 	l.pending = nil
 	l.waiting.Store(false)
-	events := slices.Clone(l.events)
+	all := slices.Clone(l.all)
 	l.mu.Unlock()
 	for _, event := range pending {
-		for _, p := range events {
-			if e := p.Value(); e != nil {
-				e.call(event)
+		for _, p := range all {
+			e := p.Value()
+			if e == nil {
+				continue
 			}
-		}
-	}
-}
-
-func (e *Events) call(event any) {
-	switch event := event.(type) {
-	case HoldInfo:
-		if e.Hold != nil {
-			e.Hold(event)
-		}
-	case LimitLearnedInfo:
-		if e.LimitLearned != nil {
-			e.LimitLearned(event)
+			switch event := event.(type) {
+			case HoldInfo:
+				if e.Hold != nil {
+					e.Hold(event)
+				}
+			case LimitLearnedInfo:
+				if e.LimitLearned != nil {
+					e.LimitLearned(event)
+				}
+			}
 		}
 	}
 }
 
 // A view is the part of a quota that events report.
 type view struct {
-	active    bool      // see hold
-	until     time.Time // see hold
+	heldUntil time.Time // end of the hold; zero: there is none
 	cutUntil  time.Time // concurrencyCut.until
-	loop      bool      // a rate is learned
-	goal      float64   // rate that the loop aims at, in requests per second
-	window    limitView // learned window; zero: there is none
-	estimates []limitView
+	limits    []LimitLearnedInfo
 }
 
-// A limitView is the part of one limit that events report.
-type limitView struct {
-	name       string
-	per        time.Duration
-	limit      int64
-	distrusted bool
-}
-
-// view returns the present view of q, or nil if there is no listener. The caller holds q.mu. A
-// function that changes q calls record with the view before the change.
-func (q *quota) view() *view {
-	if !q.endpoint.tracker.listeners.any.Load() {
-		return nil
+// view returns the present view of q. The caller holds q.mu.
+func (q *quota) view() (v view) {
+	ep := q.endpoint
+	if q.hold.active {
+		v.heldUntil = q.hold.until
 	}
-	v := &view{active: q.hold.active, until: q.hold.until}
 	if inf := q.inference; inf != nil {
 		v.cutUntil = inf.cut.until
-		if inf.loop.on() {
-			v.loop, v.goal = true, inf.loop.finiteGoal()
-		}
 		if w := &inf.window; w.on() && !w.declared {
-			v.window = limitView{per: w.length, limit: w.confirmedLimit}
+			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.confirmedLimit, Per: w.length})
+		}
+		if inf.loop.on() {
+			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.finiteGoal()})
 		}
 	}
 	for i := range q.estimates {
-		e := &q.estimates[i]
-		v.estimates = append(v.estimates, limitView{e.name, e.per, e.limit, e.early.distrusted()})
+		if e := &q.estimates[i]; !e.early.distrusted() {
+			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
+		}
 	}
 	return v
 }
 
-// record adds the events for the differences between before and the present view. The caller holds
+// record adds the events for the differences between before and the present view of q, as of now:
+// holds that have begun, ended, or been extended by more than a second, and limits. The caller holds
 // q.mu.
-func (q *quota) record(before *view) {
-	if before == nil {
-		return
+func (l *listeners) record(q *quota, before view, now time.Time) {
+	ep, after := q.endpoint, q.view()
+	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.estimated}
+	if hold.Estimated {
+		hold.Limit = ep.names.learnedRate
 	}
-	l, names, now := &q.endpoint.tracker.listeners, q.endpoint.names, q.view()
-	q.recordHolds(before, now, q.now(time.Time{}))
-	if before.window != now.window {
-		l.add(windowInfo(names, before.window, now.window))
+	switch was, is := before.heldUntil, after.heldUntil; {
+	case !is.IsZero() && (was.IsZero() || is.Sub(was) > time.Second):
+		hold.Held, hold.For = true, max(is.Sub(now), 0)
+		l.add(hold)
+	case is.IsZero() && !was.IsZero():
+		l.add(hold)
 	}
-	if change, ok := rateChange(before, now); ok {
-		l.add(LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: change, Rate: now.goal})
+	if after.cutUntil.After(before.cutUntil) && after.cutUntil.After(now) {
+		l.add(HoldInfo{Host: ep.host, Limit: ep.names.slowStart, Held: true, For: after.cutUntil.Sub(now), Estimated: true})
 	}
-	for _, e := range now.estimates {
-		if change, ok := e.change(before.estimates); ok {
-			l.add(LimitLearnedInfo{Host: names.host, Limit: names.quota, Change: change, Name: e.name, Size: e.limit, Per: e.per})
+	for _, was := range before.limits {
+		if !slices.ContainsFunc(after.limits, was.isSame) {
+			was.Change = Dropped
+			l.add(was)
 		}
 	}
-}
-
-// recordHolds adds the events for holds that have begun, ended, or been extended by more than a
-// second.
-func (q *quota) recordHolds(before, now *view, at time.Time) {
-	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
-	hold := HoldInfo{Host: names.host, Limit: names.retryAfter, Estimated: q.hold.estimated}
-	if q.hold.estimated {
-		hold.Limit = names.learnedRate
-	}
-	switch {
-	case now.active && (!before.active || now.until.Sub(before.until) > time.Second):
-		hold.Held, hold.For = true, max(now.until.Sub(at), 0)
-		l.add(hold)
-	case !now.active && before.active:
-		l.add(hold)
-	}
-	if now.cutUntil.After(before.cutUntil) && now.cutUntil.After(at) {
-		l.add(HoldInfo{Host: names.host, Limit: names.slowStart, Held: true, For: now.cutUntil.Sub(at), Estimated: true})
+	for _, is := range after.limits {
+		if slices.Contains(before.limits, is) {
+			continue
+		}
+		i := slices.IndexFunc(before.limits, is.isSame)
+		if i >= 0 && is.Rate > 0 && math.Abs(is.Rate-before.limits[i].Rate) <= before.limits[i].Rate/100 {
+			continue // by less than 1 %
+		}
+		if i >= 0 {
+			is.Change = Changed
+		}
+		l.add(is)
 	}
 }
 
-// windowInfo returns the event for a learned window that has changed from before to now.
-func windowInfo(names *policyNames, before, now limitView) LimitLearnedInfo {
-	info := LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: Changed, Size: now.limit, Per: now.per}
-	switch {
-	case before.limit == 0:
-		info.Change = Learned
-	case now.limit == 0:
-		info.Change, info.Size, info.Per = Dropped, before.limit, before.per
-	}
-	return info
-}
-
-// rateChange returns how the learned rate has changed, if it has by more than 1 %.
-func rateChange(before, now *view) (c Change, ok bool) {
-	switch {
-	case now.loop && !before.loop:
-		return Learned, true
-	case before.loop && !now.loop:
-		return Dropped, true
-	}
-	return Changed, now.loop && math.Abs(now.goal-before.goal) > before.goal/100
-}
-
-// change returns how the limit e, one of those before or a new one, has changed, if it has.
-func (e limitView) change(before []limitView) (c Change, ok bool) {
-	i := slices.IndexFunc(before, func(o limitView) bool { return o.name == e.name && o.per == e.per })
-	switch {
-	case i < 0:
-		return Learned, true
-	case e.distrusted && !before[i].distrusted:
-		return Dropped, true
-	}
-	return Changed, e.limit != before[i].limit
+// isSame reports whether l and o describe one limit of a quota, possibly before and after a change. A
+// quota has one learned window and one learned rate at most.
+func (l LimitLearnedInfo) isSame(o LimitLearnedInfo) bool {
+	learned := l.Name == "" && strings.HasSuffix(l.Limit, "learned rate")
+	return l.Limit == o.Limit && l.Name == o.Name && (l.Rate > 0) == (o.Rate > 0) && (l.Per == o.Per || learned)
 }

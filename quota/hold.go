@@ -162,11 +162,3 @@ func (h *hold) accepted(n uint64, sent time.Time) (ended bool) {
 func (h *hold) end() {
 	h.active, h.rejections, h.statedEnd, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0
 }
-
-// later returns the later one of a and b.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

@@ -70,7 +70,7 @@ func (q *quota) roundTrip() time.Duration {
 // infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
 func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
-	if q.inference != nil || q.dropped || !q.endpoint.memory.reserve(inferenceBytes) {
+	if q.inference != nil || q.dropped || !q.endpoint.reserve(inferenceBytes) {
 		return q.inference
 	}
 	inf := new(inference)
@@ -91,11 +91,7 @@ func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
 // accepted before, as far as q has not counted it, and granted reports whether q granted the claim.
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
-func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool) (stop bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	now := q.now(f.Now)
+func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool, now time.Time) (stop bool) {
 	inf := q.infer(before, now)
 	if inf == nil {
 		return false
@@ -126,6 +122,9 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
 			f.Outcome = throttle.Throttled
 		}
+	}
+	if !granted && f.Cause == throttle.CauseUnstated { // no rejected claim will be observed
+		q.cutConcurrency(now)
 	}
 	return false
 }
@@ -218,7 +217,7 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	estimating := inf.loop.on() || inf.window.on() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
-		q.endpoint.memory.release(inferenceBytes)
+		q.endpoint.release(inferenceBytes)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *slowStart) bound(n int64, steady int) {
 
 // knownBound returns the bound when a host becomes known, and the least bound after a hold.
 func (q *quota) knownBound() int64 {
-	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
+	return int64(max(q.endpoint.tracker.initialConcurrency, 0) + maxGrowth)
 }
 
 // countSuccess counts a successful response. While the rate or the window of a known host is
@@ -90,7 +90,7 @@ func (q *quota) countSuccess() {
 // server states its limits, the bound grows faster and ends when the host is known. Processes that
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
-	start, s := q.endpoint.tracker.initialConcurrency(), &q.slowStart
+	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
 	stated := len(q.estimates) > 0
 	switch {
 	case start < 0, stated && !s.isNew():
@@ -155,7 +155,7 @@ func (q *quota) cutConcurrency(now time.Time) {
 		return
 	}
 	c.until = now.Add(q.roundTrip())
-	if start := int64(q.endpoint.tracker.initialConcurrency()); q.slowStart.isNew() && start > 0 {
+	if start := int64(q.endpoint.tracker.initialConcurrency); q.slowStart.isNew() && start > 0 {
 		c.maxInFlight = start
 		return
 	}

@@ -134,7 +134,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		s.routes[i].quota = q
 		return
 	}
-	if !ep.memory.reserve(smallBytes) {
+	if !ep.reserve(smallBytes) {
 		oldest := -1
 		for i, r := range s.routes {
 			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
@@ -203,7 +203,7 @@ func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 // request after Tracker.MaxHold, see hold.
 func (q *smallQuota) tested(end, now time.Time) time.Duration {
 	if end.Sub(now) > maxStated {
-		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold()))
+		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold))
 	}
 	return end.Sub(q.endpoint.small.began)
 }
@@ -237,12 +237,12 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	}
 	ep, now := q.endpoint, c.Now
 	if now.IsZero() {
-		now = ep.tracker.clock().Now()
+		now = ep.tracker.clock.Now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
-	pacing := ep.tracker.pacing()
+	pacing := ep.tracker.pacing
 	free := int64(q.remaining) - int64(q.open) - pacing.reserved(int64(q.limit))
 	wait := q.reset - at
 	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
@@ -279,7 +279,7 @@ func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Deci
 func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	ep, now := q.endpoint, f.Now
 	if now.IsZero() {
-		now = ep.tracker.clock().Now()
+		now = ep.tracker.clock.Now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

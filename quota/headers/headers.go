@@ -60,22 +60,27 @@ func (r *Reader) Parse(host string, status int, h http.Header, received time.Tim
 // parse reads a response of the host that provider describes. A nil provider means an
 // unknown host.
 func (r *Reader) parse(provider *Provider, status int, h http.Header, received time.Time) (out Report) {
+	hasRules := provider != nil && provider.Headers != nil
 	retryAfter := h["Retry-After"]
-	if len(h) == 0 || len(h) == 1 && len(retryAfter) > 0 && (provider == nil || provider.Headers == nil) {
+	var p *parser // nil: no header states a limit
+	switch {
+	case len(retryAfter) == 0 || len(h) > 1 || hasRules:
+		p = r.collect(provider, h, hasRules, received)
+	default:
 		c := clock{header: h, received: received}
 		out.readRetryAfter(retryAfter, 0, &c)
+	}
+	if p == nil {
 		out.Throttled = isRejection(provider, status, out.HasRetryAfter, false)
 	} else {
-		p := parserPool.Get().(*parser)
-		p.clock.header, p.clock.received = h, received
-		p.provider, p.useTable = provider, !r.NoProviderTable
-		p.collect()
 		p.finish(status)
 		out = p.out
 		p.reset()
 		parserPool.Put(p)
 	}
-	out.resolve(status)
+	if out.Throttled || out.HasRetryAfter || len(out.Limits) > 0 {
+		out.resolve(status)
+	}
 	out.provider = provider
 	return out
 }
@@ -164,20 +169,26 @@ func (p *parser) reset() {
 	*p = parser{groups: p.groups[:0], retryHeaders: p.retryHeaders[:0], custom: p.custom[:0], limits: p.limits[:0], policies: p.policies[:0]}
 }
 
-// collect sorts the headers into groups. The result does not depend on the order of the map:
-// if there is more than is read, the headers are collected again in the order of their names.
-func (p *parser) collect() {
-	hasRules := p.provider != nil && p.provider.Headers != nil
-	for name, values := range p.clock.header {
+// collect returns a parser with the headers in groups; nil if none may be about limits. The result
+// does not depend on the order of the map: if there is more than is read, the headers are collected
+// again in the order of their names.
+func (r *Reader) collect(provider *Provider, h http.Header, hasRules bool, received time.Time) (p *parser) {
+	for name, values := range h {
 		class, spelling := classify(name)
 		if class == nameIgnored && !hasRules {
 			continue
 		}
+		if p == nil {
+			p = parserPool.Get().(*parser)
+			p.clock.header, p.clock.received = h, received
+			p.provider, p.useTable = provider, !r.NoProviderTable
+		}
 		if p.collectHeader(name, values, class, spelling); p.overflow {
 			p.collectInOrder()
-			return
+			break
 		}
 	}
+	return p
 }
 
 // collectInOrder collects the headers with well-known names, and then the first of the others.
