@@ -134,17 +134,28 @@ func (t *Tracker) Snapshot(maxAccounts int) Snapshot {
 	all := slices.Collect(maps.Values(t.endpoints))
 	t.mu.RUnlock()
 	now := t.clock.Now()
-	s := Snapshot{At: now, Accounts: len(all), Shown: make([]AccountSnapshot, len(all))}
-	for i, ep := range all {
-		s.Shown[i] = ep.snapshot(now)
+	type ranked struct {
+		AccountSnapshot
+		left float64
 	}
-	slices.SortFunc(s.Shown, func(a, b AccountSnapshot) int {
-		return cmp.Or(
-			cmp.Compare(a.left(), b.left()), b.LastUsed.Compare(a.LastUsed),
-			strings.Compare(a.Host, b.Host), strings.Compare(a.Account, b.Account),
-		)
+	accounts := make([]*ranked, len(all))
+	for i, ep := range all {
+		a := ep.snapshot(now)
+		accounts[i] = &ranked{a, a.left()}
+	}
+	slices.SortFunc(accounts, func(a, b *ranked) int {
+		switch {
+		case a.left != b.left:
+			return cmp.Compare(a.left, b.left)
+		case !a.LastUsed.Equal(b.LastUsed):
+			return b.LastUsed.Compare(a.LastUsed)
+		}
+		return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.Account, b.Account))
 	})
-	s.Shown = slices.Clone(s.Shown[:min(maxAccounts, len(all))])
+	s := Snapshot{At: now, Accounts: len(all)}
+	for _, a := range accounts[:min(maxAccounts, len(all))] {
+		s.Shown = append(s.Shown, a.AccountSnapshot)
+	}
 	return s
 }
 
