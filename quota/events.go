@@ -190,73 +190,74 @@ func (l *listeners) deliver() {
 	}
 }
 
-// A view is the part of a quota that events report.
-type view struct {
-	heldUntil time.Time // end of the hold; zero: there is none
-	cutUntil  time.Time // concurrencyCut.until
-	limits    []LimitLearnedInfo
+// watch begins to watch q, which is locked. The result adds the events for what has changed since, as
+// of now: holds that have begun, ended, or been extended by more than a second, and limits.
+func (l *listeners) watch(q *quota, now time.Time) (record func()) {
+	heldBefore, cutBefore, limitsBefore := q.reported()
+	return func() {
+		held, cut, limits := q.reported()
+		l.recordHolds(q, heldBefore, held, cutBefore, cut, now)
+		for _, before := range limitsBefore {
+			if !slices.ContainsFunc(limits, before.isSame) {
+				before.Change = Dropped
+				l.add(before)
+			}
+		}
+		for _, limit := range limits {
+			if slices.Contains(limitsBefore, limit) {
+				continue
+			}
+			if i := slices.IndexFunc(limitsBefore, limit.isSame); i >= 0 {
+				limit.Change = Changed
+				if before := limitsBefore[i].Rate; before > 0 && math.Abs(limit.Rate-before) <= before/100 {
+					continue // by less than 1 %
+				}
+			}
+			l.add(limit)
+		}
+	}
 }
 
-// view returns the present view of q. The caller holds q.mu.
-func (q *quota) view() (v view) {
+// reported returns what events report of q: the end of its hold, zero if there is none, that of its
+// concurrencyCut, and its limits.
+func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
 	ep := q.endpoint
 	if q.hold.active {
-		v.heldUntil = q.hold.until
+		heldUntil = q.hold.until
 	}
 	if inf := q.inference; inf != nil {
-		v.cutUntil = inf.cut.until
+		cutUntil = inf.cut.until
 		if w := &inf.window; w.on() && !w.declared {
-			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.confirmedLimit, Per: w.length})
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.confirmedLimit, Per: w.length})
 		}
 		if inf.loop.on() {
-			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.finiteGoal()})
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.finiteGoal()})
 		}
 	}
 	for i := range q.estimates {
 		if e := &q.estimates[i]; !e.early.distrusted() {
-			v.limits = append(v.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
 		}
 	}
-	return v
+	return heldUntil, cutUntil, limits
 }
 
-// record adds the events for the differences between before and the present view of q, as of now:
-// holds that have begun, ended, or been extended by more than a second, and limits. The caller holds
-// q.mu.
-func (l *listeners) record(q *quota, before view, now time.Time) {
-	ep, after := q.endpoint, q.view()
+// recordHolds adds the events for the hold and the concurrencyCut of q, whose ends have changed.
+func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
+	ep := q.endpoint
 	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.estimated}
 	if hold.Estimated {
 		hold.Limit = ep.names.learnedRate
 	}
-	switch was, is := before.heldUntil, after.heldUntil; {
-	case !is.IsZero() && (was.IsZero() || is.Sub(was) > time.Second):
-		hold.Held, hold.For = true, max(is.Sub(now), 0)
+	switch {
+	case !held.IsZero() && (heldBefore.IsZero() || held.Sub(heldBefore) > time.Second):
+		hold.Held, hold.For = true, max(held.Sub(now), 0)
 		l.add(hold)
-	case is.IsZero() && !was.IsZero():
+	case held.IsZero() && !heldBefore.IsZero():
 		l.add(hold)
 	}
-	if after.cutUntil.After(before.cutUntil) && after.cutUntil.After(now) {
-		l.add(HoldInfo{Host: ep.host, Limit: ep.names.slowStart, Held: true, For: after.cutUntil.Sub(now), Estimated: true})
-	}
-	for _, was := range before.limits {
-		if !slices.ContainsFunc(after.limits, was.isSame) {
-			was.Change = Dropped
-			l.add(was)
-		}
-	}
-	for _, is := range after.limits {
-		if slices.Contains(before.limits, is) {
-			continue
-		}
-		i := slices.IndexFunc(before.limits, is.isSame)
-		if i >= 0 && is.Rate > 0 && math.Abs(is.Rate-before.limits[i].Rate) <= before.limits[i].Rate/100 {
-			continue // by less than 1 %
-		}
-		if i >= 0 {
-			is.Change = Changed
-		}
-		l.add(is)
+	if cut.After(cutBefore) && cut.After(now) {
+		l.add(HoldInfo{Host: ep.host, Limit: ep.names.slowStart, Held: true, For: cut.Sub(now), Estimated: true})
 	}
 }
 

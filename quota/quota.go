@@ -91,7 +91,7 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	}
 	if inf := q.inference; inf != nil && inf.loop.on() && !c.DryRun {
 		if l := q.endpoint.tracker.listeners.Load(); l != nil {
-			defer l.record(q, q.view(), now)
+			defer l.watch(q, now)()
 		}
 		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
 			q.dropLoop(false, now)
@@ -111,7 +111,7 @@ func (q *quota) change(now time.Time, f func(now time.Time)) {
 	defer q.mu.Unlock()
 	now = later(now, q.lastGranted)
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
-		defer l.record(q, q.view(), now)
+		defer l.watch(q, now)()
 	}
 	f(now)
 }

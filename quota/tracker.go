@@ -90,7 +90,7 @@ type Tracker struct {
 	// Nil until Declare, Listen and Notify are called. The values are replaced and never changed.
 	declared  atomic.Pointer[map[string]throttle.Limit] // by canonical host
 	listeners atomic.Pointer[listeners]
-	wakers    atomic.Pointer[[]waker]
+	wakers    atomic.Pointer[[]interface{ Wake() }]
 }
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
@@ -242,9 +242,6 @@ func (t *Tracker) random() float64 {
 	return t.Rand()
 }
 
-// A waker wakes the callers that wait for quotas of a Tracker. A queue.Queue is one.
-type waker = interface{ Wake() }
-
 // Notify registers w, usually the queue whose callers wait for limits of t. t calls Wake when
 // requests may be sent earlier than it had stated: after an Update of another process, and
 // after Forget. A heed.Transport calls Notify for its Queue. Nil has no effect, and each w is
@@ -254,7 +251,7 @@ type waker = interface{ Wake() }
 // refers to a queue by a weak pointer can have it.
 func (t *Tracker) Notify(w interface{ Wake() }) {
 	for w != nil {
-		before, all := t.wakers.Load(), []waker{w}
+		before, all := t.wakers.Load(), []interface{ Wake() }{w}
 		if before != nil {
 			for _, o := range *before {
 				a, mayEnd := o.(interface{ Alive() bool })

@@ -8,52 +8,51 @@ import "strings"
 // the end, and without the default port of scheme (80 for http, 443 for any other). It does
 // not allocate if host is canonical.
 func Canonical(scheme, host string) string {
-	name, port := splitPort(host)
-	if port == "" || port == "80" && scheme == "http" || port == "443" && scheme != "http" {
-		return normalize(name)
+	name, port := split(host)
+	switch {
+	case port == "", port == "80" && scheme == "http", port == "443" && scheme != "http":
+		return name
+	case len(host) == len(name)+1+len(port) && host[:len(name)] == name:
+		return host
 	}
-	if c := normalize(name); len(c) != len(name) || c != name {
-		return c + ":" + port
-	}
-	return host
+	return name + ":" + port
 }
 
 // Name returns the name or address of a host in canonical form: in lower case, without port
 // and without a dot at the end. An IPv6 address keeps its brackets. Name does not allocate
 // if host is canonical.
 func Name(host string) string {
-	name, _ := splitPort(host)
-	return normalize(name)
+	name, _ := split(host)
+	return name
 }
 
-// splitPort removes the port. An IPv6 address without brackets has no port.
-func splitPort(host string) (name, port string) {
+// split returns the name of a host in canonical form, and the port. An IPv6 address without
+// brackets has no port.
+func split(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
-	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 || host[0] != '[' && strings.IndexByte(host[:i], ':') >= 0 {
-		return host, ""
+	if i >= 0 && strings.IndexByte(host[i:], ']') < 0 && (host[0] == '[' || strings.IndexByte(host[:i], ':') < 0) {
+		host, port = host[:i], host[i+1:]
 	}
-	return host[:i], host[i+1:]
+	return strings.ToLower(strings.TrimSuffix(host, ".")), port
 }
-
-func normalize(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // credentials are the header fields, in canonical form, that identify the account of a
 // client.
-var credentials = nameSet(`Authorization X-Api-Key Api-Key Apikey X-Apikey X-Auth-Token X-Auth-Key X-Access-Token X-Api-Token Api-Token
-	Private-Token Job-Token Circle-Token X-Vault-Token X-Goog-Api-Key Ocp-Apim-Subscription-Key X-Functions-Key
-	X-Subscription-Token X-Rapidapi-Key X-Mbx-Apikey X-Riot-Token X-Figma-Token X-Shopify-Access-Token
-	X-Algolia-Api-Key X-Typesense-Api-Key X-Postmark-Server-Token Xi-Api-Key Dd-Api-Key X-N8n-Api-Key X-Redmine-Api-Key`)
+var credentials = map[string]bool{
+	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "Apikey": true, "X-Apikey": true,
+	"X-Auth-Token": true, "X-Auth-Key": true, "X-Access-Token": true, "X-Api-Token": true, "Api-Token": true,
+	"Private-Token": true, "Job-Token": true, "Circle-Token": true, "X-Vault-Token": true,
+	"X-Goog-Api-Key": true, "Ocp-Apim-Subscription-Key": true, "X-Functions-Key": true,
+	"X-Subscription-Token": true, "X-Rapidapi-Key": true, "X-Mbx-Apikey": true, "X-Riot-Token": true,
+	"X-Figma-Token": true, "X-Shopify-Access-Token": true, "X-Algolia-Api-Key": true,
+	"X-Typesense-Api-Key": true, "X-Postmark-Server-Token": true, "Xi-Api-Key": true, "Dd-Api-Key": true,
+	"X-N8n-Api-Key": true, "X-Redmine-Api-Key": true,
+}
 
 // secrets are header fields with secrets that do not identify an account: they belong to
 // another party, or differ between sessions.
-var secrets = nameSet("Cookie Proxy-Authorization X-Csrf-Token X-Amz-Security-Token")
-
-func nameSet(names string) map[string]bool {
-	m := make(map[string]bool)
-	for name := range strings.FieldsSeq(names) {
-		m[name] = true
-	}
-	return m
+var secrets = map[string]bool{
+	"Cookie": true, "Proxy-Authorization": true, "X-Csrf-Token": true, "X-Amz-Security-Token": true,
 }
 
 // IsCredential reports whether the header field with this name, in canonical form,
