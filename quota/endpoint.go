@@ -17,6 +17,8 @@ const (
 	maxQuotas        = 16  // quotas of one endpoint
 	maxRoutes        = 112 // entries of endpoint.routes: as many as a map of 128 slots holds
 	minSharingRoutes = 3   // routes that share the only known quota and make it the quota of all routes
+
+	learnedRate = ": learned rate" // end of endpoint.names.learnedRate
 )
 
 // An endpoint is one account at one host, with the quotas that the host was seen to have for it.
@@ -84,7 +86,8 @@ func (t *Tracker) newEndpoint(req *http.Request, key uint64, host string) *endpo
 	}
 	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
 	n := &ep.names
-	n.quota, n.retryAfter, n.learnedRate, n.slowStart, n.slowResponses = host+": quota", host+": retry-after", host+": learned rate", host+": slow start", host+": slow responses"
+	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
+	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
 	ep.unknown.Store(ep.newQuota(0))
 	if t.sharing != nil {
 		t.sharing.share(ep, req)

@@ -264,6 +264,8 @@ func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now 
 // isSame reports whether l and o describe one limit of a quota, possibly before and after a change. A
 // quota has one learned window and one learned rate at most.
 func (l LimitLearnedInfo) isSame(o LimitLearnedInfo) bool {
-	learned := l.Name == "" && strings.HasSuffix(l.Limit, "learned rate")
-	return l.Limit == o.Limit && l.Name == o.Name && (l.Rate > 0) == (o.Rate > 0) && (l.Per == o.Per || learned)
+	if l.Limit != o.Limit || l.Name != o.Name || (l.Rate > 0) != (o.Rate > 0) {
+		return false
+	}
+	return l.Per == o.Per || strings.HasSuffix(l.Limit, learnedRate)
 }

@@ -25,25 +25,7 @@ const (
 // staleAfter is the time after its end at which a hold that no probe has tested counts as over.
 const staleAfter = 10 * time.Minute
 
-// bytes returns the number of bytes that are reserved for q.
-func (q *quota) bytes() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := quotaBytes + bytesOf(q.estimates)
-	if q.inference != nil {
-		n += inferenceBytes
-	}
-	if q.shared != nil {
-		n += sharedBytes
-	}
-	for _, u := range q.units {
-		u.mu.Lock()
-		n += u.bytes() + bytesOf(u.estimates)
-		u.mu.Unlock()
-	}
-	return n
-}
-
+// bytesOf returns the number of bytes that are reserved for estimates.
 func bytesOf(list []estimate) (n int64) {
 	for i := range list {
 		n += estimateBytes + int64(len(list[i].name))
@@ -94,27 +76,35 @@ func (ep *endpoint) evictQuotas(now time.Time) bool {
 func (ep *endpoint) drop(i int) {
 	gone := ep.quotas[i]
 	ep.quotas = slices.Delete(ep.quotas, i, i+1)
-	ep.release(gone.bytes())
 	for route, q := range ep.routes {
 		if q == gone {
 			delete(ep.routes, route)
 			ep.release(routeBytes)
 		}
 	}
-	ep.release(int64(ep.patterns.forget(gone)) * setBytes)
-	gone.drop()
+	ep.release(int64(ep.patterns.forget(gone))*setBytes + gone.drop())
 }
 
-// drop removes what q knows, and prevents it from learning anything. A Demand may still refer to q.
-func (q *quota) drop() {
+// drop removes what q knows, and prevents it from learning anything: a Demand may still refer to q. It
+// returns the number of bytes that were reserved for q.
+func (q *quota) drop() (bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	bytes = quotaBytes + bytesOf(q.estimates)
+	if q.inference != nil {
+		bytes += inferenceBytes
+	}
+	if q.shared != nil {
+		bytes += sharedBytes
+	}
 	for _, u := range q.units {
 		u.mu.Lock()
+		bytes += u.bytes() + bytesOf(u.estimates)
 		u.estimates, u.dropped = nil, true
 		u.mu.Unlock()
 	}
 	q.estimates, q.units, q.inference, q.dropped = nil, nil, nil, true
+	return bytes
 }
 
 // forget removes everything that q knows, so that it admits all requests from now on.
