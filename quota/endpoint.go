@@ -63,6 +63,7 @@ type endpoint struct {
 	statesLimits atomic.Bool  // a response has stated a limit
 	successes    atomic.Int64 // responses below status 400, counted until statesLimits is set
 	hasQuotas    atomic.Bool  // a quota was ever added to quotas
+	hasReplaced  atomic.Bool  // replaced is not empty
 	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
 	memory       atomic.Int64 // bytes that are reserved, see reserve
 
@@ -70,6 +71,7 @@ type endpoint struct {
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
+	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	samples  [2]acceptedSpan // the latest two, see addSample
@@ -113,12 +115,17 @@ func (ep *endpoint) release(n int64) { ep.memory.Add(-n) }
 func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	route := ep.route(req)
 	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if q := ep.small.find(route); q != nil {
-		return q
+	small := ep.small.find(route)
+	known, _ := ep.lookUp(route, req)
+	unstated := small == nil && ep.small != nil && !ep.small.began.IsZero() && known == ep.unknown.Load()
+	ep.mu.Unlock()
+	if unstated {
+		small = ep.addUnstated(route)
 	}
-	q, _ := ep.lookUp(route, req)
-	return q
+	if small != nil {
+		return small
+	}
+	return known
 }
 
 // quotaOf returns the quota of req, if that is no small one.
@@ -201,11 +208,20 @@ func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.
 			q.rejectedExternally(learned, ep.accepted(learned.Now))
 		}
 	case !own:
-		f.RemoteLimits = nil
+		concernsOther(f)
 	}
 	if ep.id != "" {
 		ep.publishQuota(req, asked, f.Now)
 	}
+}
+
+// concernsOther removes from f, which states limits of another quota than the one that granted the
+// request, what that one must not apply.
+func concernsOther(f *throttle.Feedback) {
+	if f.Outcome == throttle.Throttled && explains(f.RemoteLimits) {
+		f.Cause = throttle.CauseOtherQuota
+	}
+	f.RemoteLimits = nil
 }
 
 // assignRoute assigns to the route of req the quota that its response f concerns. asked is the
@@ -283,7 +299,7 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 	}
 	for _, q := range ep.quotas {
 		if !q.named && q.isHeld(now) {
-			ep.unknown.Store(q)
+			ep.replace(ep.unknown.Swap(q))
 			return q
 		}
 	}
@@ -317,6 +333,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		q = ep.newQuota(knownAfter)
 	} else {
 		ep.unknown.Store(ep.newQuota(successes))
+		ep.replace(asked)
 	}
 	q.named = isNamed(route)
 	ep.reserve(quotaBytes)
@@ -343,8 +360,41 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 			break
 		}
 	}
+	if ep.routes[route] == nil {
+		ep.replace(ep.unknown.Load())
+	}
 	ep.routes[route] = q
 	q.setRoute(route)
+}
+
+// replace records that requests which wait for q may have another quota now. The caller holds
+// ep.mu, and calls renewWaits when it holds no lock.
+func (ep *endpoint) replace(q throttle.Limiter) {
+	if !slices.Contains(ep.replaced, q) {
+		ep.replaced = append(ep.replaced, q)
+		ep.hasReplaced.Store(true)
+	}
+}
+
+// renewWaits lets the callers that wait for replaced quotas ask for their demands again. The
+// caller holds no lock.
+func (ep *endpoint) renewWaits() {
+	ep.mu.Lock()
+	replaced := ep.replaced
+	ep.replaced = nil
+	ep.hasReplaced.Store(false)
+	ep.mu.Unlock()
+	all := ep.tracker.wakers.Load()
+	if all == nil {
+		return
+	}
+	for _, w := range *all {
+		if r, ok := w.(interface{ Renew(throttle.Limiter) }); ok {
+			for _, q := range replaced {
+				r.Renew(q)
+			}
+		}
+	}
 }
 
 // all returns all quotas of ep, each once. The caller holds ep.mu.

@@ -77,6 +77,9 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	if global && f.Outcome == throttle.Throttled {
 		ep.holdAll(asked, &f)
 	}
+	if ep.hasReplaced.Load() {
+		ep.renewWaits()
+	}
 	return f
 }
 

@@ -261,6 +261,9 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	q.recordOutcome(n, f.Outcome == throttle.Failed, now)
 	q.lastResponse = now
+	if f.Cause == throttle.CauseOtherQuota {
+		return
+	}
 	explained := false
 	if len(f.RemoteLimits)+len(q.estimates) > 0 {
 		explained = q.updateEstimates(n, f, now)

@@ -144,7 +144,11 @@ func (s *sharing) receive(u Update) {
 	if ep == nil {
 		return
 	}
-	if ep.apply(u.aged(), s.tracker.clock.Now()) {
+	woken := ep.apply(u.aged(), s.tracker.clock.Now())
+	if ep.hasReplaced.Load() {
+		ep.renewWaits()
+	}
+	if woken {
 		s.tracker.wake()
 	}
 	s.tracker.listeners.Load().deliver()

@@ -96,7 +96,8 @@ type Tracker struct {
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
 // all requests that share a quota, and implements throttle.Observer. Demand.Limiter is nil if
 // Mode is Disabled, or if the host is known and has never stated or enforced a limit. Demand
-// must be called again for each attempt.
+// must be called again for each attempt, and when a request that waits is to be limited by
+// another Limiter, see Notify.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}
@@ -244,8 +245,9 @@ func (t *Tracker) random() float64 {
 
 // Notify registers w, usually the queue whose callers wait for limits of t. t calls Wake when
 // requests may be sent earlier than it had stated: after an Update of another process, and
-// after Forget. A heed.Transport calls Notify for its Queue. Nil has no effect, and each w is
-// registered once.
+// after Forget. If w has a method Renew(throttle.Limiter), t calls it when Demand may return
+// another Limiter for requests that wait for this one. A heed.Transport calls Notify for its
+// Queue. Nil has no effect, and each w is registered once.
 //
 // t keeps w. If w has a method Alive() bool, t drops w when Alive returns false; a type that
 // refers to a queue by a weak pointer can have it.
