@@ -12,7 +12,7 @@ func Canonical(scheme, host string) string {
 	switch {
 	case port == "", port == "80" && scheme == "http", port == "443" && scheme != "http":
 		return name
-	case len(host) == len(name)+1+len(port) && host[:len(name)] == name:
+	case strings.HasPrefix(host, name) && len(host) == len(name)+len(":")+len(port):
 		return host
 	}
 	return name + ":" + port
@@ -26,33 +26,36 @@ func Name(host string) string {
 	return name
 }
 
-// split returns the name of a host in canonical form, and the port. An IPv6 address without
+// split returns the name of a host in canonical form, and its port. An IPv6 address without
 // brackets has no port.
 func split(host string) (name, port string) {
+	name = host
 	i := strings.LastIndexByte(host, ':')
 	if i >= 0 && strings.IndexByte(host[i:], ']') < 0 && (host[0] == '[' || strings.IndexByte(host[:i], ':') < 0) {
-		host, port = host[:i], host[i+1:]
+		name, port = host[:i], host[i+1:]
 	}
-	return strings.ToLower(strings.TrimSuffix(host, ".")), port
+	return strings.ToLower(strings.TrimSuffix(name, ".")), port
 }
 
 // credentials are the header fields, in canonical form, that identify the account of a
 // client.
 var credentials = map[string]bool{
 	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "Apikey": true, "X-Apikey": true,
-	"X-Auth-Token": true, "X-Auth-Key": true, "X-Access-Token": true, "X-Api-Token": true, "Api-Token": true,
-	"Private-Token": true, "Job-Token": true, "Circle-Token": true, "X-Vault-Token": true,
-	"X-Goog-Api-Key": true, "Ocp-Apim-Subscription-Key": true, "X-Functions-Key": true,
-	"X-Subscription-Token": true, "X-Rapidapi-Key": true, "X-Mbx-Apikey": true, "X-Riot-Token": true,
-	"X-Figma-Token": true, "X-Shopify-Access-Token": true, "X-Algolia-Api-Key": true,
-	"X-Typesense-Api-Key": true, "X-Postmark-Server-Token": true, "Xi-Api-Key": true, "Dd-Api-Key": true,
+	"X-Auth-Token": true, "X-Auth-Key": true, "X-Access-Token": true, "X-Api-Token": true,
+	"Api-Token": true, "Private-Token": true, "Job-Token": true, "Circle-Token": true,
+	"X-Vault-Token": true, "X-Goog-Api-Key": true, "Ocp-Apim-Subscription-Key": true,
+	"X-Functions-Key": true, "X-Subscription-Token": true, "X-Rapidapi-Key": true,
+	"X-Mbx-Apikey": true, "X-Riot-Token": true, "X-Figma-Token": true,
+	"X-Shopify-Access-Token": true, "X-Algolia-Api-Key": true, "X-Typesense-Api-Key": true,
+	"X-Postmark-Server-Token": true, "Xi-Api-Key": true, "Dd-Api-Key": true,
 	"X-N8n-Api-Key": true, "X-Redmine-Api-Key": true,
 }
 
 // secrets are header fields with secrets that do not identify an account: they belong to
 // another party, or differ between sessions.
 var secrets = map[string]bool{
-	"Cookie": true, "Proxy-Authorization": true, "X-Csrf-Token": true, "X-Amz-Security-Token": true,
+	"Cookie": true, "Proxy-Authorization": true, "X-Csrf-Token": true,
+	"X-Amz-Security-Token": true,
 }
 
 // IsCredential reports whether the header field with this name, in canonical form,
