@@ -172,6 +172,9 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 			q.addRejection(ep.route(req))
 		}
 		q.change(f.Now, func(now time.Time) { stop = q.suspect(f, before, asked != nil, now) })
+		if asked == nil && f.Outcome != throttle.Throttled {
+			ep.addSample(f.Now) // what was accepted before has been evaluated
+		}
 	}
 	statesLimits := len(f.RemoteLimits) > 0
 	if !statesLimits && f.Outcome != throttle.Throttled {
@@ -475,7 +478,7 @@ func (ep *endpoint) mayStateLimits() bool {
 }
 
 // addSample records how many responses were successful, as of a successful response whose headers
-// were read. The requests of an unlimited endpoint need no Limiter, so they are only counted, and
+// were read, or of a failure. The requests of an unlimited endpoint need no Limiter, so they are only counted, and
 // one in sampleEvery adds a sample. When a request is rejected, the estimate begins with what was
 // accepted since the sample before the latest:
 //

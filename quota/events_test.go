@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,6 +61,7 @@ func TestEvents_reportWhatHasChanged(t *testing.T) {
 		tr.Forget(req)
 		hold.Held, hold.For = false, 0
 		expect(hold, limit("a", 80, time.Minute, quota.Dropped), limit("b", 10, time.Hour, quota.Dropped))
+		runtime.KeepAlive(events) // the Tracker refers to it weakly
 	})
 }
 

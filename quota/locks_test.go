@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -47,7 +48,8 @@ func TestTracker_callsTheClockWithoutALock(t *testing.T) {
 			tr := &quota.Tracker{Clock: clk, Exchange: exchange}
 			clk.tracker = tr
 			defer tr.Close()
-			tr.Listen(&quota.Events{Hold: func(quota.HoldInfo) { tr.Snapshot(0) }})
+			events := &quota.Events{Hold: func(quota.HoldInfo) { tr.Snapshot(0) }}
+			tr.Listen(events)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)
 			require.NoError(t, err)
 			for range 20 {
@@ -63,6 +65,7 @@ func TestTracker_callsTheClockWithoutALock(t *testing.T) {
 			}
 			tr.Forget(req)
 			require.Positive(t, clk.calls)
+			runtime.KeepAlive(events) // the Tracker refers to it weakly
 		})
 	}
 }
