@@ -37,7 +37,7 @@ func tick(now time.Time) uint32 { return uint32(now.UnixNano() >> 16) } //nolint
 
 // add adds a response of a kind. If the one before is much older, all others are dropped.
 func (ev *evidence) add(kind throttle.Cause, now time.Time) {
-	if now.Sub(ev.last) > 2*maxEvidenceAge {
+	if ev.n > 0 && now.Sub(ev.last) > 2*maxEvidenceAge {
 		ev.restart()
 	}
 	ev.times[ev.n%maxEvidence], ev.causes[ev.n%maxEvidence] = tick(now), kind

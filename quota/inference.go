@@ -50,13 +50,19 @@ func causeClass(c throttle.Cause) int {
 }
 
 const (
-	forgetAfter = 50              // successes in a row, after which the inference is dropped
-	longStop    = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+	forgetAfter   = 50              // successes in a row, after which the inference is dropped
+	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
+	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
 
 	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
 	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
 	unknownRoundTrip = 50 * time.Millisecond  // quota.roundTrip before the first response
 )
+
+// limits reports whether a rate or a window is estimated, or a window is declared.
+func (inf *inference) limits() bool {
+	return inf.loop.cause != throttle.CauseUnknown || inf.window.limit > 0
+}
 
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
 // use.
@@ -106,17 +112,17 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 	}
 	inf.evidence.add(cause, now)
 	bare := cause == throttle.CauseUnstated
-	switch {
-	case inf.loop.on():
+	switch limits := inf.limits(); {
+	case limits && inf.loop.on():
 		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
-	case q.hold.active, bare && inf.window.on() && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
+	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
 	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
 		inf.evidence.restart()
 		inf.stopPending = true
 		return true
-	case !bare && !inf.window.on(): // only the loop may limit requests during a trial
+	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
 			inf.evidence.restart()
 			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
@@ -207,14 +213,15 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 		}
 	}
 	switch {
+	case !inf.limits():
 	case inf.window.on():
 		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
-	case inf.loop.on():
+	default:
 		inf.loop.span.n++
 		q.updateLoop(n, false, now)
 	}
 	inf.successesInRow++
-	estimating := inf.loop.on() || inf.window.on() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
+	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
 		q.endpoint.release(inferenceBytes)

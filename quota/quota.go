@@ -89,7 +89,7 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	if len(q.estimates) > 0 {
 		q.describe(&d, now)
 	}
-	if inf := q.inference; inf != nil && inf.loop.on() && !c.DryRun {
+	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.on() {
 		if l := q.endpoint.tracker.listeners.Load(); l != nil {
 			defer l.watch(q, now)()
 		}
@@ -160,7 +160,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 		}
 	}
 	d.OK = true
-	if inf == nil {
+	if inf == nil || !inf.limits() {
 		return
 	}
 	if full {
@@ -207,10 +207,12 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 	if idle {
 		inf.loop.span, inf.loop.lastRate, inf.loop.idle = q.span, 0, true
 	}
-	if inf.loop.on() {
-		inf.loop.spend(n, now)
+	if inf.limits() {
+		if inf.loop.on() {
+			inf.loop.spend(n, now)
+		}
+		inf.window.granted(number, now)
 	}
-	inf.window.granted(number, now)
 	return number
 }
 

@@ -59,7 +59,7 @@ func (q *quota) countSuccess() {
 	q.span.n++
 	s, inf, open := &q.slowStart, q.inference, q.inFlight.open
 	switch {
-	case !s.isNew() && inf != nil && (inf.loop.on() || inf.window.on()):
+	case !s.isNew() && inf != nil && inf.limits():
 		return
 	case s.successes < knownAfter:
 		s.successes++
