@@ -70,7 +70,6 @@ const (
 	minLearnedLimit  = 8                // accepted requests that make a window credible
 	maxLearnedLength = 10 * time.Minute // a longer stop shows no window: an estimate must not hold requests for so long
 	minStop          = time.Millisecond // minimum time between a stop and its probe
-	maxLateness      = 8                // times the length of a window, after which a rejected probe refutes it
 
 	openingDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
 
@@ -109,7 +108,7 @@ func (w *learnedWindow) on() bool { return w.limit > 0 }
 // requests were accepted, or over a longer time than the stop took.
 func newLearnedWindow(first acceptedSpan, stopped, rejected, probed time.Time, n uint64) (w learnedWindow) {
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
-	if first.n < minLearnedLimit || sending > waiting || waiting < minStop || sending+waiting > maxLearnedLength {
+	if first.n < minLearnedLimit || sending < 0 || sending > waiting || waiting < minStop || sending+waiting > maxLearnedLength {
 		return w
 	}
 	w = learnedWindow{limit: first.n, confirmedLimit: first.n, maxLength: probed.Sub(first.since), stoppedAt: stopped, boundary: probed}
@@ -374,7 +373,7 @@ func (w *learnedWindow) probeRejected(now time.Time) verdict {
 		w.minLength = max(w.minLength, passed)
 		w.length = usualLengthWithin(w.minLength, w.maxLength)
 		w.reset = w.start.Add(max(w.length, passed+openingDelay))
-	case passed > maxLateness*w.maxLength, passed > maxLearnedLength:
+	case passed > maxLearnedLength:
 		return fitsNothing
 	default: // it is longer than maxLength
 		w.minLength = passed

@@ -213,3 +213,189 @@ func TestRateLoop_grows(t *testing.T) {
 		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
 	}
 }
+
+// A loop that begins at a measured rate uses 1 % less, and its first request waits for three intervals.
+func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var l rateLoop
+	l.beginAt(100, 7, now)
+	require.Equal(t, rateLoop{
+		cause: throttle.CauseUnstated, rate: 99, goal: 99, growth: 5, plateau: 10, measured: true, lastSent: 7,
+		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(3)),
+	}, l)
+	l.beginAt(0, 7, now)
+	require.InDelta(t, 1./60, l.rate, 1e-9)
+}
+
+// A suspected cause begins on trial with 70 % of the accepted rate, which is not lowered below a floor,
+// or below one request a minute. Responses of the first two round trips do not count.
+func TestRateLoop_beginsOnTrial(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for accepted, want := range map[float64]float64{100: 70, 10: 20, 0: 20} {
+		var l rateLoop
+		l.beginTrial(throttle.CauseDropped, .6, accepted, 20, 50*time.Millisecond, 7, now)
+		require.InDelta(t, want, l.rate, 1e-9)
+		require.True(t, math.IsInf(l.goal, 1))
+		require.Equal(t, trial{active: true, share: .6, cuts: 1}, l.trial)
+		require.Equal(t, throttle.CauseDropped, l.cause)
+		require.False(t, l.counts(7, now.Add(time.Hour)))
+		require.False(t, l.counts(8, now.Add(100*time.Millisecond-1)))
+		require.True(t, l.counts(8, now.Add(100*time.Millisecond)))
+	}
+	var l rateLoop
+	l.beginTrial(throttle.CauseDropped, .6, 0, 0, time.Millisecond, 7, now)
+	require.InDelta(t, 1./60, l.rate, 1e-9)
+}
+
+// Requests are sent at even intervals. Time that was not used is lost, and a request that was not sent
+// gives its interval back.
+func TestRateLoop_spacesRequests(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	var l rateLoop
+	_, ok := l.check(now)
+	require.True(t, ok, "no estimate")
+	l.unspend(1)
+	require.True(t, l.next.IsZero())
+	l = rateLoop{cause: throttle.CauseUnstated, rate: 10, next: now}
+	_, ok = l.check(now)
+	require.True(t, ok)
+	l.spend(1, now)
+	wait, ok := l.check(now)
+	require.False(t, ok)
+	require.Equal(t, 100*ms, wait)
+	wait, ok = l.check(now.Add(100 * ms))
+	require.True(t, ok)
+	require.Zero(t, wait)
+	l.spend(2, now.Add(time.Second))
+	require.Equal(t, now.Add(1200*ms), l.next)
+	require.EqualValues(t, 3, l.granted)
+	l.unspend(1)
+	require.Equal(t, now.Add(1100*ms), l.next)
+	require.Equal(t, maxDelay, l.timeOf(math.MaxInt64))
+}
+
+// A rate that is four times the goal, and four times what was accepted in the last minute, is not needed
+// if less than half of it is used. Without a goal it has to have grown for ten seconds.
+func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		goal     float64
+		since    float64 // seconds since a rejection
+		granted  int64   // requests in the last second, of 100
+		accepted int64   // in each of the last seconds
+		unneeded bool
+	}{
+		"not used":                     {24, 0, 0, 0, true},
+		"less than half":               {24, 0, 50, 0, true},
+		"more than half":               {24, 0, 51, 0, false},
+		"not four times the goal":      {26, 0, 0, 0, false},
+		"not four times the accepted":  {24, 0, 0, 26, false},
+		"four times the accepted":      {24, 0, 0, 24, true},
+		"no goal, 9 s":                 {math.Inf(1), 8, 0, 0, false},
+		"no goal, 10 s":                {math.Inf(1), 9, 0, 0, true},
+		"no goal, 10 s, more accepted": {math.Inf(1), 9, 0, 40, false},
+	} {
+		l := rateLoop{cause: throttle.CauseUnstated, rate: 100, goal: tt.goal, confirmed: true, sinceRejection: tt.since, plateau: plateauFirst, grownAt: start, granted: tt.granted}
+		var a acceptedRate
+		for i := range 5 {
+			a.add(tt.accepted, start.Add(time.Duration(i-4)*time.Second))
+		}
+		require.Equal(t, tt.unneeded, l.grow(start.Add(time.Second), start, &a), name)
+		require.Zero(t, l.granted, name)
+		require.Equal(t, start.Add(time.Second), l.grownAt, name)
+	}
+}
+
+// A step takes a second, or at a slow rate with a goal the time of three requests, at most five seconds.
+// After five seconds more without a request, growth begins again.
+func TestRateLoop_steps(t *testing.T) {
+	const s = time.Second
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		rate, goal float64
+		last       time.Duration // of the latest request, before the step
+		after      time.Duration
+		since      float64 // afterwards: 20 and the step, or 0
+	}{
+		"too early":             {10, 10, 0, s - 1, 20},
+		"a second":              {10, 10, 0, s, 21},
+		"three requests":        {1, 1, 0, 3*s - 1, 20},
+		"after three":           {1, 1, 0, 3 * s, 23},
+		"five seconds":          {.1, .1, 0, 5*s - 1, 20},
+		"after five":            {.1, .1, 0, 5 * s, 25},
+		"no goal":               {.1, math.Inf(1), 0, s, 21},
+		"not idle":              {10, 10, 5 * s, s, 21},
+		"idle":                  {10, 10, 5*s + 1, s, 0},
+		"idle, three requests":  {1, 1, 5*s + 1, 3 * s, 0},
+		"not idle, five second": {.1, .1, 5 * s, 5 * s, 25},
+	} {
+		l := rateLoop{cause: throttle.CauseUnstated, rate: tt.rate, goal: tt.goal, confirmed: true, sinceRejection: 20, plateau: 1000, growth: 2, grownAt: start, granted: 100}
+		var a acceptedRate
+		now := start.Add(tt.after)
+		require.False(t, l.grow(now, start.Add(-tt.last), &a), name)
+		require.InDelta(t, tt.since, l.sinceRejection, 1e-9, name)
+		if tt.since == 0 {
+			require.Equal(t, now, l.grownAt, name)
+			require.Zero(t, l.granted, name)
+		}
+	}
+}
+
+// After a rejection far beyond the goal the plateau is doubled, to 20 s, or to the time of 60 requests.
+func TestRateLoop_plateauGrows(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tt := range []struct{ goal, was, want float64 }{{100, 10, 20}, {100, 20, 20}, {2, 20, 30}, {2, 10, 20}, {1, 40, 60}} {
+		l := rateLoop{rate: 1.1 * tt.goal, goal: tt.goal, plateau: tt.was}
+		l.returnToGoal(now)
+		require.InDelta(t, tt.want, l.plateau, 1e-9, "%+v", tt)
+		require.InDelta(t, tt.goal, l.rate, 1e-9, "%+v", tt)
+	}
+}
+
+// Cuts at the floor halve it: the second in a row if at least a fifth of the responses were rejections,
+// and the fourth in any case.
+func TestRateLoop_halvesTheFloor(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for share, want := range map[float64][]int{.2: {0, 1, 1, 2}, .19: {0, 0, 0, 1}} {
+		l := rateLoop{plateau: 10}
+		for i, halvings := range want {
+			l.rate, l.goal = 100, 100
+			l.lowerGoal(share, 1000, now) // the floor is 500
+			require.Equal(t, halvings, l.floorHalvings, "%v, cut %d", share, i+1)
+		}
+	}
+	l := rateLoop{floorCuts: 1, rate: 100, goal: 100}
+	l.lowerGoal(.2, 0, now)
+	require.Zero(t, l.floorCuts, "it was not at the floor")
+}
+
+// What counts as a rejected rate, and how the goal follows from what was accepted.
+func TestRateLoop_spansThatCount(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		n         int64         // accepted in the span
+		took      time.Duration // the span
+		lastRate  float64
+		confirmed bool
+	}{
+		"8 accepted":           {8, time.Second, 8, true},
+		"7 accepted":           {7, time.Second, 7, false},
+		"less than a second":   {8, time.Second - 1, 8, false},
+		"no span before":       {8, time.Second, 0, false},
+		"6.9 % apart":          {1000, time.Second, 931.1, true},
+		"7 % apart":            {1000, time.Second, 929.9, false},
+		"7 % apart, faster":    {1000, time.Second, 1070.1, false},
+		"6.9 % apart, faster":  {1000, time.Second, 1069, true},
+		"many seconds, slowly": {1000, 10 * time.Second, 100, true},
+	} {
+		l := rateLoop{rate: 2000, goal: 2000, lastRate: tt.lastRate, span: acceptedSpan{since: now.Add(-tt.took), n: tt.n}}
+		l.lowerGoal(0, 0, now)
+		require.Equal(t, tt.confirmed, l.confirmed, name)
+		if tt.n >= minAccepted {
+			require.InDelta(t, float64(tt.n)/tt.took.Seconds(), l.lastRate, 1e-9, name)
+		} else {
+			require.InDelta(t, tt.lastRate, l.lastRate, 1e-9, name)
+		}
+	}
+}
