@@ -125,31 +125,26 @@ func TestHold_pausesGrow(t *testing.T) {
 }
 
 // If the server states a wait, the probe is sent after it: later by at most a fortieth of the wait and
-// 250 ms, or by the spread of several clients if that is longer. Each rejected probe doubles that.
+// 250 ms, or by the spread of several clients if that is longer.
 func TestHold_probesAfterTheStatedEnd(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		rejections int // before this one
-		wait       time.Duration
-		spread     time.Duration
-		random     float64
-		later      time.Duration
+		wait   time.Duration
+		spread time.Duration
+		random float64
+		later  time.Duration
 	}{
-		"exactly":                    {0, 4 * s, 0, 0, 0},
-		"at most a fortieth":         {0, 4 * s, 0, 1, 100 * ms},
-		"half of that":               {0, 4 * s, 0, .5, 50 * ms},
-		"at most 250 ms":             {0, time.Minute, 0, 1, 250 * ms},
-		"spread over several":        {0, 4 * s, s, 1, s},
-		"a shorter spread":           {0, 4 * s, 50 * ms, 1, 100 * ms},
-		"one rejected probe":         {1, 4 * s, 0, 1, 200 * ms},
-		"three rejected probes":      {3, 4 * s, 0, 1, 800 * ms},
-		"five rejected probes":       {5, 4 * s, 0, 1, 3200 * ms},
-		"the sixth doubles no more":  {6, 4 * s, 0, 1, 3200 * ms},
-		"a year at most":             {0, maxDelay + time.Hour, 0, 0, 0},
-		"negative: none, so a pause": {0, -s, 0, 0, 0},
+		"exactly":                    {4 * s, 0, 0, 0},
+		"at most a fortieth":         {4 * s, 0, 1, 100 * ms},
+		"half of that":               {4 * s, 0, .5, 50 * ms},
+		"at most 250 ms":             {time.Minute, 0, 1, 250 * ms},
+		"spread over several":        {4 * s, s, 1, s},
+		"a shorter spread":           {4 * s, 50 * ms, 1, 100 * ms},
+		"a year at most":             {maxDelay + time.Hour, 0, 0, 0},
+		"negative: none, so a pause": {-s, 0, 0, 0},
 	} {
-		h := hold{rejections: tt.rejections, lastSent: 4}
+		h := hold{lastSent: 4}
 		want := now.Add(min(tt.wait, maxDelay) + tt.later)
 		if tt.wait < 0 {
 			want = now.Add(basePause)

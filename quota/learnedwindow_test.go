@@ -247,31 +247,6 @@ func TestLearnedWindow_doesNotWaitForAFailedProbe(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A window whose rate was measured a second time is tested when it has been used up without a
-// rejection, because there may be no limit.
-func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
-	start := time.Unix(1000, 0)
-	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
-	w.measuredRate = 1
-	now, n := w.reset.Add(openingDelay), uint64(2)
-	for range 2 {
-		w.granted(n, now) // the probe
-		require.Equal(t, fitsWindow, w.succeeded(n, now))
-		for range 9 {
-			require.False(t, w.testDue())
-			n++
-			w.granted(n, now)
-			require.Equal(t, fitsWindow, w.succeeded(n, now))
-		}
-		if w.measuredRate == 0 {
-			break
-		}
-		require.False(t, w.testDue())
-		now, n = w.reset.Add(openingDelay), n+1
-	}
-	require.True(t, w.testDue())
-}
-
 // A claim that was to test the end of a window and is cancelled changes nothing: the next one tests
 // it. So is the first request of a window after a hold counted.
 func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
@@ -367,24 +342,21 @@ func TestLearnedWindow_usualLengths(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, usualLengthWithin(tt.minimum, tt.maximum), "%+v", tt)
 	}
-	for d, want := range map[time.Duration]time.Duration{0: s, s - 1: s, s: 2 * s, 7 * s: 10 * s, 24 * time.Hour: 48 * time.Hour} {
-		require.Equal(t, want, nextUsualLength(d), "%v", d)
-	}
 }
 
 // The requests of a window are sent in a seventh of it. Those of one that is confirmed are sent in a
-// 24th, but at least 10 ms apart unless a seventh would not suffice for that.
+// 24th, but at least 10 ms apart unless a seventh would not suffice for that. Those of a declared one are
+// not spaced.
 func TestLearnedWindow_spacesRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		w    learnedWindow
 		want time.Duration
 	}{
-		"not confirmed":          {learnedWindow{limit: 10, length: 7 * time.Second}, 100 * time.Millisecond},
-		"confirmed":              {learnedWindow{limit: 10, length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
-		"confirmed, 10 ms apart": {learnedWindow{limit: 10, length: time.Second, confirmed: true}, 10 * time.Millisecond},
-		"just 10 ms apart":       {learnedWindow{limit: 10, length: 700 * time.Millisecond, confirmed: true}, 10 * time.Millisecond},
-		"confirmed, closer":      {learnedWindow{limit: 10, length: 480 * time.Millisecond, confirmed: true}, 2 * time.Millisecond},
-		"declared":               {learnedWindow{limit: 10, length: time.Second, confirmed: true, declared: true}, 0},
+		"not confirmed": {learnedWindow{limit: 10, length: 7 * time.Second}, 100 * time.Millisecond},
+		"confirmed":     {learnedWindow{limit: 10, length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
+		"10 ms apart":   {learnedWindow{limit: 10, length: time.Second, confirmed: true}, 10 * time.Millisecond},
+		"closer":        {learnedWindow{limit: 10, length: 490 * time.Millisecond, confirmed: true}, 7 * time.Millisecond},
+		"declared":      {learnedWindow{limit: 10, length: time.Second, confirmed: true, declared: true}, 0},
 	} {
 		require.Equal(t, tt.want, tt.w.interval(), name)
 	}
@@ -397,8 +369,7 @@ func TestNextMultiple(t *testing.T) {
 	}
 }
 
-// Windows end on a grid of the server's clock, unless that would be in the first or last eighth of the
-// window, or a probe has shown that they do not.
+// Windows end on a grid of the server's clock, unless a probe has shown that they do not.
 func TestLearnedWindow_endsOnAGrid(t *testing.T) {
 	const ms = time.Millisecond
 	boundary := time.Unix(1000, 0)
@@ -407,15 +378,11 @@ func TestLearnedWindow_endsOnAGrid(t *testing.T) {
 		gridless bool
 		end      time.Duration // since the boundary
 	}{
-		"at a boundary":           {0, false, 800 * ms},
-		"in the first eighth":     {100 * ms, false, 900 * ms},
-		"after it":                {101 * ms, false, 800 * ms},
-		"before the last eighth":  {700*ms - 1, false, 800 * ms},
-		"in the last eighth":      {700 * ms, false, 1500 * ms},
-		"windows are on no grid":  {400 * ms, true, 1200 * ms},
-		"two windows later":       {2000 * ms, false, 2400 * ms},
-		"long before a boundary":  {-2000 * ms, false, -1600 * ms},
-		"shortly before boundary": {-50 * ms, false, 750 * ms},
+		"at a boundary":          {0, false, 800 * ms},
+		"after it":               {300 * ms, false, 800 * ms},
+		"windows are on no grid": {400 * ms, true, 1200 * ms},
+		"two windows later":      {2000 * ms, false, 2400 * ms},
+		"long before a boundary": {-2000 * ms, false, -1600 * ms},
 	} {
 		w := learnedWindow{limit: 10, length: 800 * ms, boundary: boundary, gridless: tt.gridless, used: 7, accepted: 6, test: 5, windows: 3}
 		now := boundary.Add(tt.after)
@@ -440,23 +407,26 @@ func TestLearnedWindow_whenTheNextRequestIsSent(t *testing.T) {
 		wait   time.Duration // 0: sent, or not before a response if open > 0
 		ok     bool
 	}{
-		"its turn":                        {func(w *learnedWindow) {}, 15 * ms, 0, 0, true},
-		"before it":                       {func(w *learnedWindow) {}, 0, 0, 100 * ms / 7, false},
-		"two in flight":                   {func(w *learnedWindow) {}, 15 * ms, 2, 0, false},
-		"two in flight, confirmed":        {func(w *learnedWindow) { w.confirmed = true }, 15 * ms, 2, 0, true},
-		"used up":                         {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 600 * ms, 0, 415 * ms, false},
-		"its end":                         {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 1015 * ms, 0, 0, true},
-		"the test is due":                 {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 0, 0, true},
-		"before the test":                 {func(w *learnedWindow) { w.used = 10 }, 400 * ms, 0, 100 * ms, false},
-		"a test after the end":            {func(w *learnedWindow) { w.used, w.reset = 10, start.Add(99*ms) }, 50 * ms, 0, 64 * ms, false},
-		"a test, others in flight":        {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 1, 0, false},
-		"the test is in flight":           {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 1, 0, false},
-		"the test has ended":              {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 0, 0, true},
-		"declared, no window has begun":   {func(w *learnedWindow) { w.declared, w.start = true, time.Time{} }, 0, 5, 0, true},
-		"declared, the window is over":    {func(w *learnedWindow) { w.declared = true }, 1000 * ms, 5, 0, true},
-		"declared, used up":               {func(w *learnedWindow) { w.declared, w.confirmed, w.used, w.testAfter = true, true, 10, 9 }, 999 * ms, 0, ms, false},
-		"no window":                       {func(w *learnedWindow) { w.limit = 0 }, 0, 5, 0, true},
-		"not one that was measured again": {func(w *learnedWindow) { w.used, w.measuredRate = 10, 1 }, 500 * ms, 0, 515 * ms, false},
+		"its turn":                  {func(w *learnedWindow) {}, 15 * ms, 0, 0, true},
+		"before it":                 {func(w *learnedWindow) {}, 0, 0, 100 * ms / 7, false},
+		"four in flight":            {func(w *learnedWindow) {}, 15 * ms, 4, 0, false},
+		"three in flight":           {func(w *learnedWindow) {}, 15 * ms, 3, 0, true},
+		"four in flight, confirmed": {func(w *learnedWindow) { w.confirmed = true }, 15 * ms, 4, 0, true},
+		"used up":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 600 * ms, 0, 415 * ms, false},
+		"its end":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 1015 * ms, 0, 0, true},
+		"the test is due":           {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 0, 0, true},
+		"before the test":           {func(w *learnedWindow) { w.used = 10 }, 400 * ms, 0, 100 * ms, false},
+		"a test at the end": {func(w *learnedWindow) {
+			w.used, w.reset, w.limit, w.confirmedLimit, w.loweredAt, w.rejectedTests = 9, start.Add(4*time.Second), 9, 10, start, 1
+		}, 50 * ms, 0, 1950 * ms, false},
+		"a test after the end":          {func(w *learnedWindow) { w.used, w.limit, w.loweredAt, w.rejectedTests = 9, 9, start, 1 }, 50 * ms, 0, 965 * ms, false},
+		"a test, others in flight":      {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 1, 0, false},
+		"the test is in flight":         {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 1, 0, false},
+		"the test has ended":            {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 0, 0, true},
+		"declared, no window has begun": {func(w *learnedWindow) { w.declared, w.start = true, time.Time{} }, 0, 5, 0, true},
+		"declared, the window is over":  {func(w *learnedWindow) { w.declared = true }, 1000 * ms, 5, 0, true},
+		"declared, used up":             {func(w *learnedWindow) { w.declared, w.confirmed, w.used, w.testAfter = true, true, 10, 9 }, 999 * ms, 0, ms, false},
+		"no window":                     {func(w *learnedWindow) { w.limit = 0 }, 0, 5, 0, true},
 	} {
 		w := tenPerSecond(start)
 		tt.change(&w)
@@ -466,21 +436,7 @@ func TestLearnedWindow_whenTheNextRequestIsSent(t *testing.T) {
 	}
 }
 
-// While a window is not confirmed, two requests are in flight, and one more for each four that were
-// accepted, up to four. That doubles with each further window.
-func TestLearnedWindow_requestsInFlight(t *testing.T) {
-	for _, tt := range []struct {
-		accepted int64
-		windows  int
-		want     int64
-	}{{0, 1, 2}, {3, 1, 2}, {4, 1, 3}, {8, 1, 4}, {80, 1, 4}, {0, 2, 4}, {80, 3, 16}, {0, 0, 2}, {0, 21, 2 << 20}, {0, 30, 2 << 20}} {
-		w := learnedWindow{accepted: tt.accepted, windows: tt.windows}
-		require.Equal(t, tt.want, w.maxInFlight(), "%+v", tt)
-	}
-}
-
-// When a request is sent beyond the limit: in the middle of a window, but after 100 ms, or after a
-// rejection has lowered the limit a second later, then after 2, 4, 8 ... seconds.
+// When a request is sent beyond the limit: in the middle of a window, or after a rejection has lowered the limit a second later, then after 2, 4, 8 ... seconds.
 func TestLearnedWindow_whenItIsTested(t *testing.T) {
 	const s = time.Second
 	start := time.Unix(1000, 0)
@@ -491,7 +447,6 @@ func TestLearnedWindow_whenItIsTested(t *testing.T) {
 		want            time.Duration
 	}{
 		"the middle":                        {10 * s, 0, 10, 0, 5 * s},
-		"a short window":                    {s / 10, 0, 10, 0, s / 10},
 		"lowered":                           {10 * s, 2 * s, 9, 0, 3 * s},
 		"lowered late":                      {10 * s, 6 * s, 9, 0, 5 * s},
 		"lowered, a test was rejected":      {10 * s, 4 * s, 9, 1, 6 * s},
@@ -512,7 +467,6 @@ func TestLearnedWindow_whenItIsTested(t *testing.T) {
 		"too few windows":    {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 20, testAfter: 20}, false},
 		"enough windows":     {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 21, testAfter: 20}, true},
 		"lowered":            {learnedWindow{limit: 9, confirmedLimit: 10, used: 9, windows: 1, testAfter: 20}, true},
-		"to be measured":     {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 1, measuredRate: 1}, false},
 		"beyond it already ": {learnedWindow{limit: 10, confirmedLimit: 10, used: 11, windows: 1}, false},
 	} {
 		require.Equal(t, tt.want, tt.w.testDue(), name)
@@ -564,7 +518,7 @@ func TestLearnedWindow_countsClaims(t *testing.T) {
 	require.Equal(t, learnedWindow{}, none)
 }
 
-// An accepted test shows that there is no window, or that a lowered limit may be raised by an eighth.
+// An accepted test shows that there is no window, or that a lowered limit is not lower any more.
 func TestLearnedWindow_acceptedTest(t *testing.T) {
 	start := time.Unix(1000, 0)
 	w := tenPerSecond(start)
@@ -572,14 +526,9 @@ func TestLearnedWindow_acceptedTest(t *testing.T) {
 	before := w.accepted
 	require.Equal(t, beyondWindow, w.succeeded(12, start))
 	require.Equal(t, before+1, w.accepted)
-	for limit, want := range map[int64]int64{1: 6, 30: 35, 38: 40} {
-		w = learnedWindow{limit: limit, confirmedLimit: 40, test: 12, rejectedTests: 3}
-		require.Equal(t, fitsWindow, w.succeeded(12, start))
-		require.Equal(t, learnedWindow{limit: want, confirmedLimit: 40, accepted: 1, acceptedSinceStop: 1}, w)
-	}
-	w = learnedWindow{limit: 2, confirmedLimit: 7, test: 12}
-	w.succeeded(12, start)
-	require.EqualValues(t, 3, w.limit, "by at least one")
+	w = learnedWindow{limit: 30, confirmedLimit: 40, test: 12, rejectedTests: 3}
+	require.Equal(t, fitsWindow, w.succeeded(12, start))
+	require.Equal(t, learnedWindow{limit: 40, confirmedLimit: 40, accepted: 1, acceptedSinceStop: 1}, w)
 	w = learnedWindow{limit: 2, confirmedLimit: 7, lastBefore: 5}
 	require.Equal(t, fitsWindow, w.succeeded(5, start))
 	require.Zero(t, w.accepted, "of the window before")
@@ -590,34 +539,19 @@ func TestLearnedWindow_acceptedTest(t *testing.T) {
 	require.Equal(t, learnedWindow{}, none)
 }
 
-// The probe that is accepted is the first request of the next window, and shows that the one before was
-// not longer.
+// The probe that is accepted is the first request of the next window. If the end of the window before was
+// estimated for a time at most a second before that, it is a boundary of the grid.
 func TestLearnedWindow_acceptedProbe(t *testing.T) {
-	const ms = time.Millisecond
 	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		reset, sent time.Duration
-		boundary    time.Duration
-		onGrid      bool
-		maxLength   time.Duration
-	}{
-		"after the length":           {1000 * ms, 1100 * ms, 1000 * ms, false, 1100 * ms},
-		"within the tolerance":       {1000 * ms, 1000 * ms, 1000 * ms, false, 1000 * ms},
-		"long after it":              {1000 * ms, 1500 * ms, 1000 * ms, false, 1500 * ms},
-		"longer than maxLength":      {1000 * ms, 1999 * ms, 1000 * ms, false, 1900 * ms},
-		"too long after it":          {1000 * ms, 2001 * ms, 0, false, 1900 * ms},
-		"on the grid":                {600 * ms, 650 * ms, 600 * ms, true, 1900 * ms},
-		"on the grid, not before it": {600 * ms, 1000 * ms, 600 * ms, false, 1900 * ms},
-	} {
+	for sent, boundary := range map[time.Duration]time.Duration{1100: 1000, 2000: 1000, 2001: 0} {
 		w := tenPerSecond(start)
-		w.maxLength, w.probe, w.reset, w.gridless = 1900*ms, 7, start.Add(tt.reset), false
-		sent := start.Add(tt.sent)
-		require.Equal(t, fitsWindow, w.succeeded(7, sent), name)
-		require.Equal(t, start.Add(tt.boundary), w.boundary, name)
-		require.Equal(t, tt.onGrid, w.onGrid, name)
-		require.Equal(t, tt.maxLength, w.maxLength, name)
-		require.Equal(t, sent, w.start, name)
-		require.EqualValues(t, []uint64{0, 6, 1, 1, 2}, []uint64{w.probe, w.lastBefore, uint64(w.used), uint64(w.accepted), uint64(w.windows)}, name)
+		w.probe = 7
+		at := start.Add(sent * time.Millisecond)
+		require.Equal(t, fitsWindow, w.succeeded(7, at))
+		require.Equal(t, start.Add(boundary*time.Millisecond), w.boundary, "%d ms", sent)
+		require.Equal(t, at, w.start)
+		require.EqualValues(t, []uint64{0, 6, 1, 1, 2}, []uint64{w.probe, w.lastBefore, uint64(w.used), uint64(w.accepted), uint64(w.windows)})
+		require.EqualValues(t, 2, w.acceptedSinceStop)
 	}
 }
 
@@ -644,10 +578,7 @@ func TestLearnedWindow_rejectedClaim(t *testing.T) {
 		"of the window before":  {func(w *learnedWindow) { w.lastBefore = 6 }, 6, func(*learnedWindow) {}, fitsWindow},
 		"sent with the test":    {func(w *learnedWindow) { w.used, w.test = 11, 12 }, 11, func(*learnedWindow) {}, fitsWindow},
 		"it is used up already": {func(w *learnedWindow) { w.used, w.accepted = 10, 10 }, 11, func(*learnedWindow) {}, fitsWindow},
-		"nearly all accepted": {func(w *learnedWindow) { w.used, w.accepted, w.rejectedTests = 10, 9, 2 }, 10, func(w *learnedWindow) {
-			w.limit, w.confirmedLimit, w.used, w.loweredAt, w.rejectedTests = 9, 9, 9, now, 0
-		}, fitsWindow},
-		"less than that": {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 10, 8, 8 }, 10, nil, fitsBucket},
+		"most were accepted":    {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 10, 8, 8 }, 10, nil, fitsBucket},
 		"confirmed": {func(w *learnedWindow) { w.used, w.accepted, w.confirmed = 4, 3, true }, 5, func(w *learnedWindow) {
 			w.limit, w.used, w.loweredAt = 3, 3, now
 		}, fitsWindow},
@@ -657,103 +588,71 @@ func TestLearnedWindow_rejectedClaim(t *testing.T) {
 		"declared, none accepted": {func(w *learnedWindow) { w.used, w.accepted, w.confirmed, w.declared = 4, 0, true, true }, 5, func(w *learnedWindow) {
 			w.limit, w.used, w.loweredAt = 1, 1, now
 		}, fitsWindow},
-		"a quarter of the rate": {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 4, 2, 2 }, 5, func(w *learnedWindow) {
-			w.measuredRate, w.stoppedAt, w.lastBefore, w.accepted, w.acceptedSinceStop = 2.5/1.199, now, 17, 0, 0
-			w.used, w.reset = 10, now.Add(500*time.Millisecond)
-		}, fitsWindow},
-		"more than a quarter":     {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 4, 3, 3 }, 5, nil, fitsBucket},
-		"a quarter, for a second": {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop, w.measuredRate = 4, 2, 2, 1 }, 5, nil, fitsBucket},
-		"a quarter, stated":       {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop, w.testAfter = 4, 2, 2, 2 }, 5, nil, fitsBucket},
-		"a quarter, of five minutes": {func(w *learnedWindow) {
-			w.maxLength, w.limit, w.confirmedLimit, w.acceptedSinceStop = 5*time.Minute, 10000, 10000, 1
-		}, 5, func(w *learnedWindow) {
-			w.measuredRate, w.stoppedAt, w.lastBefore, w.accepted, w.acceptedSinceStop = 1.5/1.199, now, 17, 0, 0
-			w.used, w.reset = 10000, now.Add(time.Minute)
-		}, fitsWindow},
 	} {
 		w := tenPerSecond(start)
 		tt.change(&w)
 		want := w
-		require.Equal(t, tt.v, w.rejected(tt.n, 17, now), name)
+		require.Equal(t, tt.v, w.rejected(tt.n, now), name)
 		if tt.want == nil {
 			continue
 		}
 		tt.want(&want)
-		require.InDelta(t, want.measuredRate, w.measuredRate, 1e-9, name)
-		want.measuredRate = w.measuredRate
 		require.Equal(t, want, w, name)
 	}
 	var none learnedWindow
-	require.Equal(t, fitsWindow, none.rejected(1, 2, now))
+	require.Equal(t, fitsWindow, none.rejected(1, now))
 }
 
-// A rejected probe shows that the window is longer.
+// A rejected probe shows that the window is longer. Beyond the longest possible length there is no
+// window, unless the program was idle: then other clients may use it.
 func TestLearnedWindow_rejectedProbe(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		change                       func(*learnedWindow)
-		after                        time.Duration
-		reset                        time.Duration
-		length, minLength, maxLength time.Duration
-		onGrid, gridless             bool
-		v                            verdict
+		reset, minLength, maxLength time.Duration // before
+		after                       time.Duration
+		wantReset, length, wantMin  time.Duration // afterwards; 0: there is no window
+		gridless                    bool
 	}{
-		"not on the grid":          {func(w *learnedWindow) { w.reset = start.Add(600 * ms) }, 650 * ms, s, s, ms, s, false, true, fitsWindow},
-		"once on the grid":         {func(w *learnedWindow) { w.reset, w.onGrid = start.Add(600*ms), true }, 650 * ms, s, s, ms, s, false, false, fitsWindow},
-		"idle":                     {func(w *learnedWindow) {}, 2 * s, 3 * s, s, ms, s, false, false, fitsWindow},
-		"longer":                   {func(w *learnedWindow) {}, s, 2 * s, 2 * s, s, 2 * s, false, false, fitsWindow},
-		"longer, just not idle":    {func(w *learnedWindow) {}, 2*s - 1, 2 * s, 2 * s, 2*s - 1, 2 * s, false, false, fitsWindow},
-		"shorter than the maximum": {func(w *learnedWindow) { w.maxLength = 2500 * ms }, 1500 * ms, 2 * s, 2 * s, 1500 * ms, 2500 * ms, false, false, fitsWindow},
-		"no usual length":          {func(w *learnedWindow) { w.maxLength = 2500 * ms }, 2100 * ms, 2500 * ms, 2500 * ms, 2100 * ms, 2500 * ms, false, false, fitsWindow},
-		"shorter than the minimum": {func(w *learnedWindow) { w.minLength, w.maxLength = 1800*ms, 2500*ms }, 1500 * ms, 2 * s, 2 * s, 1800 * ms, 2500 * ms, false, false, fitsWindow},
-		"a little before the end":  {func(w *learnedWindow) { w.maxLength = 2500 * ms }, 1990 * ms, 2005 * ms, 2 * s, 1990 * ms, 2500 * ms, false, false, fitsWindow},
-		"a long window": {func(w *learnedWindow) {
-			w.length, w.maxLength, w.reset = 4*time.Minute, 10*time.Minute+s, start.Add(4*time.Minute)
-		}, 10*time.Minute + s, 15 * time.Minute, 4 * time.Minute, ms, 10*time.Minute + s, false, false, fitsNothing},
-		"a long window, ten minutes": {func(w *learnedWindow) {
-			w.length, w.maxLength, w.reset = 4*time.Minute, 6*time.Minute, start.Add(4*time.Minute)
-		}, 10 * time.Minute, 15 * time.Minute, 15 * time.Minute, 10 * time.Minute, 15 * time.Minute, false, false, fitsWindow},
+		"not on the grid":          {600 * ms, ms, s, 650 * ms, s, s, ms, true},
+		"at the longest":           {s, ms, s, s, 0, 0, 0, false},
+		"beyond it":                {s, ms, s, 2*s - 1, 0, 0, 0, false},
+		"idle":                     {s, ms, s, 2 * s, 3 * s, s, ms, false},
+		"within the lengths":       {s, ms, 2500 * ms, 1500 * ms, 2 * s, 2 * s, 1500 * ms, false},
+		"no usual length":          {s, ms, 2500 * ms, 2100 * ms, 2500 * ms, 2500 * ms, 2100 * ms, false},
+		"shorter than the minimum": {s, 1800 * ms, 2500 * ms, 1500 * ms, 2 * s, 2 * s, 1800 * ms, false},
+		"a little before the end":  {s, ms, 2500 * ms, 1990 * ms, 2005 * ms, 2 * s, 1990 * ms, false},
 	} {
 		w := tenPerSecond(start)
-		w.probe = 7
-		tt.change(&w)
-		require.Equal(t, tt.v, w.rejected(7, 8, start.Add(tt.after)), name)
+		w.probe, w.reset, w.minLength, w.maxLength = 7, start.Add(tt.reset), tt.minLength, tt.maxLength
+		v := w.rejected(7, start.Add(tt.after))
 		require.Zero(t, w.probe, name)
-		if tt.v == fitsNothing {
+		require.Equal(t, tt.length == 0, v == fitsNothing, name)
+		if v == fitsNothing {
 			continue
 		}
-		require.Equal(t, start.Add(tt.reset), w.reset, name)
-		require.Equal(t, []time.Duration{tt.length, tt.minLength, tt.maxLength}, []time.Duration{w.length, w.minLength, w.maxLength}, name)
-		require.Equal(t, []bool{tt.onGrid, tt.gridless}, []bool{w.onGrid, w.gridless}, name)
+		require.Equal(t, fitsWindow, v, name)
+		require.Equal(t, start.Add(tt.wantReset), w.reset, name)
+		require.Equal(t, []time.Duration{tt.length, tt.wantMin, tt.maxLength}, []time.Duration{w.length, w.minLength, w.maxLength}, name)
+		require.Equal(t, tt.gridless, w.gridless, name)
 	}
 }
 
-// The rate of a bucket is what was accepted since the stop began. It is sure if two measurements agree
-// to a quarter; otherwise the higher one is a lower bound.
+// The rate of a bucket is what was accepted since the stop began. It is sure if that agrees with the rate
+// of the window to a quarter; otherwise the higher one is a lower bound.
 func TestLearnedWindow_rateOfABucket(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		accepted  int64 // in one second, and one half more
-		limit     int64 // per second
-		measured  float64
-		testAfter int
-		rate      float64
-		sure      bool
+		accepted int64 // in one second, and one half more; the window was 100 per second
+		rate     float64
+		sure     bool
 	}{
-		"they agree":                   {80, 100, 0, 0, 100, true},
-		"they do not":                  {74, 100, 0, 0, 100, false},
-		"faster":                       {120, 100, 0, 0, 120.5, true},
-		"much faster":                  {140, 100, 0, 0, 140.5, false},
-		"measured before":              {80, 1000, 100, 0, 100, true},
-		"measured before, differently": {70, 100, 100, 0, 100, false},
-		"stated":                       {70, 100, 0, 2, 100, true},
-		"stated, fewer came back":      {60, 100, 0, 2, 60.5, true},
-		"stated, 1.6 times fewer":      {62, 100, 0, 2, 100, true},
-		"stated, a quarter came back":  {25, 100, 0, 2, 25.5, true},
-		"stated, less than a quarter":  {24, 100, 0, 2, 100, true},
+		"they agree":  {75, 100, true},
+		"they do not": {74, 100, false},
+		"faster":      {132, 132.5, true},
+		"much faster": {133, 133.5, false},
 	} {
-		w := learnedWindow{confirmedLimit: tt.limit, maxLength: time.Second, stoppedAt: start, acceptedSinceStop: tt.accepted, measuredRate: tt.measured, testAfter: tt.testAfter}
+		w := learnedWindow{confirmedLimit: 100, maxLength: time.Second, stoppedAt: start, acceptedSinceStop: tt.accepted}
 		rate, sure := w.bucketRate(start.Add(time.Second))
 		require.InDelta(t, tt.rate, rate, 1e-9, name)
 		require.Equal(t, tt.sure, sure, name)
@@ -774,10 +673,4 @@ func TestLearnedWindow_holdEnds(t *testing.T) {
 	w.released(9, w.reset)
 	require.Equal(t, []int64{1, 1, 3}, []int64{w.used, w.accepted, w.acceptedSinceStop})
 	require.Equal(t, start.Add(time.Second), w.start)
-	w.recordStated(time.Second, false)
-	require.Equal(t, time.Second, w.stated)
-	require.Zero(t, w.testAfter)
-	w.recordStated(2*time.Second, true)
-	require.Equal(t, 2*time.Second, w.stated)
-	require.Equal(t, 2, w.testAfter)
 }

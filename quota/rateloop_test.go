@@ -11,36 +11,39 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What the first rate of a loop is after a stop that ended with an accepted probe: what was
-// accepted, over the time until the stated end of a short hold, or else until now.
+// What the first rate of a loop is after a stop that ended with an accepted probe: what was accepted,
+// over the time until now, or until the middle of the last stop if a probe was rejected.
 func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	for name, tt := range map[string]struct {
-		accepted      int64
-		hold          time.Duration // stated
-		stopped       float64       // begin of the last stop; the first began after 1 s
-		now           float64
-		floor         float64
-		rate          float64
-		knowsTheLimit bool
+		accepted int64
+		stopped  float64 // begin of the last stop; the first began after 1 s
+		now      float64
+		floor    float64
+		rate     float64
+		growth   float64
 	}{
-		"stated, short":                {100, 3 * time.Second, 1, 5, 0, .99 * 100 / 4, true},
-		"stated, short, above floor":   {100, 3 * time.Second, 1, 5, 20, .99 * 100 / 4, true},
-		"stated, short, below floor":   {100, 3 * time.Second, 1, 5, 30, 30, true},
-		"stated, 10 s":                 {110, 10 * time.Second, 1, 12, 0, .99 * 110 / 11, true},
-		"stated, long":                 {100, 11 * time.Second, 1, 20, 0, 100. / 20, false},
-		"stated, a probe was rejected": {100, 3 * time.Second, 5, 11, 0, 100. / 8, false},
-		"not stated":                   {100, 0, 1, 5, 0, 100. / 5, false},
-		"few accepted":                 {7, 3 * time.Second, 1, 7, 0, 1, false},
-		"just enough accepted":         {8, 3 * time.Second, 1, 7, 0, .99 * 8 / 4, true},
-		"almost none, long ago":        {1, 0, 1, 1000, 0, 1. / 60, false},
+		"one stop":               {100, 1, 5, 0, 100. / 5, .2},
+		"above the floor":        {100, 1, 5, 19, 20, .2},
+		"below the floor":        {100, 1, 5, 30, 30, .2},
+		"a probe was rejected":   {100, 5, 11, 0, 100. / 8, .2},
+		"few accepted":           {7, 1, 7, 0, 1, 1},
+		"just enough accepted":   {8, 1, 8, 0, 1, .2},
+		"almost none, long ago":  {1, 1, 1000, 0, 1. / 60, 1},
+		"in no time, on a clock": {100, 1, 0, 0, 1e5, .2},
 	} {
 		var l rateLoop
 		first := acceptedSpan{since: at(0), until: at(1), n: tt.accepted}
-		l.beginAfterStop(first, tt.hold, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 1)
+		l.beginAfterStop(first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.rate, 1e-9, name)
-		require.Equal(t, tt.knowsTheLimit, l.goal == l.rate, name)
+		require.False(t, l.hasGoal(), name)
+		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
+		require.Equal(t, at(tt.now).Add(l.timeOf(1)), l.next, name)
+		require.EqualValues(t, 1, l.granted, name)
+		require.EqualValues(t, 7, l.lastSent, name)
+		require.Equal(t, throttle.CauseUnstated, l.cause, name)
+		require.InDelta(t, 10, l.plateau, 1e-9, name)
 	}
 }
 
@@ -69,12 +72,11 @@ func TestRateLoop_countsTheLatestResponses(t *testing.T) {
 		twenty, all := l.rejections(20)
 		require.Equal(t, want, struct{ ofEight, ofTwenty, all, inRow, accepted int }{eight, twenty, all, l.rejectionsInRow, l.accepted}, text)
 	}
-	l := rateLoop{rejectionsAtGoal: 3, goalBefore: 5, uselessCuts: 2}
+	l := rateLoop{rejectionsAtGoal: 3, uselessCuts: 2}
 	l.respond(strings.Repeat("g", manyAccepted-1))
 	require.Equal(t, 3, l.rejectionsAtGoal)
 	l.respond("g")
 	require.Zero(t, l.rejectionsAtGoal)
-	require.Zero(t, l.goalBefore)
 	require.Zero(t, l.uselessCuts)
 }
 
@@ -92,18 +94,16 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		rate, goal float64       // afterwards; 0: the loop ends
 		ignored    time.Duration // responses do not count for so long
 	}{
-		"the goal that was given up was right": {rateLoop{goal: 100, goalBefore: 50}, "gr", 0, continueLoop, 50, 50, 2 * rtt},
-		"a second rejection":                   {rateLoop{goal: 100, goalBefore: 50}, "grr", 0, stopSending, 100, 100, 2 * rtt},
-		"a second one, of a learned window":    {rateLoop{goal: unknown, measured: true}, "grr", 0, stopSending, 93, 93, 2 * rtt},
+		"a second rejection":                   {rateLoop{goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
 		"a second one, suspected":              {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grr", 0, continueLoop, 50, 95, 2 * rtt},
 		"a third one, suspected":               {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grrr", 0, continueLoop, 50, 100, 2 * rtt},
 		"suspected, not below the goal/8":      {rateLoop{cause: throttle.CauseDropped, goal: 1600}, "grrr", 0, continueLoop, 200, 1600, 2 * rtt},
 		"half of eight":                        {rateLoop{goal: 100}, "grgrgrgr", 0, continueLoop, 47.5, 50, 2 * rtt},
 		"half of eight, above what is known":   {rateLoop{goal: 100}, "grgrgrgr", 100, continueLoop, 50, 50 / .95, 2 * rtt},
 		"half of eight, for the fourth time":   {rateLoop{goal: 100, uselessCuts: 3}, "grgrgrgr", 0, abandonLoop, 0, 0, 0},
-		"above a known goal":                   {rateLoop{goal: 90, confirmed: true}, "gggr", 0, continueLoop, 90, 90, 3 * rtt},
-		"above a known goal, more was seen":    {rateLoop{goal: 90, confirmed: true, span: acceptedSpan{since: now.Add(-time.Second), n: 98}}, "gggr", 0, continueLoop, .98 * 98, .98 * 98, 3 * rtt},
-		"far above a known goal":               {rateLoop{goal: 60, confirmed: true}, "gggr", 0, continueLoop, 70, 70, 3 * rtt},
+		"above a known goal":                   {rateLoop{goal: 90, confirmed: true}, "gggr", 0, continueLoop, 90, 90, 2 * rtt},
+		"above a known goal, more was seen":    {rateLoop{goal: 90, confirmed: true, span: acceptedSpan{since: now.Add(-time.Second), n: 98}}, "gggr", 0, continueLoop, .98 * 98, .98 * 98, 2 * rtt},
+		"far above a known goal":               {rateLoop{goal: 60, confirmed: true}, "gggr", 0, continueLoop, 70, 70, 2 * rtt},
 		"at a known goal":                      {rateLoop{goal: 100, confirmed: true}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fourth time": {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 3}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fifth time":  {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, endLoop, 0, 0, 0},
@@ -113,7 +113,7 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"the same, many rejections":            {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
 		"two spans agree":                      {rateLoop{goal: 100, lastRate: 52, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, .98 * 51, 2 * rtt},
 		"two spans do not":                     {rateLoop{goal: 100, lastRate: 54, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
-		"the server stated how long":           {rateLoop{goal: 100, stated: time.Second, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
+		"the server stated how long":           {rateLoop{goal: 100, stated: true, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
 	} {
 		l := tt.loop
 		l.rate, l.plateau = 100, plateauFirst
@@ -188,9 +188,8 @@ func TestRateLoop_grows(t *testing.T) {
 		after time.Duration // since the last step
 		rate  float64
 	}{
-		"the goal is not known":        {rateLoop{goal: unknown, growth: 2}, time.Second, 120},
-		"not known, for long":          {rateLoop{goal: unknown, growth: 2, sinceRejection: 19}, time.Second, 220},
-		"too soon":                     {rateLoop{goal: unknown, growth: 2}, time.Second - 1, 100},
+		"the goal is not known":        {rateLoop{goal: unknown, growth: .2}, time.Second, 120},
+		"too soon":                     {rateLoop{goal: unknown, growth: .2}, time.Second - 1, 100},
 		"below the goal":               {rateLoop{goal: 200, confirmed: true}, time.Second, 150},
 		"at the goal":                  {rateLoop{goal: 100, confirmed: true, sinceRejection: 9}, time.Second, 100},
 		"at the goal, after a plateau": {rateLoop{goal: 100, confirmed: true, sinceRejection: 10}, time.Second, 102},
@@ -214,14 +213,14 @@ func TestRateLoop_grows(t *testing.T) {
 	}
 }
 
-// A loop that begins at a measured rate uses 1 % less, and its first request waits for three intervals.
+// A loop that begins at a measured rate uses 1 % less, and its first request waits for an interval.
 func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l rateLoop
 	l.beginAt(100, 7, now)
 	require.Equal(t, rateLoop{
-		cause: throttle.CauseUnstated, rate: 99, goal: 99, growth: 5, plateau: 10, measured: true, lastSent: 7,
-		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(3)),
+		cause: throttle.CauseUnstated, rate: 99, goal: 99, plateau: 10, lastSent: 7,
+		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(1)),
 	}, l)
 	l.beginAt(0, 7, now)
 	require.InDelta(t, 1./60, l.rate, 1e-9)
@@ -281,9 +280,9 @@ func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		goal     float64
-		since    float64 // seconds since a rejection
-		granted  int64   // requests in the last second, of 100
-		accepted int64   // in each of the last seconds
+		since    int   // steps since a rejection
+		granted  int64 // requests in the last second, of 100
+		accepted int64 // in each of the last seconds
 		unneeded bool
 	}{
 		"not used":                     {24, 0, 0, 0, true},
@@ -296,7 +295,7 @@ func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
 		"no goal, 10 s":                {math.Inf(1), 9, 0, 0, true},
 		"no goal, 10 s, more accepted": {math.Inf(1), 9, 0, 40, false},
 	} {
-		l := rateLoop{cause: throttle.CauseUnstated, rate: 100, goal: tt.goal, confirmed: true, sinceRejection: tt.since, plateau: plateauFirst, grownAt: start, granted: tt.granted}
+		l := rateLoop{cause: throttle.CauseUnstated, rate: 100, goal: tt.goal, growth: .2, confirmed: true, sinceRejection: tt.since, plateau: plateauFirst, grownAt: start, granted: tt.granted}
 		var a acceptedRate
 		for i := range 5 {
 			a.add(tt.accepted, start.Add(time.Duration(i-4)*time.Second))
@@ -307,35 +306,25 @@ func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A step takes a second, or at a slow rate with a goal the time of three requests, at most five seconds.
-// After five seconds more without a request, growth begins again.
+// A step takes a second. After five seconds without a request, growth begins again.
 func TestRateLoop_steps(t *testing.T) {
 	const s = time.Second
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		rate, goal float64
-		last       time.Duration // of the latest request, before the step
-		after      time.Duration
-		since      float64 // afterwards: 20 and the step, or 0
+		last, after time.Duration // of the latest request, before the step; since the step before
+		steps       int           // afterwards: 20 and this one, or 0
 	}{
-		"too early":             {10, 10, 0, s - 1, 20},
-		"a second":              {10, 10, 0, s, 21},
-		"three requests":        {1, 1, 0, 3*s - 1, 20},
-		"after three":           {1, 1, 0, 3 * s, 23},
-		"five seconds":          {.1, .1, 0, 5*s - 1, 20},
-		"after five":            {.1, .1, 0, 5 * s, 25},
-		"no goal":               {.1, math.Inf(1), 0, s, 21},
-		"not idle":              {10, 10, 5 * s, s, 21},
-		"idle":                  {10, 10, 5*s + 1, s, 0},
-		"idle, three requests":  {1, 1, 5*s + 1, 3 * s, 0},
-		"not idle, five second": {.1, .1, 5 * s, 5 * s, 25},
+		"too early": {0, s - 1, 20},
+		"a second":  {0, s, 21},
+		"not idle":  {4 * s, s, 21},
+		"idle":      {4*s + 1, s, 0},
 	} {
-		l := rateLoop{cause: throttle.CauseUnstated, rate: tt.rate, goal: tt.goal, confirmed: true, sinceRejection: 20, plateau: 1000, growth: 2, grownAt: start, granted: 100}
+		l := rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 10, confirmed: true, sinceRejection: 20, plateau: 1000, grownAt: start, granted: 100}
 		var a acceptedRate
 		now := start.Add(tt.after)
 		require.False(t, l.grow(now, start.Add(-tt.last), &a), name)
-		require.InDelta(t, tt.since, l.sinceRejection, 1e-9, name)
-		if tt.since == 0 {
+		require.Equal(t, tt.steps, l.sinceRejection, name)
+		if tt.steps != 20 {
 			require.Equal(t, now, l.grownAt, name)
 			require.Zero(t, l.granted, name)
 		}
@@ -351,23 +340,6 @@ func TestRateLoop_plateauGrows(t *testing.T) {
 		require.InDelta(t, tt.want, l.plateau, 1e-9, "%+v", tt)
 		require.InDelta(t, tt.goal, l.rate, 1e-9, "%+v", tt)
 	}
-}
-
-// Cuts at the floor halve it: the second in a row if at least a fifth of the responses were rejections,
-// and the fourth in any case.
-func TestRateLoop_halvesTheFloor(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for share, want := range map[float64][]int{.2: {0, 1, 1, 2}, .19: {0, 0, 0, 1}} {
-		l := rateLoop{plateau: 10}
-		for i, halvings := range want {
-			l.rate, l.goal = 100, 100
-			l.lowerGoal(share, 1000, now) // the floor is 500
-			require.Equal(t, halvings, l.floorHalvings, "%v, cut %d", share, i+1)
-		}
-	}
-	l := rateLoop{floorCuts: 1, rate: 100, goal: 100}
-	l.lowerGoal(.2, 0, now)
-	require.Zero(t, l.floorCuts, "it was not at the floor")
 }
 
 // What counts as a rejected rate, and how the goal follows from what was accepted.

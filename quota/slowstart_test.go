@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/heed-go/heed/throttle"
 )
 
 // quotaAt returns the quota of a new Tracker whose random numbers are random.
@@ -132,27 +130,6 @@ func TestSlowStart_aHostWithALimitIsNotUnlimited(t *testing.T) {
 	}
 }
 
-// While the rate or the window of a known host is learned, the bound does not change: the estimate
-// limits what is in flight.
-func TestSlowStart_pausesDuringAnEstimate(t *testing.T) {
-	for name, inf := range map[string]*inference{
-		"rate":   {loop: rateLoop{cause: throttle.CauseUnstated}},
-		"window": {window: learnedWindow{limit: 10}},
-	} {
-		q := quotaAt(t, 0)
-		q.slowStart.successes, q.inference = knownAfter, inf
-		q.slowStart.bound(20, 0)
-		q.countSuccess()
-		require.EqualValues(t, 20, q.slowStart.maxInFlight, name)
-		q.slowStart.successes = 3
-		q.countSuccess()
-		require.Equal(t, 4, q.slowStart.successes, "%s: of a new host", name)
-		q.inference, q.slowStart.successes = new(inference), knownAfter
-		q.countSuccess()
-		require.EqualValues(t, 21, q.slowStart.maxInFlight, name)
-	}
-}
-
 // While no response arrives, one request more is granted every 100 ms, for long polls.
 func TestSlowStart_admitsOneMoreWithTime(t *testing.T) {
 	const ms = time.Millisecond
@@ -185,29 +162,25 @@ func TestSlowStart_admitsOneMoreWithTime(t *testing.T) {
 	}
 }
 
-// After a bare 429 that is not evidence, no claim is granted for one round trip. Then as many may be in
-// flight as at first to a new host, and half of what was to a known one, but at least four.
+// After a bare 429 that is not evidence, no claim is granted for one round trip. Then half of what was in
+// flight may be, but at least four.
 func TestConcurrencyCut_boundsRequestsInFlight(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		initial   int
-		successes int
-		open      int64
-		rate      int64 // accepted in each of the last seconds
-		most      int64
+		open int64
+		rate int64 // accepted in each of the last seconds
+		most int64
 	}{
-		"new host":                   {0, 99, 50, 0, 4},
-		"new host, 7 at first":       {7, 99, 50, 0, 7},
-		"new host, not bounded":      {-1, 0, 50, 0, 25},
-		"known host":                 {0, 100, 50, 0, 25},
-		"known host, odd":            {0, 100, 51, 0, 25},
-		"known host, few":            {0, 100, 9, 0, 4},
-		"known host, unlimited":      {0, 100, 0, 3000, 30}, // 3,000 a second, 20 ms
-		"new host, many a second":    {-1, 0, 50, 3000, 25},
-		"more than can be in flight": {0, 100, 1 << 40, 0, maxFlight},
+		"half":                       {50, 0, 25},
+		"odd":                        {51, 0, 25},
+		"ten":                        {10, 0, 5},
+		"few":                        {9, 0, 4},
+		"one":                        {1, 0, 4},
+		"unlimited":                  {0, 3000, 30}, // 3,000 a second, 20 ms
+		"more than can be in flight": {1 << 40, 0, maxFlight},
 	} {
 		q := quotaAt(t, 0)
-		q.endpoint.tracker.InitialConcurrency, q.slowStart.successes, q.inFlight.open = tt.initial, tt.successes, tt.open
+		q.inFlight.open = tt.open
 		q.inference, q.slow.typical = new(inference), 20*time.Millisecond
 		for i := range 6 {
 			q.inference.accepted.add(tt.rate, now.Add(time.Duration(i-6)*time.Second))
