@@ -210,16 +210,16 @@ func Example_retryAfterOnly() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    74 │█         ▂           ▂         ▃         ▃         ▃
-	//                │█         █▇         ▇█        ▆█        ▆█        ▆█
-	//                │█▅▄       ██         ██        ██        ██        ██
+	// accepted   100 │▂                                                  █
+	//                │█         ▆▃         ▃▆        ▃▆        ▃▆        █
+	//                │█▄▃       ██         ██        ██        ██        █
 	// rejected       │  1        +                                  1
-	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬──
+	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after, r = learned rate
 	//  10.7 s  quota api.example.com (learned rate): learned limit of 100 per 5 s
-	// 600 calls: 620 requests sent, 20 rejected, 0 calls failed, 26.4 s (ideal 25 s)
+	// 600 calls: 620 requests sent, 20 rejected, 0 calls failed, 25.9 s (ideal 25 s)
 }
 
 var headersInRejections = scenario{

@@ -157,7 +157,10 @@ func (w *learnedWindow) interval() time.Duration {
 	if !w.confirmed {
 		return even / unconfirmedDivisor
 	}
-	return max(even/confirmedDivisor, min(minInterval, even/unconfirmedDivisor))
+	if even/unconfirmedDivisor >= minInterval {
+		return max(even/confirmedDivisor, minInterval)
+	}
+	return even / confirmedDivisor
 }
 
 // nextMultiple returns the first time after now that is a multiple of length away from start. length

@@ -355,7 +355,8 @@ func TestLearnedWindow_spacesRequests(t *testing.T) {
 		"not confirmed": {learnedWindow{limit: 10, length: 7 * time.Second}, 100 * time.Millisecond},
 		"confirmed":     {learnedWindow{limit: 10, length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
 		"10 ms apart":   {learnedWindow{limit: 10, length: time.Second, confirmed: true}, 10 * time.Millisecond},
-		"closer":        {learnedWindow{limit: 10, length: 490 * time.Millisecond, confirmed: true}, 7 * time.Millisecond},
+		"just 10 ms":    {learnedWindow{limit: 10, length: 700 * time.Millisecond, confirmed: true}, 10 * time.Millisecond},
+		"closer":        {learnedWindow{limit: 10, length: 480 * time.Millisecond, confirmed: true}, 2 * time.Millisecond},
 		"declared":      {learnedWindow{limit: 10, length: time.Second, confirmed: true, declared: true}, 0},
 	} {
 		require.Equal(t, tt.want, tt.w.interval(), name)

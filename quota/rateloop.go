@@ -23,9 +23,9 @@ import (
 // two round trips after it, because earlier ones do not show its effect. The goal is the highest rate
 // that is expected to be accepted. Updates of the rate r:
 //
-//	no goal, each second             r += r max(growth, time since a rejection - 8 s) / 10
-//	below the goal, each step        r += (goal - r) / 2
-//	after the plateau, each step     r += r min(1 % 2^(steps since the plateau), 25 %)
+//	no goal, each second             r += r growth
+//	below the goal, each second      r += (goal - r) / 2
+//	after the plateau, each second   r += r min(1 % 2^(seconds since the plateau), 25 %)
 //	rejected, see rejected           r is lowered to what was accepted, but not below a floor
 //
 // The rules and constants are those of a prototype that was measured in simulated time with twenty
@@ -35,7 +35,7 @@ type rateLoop struct {
 	cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
 	rate      float64        // requests per second
 	goal      float64        // requests per second; +Inf: not known
-	confirmed bool           // two spans between rejections agreed on the goal, or two measurements of a bucket did
+	confirmed bool           // two spans between rejections agreed on the goal, or a bucket and its window did
 	next      time.Time      // when the next request may be sent
 
 	lastSent        uint64    // number of the latest claim at the last change of the rate; only later ones count
