@@ -51,7 +51,7 @@ import (
 // that fail would release, and closes the body of the response.
 type roundTrip struct {
 	*attemptResources
-	onQueued func(queue.Position) // calls recordPosition; kept in the pool
+	hooks queue.Hooks // call recordPosition and addQuotaDemand; kept in the pool
 
 	t       *Transport
 	req     *http.Request
@@ -104,7 +104,7 @@ type roundTrip struct {
 
 var roundTripPool = sync.Pool{New: func() any {
 	rt := new(roundTrip)
-	rt.onQueued = rt.recordPosition
+	rt.hooks = queue.Hooks{Queued: rt.recordPosition, Renew: rt.addQuotaDemand}
 	return rt
 }}
 
@@ -466,13 +466,13 @@ func (rt *roundTrip) wait() error {
 	if limit == throttle.Forever {
 		ctx := rt.newWaitContext(!rt.nonBlocking())
 		defer ctx.end()
-		return rt.addReason(w.WaitQueued(ctx, &rt.ticket, rt.onQueued), limit, nil)
+		return rt.addReason(w.WaitHooks(ctx, &rt.ticket, rt.hooks), limit, nil)
 	}
 	parent := rt.newWaitContext(true)
 	defer parent.end()
 	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
 	defer cancel()
-	return rt.addReason(w.WaitQueued(ctx, &rt.ticket, rt.onQueued), limit, reason)
+	return rt.addReason(w.WaitHooks(ctx, &rt.ticket, rt.hooks), limit, reason)
 }
 
 // Deadline rules. A wait that breaks one of them is not begun: the request fails
@@ -987,7 +987,7 @@ func (rt *roundTrip) end() {
 		rt.endAttempt()
 		*l = attemptResources{}
 	}
-	*rt = roundTrip{attemptResources: l, onQueued: rt.onQueued}
+	*rt = roundTrip{attemptResources: l, hooks: rt.hooks}
 	roundTripPool.Put(rt)
 }
 

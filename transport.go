@@ -220,7 +220,7 @@ func (t *Transport) resolve() {
 	})
 }
 
-// A weakQueue wakes a Queue and does not keep it from being collected, because a Tracker
+// A weakQueue wakes and renews the waits of a Queue, and does not keep it from being collected, because a Tracker
 // may outlive the Transports that use it. See quota.Tracker.Notify.
 type weakQueue struct{ weak.Pointer[queue.Queue] }
 
@@ -228,6 +228,12 @@ func (w weakQueue) Alive() bool { return w.Value() != nil }
 func (w weakQueue) Wake() {
 	if q := w.Value(); q != nil {
 		q.Wake()
+	}
+}
+
+func (w weakQueue) Renew(l throttle.Limiter) {
+	if q := w.Value(); q != nil {
+		q.Renew(l)
 	}
 }
 

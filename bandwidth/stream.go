@@ -193,7 +193,7 @@ func (s *stream) claim(n int64) error {
 		cost := s.nextCost(n)
 		s.ticket = queue.Ticket{Tenant: s.tenant}
 		s.ticket.Demands[0] = throttle.Demand{Limiter: s.limiter, Key: s.key, Cost: cost}
-		err = s.queue.WaitQueued(ctx, &s.ticket, s.onWait)
+		err = s.queue.WaitHooks(ctx, &s.ticket, queue.Hooks{Queued: s.onWait})
 		if err == nil {
 			s.onGrant(cost)
 			return nil

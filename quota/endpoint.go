@@ -55,12 +55,14 @@ type endpoint struct {
 	statesLimits atomic.Bool   // a response has stated a limit
 	successes    atomic.Uint32 // responses below status 400, counted until statesLimits is set
 	hasQuotas    atomic.Bool   // a quota was ever added to quotas
+	hasReplaced  atomic.Bool   // replaced is not empty
 	unlimited    atomic.Bool   // the host is known and has shown no limit: Demand returns no Limiter
 
 	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
 	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
+	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	sampler  sampler
@@ -84,12 +86,17 @@ func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	}
 	route := ep.route(req)
 	ep.mu.Lock()
-	q := ep.small.find(route)
+	q, areSmall := ep.small.find(route), ep.small != nil && !ep.small.began.IsZero()
 	ep.mu.Unlock()
 	if q != nil {
 		return q
 	}
 	known, _ := ep.lookUp(route, req)
+	if areSmall && known == ep.unknown.Load() {
+		if q := ep.addUnstated(route); q != nil {
+			return q
+		}
+	}
 	return known
 }
 
@@ -147,9 +154,18 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 	if asked == nil {
 		ep.endSampling(req, &learned)
 	} else if !ep.assignRoute(req, asked, &learned) {
-		f.RemoteLimits = nil
+		concernsOther(f)
 	}
 	ep.publishQuota(req, asked, f.Now)
+}
+
+// concernsOther removes from f, which states limits of another quota than the one that granted the
+// request, what that one must not apply.
+func concernsOther(f *throttle.Feedback) {
+	if f.Outcome == throttle.Throttled && explains(f.RemoteLimits) {
+		f.Cause = throttle.CauseOtherQuota
+	}
+	f.RemoteLimits = nil
 }
 
 // suspect adds a response that may be a rejection, and states nothing, to the evidence of a limit.
@@ -249,7 +265,7 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 	}
 	for _, q := range ep.quotas {
 		if !q.named && q.isHeld(now) {
-			ep.unknown.Store(q)
+			ep.replace(ep.unknown.Swap(q))
 			return q
 		}
 	}
@@ -272,6 +288,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		q = ep.newQuota(knownAfter)
 	} else {
 		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
+		ep.replace(asked)
 	}
 	q.named = isNamed(route)
 	ep.memory.reserve(quotaBytes)
@@ -297,6 +314,9 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 			delete(ep.routes, r)
 			break
 		}
+	}
+	if ep.routes[route] == nil {
+		ep.replace(ep.unknown.Load())
 	}
 	ep.routes[route] = q
 	q.setRoute(route)

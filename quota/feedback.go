@@ -74,6 +74,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	if r.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(q, &f)
 	}
+	ep.renewWaits()
 	return f
 }
 

@@ -249,6 +249,9 @@ func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
 	}
 	now := q.now(f.Now)
 	q.lastResponse = now
+	if f.Cause == throttle.CauseOtherQuota {
+		return
+	}
 	explained := q.updateEstimates(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:

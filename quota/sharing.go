@@ -143,6 +143,7 @@ func (s *sharing) receive(u Update) {
 		return
 	}
 	if ep.apply(u.aged(), s.tracker.clock().Now()) {
+		ep.renewWaits()
 		s.tracker.wake()
 	}
 	s.tracker.listeners.deliver()

@@ -42,14 +42,14 @@ const (
 // A smallQuota is a quota of which one limit is known. It implements throttle.Limiter.
 type smallQuota struct {
 	endpoint  *endpoint
-	name      uint64        // hash of the name of the limit
+	name      uint64        // hash of the name of the limit; 0: no response has stated it
 	reset     time.Duration // when units return, since smallQuotas.began
 	lastUsed  uint32        // seconds since smallQuotas.began
-	limit     int32
-	remaining int32  // as last stated, less accepted requests whose responses stated nothing
-	open      int32  // requests in flight
-	sent      uint32 // number of the latest request, modulo 2^32
-	seen      uint32 // number of the latest request when remaining was stated
+	limit     int32         // 0 without a name: a response stated no limit, so the unknown quota is used
+	remaining int32         // as last stated, less accepted requests whose responses stated nothing
+	open      int32         // requests in flight
+	sent      uint32        // number of the latest request, modulo 2^32
+	seen      uint32        // number of the latest request when remaining was stated
 }
 
 // find returns the small quota of route; nil if it has none.
@@ -61,7 +61,10 @@ func (s *smallQuotas) find(route uint64) *smallQuota {
 	if !ok {
 		return nil
 	}
-	return s.routes[i].quota
+	if q := s.routes[i].quota; !q.statesNothing() {
+		return q
+	}
+	return nil
 }
 
 func (s *smallQuotas) search(route uint64) (i int, ok bool) {
@@ -103,8 +106,10 @@ func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now
 		ep.small = new(smallQuotas)
 	}
 	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
-	if !ep.small.areUsed(name, now) {
+	if began := !ep.small.began.IsZero(); !ep.small.areUsed(name, now) {
 		return false
+	} else if !began {
+		ep.replace(ep.unknown.Load())
 	}
 	ep.shrinkQuotas(now)
 	i, known := ep.small.search(route)
@@ -131,6 +136,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 	s := ep.small
 	i, known := s.search(route)
 	if known {
+		ep.replace(s.routes[i].quota)
 		s.routes[i].quota = q
 		return
 	}
@@ -153,6 +159,31 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 	s.routes = slices.Insert(s.routes, i, smallRoute{route, q})
 }
 
+// addUnstated adds a small quota for route, of which nothing is known, if the host has small quotas
+// and there is memory: one request at a time is sent until a response states the limit. It returns
+// nil if route uses the unknown quota.
+func (ep *endpoint) addUnstated(route uint64) *smallQuota {
+	now := ep.tracker.clock().Now() // before the lock: it may be code of the program
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.small == nil || ep.small.began.IsZero() || isNamed(route) || ep.routes[route] != nil {
+		return nil
+	}
+	if _, known := ep.small.search(route); known {
+		return nil
+	}
+	if !ep.memory.reserve(smallBytes) {
+		ep.shrinkQuotas(now)
+		if !ep.memory.reserve(smallBytes) {
+			return nil
+		}
+	}
+	ep.memory.release(smallBytes) // addSmall reserves it
+	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
+	ep.addSmall(route, q, now)
+	return q
+}
+
 // shrinkQuotas makes small quotas of the quotas that a small one can hold and no request uses.
 func (ep *endpoint) shrinkQuotas(now time.Time) {
 	for i := len(ep.quotas) - 1; i >= 0; i-- {
@@ -172,7 +203,8 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 				routes = append(routes, route)
 			}
 		}
-		q.small.Store(small) // for the requests that wait for q
+		q.small.Store(small) // for requests that are about to wait for q
+		ep.replace(q)
 		ep.drop(i)
 		for _, route := range routes {
 			ep.addSmall(route, small, now)
@@ -181,17 +213,23 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 }
 
 // shrunk returns the limit of q as a small quota can hold it, if no request uses q and nothing else
-// is known of it.
+// is known of it but a hold, which becomes a limit that is used up.
 func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight.open > 0 || q.hold.active || q.hold.until.After(now) || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
+	if q.inFlight.open > 0 || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
 		return w, false
 	}
 	e := &q.estimates[0]
 	w = throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.left(now), ResetAfter: e.reset.Sub(now), Per: e.per}
+	if held := q.hold.until.Sub(now); q.hold.active || held > 0 {
+		w.Remaining, w.ResetAfter = 0, max(w.ResetAfter, held)
+	}
 	return w, isSmall([]throttle.RemoteLimit{w}) && !e.concurrency.confirmed
 }
+
+// statesNothing reports whether the route of q is known to have no small quota.
+func (q *smallQuota) statesNothing() bool { return q.name == 0 && q.limit == 0 }
 
 // set begins to count against w.
 func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
@@ -219,6 +257,13 @@ func (q *smallQuota) update(w throttle.RemoteLimit, now time.Time) {
 // observeSmall applies f, the response to req, if it states the limits of another quota than asked,
 // which admitted req. asked applies the others itself when it observes f.
 func (ep *endpoint) observeSmall(req *http.Request, asked *smallQuota, f *throttle.Feedback) {
+	if asked.name == 0 && !statesRemaining(f.RemoteLimits) && f.Outcome == throttle.Accepted {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		asked.limit = 0
+		ep.replace(asked)
+		return
+	}
 	if !statesRemaining(f.RemoteLimits) || isSmall(f.RemoteLimits) && maphash.String(ep.tracker.seed, f.RemoteLimits[0].Name) == asked.name {
 		return
 	}
@@ -226,7 +271,7 @@ func (ep *endpoint) observeSmall(req *http.Request, asked *smallQuota, f *thrott
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.assignSmall(route, f.RemoteLimits, f.Now)
-	f.RemoteLimits = nil
+	concernsOther(f)
 }
 
 // Reserve implements throttle.Limiter.
@@ -290,7 +335,7 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 		q.open = max(q.open-1, 0)
 	}
 	switch stated := isSmall(f.RemoteLimits); {
-	case f.Outcome == throttle.Failed:
+	case f.Outcome == throttle.Failed, f.Cause == throttle.CauseOtherQuota:
 	case stated && (int32(uint32(d.Grant)-q.seen) > 0 || q.reset <= now.Sub(ep.small.began)): //nolint:gosec // modulo 2^32
 		q.set(f.RemoteLimits[0], now)
 	case stated:
@@ -298,7 +343,7 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 	default:
 		q.remaining = max(q.remaining-1, 0)
 	}
-	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow {
+	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow && f.Cause != throttle.CauseOtherQuota {
 		q.hold(min(f.RetryAfter, maxDelay), now)
 	}
 }

@@ -95,7 +95,8 @@ type shard struct {
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
 // all requests that share a quota, and implements throttle.Observer. Demand.Limiter is nil if
 // Mode is Disabled, or if the host is known and has never stated or enforced a limit. Demand
-// must be called again for each attempt.
+// must be called again for each attempt, and when a request that waits is to be limited by
+// another Limiter, see Notify.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}

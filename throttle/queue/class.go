@@ -30,6 +30,7 @@ type class struct {
 	reserveGeneration uint64 // generation() at the start of the call
 	reserveRefusals   uint64 // Queue.numRefusals at the start of the call
 	abandoned         bool   // the context of reserving ended during the call
+	renewed           bool   // Queue.Renew was called during the latest call
 
 	// The head may be rejected by one limit after another, see updateReservation.
 	estimated     bool // the class waits because of an estimate

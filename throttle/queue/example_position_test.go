@@ -11,7 +11,7 @@ import (
 )
 
 // A caller learns its position when it begins to wait, and decides to leave.
-func ExampleQueue_WaitQueued() {
+func ExampleQueue_WaitHooks() {
 	var q queue.Queue
 	limit := throttle.NewTokenBucket(throttle.Limit{Name: "reports", Count: 1, Per: time.Hour})
 	newTicket := func() *queue.Ticket {
@@ -22,13 +22,13 @@ func ExampleQueue_WaitQueued() {
 		return
 	}
 	ctx, leave := context.WithCancelCause(context.Background())
-	err := q.WaitQueued(ctx, newTicket(), func(p queue.Position) {
+	err := q.WaitHooks(ctx, newTicket(), queue.Hooks{Queued: func(p queue.Position) {
 		wait := p.ExpectedEnd.Sub(p.At).Round(time.Minute)
 		fmt.Printf("waits for %s, %d ahead, about %v\n", p.Limit, p.Ahead, wait)
 		if wait > time.Minute {
 			leave(errors.New("the report is needed sooner"))
 		}
-	})
+	}})
 	fmt.Println(err)
 	// Output:
 	// waits for reports, 0 ahead, about 1h0m0s

@@ -14,7 +14,7 @@ func TestQueue_waitQueuedDoesNotAllocate(t *testing.T) {
 	tk := ticket(l)
 	queued := func(Position) {}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		require.NoError(t, q.WaitQueued(t.Context(), tk, queued))
+		require.NoError(t, q.WaitHooks(t.Context(), tk, Hooks{Queued: queued}))
 		q.Cancel(t.Context(), tk)
 	}))
 }

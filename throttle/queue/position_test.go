@@ -26,13 +26,13 @@ func TestQueue_waitQueuedTellsThePosition(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, l, start := new(Queue), wrap(bucket(2*time.Second, 1)), time.Now()
 		var got positions
-		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), got.add))
+		require.NoError(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}))
 		require.Empty(t, got.all, "granted immediately")
 		var wg sync.WaitGroup
 		for _, priority := range []int32{0, 0, 5} {
 			tk := ticket(l)
 			tk.Priority = priority
-			wg.Go(func() { q.WaitQueued(t.Context(), tk, got.add) })
+			wg.Go(func() { q.WaitHooks(t.Context(), tk, Hooks{Queued: got.add}) })
 			synctest.Wait()
 		}
 		require.Equal(t, []Position{
@@ -50,13 +50,13 @@ func TestQueue_waitQueuedDescribesALimitOfTheServer(t *testing.T) {
 		q, start := new(Queue), time.Now()
 		var got positions
 		l := &holdLimiter{until: start.Add(time.Minute), serverImposed: true}
-		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), got.add))
+		require.NoError(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}))
 		require.Equal(t, []Position{{At: start, Limit: "hold", ServerImposed: true, ExpectedEnd: start.Add(time.Minute)}}, got.all)
-		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), nil))
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 
 		l.until = time.Now().Add(time.Minute)
 		q.MaxWait = time.Second
-		require.ErrorIs(t, q.WaitQueued(t.Context(), ticket(l), got.add), throttle.ErrRefused)
+		require.ErrorIs(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}), throttle.ErrRefused)
 		require.Len(t, got.all, 1, "rejected immediately")
 	})
 }
@@ -73,7 +73,7 @@ func TestQueue_waitQueuedCountsManyCallersApproximately(t *testing.T) {
 		for _, priority := range []int32{0, 1} {
 			tk := ticket(s)
 			tk.Priority = priority
-			wg.Go(func() { q.WaitQueued(t.Context(), tk, got.add) })
+			wg.Go(func() { q.WaitHooks(t.Context(), tk, Hooks{Queued: got.add}) })
 			synctest.Wait()
 		}
 		require.Equal(t, []int{10 * maxCompared, 0}, []int{got.all[0].Ahead, got.all[1].Ahead})
@@ -86,7 +86,7 @@ func TestQueue_waiterLeavesWhenQueuedPanics(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, s := new(Queue), &slotLimiter{}
 		l := wrap(s)
-		require.PanicsWithValue(t, "queued", func() { q.WaitQueued(t.Context(), ticket(l), func(Position) { panic("queued") }) })
+		require.PanicsWithValue(t, "queued", func() { q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) { panic("queued") }}) })
 		s.end()
 		q.Wake()
 		requireEmpty(t, q)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,7 @@ type Queue struct {
 	realStart       time.Time    // time.Start() on the real clock
 	lastArrival     atomic.Int64 // the arrival of the newest ticket
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
+	renewals        atomic.Int64 // calls of Renew
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
 	numRejected     atomic.Uint64 // calls that returned a rejection
@@ -122,16 +124,28 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused
 // error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
 // of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
 // limiters. After an error t holds no units.
-func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitQueued(ctx, t, nil) }
+func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
-// WaitQueued is like Wait, and calls queued when t begins to wait: on the goroutine of the
-// caller, without a lock, and at most once. It does not call queued for a ticket that is
-// granted or rejected immediately. A nil queued is not called.
-func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)) error {
+// Hooks are functions that WaitHooks calls on the goroutine of its caller, without a lock. A
+// nil function is not called.
+type Hooks struct {
+	// Queued is called when the ticket begins to wait, at most once. It is not called for a
+	// ticket that is granted or rejected immediately.
+	Queued func(Position)
+
+	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called
+	// for a limiter that it waits for. It may change Ticket.Demands. Then the ticket waits for
+	// these, from its time of arrival on; the time that it has waited counts. An error ends the
+	// wait with that error.
+	Renew func() error
+}
+
+// WaitHooks is like Wait, and calls h.
+func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	if q.Trace != nil {
 		q.Trace.started(t)
 	}
-	err := q.wait(ctx, t, queued)
+	err := q.wait(ctx, t, h)
 	q.finish(t, err)
 	return err
 }
@@ -158,7 +172,7 @@ func (q *Queue) finish(t *Ticket, err error) {
 	}
 }
 
-func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) error {
+func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 	if err := q.check(ctx, t); err != nil {
 		return err
 	}
@@ -173,11 +187,93 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) erro
 	if !retry {
 		t.arrival = q.nextArrival(now)
 	}
-	err := q.waitInQueue(ctx, t, retry, queued)
+	err := q.waitRenewable(ctx, t, retry, h)
 	if _, refused := err.(*throttle.RefusedError); refused {
 		q.countRefusal(ctx, t)
 	}
 	return err
+}
+
+// errRenewed ends a wait that begins again, see Queue.Renew.
+var errRenewed = errors.New("queue: the demands of the ticket may have changed")
+
+// maxRenewals is how often Hooks.Renew is called again because Queue.Renew was called meanwhile,
+// before a ticket waits with the demands that it has.
+const maxRenewals = 100
+
+// waitRenewable waits for t. It calls h.Renew before, and whenever t is renewed.
+func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, retry bool, h Hooks) error {
+	for n := 0; ; n++ {
+		waited, longest, renewals := t.waited, t.longestWait, int64(never)
+		if h.Renew != nil {
+			if n < maxRenewals {
+				renewals = q.renewals.Load()
+			}
+			if err := h.Renew(); err != nil {
+				return err
+			}
+		}
+		now := q.time.Read(time.Time{})
+		if t.isEmpty() {
+			err := q.reserveNow(ctx, t, now)
+			t.waited, t.longestWait = waited, longest
+			return err
+		}
+		if n > 0 {
+			t.waited = max(time.Duration(now)-waited, 1) // the beginning of the wait
+		}
+		err := q.waitInQueue(ctx, t, join{retry: retry || n > 0, renewals: renewals, queued: h.Queued})
+		if t.longestWait == nil {
+			t.longestWait = longest
+		}
+		if err != errRenewed {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		h.Queued = nil
+	}
+}
+
+// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can
+// ask for another limiter in its place. Call it after a change by which requests that waited for
+// l are limited by another limiter. A call to the limiters that is under way is not interrupted: its
+// caller asks again if it is rejected.
+func (q *Queue) Renew(l throttle.Limiter) {
+	q.renewals.Add(1) // before waiters are looked for: callers that join later see it
+	if q.numWaiting.Load() == 0 || l == nil {
+		return
+	}
+	d := throttle.Demand{Limiter: l}
+	q.lock()
+	for k := range numLimits(&d) {
+		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
+			q.renewAt(lq)
+		}
+	}
+	q.unlock()
+}
+
+// renewAt renews all waiters that need the limit of lq.
+func (q *Queue) renewAt(lq *limitQueue) {
+	for _, c := range q.classes {
+		if !slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
+			continue
+		}
+		for _, w := range slices.Clone(c.waiters.Items) {
+			q.renew(w)
+		}
+	}
+}
+
+// renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.
+func (q *Queue) renew(w *waiter) {
+	if c := w.class; c.reserving == w {
+		c.renewed = true
+	} else {
+		q.reject(w, errRenewed)
+	}
 }
 
 // countRefusal repeats the claims of t, whose wait has failed, without Claim.Waits, so that

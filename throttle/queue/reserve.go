@@ -19,6 +19,16 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
+// isEmpty reports whether t has no demands.
+func (t *Ticket) isEmpty() bool {
+	for i := range t.Demands {
+		if t.Demands[i].Limiter != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
 // one demand, or an error.
 type reserveResult struct {
@@ -44,6 +54,7 @@ var (
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRefusals = w, q.claimTime, c.generation(), q.numRefusals
+	c.renewed = false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
 		q.mu.Unlock()
@@ -151,6 +162,8 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
 		if leave := q.leaveError(w, r); leave != nil {
 			err = leave
+		} else if c.renewed {
+			err = errRenewed
 		}
 	}
 	switch {

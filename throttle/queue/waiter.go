@@ -16,11 +16,18 @@ type waiter struct {
 	deadlineIndex int32         // in Queue.deadlines, or -1
 }
 
-// waitInQueue adds t to its class and waits for the result. If queued is not nil, it is called
-// when t begins to wait.
-func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool, queued func(Position)) error {
+// A join says how a ticket joins its class.
+type join struct {
+	retry    bool           // it waited before, so limits on the number of waiters do not apply
+	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
+	queued   func(Position) // called when it begins to wait; nil: it is not called
+}
+
+// waitInQueue adds t to its class and waits for the result.
+func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 	w := q.newWaiter(ctx, t)
-	asking, err := q.enqueue(w, retry, queued)
+	asking, err := q.enqueue(w, j)
+	queued := j.queued
 	if !asking {
 		queued = nil
 	}
@@ -32,15 +39,18 @@ func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool, queued f
 	return err
 }
 
-// enqueue adds w to its class. It calls queued unless a limiter that may block is being asked
+// enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked
 // for w, which it reports by asking. It is not inlined, so that its frame is not on the stacks
 // of waiting goroutines.
 //
 //go:noinline
-func (q *Queue) enqueue(w *waiter, retry bool, queued func(Position)) (asking bool, err error) {
+func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
-	err = q.addWaiter(w, retry)
+	err = q.addWaiter(w, j.retry)
 	reserving := err == nil && w.class.reserving == w
+	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
+		q.renew(w)
+	}
 	if err != nil {
 		w.ticket.waited = 0
 	}
@@ -61,7 +71,7 @@ func (q *Queue) enqueue(w *waiter, retry bool, queued func(Position)) (asking bo
 	}
 	q.traceQueued(w)
 	if !reserving {
-		q.announce(w, queued)
+		q.announce(w, j.queued)
 	}
 	panicked = false
 	return reserving, nil
