@@ -148,7 +148,7 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 		q.stop(n, now)
 	case q.hold.active:
 	case bare && inf.window.on():
-		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
+		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
 		if inf.loop.cause == cause {
 			q.updateLoop(n, true, now)
@@ -172,24 +172,22 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	inf.successesInRow = 0
 	switch l := &inf.loop; {
 	case inf.window.on():
-		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
+		q.updateWindow(inf.window.rejected(n, now), n, now)
 		return
 	case l.on():
 		if l.cause != throttle.CauseUnstated || !l.counts(n, now) {
 			return
 		}
 		l.addResponse(true)
-		l.stated = max(l.stated, retryAfter)
+		l.stated = true
 		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
 			q.dropLoop(effect == abandonLoop, now)
-			return
 		}
-		l.plateau = max(l.plateau, min(10*retryAfter.Seconds(), 60))
 		return
 	}
 	inf.evidence.add(throttle.CauseUnstated, now)
 	inf.statedHold = max(inf.statedHold, retryAfter)
-	if q.hold.rejections <= 1 && !inf.beforeStop.until.Equal(q.hold.rejectedAt) { // the hold is a new one
+	if q.hold.rejections <= 1 { // no probe was rejected
 		inf.beforeStop = q.span
 		inf.beforeStop.until = q.hold.rejectedAt
 	}
@@ -288,7 +286,6 @@ func (q *quota) released(now time.Time) {
 	}
 	switch h := &q.hold; {
 	case inf.loop.on():
-		inf.loop.next = later(inf.loop.next, q.lastGranted)
 	case inf.window.on():
 		inf.window.released(q.inFlight.sent, q.lastGranted)
 	case inf.loopPending && inf.beforeStop.n > 0: // a server that accepted nothing has shown no rate
@@ -300,12 +297,12 @@ func (q *quota) released(now time.Time) {
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.beforeStop, inf.statedHold, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
+			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 			break
 		}
-		inf.cut = concurrencyCut{}
-		if inf.statedHold > 0 {
-			inf.window.recordStated(inf.statedHold, rejectedProbe.IsZero())
+		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold
+		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
+			inf.window.testAfter = statedTestAfter
 		}
 	}
 	if !inf.loopPending {
@@ -361,27 +358,23 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	inf := q.inference
 	w, l := inf.window, &inf.loop
 	inf.window = learnedWindow{}
-	statedShort := w.stated > 0 && w.stated <= shortHold
 	switch v {
 	case fitsBucket:
 		rate, sure := w.bucketRate(now)
 		l.beginAt(rate, q.inFlight.sent, now)
 		l.confirmed = sure
-		switch {
-		case !sure:
-			l.goal, l.growth = math.Inf(1), 2
-		case statedShort:
-			l.stated = w.stated
+		if !sure {
+			l.goal, l.growth = math.Inf(1), .2
 		}
 	case beyondWindow:
 		l.beginAt(w.rate(), q.inFlight.sent, now)
-		l.goal, l.growth = math.Inf(1), 2
-		if statedShort {
-			l.rate, l.stated = belowStated*float64(w.confirmedLimit)/w.stated.Seconds(), w.stated
+		l.goal, l.growth = math.Inf(1), .2
+		if w.stated > 0 && w.stated <= shortHold {
+			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
 			l.goal = l.rate
 		}
 		if w.maxLength > longStop { // each rejection would cost a stop as long
-			l.growth, l.minPlateau = 5, min(20*w.maxLength.Seconds(), 300)
+			l.growth, l.minPlateau = .5, min(20*w.maxLength.Seconds(), 300)
 		}
 	case fitsNothing:
 		q.stop(n, now)

@@ -205,7 +205,7 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 		return number
 	}
 	if idle {
-		inf.loop.span, inf.loop.lastRate, inf.loop.idle = q.span, 0, true
+		inf.loop.span, inf.loop.lastRate = q.span, 0
 	}
 	if inf.limits() {
 		if inf.loop.on() {
