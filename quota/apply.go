@@ -35,11 +35,10 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	if q == nil {
 		return false
 	}
-	wasUnlimited, accepted := u.Kind != UpdateJoin && ep.unlimited.Swap(false), ep.accepted(now)
+	if u.Kind != UpdateJoin {
+		ep.unlimited.Store(false)
+	}
 	q.change(now, func(now time.Time) {
-		if wasUnlimited {
-			q.span = accepted
-		}
 		q.shared.peers.add(&u, now)
 		q.applyLimits(u.Limits, now)
 		sooner = len(u.Limits) > 0 // a window may have begun
@@ -119,22 +118,10 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 			end = later(h.until, end)
 		} else {
 			h.active, h.rejectedAt, h.lastSent, h.rejections = true, now, q.inFlight.sent, h.rejections+1
-			if h.estimated && !explains(u.Limits) {
-				q.followEstimate(now)
-			}
 		}
 		h.until, s.follows = end.Add(delay), true
 	}
 	s.setHold(h)
-}
-
-// followEstimate prepares a rate loop, because the process that was rejected had evidence for one.
-// If q has one already, only the rate of that process is lowered.
-func (q *quota) followEstimate(now time.Time) {
-	if inf := q.infer(acceptedSpan{}, now); inf != nil && !inf.loop.on() {
-		inf.beforeStop, inf.loopPending, inf.cut = q.span, true, concurrencyCut{}
-		inf.beforeStop.until = now
-	}
 }
 
 // applyProbe holds requests until the result of the probe of another process is known, unless a

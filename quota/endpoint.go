@@ -75,7 +75,6 @@ type endpoint struct {
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	samples  [2]acceptedSpan // the latest two, see addSample
-	clock    clockOffset
 }
 
 // newEndpoint returns an endpoint for the account of req. The strings of req are copied, because
@@ -117,7 +116,7 @@ func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	ep.mu.Lock()
 	small := ep.small.find(route)
 	known, _ := ep.lookUp(route, req)
-	unstated := small == nil && ep.small != nil && !ep.small.began.IsZero() && known == ep.unknown.Load()
+	unstated := small == nil && ep.small != nil && known == ep.unknown.Load()
 	ep.mu.Unlock()
 	if unstated {
 		small = ep.addUnstated(route)

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -81,8 +82,7 @@ const (
 	minLastUnitDelay = 50 * time.Millisecond // minimum delay of the last unit, and minimum time over which a rate is measured
 	maxLastUnitDelay = 5 * time.Second       // maximum delay of the last unit
 
-	defaultReset  = time.Second     // until the reset of a limit for which the server states no time
-	maxProbePause = 8 * time.Second // between probes of a limit without a stated reset
+	defaultReset = time.Second // until the reset of a limit for which the server states no time
 
 	// manyRemaining is the number of units found by a probe after which the next pause is shorter. After
 	// fewer, it is not: a server that restores whole units only would lose the fractions.
@@ -139,8 +139,6 @@ func (e *estimate) free(now time.Time, f *inFlight, p pacing) (units int64, wait
 		return unitsAfter(e.next.Sub(now), units)
 	case units > 1, units == 1 && !e.delaysLastUnit():
 		return units, 0
-	case units == 1 && f.open > 0:
-		return 0, 0
 	case units == 1:
 		return unitsAfter(e.at.Add(e.lastUnitDelay()).Sub(now), units)
 	}
@@ -303,9 +301,6 @@ func (e *estimate) refineReset(reset time.Time) {
 		reset = later(reset, e.reset)
 	}
 	e.reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
-	if e.refill.kind == refillsEach && e.refill.log == nil {
-		e.remaining = max(e.remaining-1, 0) // or after at, when more units had come back
-	}
 }
 
 // logExplains reports whether the log of a sliding limit explains the used units that l states. Then
@@ -345,22 +340,13 @@ func (e *estimate) countUnstated(n uint64, accepted bool, now time.Time, f *inFl
 }
 
 // adaptProbePause adapts the pause between probes of a limit without a stated reset. l is what the
-// response to claim n states, whose outcome is o.
-func (e *estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, o throttle.Outcome) {
+// response to claim n states. A rejected probe begins a hold, so it needs no longer pause.
+func (e *estimate) adaptProbePause(l throttle.RemoteLimit, n uint64) {
 	if 2*l.Remaining >= l.Limit {
 		e.probePause = 0 // the limit has not been used for a while
 	}
-	if !e.probe || n <= e.lastSent || statesReset(l) {
-		return
-	}
-	if e.probePause == 0 {
-		e.probePause = defaultReset
-	}
-	switch {
-	case o == throttle.Throttled:
-		e.probePause = min(e.probePause+e.probePause/2, maxProbePause)
-	case l.Remaining >= manyRemaining:
-		e.probePause = max(e.probePause/2, minLastUnitDelay)
+	if e.probe && n > e.lastSent && l.Remaining >= manyRemaining {
+		e.probePause = max(cmp.Or(e.probePause, defaultReset)/2, minLastUnitDelay)
 	}
 }
 
@@ -460,9 +446,6 @@ func (c *countedWindows) stateEnd(end, start time.Time) {
 		return
 	}
 	length := end.Sub(start) // from the first request
-	if start.Sub(before) < tolerance {
-		length = end.Sub(before)
-	}
 	for _, u := range usualLengths {
 		if d := length - u; -tolerance < d && d < tolerance {
 			length = u

@@ -444,22 +444,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1 109 │                                                  █
-	//                │                                                  █
-	//                │█▁▁▁▁▁▁▁▁▁▂▁▁ ▁     ▁▁▁▁▁▁    ▁▁▁▁▁▁▁▁▁▁▁▂▂▂▂▃▃▃▄▄█▁        ▃
+	// accepted 1  32 │█
+	//                │█
+	//                │█▂▃▂▂▃▂▁▁▁▆▅▅▄▅▄▃▃▄▃▅▅▅▅▄▅▄▃▃▃▄▆▄▃▅▃▃▃▃▃▅▄▄▅▅▃▃▃▃▃▄▄▄▅▄▄▃▄▃▂▅▃
 	// rejected 1     │
-	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  65 │           █        ▃
-	//                │▄          █        █         ▅
-	//                │█▂▂▁▂▁▁▁▁▁▂█▃▃▁     █▃▃▃▃▃▂   █▃▃▃▃▂▂▁
+	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  32 │█
+	//                │█
+	//                │█▃▃▂▃▁▁▂▁▁▄▄▆▃▅▄▃▃▃▃▄▅▄▅▃▃▄▃▃▃▅▅▃▅▅▅▃▅▃▄▄▆▅▄▃▄▄▃▄▃▅▆▄▆▄▅▄▃▃▃▄
 	// rejected 2     │
-	// waits for 2    │qqqqqqqqqqqq  qqqqqqq     qqqqq    qqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	// waits for 2    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
 	// 1 column = 500 ms, q = quota
 	//     0 s  quota api.example.com: learned limit of 100 per 5 s
 	//     0 s  quota api.example.com: learned limit of 100 per 5 s
-	// 600 calls: 600 requests sent, 0 rejected, 0 calls failed, 30.2 s (ideal 25 s)
+	// 600 calls: 600 requests sent, 0 rejected, 0 calls failed, 30.7 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

@@ -57,9 +57,6 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 	} else {
 		r := t.reader.Read(provider, resp, now)
-		if ep != nil && len(r.Limits) > 0 {
-			ep.refineResets(&r, resp.Header, now)
-		}
 		classify(&f, resp.StatusCode, &r, buf)
 		global = r.Global
 	}

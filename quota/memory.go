@@ -53,11 +53,16 @@ func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) 
 	return grown, true
 }
 
+// hasMemoryForQuota reports whether a quota can be added without dropping another one.
+func (ep *endpoint) hasMemoryForQuota() bool {
+	return len(ep.quotas) < maxQuotas && ep.memory.Load()+quotaBytes+estimateBytes <= maxBytes
+}
+
 // evictQuotas drops quotas, the least recently used first, until there is memory for one more. It
 // reports false if that is not possible: it drops only idle quotas, and never the unknown one. The
 // caller holds ep.mu.
 func (ep *endpoint) evictQuotas(now time.Time) bool {
-	for len(ep.quotas) == maxQuotas || ep.memory.Load()+quotaBytes+estimateBytes > maxBytes {
+	for !ep.hasMemoryForQuota() {
 		oldest, oldestUse := -1, time.Time{}
 		for i, q := range ep.quotas {
 			if used, idle := q.lastUse(now); idle && q != ep.unknown.Load() && (oldest < 0 || used.Before(oldestUse)) {

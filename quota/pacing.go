@@ -108,8 +108,8 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 	if o.window = max(o.window, reset); now.Sub(o.since) >= o.window {
 		o.ownBefore, o.own, o.since = o.own, 0, now
 	}
-	passed := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // part of the window since the last update
-	if used < limit/2 {                                                      // there is more than the other clients use
+	passed := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset)) // part of the window since the last update
+	if used < limit/2 {                                                   // there is more than the other clients use
 		o.share = min(o.share*(1+passed), 1)
 	}
 	o.at = now
@@ -124,17 +124,13 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 	if o.share == 0 {
 		o.share = share
 	}
-	weight := shareWeight
-	if share > o.share { // other clients may only be waiting for the end of the window
-		weight = min(weight, passed)
-	}
-	o.share += weight * (share - o.share)
+	o.share += shareWeight * (share - o.share)
 	o.present = o.share < presentBelow || o.present && now.Sub(o.lastSeen) < goneAfter*reset
 }
 
 // recentOwn returns how many units this process used in the time of a window.
 func (o *otherClients) recentOwn(now time.Time) int64 {
-	rest := max(1-float64(now.Sub(o.since))/float64(max(o.window, 1)), 0)
+	rest := max(1-float64(now.Sub(o.since))/float64(o.window), 0)
 	return o.own + int64(rest*float64(o.ownBefore))
 }
 

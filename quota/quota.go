@@ -314,7 +314,7 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
 			}
 		}
-		e.adaptProbePause(l, n, f.Outcome)
+		e.adaptProbePause(l, n)
 		q.update(e, l, n, now)
 		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
 	}
@@ -407,18 +407,9 @@ func (q *quota) throttled(n uint64, f *throttle.Feedback, explained bool, now ti
 		}
 		return
 	}
-	isNew := q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
+	q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
 	if !explained {
 		q.rejectedWithHold(n, f.RetryAfter, now)
-		return
-	}
-	if !isNew {
-		return
-	}
-	for i := range q.estimates {
-		if q.estimates[i].remaining == 0 {
-			q.estimates[i].refill.rejected()
-		}
 	}
 }
 

@@ -95,12 +95,6 @@ func (r *refill) begin(left int64, now time.Time, open int64) {
 // restart ends the measurement.
 func (r *refill) restart() { r.at = time.Time{} }
 
-// rejected lowers a rate at which a request was rejected.
-func (r *refill) rejected() {
-	r.rate *= 0.9
-	r.restart()
-}
-
 // returned returns how many whole units came back between at and now, at most missing.
 func (r *refill) returned(at, now time.Time, missing int64) int64 {
 	if r.log != nil {

@@ -40,3 +40,172 @@ func TestRefill_windowThatRestoresUnitsIsASlidingLog(t *testing.T) {
 		require.Equal(t, want == refillsEach, e.refill.log != nil, "%d left", left)
 	}
 }
+
+// A bucket is what restored more units than the responses account for. Its rate is a lower bound: the
+// last unit may not be a whole one, and claims in flight at the beginning count as used before it.
+func TestRefill_measuresTheRateOfABucket(t *testing.T) {
+	start := time.Unix(1000, 0)
+	const never = 1000 * time.Hour
+	for name, tt := range map[string]struct {
+		refill refill // measures since start, when 10 of 100 units were left
+		left   int64
+		after  time.Duration
+		others bool
+		kind   refillKind
+		rate   float64
+		ended  bool // the measurement has ended
+	}{
+		"five units":                  {refill{}, 15, time.Second, false, refillsEvenly, 4, false},
+		"five, with other clients":    {refill{}, 15, time.Second, true, refillsEvenly, 4, false},
+		"and three were used":         {refill{responses: 3}, 15, time.Second, false, refillsEvenly, 7, false},
+		"less two in flight":          {refill{open: 2}, 15, time.Second, false, refillsEvenly, 2, false},
+		"part of a unit":              {refill{}, 11, time.Second, false, refillsEvenly, .5, false},
+		"two units":                   {refill{}, 12, time.Second, false, refillsEvenly, 1, false},
+		"no unit":                     {refill{}, 10, time.Second, false, refillUnknown, 0, false},
+		"in time":                     {refill{}, 15, 50 * time.Millisecond, false, refillsEvenly, 80, false},
+		"too soon":                    {refill{}, 15, 49 * time.Millisecond, false, refillUnknown, 0, false},
+		"a lower rate, soon":          {refill{kind: refillsEvenly, rate: 9}, 15, 999 * time.Millisecond, false, refillsEvenly, 9, false},
+		"a lower rate, after a while": {refill{kind: refillsEvenly, rate: 9}, 15, time.Second, false, refillsEvenly, 4, false},
+		"a higher rate, soon":         {refill{kind: refillsEvenly, rate: 9}, 15, 100 * time.Millisecond, false, refillsEvenly, 40, false},
+		"almost ten seconds":          {refill{}, 15, 10*time.Second - 1, false, refillsEvenly, 4 / (10 - 1e-9), false},
+		"ten seconds":                 {refill{}, 15, 10 * time.Second, false, refillsEvenly, .4, true},
+		"it was full":                 {refill{kind: refillsEvenly, rate: 90}, 100, time.Second, false, refillsEvenly, 90, true},
+		"it was almost full":          {refill{kind: refillsEvenly, rate: 89}, 100, time.Second, false, refillsEvenly, 89, false},
+		"window":                      {refill{kind: refillsAtReset}, 5, time.Second, false, refillsAtReset, 0, false},
+		"sliding log":                 {refill{kind: refillsEach}, 15, time.Second, false, refillsEach, 0, false},
+	} {
+		r := tt.refill
+		r.left, r.at = 10, start
+		e := estimate{limit: 100, remaining: 10, at: start, refill: r, others: otherClients{present: tt.others}}
+		e.refill.update(&e, tt.left, start.Add(never), start.Add(tt.after), &inFlight{})
+		require.Equal(t, tt.kind, e.refill.kind, name)
+		require.InDelta(t, tt.rate, e.refill.rate, 1e-9, name)
+		require.Equal(t, tt.ended, e.refill.at.IsZero(), name)
+	}
+	e := estimate{limit: 100, remaining: 10, at: start}
+	e.refill.update(&e, 15, start.Add(never), start.Add(time.Second), &inFlight{})
+	require.Equal(t, refill{}, e.refill, "nothing was measured")
+}
+
+// A window is what restored less than half of what a bucket would have, and two units less. Requests
+// that the server may have counted meanwhile count as used.
+func TestRefill_recognizesAWindow(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		before, left int64
+		sent         uint64        // while 2 were in flight and 5 had been sent at the start
+		after, reset time.Duration // reset counts from then
+		want         bool
+	}{
+		"half of a bucket's":        {50, 50, 8, time.Second, 5 * time.Second, false}, // 10 of a bucket, and at most 5
+		"less":                      {50, 50, 8, 2 * time.Second, 4 * time.Second, true},
+		"exactly two":               {50, 40, 8, 2 * time.Second, 60 * time.Second, true},
+		"less than two":             {50, 40, 8, 2*time.Second - 1, 60 * time.Second, false},
+		"exactly half, and two":     {50, 52, 8, 8 * time.Second, 24 * time.Second, true},
+		"more than half":            {50, 52, 8, 8*time.Second - 1, 24 * time.Second, false},
+		"one more was sent":         {50, 52, 9, 8 * time.Second, 24 * time.Second, false},
+		"the bucket was never full": {100, 94, 8, 2 * time.Second, 6 * time.Second, true},
+		"the bucket was full":       {100, 95, 8, 2 * time.Second, 5 * time.Second, false},
+		"soon":                      {50, 0, 8, 50 * time.Millisecond, 50 * time.Millisecond, true},
+		"too soon":                  {50, 0, 8, 49 * time.Millisecond, 50 * time.Millisecond, false},
+		"the reset is over":         {50, 0, 8, time.Second, -time.Second, true},
+	} {
+		e := estimate{limit: 100, remaining: tt.before, at: start, openAtUpdate: 2, lastSent: 5}
+		now := start.Add(tt.after)
+		f := &inFlight{sent: tt.sent}
+		require.Equal(t, tt.want, e.refill.contradicts(&e, tt.left, now.Add(tt.reset), now, f), name)
+		want := refillUnknown
+		if tt.want {
+			want = refillsAtReset
+		}
+		e.refill.update(&e, tt.left, now.Add(tt.reset), now, f)
+		require.Equal(t, want, e.refill.kind, name)
+		e.refill.kind, e.others.present = refillUnknown, true
+		e.refill.update(&e, tt.left, now.Add(tt.reset), now, f)
+		require.Equal(t, refillUnknown, e.refill.kind, "%s: other clients use the rest", name)
+	}
+}
+
+// A sliding log has a log of own requests if the length of its window is known, and no other limit of
+// units has one.
+func TestRefill_slidingLogNeedsALength(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		per, length time.Duration
+		weighted    bool
+		window      time.Duration
+		log         bool
+	}{
+		"stated":         {time.Minute, time.Hour, false, time.Minute, true},
+		"usual":          {0, time.Hour, false, time.Hour, true},
+		"not known":      {0, 0, false, 0, false},
+		"costs of units": {time.Minute, 0, true, time.Minute, false},
+	} {
+		e := estimate{limit: 100, remaining: 10, at: start, per: tt.per, weighted: tt.weighted, start: windowStart{length: tt.length}, refill: refill{kind: refillsAtReset}}
+		e.others.share = .5
+		now := start.Add(time.Second)
+		e.refill.update(&e, 11, start.Add(time.Minute), now, &inFlight{})
+		require.Equal(t, tt.window, e.refill.window, name)
+		require.Equal(t, tt.log, e.refill.log != nil, name)
+		if tt.log {
+			require.EqualValues(t, 89, e.refill.log.count(start, now), "%s: used units", name)
+			require.Zero(t, e.others, "%s: own requests looked like those of other clients", name)
+		}
+	}
+}
+
+// Units of a bucket return at its rate, and those of a sliding log a window after they were used: never
+// more than are missing.
+func TestRefill_returnsUnits(t *testing.T) {
+	start := time.Unix(1000, 0)
+	log := newSendLog(start, 3)
+	log.add(start.Add(2*time.Second), 4)
+	sliding := refill{kind: refillsEach, log: log, window: 10 * time.Second}
+	for name, tt := range map[string]struct {
+		refill   refill
+		from, to time.Duration
+		missing  int64
+		want     int64
+	}{
+		"bucket":                        {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 10, 6},
+		"part of a unit":                {refill{kind: refillsEvenly, rate: 2}, 0, 1400 * time.Millisecond, 10, 2},
+		"few are missing":               {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 5, 5},
+		"none is missing":               {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, -1, 0},
+		"the clock was set back":        {refill{kind: refillsEvenly, rate: 2}, 3 * time.Second, 0, 10, 0},
+		"window":                        {refill{kind: refillsAtReset, rate: 2}, 0, 3 * time.Second, 10, 0},
+		"sliding log, none":             {sliding, 0, 9 * time.Second, 10, 0},
+		"sliding log, some":             {sliding, 0, 10 * time.Second, 10, 3},
+		"sliding log, all":              {sliding, 0, 12 * time.Second, 10, 7},
+		"sliding log, since then":       {sliding, 10 * time.Second, 12 * time.Second, 10, 4},
+		"sliding log, few are missing":  {sliding, 0, 12 * time.Second, 5, 5},
+		"sliding log, none are missing": {sliding, 0, 12 * time.Second, -5, 0},
+	} {
+		require.Equal(t, tt.want, tt.refill.returned(start.Add(tt.from), start.Add(tt.to), tt.missing), name)
+	}
+	require.Equal(t, start.Add(10*time.Second), sliding.firstReturn(start))
+	require.Equal(t, start.Add(12*time.Second), sliding.firstReturn(start.Add(10*time.Second)))
+	require.Zero(t, sliding.firstReturn(start.Add(12*time.Second)))
+	require.Zero(t, (&refill{kind: refillsEach}).firstReturn(start))
+	require.Equal(t, 7*time.Second, sliding.until(0, start, start.Add(3*time.Second)))
+	require.Equal(t, time.Millisecond, sliding.until(0, start, start.Add(12*time.Second-1)))
+	for _, kind := range []refillKind{refillUnknown, refillsAtReset, refillsEach} {
+		require.Zero(t, (&refill{kind: kind, rate: 1}).until(0, start, start), "%v", kind)
+	}
+	require.Zero(t, (&refill{kind: refillsEvenly}).until(0, start, start), "no rate")
+}
+
+// A measurement begins anew with fewer claims in flight, and after its end with any number of them.
+func TestRefill_beginsAMeasurement(t *testing.T) {
+	start := time.Unix(1000, 0)
+	var r refill
+	r.begin(10, start, 3)
+	require.Equal(t, refill{left: 10, open: 3, at: start}, r)
+	r.responses = 5
+	r.begin(9, start.Add(time.Second), 3)
+	require.Equal(t, refill{left: 10, open: 3, responses: 5, at: start}, r, "as many in flight")
+	r.begin(9, start.Add(time.Second), 2)
+	require.Equal(t, refill{left: 9, open: 2, at: start.Add(time.Second)}, r)
+	r.restart()
+	r.begin(8, start.Add(time.Minute), 7)
+	require.EqualValues(t, 7, r.open)
+}

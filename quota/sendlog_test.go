@@ -114,6 +114,17 @@ func TestSendLog_joinsTheClosestEntries(t *testing.T) {
 	require.EqualValues(t, 8, l.count(last.Add(time.Second), last.Add(time.Hour)))
 }
 
+// Entries that are equally far from each other are joined from the earliest one on.
+func TestSendLog_joinsTheFirstOfEqualPairs(t *testing.T) {
+	start := time.Unix(1000, 0)
+	l := newSendLog(start, 1)
+	for i := range len(l.entries) {
+		l.add(start.Add(time.Duration(i+1)*time.Minute), 2)
+	}
+	require.EqualValues(t, 0, l.count(start.Add(-1), start))
+	require.EqualValues(t, 3, l.count(start, start.Add(time.Minute)))
+}
+
 // In random sequences, a sendLog loses no request before it is trimmed, and expects no unit earlier
 // than an exact log does. While it has had no more times than entries, it is exact.
 func TestSendLog_isNeverEarly(t *testing.T) {

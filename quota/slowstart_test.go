@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestSlowStart_boundOfANewHost(t *testing.T) {
 		{0, 0, true, 4}, {0, 1, true, 5}, {0, 99, true, 103}, {0, 100, true, 0}, {-1, 0, true, 0},
 	} {
 		q := quotaAt(t, 0)
-		q.endpoint.tracker.initialConcurrency, q.slowStart.successes = tt.initial, tt.successes
+		q.endpoint.tracker.initialConcurrency, q.slowStart.successes = cmp.Or(tt.initial, 4), tt.successes
 		if tt.stated {
 			q.estimates = make([]estimate, 1)
 		}

@@ -18,12 +18,11 @@ import (
 // with its route 64 bytes. It knows the one limit that the responses state and nothing else: no
 // learned limits, no other clients, no cost, no sharing between processes.
 //
-// An endpoint begins to use them when responses have stated one limit each with more than manyNames
-// different names. Quotas that no request uses then become small ones, too. endpoint.mu guards all
+// An endpoint begins to use them when there is no memory for one more quota, and a response states one
+// limit with a name. Quotas that no request uses then become small ones, too. endpoint.mu guards all
 // of it. Nil has no quotas.
 type smallQuotas struct {
-	names  [manyNames]uint64 // hashes of the first names of limits; 0: none
-	began  time.Time         // when these were complete; times of small quotas are durations since then
+	began  time.Time // times of small quotas are durations since then
 	routes []smallRoute
 }
 
@@ -34,7 +33,6 @@ type smallRoute struct {
 }
 
 const (
-	manyNames     = 8  // different names of limits that make quotas of type quota
 	smallBytes    = 64 // of a smallQuota with a route
 	maxSmallShown = 16 // small quotas in an AccountSnapshot
 )
@@ -71,52 +69,30 @@ func (s *smallQuotas) search(route uint64) (i int, ok bool) {
 	return slices.BinarySearchFunc(s.routes, route, func(r smallRoute, route uint64) int { return cmp.Compare(r.route, route) })
 }
 
-// areUsed reports whether a response that states one limit, with the hash of its name, concerns a
-// small quota.
-func (s *smallQuotas) areUsed(name uint64, now time.Time) bool {
-	if !s.began.IsZero() {
-		return true
-	}
-	for i := range s.names {
-		switch s.names[i] {
-		case name:
-			return false
-		case 0:
-			s.names[i] = name
-			return false
-		}
-	}
-	s.began = now
-	return true
-}
-
 // isSmall reports whether limits are what a small quota can hold: one named limit of requests.
 func isSmall(limits []throttle.RemoteLimit) bool {
 	return len(limits) == 1 && limits[0].Name != "" && limits[0].Unit != unitConcurrent && countsRequests(limits[0]) && limits[0].Limit <= math.MaxInt32
 }
 
 // assignSmall applies the limits that a response to a request of route states to the small quota of
-// that name, which becomes the quota of route. It returns false if ep uses no small quotas, or if
-// limits are no limit of one. The caller holds ep.mu.
+// that name, which becomes the quota of route. It returns false if ep uses no small quotas, if a quota
+// of type quota has limits, or if they are no limit of a small one. The caller holds ep.mu.
 func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now time.Time) bool {
 	if !isSmall(limits) || isNamed(route) || ep.routes[route] != nil {
 		return false
 	}
 	if ep.small == nil {
-		ep.small = new(smallQuotas)
-	}
-	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
-	if began := !ep.small.began.IsZero(); !ep.small.areUsed(name, now) {
-		return false
-	} else if !began {
+		if ep.hasMemoryForQuota() {
+			return false
+		}
+		ep.small = &smallQuotas{began: now}
 		ep.replace(ep.unknown.Load())
 	}
 	ep.shrinkQuotas(now)
-	i, known := ep.small.search(route)
-	if known && ep.small.routes[i].quota.name == name {
-		ep.small.routes[i].quota.update(w, now)
-		return true
+	if slices.ContainsFunc(ep.quotas, func(q *quota) bool { return !q.named && q.statesSame(limits, now) }) {
+		return false
 	}
+	w, name := limits[0], maphash.String(ep.tracker.seed, limits[0].Name)
 	for _, r := range ep.small.routes {
 		if r.quota.name == name {
 			ep.addSmall(route, r.quota, now)
@@ -136,8 +112,10 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 	s := ep.small
 	i, known := s.search(route)
 	if known {
-		ep.replace(s.routes[i].quota)
-		s.routes[i].quota = q
+		if old := s.routes[i].quota; old != q {
+			ep.replace(old)
+			s.routes[i].quota = q
+		}
 		return
 	}
 	if !ep.reserve(smallBytes) {
@@ -166,7 +144,7 @@ func (ep *endpoint) addUnstated(route uint64) *smallQuota {
 	now := ep.tracker.clock.Now() // before the lock: it may be code of the program
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.small == nil || ep.small.began.IsZero() || isNamed(route) || ep.routes[route] != nil {
+	if ep.small == nil || isNamed(route) || ep.routes[route] != nil {
 		return nil
 	}
 	if _, known := ep.small.search(route); known {

@@ -173,11 +173,196 @@ func TestUnitQuota_countsEachResponseOnce(t *testing.T) {
 		observe := func(cost int64, d throttle.Decision) {
 			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
 		}
-		observe(40, d)
-		observe(40, d)
 		observe(-1, d)
+		observe(40, d)
+		observe(40, d)
 		observe(40, throttle.Decision{})
 		require.False(t, spend(t, &tr, 61).OK)
 		require.True(t, spend(t, &tr, 60).OK)
 	})
+}
+
+// tokensOf returns the quota of tokens of users, with one limit of which left of 1000 are left for a
+// minute, and the time at which that was stated.
+func tokensOf(t *testing.T, tr *Tracker, left int64) (*unitQuota, time.Time) {
+	now := time.Unix(1_700_000_000, 0)
+	u, ok := tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*unitQuota)
+	require.True(t, ok)
+	u.applyStated(statedTokens(left, time.Minute), now)
+	u.lastGranted = now
+	return u, now
+}
+
+func statedTokens(left int64, reset time.Duration) []throttle.RemoteLimit {
+	return []throttle.RemoteLimit{{Unit: "tokens", Limit: 1000, Remaining: left, ResetAfter: reset}}
+}
+
+// A claim is admitted if as many units are free, or if all are and it is larger than the limit. After
+// the reset, one claim is sent as a probe.
+func TestUnitQuota_admits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		left, cost int64
+		headroom   float64
+		open       []int64 // costs of claims in flight
+		change     func(e *estimate)
+		after      time.Duration
+		ok         bool
+		wait       time.Duration
+		remaining  int64
+		probe      bool
+	}{
+		"some":                      {500, 100, 0, []int64{300, 100}, nil, time.Second, true, 0, 100, false},
+		"too many":                  {500, 101, 0, []int64{300, 100}, nil, time.Second, false, 59 * time.Second, 100, false},
+		"reserved":                  {500, 1, .1, []int64{300, 100}, nil, time.Second, false, 59 * time.Second, 100, false},
+		"not reserved":              {500, 1, .099, []int64{300, 100}, nil, time.Second, true, 0, 100, false},
+		"more than the limit":       {1000, 5000, 0, nil, nil, 0, true, 0, 1000, false},
+		"more than is not reserved": {1000, 5000, .5, nil, nil, 0, true, 0, 1000, false},
+		"all is reserved":           {1000, 5000, 1, nil, nil, 0, false, time.Minute, 1000, false},
+		"of a bucket":               {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: 10} }, time.Second, false, 19 * time.Second, 510, false},
+		"of a slow bucket":          {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: .1} }, time.Second, false, 59 * time.Second, 500, false},
+		"probe":                     {500, 700, 0, nil, nil, time.Minute, true, 0, 500, true},
+		"no probe is needed":        {500, 300, 0, nil, nil, time.Minute, true, 0, 500, false},
+		"probe, all in flight":      {500, 700, 0, []int64{500}, nil, time.Minute, true, 0, 0, true},
+		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
+		"a probe is in flight":      {500, 1, 0, []int64{1}, func(e *estimate) { e.probe = true }, 0, false, 0, 499, true},
+		"the probe":                 {500, 700, 0, nil, func(e *estimate) { e.probe = true }, 0, true, 0, 500, true},
+		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
+		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
+	} {
+		tr := &Tracker{Headroom: tt.headroom}
+		u, now := tokensOf(t, tr, tt.left)
+		for _, cost := range tt.open {
+			u.inFlight.add()
+			u.extra += cost - 1
+		}
+		e := &u.estimates[0]
+		if tt.change != nil {
+			tt.change(e)
+		}
+		now = now.Add(tt.after)
+		sent := u.inFlight.sent
+		for _, dryRun := range []bool{true, false} {
+			d, err := u.Reserve(t.Context(), throttle.Claim{Cost: tt.cost, Now: now, DryRun: dryRun})
+			require.NoError(t, err)
+			want := throttle.Decision{OK: tt.ok, Wait: tt.wait, ServerImposed: !tt.ok, Policy: "api.test: quota of tokens", At: now, Limit: 1000, Remaining: tt.remaining, ResetAfter: time.Minute - tt.after}
+			if tt.ok && !dryRun {
+				want.Grant = sent + 1
+				require.Equal(t, now, u.lastGranted, name)
+				require.Equal(t, tt.probe, e.probe, name)
+			}
+			require.Equal(t, want, d, name)
+		}
+	}
+	u, now := tokensOf(t, &Tracker{Clock: stopped(time.Unix(1_700_000_030, 0))}, 0)
+	d, _ := u.Reserve(t.Context(), throttle.Claim{})
+	require.Equal(t, 30*time.Second, d.Wait, "the clock of the Tracker")
+	d, _ = u.Reserve(t.Context(), throttle.Claim{Now: now.Add(-time.Hour)})
+	require.Equal(t, now, d.At, "never before the latest grant")
+	_, err := u.Reserve(t.Context(), throttle.Claim{Cost: -1})
+	require.ErrorIs(t, err, throttle.ErrCost)
+	u.estimates = append(u.estimates, estimate{limit: 0, remaining: 9, reset: now.Add(time.Minute), weighted: true})
+	u.estimates[0].remaining = 5
+	d, _ = u.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
+	require.True(t, d.OK)
+	require.EqualValues(t, 1, d.Limit)
+}
+
+// Responses correct what is left, and those that do not state it count with their cost. A limit that
+// not even the response to the probe states is dropped.
+func TestUnitQuota_observesResponses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		f         throttle.Feedback
+		probe     bool
+		lastSent  uint64
+		left      int64 // -1: dropped
+		responses int64
+	}{
+		"states the rest":          {throttle.Feedback{RemoteLimits: statedTokens(450, time.Minute)}, false, 0, 450, 40},
+		"older, more":              {throttle.Feedback{RemoteLimits: statedTokens(550, time.Minute)}, false, 1, 500, 40},
+		"states nothing":           {throttle.Feedback{}, false, 0, 460, 40},
+		"states another unit":      {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "points", Limit: 9}}}, false, 0, 460, 40},
+		"states no rest":           {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 9, RemainingUnknown: true}}}, false, 0, 460, 40},
+		"rejected, states nothing": {throttle.Feedback{Outcome: throttle.Throttled}, false, 0, 460, 0},
+		"failed":                   {throttle.Feedback{Outcome: throttle.Failed}, false, 0, 500, 0},
+		"the probe":                {throttle.Feedback{}, true, 0, -1, 0},
+		"the probe, failed":        {throttle.Feedback{Outcome: throttle.Failed}, true, 0, 500, 0},
+		"before the probe":         {throttle.Feedback{}, true, 1, 500, 40},
+		"the probe, states it":     {throttle.Feedback{RemoteLimits: statedTokens(999, time.Minute)}, true, 0, 999, 40},
+	} {
+		tr := &Tracker{}
+		u, now := tokensOf(t, tr, 500)
+		d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
+		require.NoError(t, err)
+		e := &u.estimates[0]
+		e.probe, e.lastSent, e.refill.at = tt.probe, tt.lastSent, now
+		used := u.endpoint.memory.Load()
+		f := tt.f
+		f.Now = now
+		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
+		require.Equal(t, []int64{0, 0}, []int64{u.extra, u.inFlight.open}, name)
+		if tt.left < 0 {
+			require.Empty(t, u.estimates, name)
+			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
+			continue
+		}
+		require.Len(t, u.estimates, 1, name)
+		require.Equal(t, []int64{tt.left, tt.responses}, []int64{u.estimates[0].remaining, u.estimates[0].refill.responses}, name)
+	}
+	u, now := tokensOf(t, &Tracker{}, 10)
+	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
+	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
+	require.Zero(t, u.estimates[0].remaining, "more was used than was left")
+}
+
+// A quota has at most eight units, and none without memory or after it was dropped. Each limit of a
+// unit is known by its name and window.
+func TestQuota_hasAFewUnits(t *testing.T) {
+	tr := &Tracker{}
+	unit := func(name string) throttle.Limiter { return tr.DemandUnits(request(t, users), name, 1).Limiter }
+	for i := range maxUnits {
+		u, ok := unit("u" + strconv.Itoa(i)).(*unitQuota)
+		require.True(t, ok, i)
+		require.Same(t, u, unit("u"+strconv.Itoa(i)))
+	}
+	require.Nil(t, unit("one more"))
+	tr = &Tracker{}
+	q := tr.endpointOf(request(t, users)).unknown.Load()
+	q.endpoint.memory.Store(maxBytes)
+	require.Nil(t, unit("tokens"))
+	q.endpoint.memory.Store(0)
+	q.dropped = true
+	require.Nil(t, unit("tokens"))
+	q.dropped = false
+	u, _ := unit("tokens").(*unitQuota)
+	for i, l := range []throttle.RemoteLimit{{}, {Name: "a"}, {Per: time.Minute}, {Name: "a", Per: time.Minute}} {
+		require.Equal(t, i, u.find(l))
+	}
+	require.Equal(t, 1, u.find(throttle.RemoteLimit{Name: "a"}))
+	require.True(t, u.estimates[3].weighted)
+	u.dropped = true
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
+	u.dropped = false
+	q.endpoint.memory.Store(maxBytes)
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
+	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
+}
+
+// A rejection is explained if nothing is left of a unit that it states.
+func TestQuota_unitsExplainRejections(t *testing.T) {
+	tr := &Tracker{}
+	u, now := tokensOf(t, tr, 500)
+	q := u.endpoint.unknown.Load()
+	for name, tt := range map[string]struct {
+		limits []throttle.RemoteLimit
+		usedUp bool
+	}{
+		"one is left":  {statedTokens(1, time.Minute), false},
+		"none is left": {statedTokens(0, time.Minute), true},
+		"less":         {statedTokens(-1, time.Minute), true},
+		"not known":    {[]throttle.RemoteLimit{{Unit: "tokens", RemainingUnknown: true}}, false},
+		"another unit": {[]throttle.RemoteLimit{{Unit: "points"}}, false},
+		"first of two": {append(statedTokens(0, time.Minute), statedTokens(9, time.Minute)...), true},
+	} {
+		require.Equal(t, tt.usedUp, q.applyUnits(tt.limits, now), name)
+	}
 }

@@ -1,0 +1,344 @@
+package quota
+
+import (
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// sharedQuota returns the quota of users in a Tracker that shares over nothing, whose clock is stopped
+// at now and whose random numbers are all random.
+func sharedQuota(t *testing.T, random float64) (tr *Tracker, q *quota, now time.Time) {
+	now = time.Unix(1_700_000_000, 0)
+	tr = &Tracker{Exchange: newExchange(silentBus{}, secret, stopped(now)), Clock: stopped(now), Rand: func() float64 { return random }}
+	ep := tr.endpointOf(request(t, users))
+	require.True(t, ep.endFetch(), "requests have waited")
+	require.False(t, ep.endFetch())
+	return tr, ep.unknown.Load(), now
+}
+
+// A hold of another process begins a hold that ends 50 to 250 ms later. Of two processes with a hold,
+// the one with the smaller identifier sends the probe.
+func TestQuota_appliesHoldsOfOthers(t *testing.T) {
+	const wait, delay = 10 * time.Second, 150 * time.Millisecond
+	for name, tt := range map[string]struct {
+		hold       hold
+		follows    bool
+		sender     uint64 // 5 is this process
+		wait       time.Duration
+		until      time.Duration
+		rejections int
+		moved      bool // the hold is that of the other process
+	}{
+		"no hold":                    {hold{}, false, 9, wait, wait + delay, 1, true},
+		"no hold, over":              {hold{}, false, 9, 0, 0, 0, false},
+		"hold, larger sender":        {hold{active: true, rejections: 3}, false, 9, wait, wait, 3, false},
+		"hold, smaller sender":       {hold{active: true, rejections: 3}, false, 4, wait, wait + delay, 3, true},
+		"hold, this sender":          {hold{active: true, rejections: 3}, false, 5, wait, wait, 3, false},
+		"follows, smaller sender":    {hold{active: true, rejections: 3}, true, 4, wait, wait, 3, false},
+		"hold that ends later":       {hold{active: true, rejections: 3}, false, 4, wait - time.Second, wait + delay, 3, true},
+		"hold that ends earlier":     {hold{active: true, rejections: 3}, false, 9, wait + tolerance + 1, wait + tolerance + 1 + delay, 3, true},
+		"hold that ends not earlier": {hold{active: true, rejections: 3}, false, 9, wait + tolerance, wait, 3, false},
+		"hold that is being probed":  {hold{active: true, rejections: 3, lastSent: 7}, false, 9, wait, wait + delay, 4, true},
+	} {
+		tr, q, now := sharedQuota(t, .5)
+		tr.sharing.self = 5
+		q.hold, q.shared.follows, q.inFlight.sent = tt.hold, tt.follows, 3
+		if q.hold.until = now.Add(wait); tt.hold.lastSent > 0 || !tt.hold.active {
+			q.hold.until = now
+		}
+		q.applyHold(&Update{Kind: UpdateHold, Stated: true, Sender: tt.sender, Wait: tt.wait}, now)
+		require.Equal(t, tt.until, q.hold.until.Sub(now), name)
+		require.Equal(t, tt.rejections, q.hold.rejections, name)
+		require.Equal(t, tt.moved || tt.follows, q.shared.follows, name)
+		require.Equal(t, tt.wait > 0, q.shared.held, "%s: other processes know it", name)
+		if isNew := tt.rejections > tt.hold.rejections; isNew {
+			require.True(t, q.hold.active && q.hold.rejectedAt.Equal(now) && q.hold.lastSent == 3, name)
+			require.Nil(t, q.inference, name)
+		}
+	}
+	tr, q, now := sharedQuota(t, .5)
+	tr.Mode = StatedOnly
+	q.applyHold(&Update{Wait: wait}, now)
+	require.False(t, q.hold.active, "an estimate of another process")
+	q.applyHold(&Update{Wait: wait, Stated: true}, now)
+	require.True(t, q.hold.active)
+}
+
+// The probe of another process holds requests for one to two seconds, unless there is an own probe.
+func TestQuota_appliesProbesOfOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		active, own bool
+		until, want time.Duration
+	}{
+		"hold":               {true, false, 0, 1500 * time.Millisecond},
+		"hold that is later": {true, false, 2 * time.Second, 2 * time.Second},
+		"own probe":          {true, true, 0, 0},
+		"no hold":            {false, false, 0, 0},
+	} {
+		_, q, now := sharedQuota(t, .5)
+		q.inFlight.add()
+		q.hold = hold{active: tt.active, until: now.Add(tt.until), lastSent: 1}
+		if tt.own {
+			q.inFlight.add()
+		}
+		q.applyProbe(now)
+		require.Equal(t, tt.want, q.hold.until.Sub(now), name)
+		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.hold.until), name)
+	}
+}
+
+// An accepted probe of another process ends a hold, but not one that began after it was sent or that
+// ends more than three seconds later.
+func TestQuota_appliesReleasesOfOthers(t *testing.T) {
+	longest := 2*probeTime + tolerance
+	for name, tt := range map[string]struct {
+		hold     hold
+		rejected time.Duration // until the probe was sent
+		until    time.Duration
+		released bool
+	}{
+		"hold":             {hold{active: true}, time.Second, 0, true},
+		"at the same time": {hold{active: true}, 0, 0, true},
+		"began later":      {hold{active: true}, -1, 0, false},
+		"ends soon":        {hold{active: true}, time.Second, longest, true},
+		"ends later":       {hold{active: true}, time.Second, longest + 1, false},
+		"was over before":  {hold{active: true}, time.Second, -time.Minute, true},
+		"there was none":   {hold{}, time.Second, 0, false},
+	} {
+		_, q, now := sharedQuota(t, .5)
+		probed := now.Add(-time.Second)
+		q.hold = tt.hold
+		q.hold.rejectedAt, q.hold.until = probed.Add(-tt.rejected), now.Add(tt.until)
+		q.shared.follows, q.shared.held = true, true
+		require.Equal(t, tt.released, q.applyRelease(probed, now), name)
+		require.Equal(t, !tt.released, q.shared.follows, name)
+		require.Equal(t, tt.hold.active && !tt.released, q.hold.active, name)
+		require.Equal(t, !tt.released, q.shared.held, name)
+		if want := min(tt.until, 0); tt.released {
+			require.Equal(t, want, q.hold.until.Sub(now), name)
+		}
+	}
+	_, q, now := sharedQuota(t, .5)
+	q.infer(acceptedSpan{}, now)
+	q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1)}
+	q.hold = hold{active: true, rejectedAt: now}
+	require.True(t, q.applyRelease(now, now))
+	require.Equal(t, 100*time.Millisecond, q.inference.loop.next.Sub(now), "processes do not send at the same time")
+}
+
+// Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
+func TestQuota_addsEvidenceOfOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rejections int
+		stop, cut  bool
+	}{
+		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
+	} {
+		_, q, now := sharedQuota(t, .5)
+		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, acceptedSpan{}, now), name)
+		require.Equal(t, tt.cut, q.inference.cut.maxInFlight > 0, name)
+		require.Len(t, q.shared.peers.all, 1, name)
+		if tt.rejections == math.MaxInt {
+			require.LessOrEqual(t, q.inference.evidence.total, 8, name)
+		}
+		require.False(t, q.inference.evidence.impliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
+	}
+	_, q, now := sharedQuota(t, .5)
+	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
+	l := &q.inference.loop
+	*l = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1), sinceRejection: 7}
+	q.inference.successesInRow = 3
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
+	require.Equal(t, []float64{5, 0, 0}, []float64{l.goal, float64(l.sinceRejection), float64(q.inference.successesInRow)})
+	l.goal = 3
+	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
+	require.InDelta(t, 3, l.goal, 0, "a lower goal remains")
+	l.goal, l.sinceRejection, l.cause = 8, 7, throttle.CauseUnavailable
+	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
+	require.Equal(t, []float64{8, 7}, []float64{l.goal, float64(l.sinceRejection)}, "another cause")
+	tr, q, now := sharedQuota(t, .5)
+	var limits []string
+	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
+	tr.Listen(events)
+	q.change(now, func(now time.Time) { q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now) })
+	tr.listeners.Load().deliver()
+	require.Equal(t, []string{"api.test: slow start"}, limits)
+	runtime.KeepAlive(events)
+	_, q, now = sharedQuota(t, .5)
+	q.hold.active = true
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now), "it is held")
+	tr, q, now = sharedQuota(t, .5)
+	tr.Mode = StatedOnly
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
+	require.Nil(t, q.inference)
+}
+
+// What a quota has not counted itself, because the host was unlimited, is what was accepted before.
+func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
+	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
+		_, q, now := sharedQuota(t, .5)
+		before := acceptedSpan{since: now.Add(-time.Second), n: 40}
+		q.lastGranted = before.since.Add(granted)
+		q.addEvidence(&Update{Rejections: 1}, before, now)
+		require.Equal(t, granted == 0, q.span == before, "%s: %v", name, q.span)
+	}
+}
+
+// Limits of other processes update the estimates. The reset of a window that is known does not move.
+func TestQuota_appliesLimitsOfOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reset, want time.Duration
+		over        bool
+	}{
+		"in transmission": {time.Minute - tolerance + 1, time.Minute, false},
+		"later":           {time.Minute + tolerance - 1, time.Minute, false},
+		"another window":  {time.Minute + tolerance, time.Minute + tolerance, false},
+		"next window":     {time.Minute, time.Minute, true},
+	} {
+		_, q, now := sharedQuota(t, .5)
+		q.estimates = []estimate{{limit: 10, remaining: 8, at: now.Add(-time.Second), reset: now.Add(time.Minute)}}
+		if tt.over {
+			q.estimates[0].reset = now
+		}
+		q.applyLimits([]throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}, now)
+		e := &q.estimates[0]
+		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.remaining, int64(e.reset.Sub(now))}, name)
+		require.Equal(t, []knownLimit{{remaining: 7, reset: e.reset}}, q.shared.limits, name)
+	}
+}
+
+// The processes of a quota are known until three seconds after the end of a hold or window, at most for
+// a minute.
+func TestPeers_areDropped(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		u    Update
+		want time.Duration
+	}{
+		"join":         {Update{Kind: UpdateJoin, Wait: time.Second}, 3 * time.Second},
+		"hold":         {Update{Kind: UpdateHold, Wait: time.Second}, 4 * time.Second},
+		"limit":        {Update{Limits: []throttle.RemoteLimit{{ResetAfter: time.Second}, {ResetAfter: 5 * time.Second}, {}}}, 8 * time.Second},
+		"long":         {Update{Kind: UpdateHold, Wait: 57 * time.Second}, time.Minute},
+		"longer":       {Update{Kind: UpdateHold, Wait: time.Hour}, time.Minute},
+		"hold, longer": {Update{Kind: UpdateHold, Wait: 9 * time.Second, Limits: []throttle.RemoteLimit{{ResetAfter: 5 * time.Second}}}, 12 * time.Second},
+	} {
+		var p peers
+		tt.u.Sender = 7
+		p.add(&tt.u, now)
+		require.Equal(t, []peer{{7, now.Add(tt.want)}}, p.all, name)
+		p.add(&Update{Sender: 7}, now)
+		require.Equal(t, []peer{{7, now.Add(tt.want)}}, p.all, "%s: never earlier", name)
+	}
+	var p peers
+	for i := range uint64(maxPeers + 5) {
+		p.add(&Update{Sender: i}, now)
+	}
+	require.Len(t, p.all, maxPeers)
+}
+
+// A process has an equal part of half of what is left in flight, rounded at random. If that is none, it
+// draws again after 50 ms.
+func TestQuota_leavesUnitsToPeers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		left   int64
+		peers  int
+		open   int64
+		random float64
+		ok     bool
+		wait   time.Duration
+	}{
+		"alone":               {1, 0, 5, 0, true, 0},
+		"part":                {60, 9, 2, 0, true, 0},
+		"all of the part":     {60, 9, 3, 0, false, 0},
+		"rounded up":          {70, 9, 3, .5, true, 0},
+		"rounded down":        {70, 9, 3, .49, false, 0},
+		"none of the last":    {4, 9, 0, .79, false, 50 * time.Millisecond},
+		"one of the last":     {4, 9, 0, .8, true, 0},
+		"nothing is left":     {0, 9, 0, 0, true, 0},
+		"one peer":            {4, 1, 0, 0, true, 0},
+		"one peer, in flight": {4, 1, 1, 0, false, 0},
+	} {
+		_, q, now := sharedQuota(t, tt.random)
+		q.estimates = []estimate{{limit: 100, remaining: 90, reset: now.Add(time.Minute)}, {limit: 100, remaining: tt.left, reset: now.Add(time.Minute)}}
+		for i := range tt.peers {
+			q.shared.peers.add(&Update{Sender: uint64(i)}, now)
+		}
+		q.inFlight.open = tt.open
+		wait, ok := q.leaveToPeers(now)
+		require.Equal(t, tt.ok, ok, name)
+		require.Equal(t, tt.wait, wait, name)
+		for range 2 {
+			_, ok = q.leaveToPeers(now.Add(3*time.Second - 1))
+			require.Equal(t, tt.ok, ok, name)
+		}
+		_, ok = q.leaveToPeers(now.Add(3 * time.Second))
+		require.True(t, ok, "%s: no peer any longer", name)
+		require.Empty(t, q.shared.peers.all, name)
+	}
+	for name, change := range map[string]func(q *quota, e *estimate){
+		"hold":        func(q *quota, e *estimate) { q.hold.until = e.reset },
+		"probe":       func(_ *quota, e *estimate) { e.probe = true },
+		"concurrency": func(_ *quota, e *estimate) { e.concurrency.confirmed = true },
+		"over":        func(_ *quota, e *estimate) { e.reset = e.reset.Add(-time.Minute) },
+		"no limit":    func(q *quota, _ *estimate) { q.estimates = nil },
+	} {
+		_, q, now := sharedQuota(t, 0)
+		q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+		q.shared.peers.add(&Update{Sender: 1}, now)
+		_, ok := q.leaveToPeers(now)
+		require.False(t, ok, name)
+		change(q, &q.estimates[0])
+		_, ok = q.leaveToPeers(now)
+		require.True(t, ok, name)
+	}
+	draws := 0
+	tr, q, now := sharedQuota(t, 0)
+	tr.Rand = func() float64 { draws++; return 0 }
+	q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+	q.shared.peers.add(&Update{Sender: 1}, now)
+	for after, want := range []int{1, 1, 2, 2} {
+		at := now.Add(time.Duration(after) * roundEvery / 2)
+		wait, ok := q.leaveToPeers(at)
+		require.False(t, ok)
+		require.Equal(t, want, draws)
+		require.Equal(t, roundEvery-time.Duration(after%2)*roundEvery/2, wait)
+	}
+}
+
+// An update of another process concerns the quota of its route, which may be new, and ends the
+// freedom of an unlimited host, unless another process only joins.
+func TestEndpoint_appliesUpdates(t *testing.T) {
+	_, q, now := sharedQuota(t, .5)
+	ep := q.endpoint
+	route := ep.route(request(t, users))
+	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
+	require.False(t, ep.apply(Update{Kind: UpdateJoin, Sender: 3}, now))
+	require.Len(t, q.shared.peers.all, 1)
+	ep.unlimited.Store(true)
+	ep.apply(Update{Kind: UpdateJoin, Sender: 4}, now)
+	require.True(t, ep.unlimited.Load())
+	require.False(t, ep.statesLimits.Load())
+	require.True(t, ep.apply(Update{Kind: UpdateLimits, Sender: 3, Route: route, Limits: limits}, now), "a window may have begun")
+	require.False(t, ep.unlimited.Load())
+	require.True(t, ep.statesLimits.Load())
+	known, ok := ep.lookUp(route, nil)
+	require.True(t, ok)
+	require.Len(t, known.estimates, 1)
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
+	require.True(t, known.hold.active)
+	require.False(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "the hold ends much later")
+	known.hold.until = now
+	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route, Wait: 0}, now))
+	require.False(t, known.hold.active)
+	for range 2 {
+		ep.apply(Update{Kind: UpdateRejections, Sender: 3, Route: route, Rejections: 5}, now)
+	}
+	require.True(t, known.hold.active, "evidence")
+	require.True(t, known.hold.estimated)
+}

@@ -1,0 +1,219 @@
+package quota
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// The state of a quota is published if it differs from what other processes know.
+func TestQuota_publishesChanges(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	end := now.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		hold  hold
+		known sharedState
+		want  Update
+	}{
+		"nothing":              {hold{}, sharedState{}, Update{}},
+		"hold":                 {hold{active: true, until: end}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"estimated hold":       {hold{active: true, until: end, estimated: true}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute}},
+		"hold that is over":    {hold{active: true, until: now.Add(-1)}, sharedState{}, Update{Kind: UpdateHold, Stated: true}},
+		"known hold":           {hold{active: true, until: end}, sharedState{held: true, heldUntil: end}, Update{}},
+		"longer":               {hold{active: true, until: end}, sharedState{held: true, heldUntil: end.Add(-tolerance - 1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"hardly longer":        {hold{active: true, until: end}, sharedState{held: true, heldUntil: end.Add(-tolerance)}, Update{}},
+		"another rejection":    {hold{active: true, until: end, rejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"the same rejection":   {hold{active: true, until: end, rejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
+		"release":              {hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"release of a restart": {hold{rejectedAt: now, until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+	} {
+		known := tt.known
+		q := quota{hold: tt.hold, shared: &known, lastGranted: now.Add(-2 * time.Second)}
+		require.Zero(t, q.newState(now), "%s: no response has concerned it", name)
+		known.route = 7
+		if tt.want.Kind != UpdateFetched {
+			tt.want.Route = 7
+		}
+		require.Equal(t, tt.want, q.newState(now), name)
+		require.Equal(t, []any{tt.hold.active, tt.hold.rejectedAt, tt.hold.until}, []any{known.held, known.heldSince, known.heldUntil}, name)
+		require.Equal(t, tt.want.Kind != UpdateFetched, known.limitsAt.Equal(now), name)
+		require.Zero(t, q.newState(now), "%s: it is known now", name)
+	}
+}
+
+// Limits are published again when a quarter of what is left was used, or the window is another one.
+func TestQuota_publishesLimits(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	end := now.Add(time.Hour)
+	for name, tt := range map[string]struct {
+		known, left int64
+		moved       time.Duration
+		confirmed   bool
+		other       string // name of the limit that is known
+		want        bool
+		after       int64 // known afterwards
+	}{
+		"a quarter":          {100, 75, 0, false, "", true, 100},
+		"less":               {100, 76, 0, false, "", false, 100},
+		"one of few":         {3, 2, 0, false, "", true, 3},
+		"none of few":        {3, 3, 0, false, "", false, 3},
+		"the last, of none":  {0, 0, 0, false, "", false, 0},
+		"more":               {50, 60, 0, false, "", false, 60},
+		"another window":     {100, 100, tolerance + 1, false, "", true, 100},
+		"not another window": {100, 100, tolerance, false, "", false, 100},
+		"in flight":          {100, 10, 0, true, "", false, 100},
+		"another limit":      {100, 100, 0, false, "b", true, 100},
+	} {
+		q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery), limits: []knownLimit{{name: tt.other, remaining: tt.known, reset: end.Add(-tt.moved)}}}}
+		q.estimates = []estimate{{limit: 100, remaining: tt.left, reset: end, concurrency: concurrencyTest{confirmed: tt.confirmed}}}
+		require.Equal(t, tt.want, q.limitsChanged(now), name)
+		require.Equal(t, tt.after, q.shared.limits[0].remaining, name)
+		q.shared.limitsAt = now.Add(-publishEvery + 1)
+		require.False(t, q.limitsChanged(now), "%s: limits were published lately", name)
+	}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-time.Hour)}}
+	require.False(t, q.limitsChanged(now), "there is no limit")
+
+	q.estimates = []estimate{
+		{name: "a", limit: 100, remaining: 7, per: time.Hour, reset: end},
+		{name: "b", limit: 10, remaining: 6, reset: now},
+		{name: "c", limit: 5, remaining: 4, reset: end, concurrency: concurrencyTest{confirmed: true}},
+	}
+	q.shared.limits = []knownLimit{{name: "old"}}
+	require.Equal(t, []throttle.RemoteLimit{{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: time.Hour}}, q.setLimits(now))
+	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"c", 0, 4, end}}, q.shared.limits)
+}
+
+// Rejections that state nothing are published every five milliseconds, at most a hundred in an update.
+func TestQuota_publishesRejections(t *testing.T) {
+	tr, q, now := sharedQuota(t, .5)
+	e := &recordingExchange{}
+	tr.Exchange = e
+	for i := range 2 * maxRejections {
+		q.addRejection(uint64(i))
+	}
+	q.publish(now)
+	require.Equal(t, []Update{{Kind: UpdateRejections, Route: 2*maxRejections - 1, Rejections: maxRejections}}, e.take())
+	q.addRejection(3)
+	q.publish(now.Add(publishEvery - 1))
+	require.Empty(t, e.take())
+	q.addRejection(4)
+	q.publish(now.Add(publishEvery))
+	require.Equal(t, []Update{{Kind: UpdateRejections, Route: 4, Rejections: 2}}, e.take())
+	q.publish(now.Add(time.Second))
+	require.Empty(t, e.take(), "nothing new")
+}
+
+// A probe is published once in 100 ms, and only if it is one.
+func TestQuota_publishesProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		active   bool
+		lastSent uint64
+		since    time.Duration // since one was published
+		dryRun   bool
+		want     int
+	}{
+		"probe":            {true, 0, probeEvery, false, 1},
+		"published lately": {true, 0, probeEvery - 1, false, 0},
+		"dry run":          {true, 0, probeEvery, true, 0},
+		"no hold":          {false, 0, probeEvery, false, 0},
+		"no later request": {true, 1, probeEvery, false, 0},
+	} {
+		tr, q, now := sharedQuota(t, .5)
+		e := &recordingExchange{}
+		tr.Exchange = e
+		q.hold = hold{active: tt.active, lastSent: tt.lastSent}
+		q.shared.probedAt, q.shared.route = now.Add(-tt.since), 7
+		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: tt.dryRun})
+		require.NoError(t, err)
+		require.True(t, d.OK, name)
+		all := e.take()
+		require.Len(t, all, tt.want, name)
+		if tt.want == 1 {
+			require.Equal(t, Update{Kind: UpdateProbe, Route: 7}, all[0], name)
+			require.Equal(t, now, q.shared.probedAt, name)
+		}
+	}
+	_, q, now := sharedQuota(t, 0)
+	q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+	q.shared.peers.add(&Update{Sender: 1}, now)
+	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.NoError(t, err)
+	require.Equal(t, throttle.Decision{Policy: "api.test: quota", At: now, Wait: roundEvery, ServerImposed: true, Limit: 100, Remaining: 1, ResetAfter: time.Minute}, d, "left to a peer")
+}
+
+// A recordingExchange records what is published, without the sender and the account.
+type recordingExchange struct {
+	Exchange
+	all []Update
+}
+
+func (e *recordingExchange) Publish(u Update) {
+	u.Sender, u.Account = 0, ""
+	e.all = append(e.all, u)
+}
+
+func (e *recordingExchange) take() (all []Update) {
+	all, e.all = e.all, nil
+	return all
+}
+
+// Updates of unknown accounts, and own ones, have no effect.
+func TestSharing_receivesUpdates(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	held := new([]bool)
+	events := &Events{Hold: func(h HoldInfo) { *held = append(*held, h.Held) }}
+	tr.Listen(events)
+	hold := Update{Kind: UpdateHold, Stated: true, Sender: 1, Account: q.endpoint.id, Wait: time.Minute}
+	own, unknown := hold, hold
+	own.Sender, unknown.Account = tr.sharing.self, "another"
+	for _, u := range []Update{own, unknown} {
+		tr.sharing.receive(u)
+		require.False(t, q.hold.active)
+	}
+	tr.sharing.receive(hold)
+	require.True(t, q.hold.active)
+	require.Equal(t, []bool{true}, *held, "listeners are told")
+	runtime.KeepAlive(events)
+}
+
+// Accounts of processes are the same if scheme, host and credentials are.
+func TestSharing_identifiesAccounts(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	ids := map[string]bool{q.endpoint.id: true}
+	for _, req := range []*http.Request{
+		request(t, "http://api.test/"), request(t, "https://other.test/"), request(t, users, "Authorization", "one"), request(t, users, "Authorization", "two"),
+	} {
+		ids[tr.endpointOf(req).id] = true
+	}
+	require.Len(t, ids, 5)
+	require.True(t, ids[tr.endpointOf(request(t, "https://api.test:443/")).id])
+	other := &Tracker{Exchange: newExchange(silentBus{}, []byte("another"), nil)}
+	require.NotEqual(t, q.endpoint.route(request(t, users)), other.endpointOf(request(t, users)).route(request(t, users)), "routes of other secrets")
+	s := tr.sharing
+	require.Equal(t, s.hash("a", "b"), s.hash("a", "b"))
+	require.NotEqual(t, s.hash("ab"), s.hash("a", "b"))
+	require.NotEqual(t, s.hash("a", "b"), s.hash("b", "a"))
+}
+
+// What a response states about the quota of another route than asked is published immediately.
+func TestSharing_publishesQuotasOfOtherRoutes(t *testing.T) {
+	tr, _, now := sharedQuota(t, .5)
+	e := &recordingExchange{}
+	for i, path := range []string{users, search, users} {
+		tr.Feedback(request(t, path), tr.Demand(request(t, path)), quotaOf(path, "100", strconv.Itoa(50-20*i), "60"), nil, now, nil)
+	}
+	tr.Exchange = e
+	now = now.Add(time.Second)
+	tr.Feedback(request(t, users), tr.Demand(request(t, search)), quotaOf(users, "100", "5", "60"), nil, now, nil)
+	all := e.take()
+	require.Len(t, all, 1)
+	require.Equal(t, UpdateLimits, all[0].Kind)
+	require.EqualValues(t, 5, all[0].Limits[0].Remaining)
+}
