@@ -26,7 +26,7 @@ import (
 type body struct {
 	source      source
 	rewinder    *rewindBody   // set if source is fromRewind
-	pending     io.ReadCloser // the body of the next attempt until Base gets it; nil if there is none
+	pending     io.ReadCloser // the body of the next attempt until Base gets it; nil if it is that of the request
 	givenToBase bool          // whether Base got a body, which it then closes
 }
 
@@ -40,12 +40,10 @@ const (
 	fromRewind                // a rewindBody
 )
 
-// bodyOf returns the body of req. At most maxLength bytes of it are buffered.
+// bodyOf returns the body of req, which has one, for several attempts. At most maxLength
+// bytes of it are buffered.
 func bodyOf(req *http.Request, maxLength int64) body {
-	switch {
-	case req.Body == nil || req.Body == http.NoBody:
-		return body{source: noBody}
-	case req.GetBody != nil:
+	if req.GetBody != nil {
 		return body{source: fromGetBody}
 	}
 	r := newRewindBody(req, maxLength)
@@ -74,29 +72,9 @@ func (b *body) checkReplayable(req *http.Request) (err error) {
 	return nil
 }
 
-// rewind opens a rewindBody again. It cannot be opened before Base has closed it.
-func (b *body) rewind(ctx context.Context) (err error) {
-	if b.source == fromRewind {
-		b.pending, err = b.rewinder.rewind(ctx)
-	}
-	return err
-}
-
-// next returns the body of the next attempt. isNew reports whether it differs from the
-// body of req.
-func (b *body) next(req *http.Request) (body io.ReadCloser, isNew bool) {
-	if b.pending == nil {
-		return req.Body, false
-	}
-	return b.pending, true
-}
-
-// markGiven records that Base got the body that next returned, and will close it.
-func (b *body) markGiven() { b.pending, b.givenToBase = nil, true }
-
 // finish closes all bodies that Base did not get: one that was opened for an attempt that
 // was not sent, and the caller's own if no attempt was sent. There must be no further
-// attempt.
+// attempt, and no further call of finish.
 func (b *body) finish(req *http.Request) {
 	closeBody(b.pending)
 	switch {
@@ -105,7 +83,6 @@ func (b *body) finish(req *http.Request) {
 	case !b.givenToBase:
 		closeBody(req.Body)
 	}
-	*b = body{givenToBase: true} // no body remains to be closed
 }
 
 // errBodyReplaced means that GetBody and Body have different contents.

@@ -224,3 +224,12 @@ func (canceledError) Is(t error) bool { return t == context.Canceled }
 // errNoResult means that Base returned neither a response nor an error, which
 // http.RoundTripper forbids.
 var errNoResult = errors.New("heed: Base returned neither a response nor an error")
+
+// An invalidRequestError describes why a request can never be sent as it is.
+type invalidRequestError string
+
+func (u invalidRequestError) Error() string { return string(u) }
+
+func invalidRequestf(format string, args ...any) error {
+	return invalidRequestError(fmt.Sprintf(format, args...))
+}

@@ -154,7 +154,7 @@ func InfoFrom(resp *http.Response) (Info, bool) {
 	if n != nil {
 		info = n.info
 	}
-	if info.Limits = limitsOf(resp, n); info.Limits == nil && !info.nonTrivial() {
+	if info.Limits = limitsOf(resp, n); info.Limits == nil && (n == nil || n.uneventful) {
 		return Info{}, false
 	}
 	return info, true
@@ -186,19 +186,15 @@ func (i *Info) addWait(d time.Duration, limit string) {
 	}
 }
 
-// nonTrivial reports whether i holds more than a single successful attempt without waits.
-func (i *Info) nonTrivial() bool {
-	return i.Attempts > 1 || i.QueueWait+i.BackoffWait > 0 || i.StopReason != nil
-}
-
 // An infoContext carries an Info in the context of Response.Request. There it survives
 // wrappers of the response body, such as the one of http.Client.Timeout, and responses
 // without an Info need no allocation.
 type infoContext struct {
 	context.Context
-	info   Info
-	reader *headers.Reader // the Tracker's; nil means the zero Reader
-	owner  *http.Request   // the request with this context; the Info does not apply to requests derived from it
+	info       Info
+	uneventful bool            // info holds only a single successful attempt without waits; n exists for reader
+	reader     *headers.Reader // the Tracker's; nil means the zero Reader
+	owner      *http.Request   // the request with this context; the Info does not apply to requests derived from it
 }
 
 type infoContextKey struct{}
@@ -211,14 +207,7 @@ func (n *infoContext) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// attachInfo makes info available through InfoFrom(resp). req is the caller's request.
-func attachInfo(resp *http.Response, req *http.Request, info Info, r *headers.Reader) {
-	n := &infoContext{Context: req.Context(), info: info, reader: r}
-	n.owner = req.WithContext(n)
-	resp.Request = n.owner
-}
-
-// infoContextOf returns the infoContext that attachInfo added to resp, or nil.
+// infoContextOf returns the infoContext that roundTrip.finish added to resp, or nil.
 func infoContextOf(resp *http.Response) *infoContext {
 	if resp == nil || resp.Request == nil {
 		return nil

@@ -29,15 +29,13 @@ type drained struct {
 	err      error // the read error other than io.EOF; nil if there was none
 }
 
-// drain reads and closes the body of resp, within maxDrain and drainTimeout.
+// drain reads and closes the body of resp, which must have one, within maxDrain and
+// drainTimeout.
 //
 // The body is read by a goroutine of its own, because a blocked Read cannot be limited in
 // time otherwise. In net/http, Close unblocks it. If Close of another Base does not, that
 // goroutine remains blocked instead of the caller.
 func drain(ctx context.Context, resp *http.Response) drained {
-	if !httpbody.HasBody(resp) {
-		return drained{complete: true}
-	}
 	defer resp.Body.Close()
 	if resp.ContentLength > maxDrain {
 		return drained{}
@@ -64,14 +62,6 @@ func (r drained) reader() io.ReadCloser {
 		return io.NopCloser(bytes.NewReader(r.data))
 	}
 	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), httpbody.ErrReader{Err: r.err}))
-}
-
-// snippet returns the beginning of the body.
-func (r drained) snippet() string { return httpbody.Snippet(r.data) }
-
-// hasOpenBody reports whether resp has a body that must be closed, or is a connection.
-func hasOpenBody(resp *http.Response) bool {
-	return resp != nil && resp.Body != nil && resp.Body != http.NoBody
 }
 
 // A bodyEOFSignal is a response body that releases resources at its end.

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -155,9 +156,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if r != nil {
 		p = *r
 	}
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = defaultMaxAttempts
-	}
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultMaxAttempts)
 	if p.MaxThrottledAttempts == 0 && p.MaxAttempts > 1 {
 		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
 	}
@@ -165,30 +164,17 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if p.Backoff == nil {
 		p.Backoff = backoff.Exponential{}
 	}
-	if p.Budget == nil {
-		p.Budget = budget
-	}
-	if p.Budget == nil {
+	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = new(backoff.Budget)
 	}
-	if p.MaxBodyBuffer == 0 {
-		p.MaxBodyBuffer = defaultMaxBodyBuffer
+	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
+	if p.MaxWait = cmp.Or(p.MaxWait, defaultMaxWait); p.MaxWait < 0 {
+		p.MaxWait = throttle.Forever
 	}
-	p.MaxWait = boundOrDefault(p.MaxWait, defaultMaxWait)
-	p.MaxElapsed = boundOrDefault(p.MaxElapsed, defaultMaxElapsed)
+	if p.MaxElapsed = cmp.Or(p.MaxElapsed, defaultMaxElapsed); p.MaxElapsed < 0 {
+		p.MaxElapsed = throttle.Forever
+	}
 	return p
-}
-
-// boundOrDefault returns d, or the default or if d is zero, or throttle.Forever if d is
-// negative.
-func boundOrDefault(d, or time.Duration) time.Duration {
-	switch {
-	case d == 0:
-		return or
-	case d < 0:
-		return throttle.Forever
-	}
-	return d
 }
 
 // Retryable reports whether req may be retried after resp or err, by the table of
@@ -216,7 +202,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 		}
 		class = classifyResponse(resp, o, report.HasRetryAfter)
 	}
-	return class == retryAlways || class == retryIdempotent && isIdempotent(req, opts)
+	return class == retryAlways || class == retryIdempotent && isIdempotent(req, opts, nil)
 }
 
 // A retryClass states which requests may be retried after an attempt.
@@ -244,23 +230,14 @@ func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter boo
 		return retryAlways
 	case s == http.StatusServiceUnavailable && hasRetryAfter:
 		return retryAlways
-	case isRetryableStatus(s):
+	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s == http.StatusInternalServerError,
+		s == http.StatusBadGateway, s == http.StatusServiceUnavailable, s == http.StatusGatewayTimeout,
+		520 <= s && s <= 524: // 520 to 524: Cloudflare cannot reach the origin server
 		return retryIdempotent
 	case s < 500 && o == throttle.Throttled:
 		return retryAlways
 	}
 	return retryNever
-}
-
-// isRetryableStatus reports whether status s is a failure that may be temporary.
-// Cloudflare uses 520 to 524 if it cannot reach the origin server.
-func isRetryableStatus(s int) bool {
-	switch s {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return 520 <= s && s <= 524
 }
 
 // retryHint returns the class that the headers of a failed response state, and whether
@@ -290,13 +267,15 @@ func forbidsRetry(resp *http.Response) bool {
 	return ok && class == retryNever
 }
 
-// isIdempotent reports whether req is idempotent by its method, its headers or opts.
-func isIdempotent(req *http.Request, opts RequestOptions) bool {
+// isIdempotent reports whether req is idempotent by its method, its headers, opts or
+// declared, the RetryPolicy.Idempotent of the call, which may be nil.
+func isIdempotent(req *http.Request, opts RequestOptions, declared func(*http.Request) bool) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	return opts.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
+	return opts.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != "" ||
+		declared != nil && declared(req)
 }
 
 // classifyError returns the class of an error by its type. A request whose error has an
@@ -415,14 +394,17 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	rt.stopReason = nil
 	p := rt.retry
 	succeeded := err == nil && resp.StatusCode < 400 && rt.outcome != throttle.Throttled
-	if rt.noRetry || succeeded && p.ShouldRetry == nil || rt.isTerminal() {
+	switch {
+	case rt.noRetry, succeeded && p.ShouldRetry == nil:
+		return false
+	case err != nil && rt.isTerminal(), resp != nil && resp.Request != rt.sent && gaveUpBelow(resp):
 		return false
 	}
 	if rt.endedAt.IsZero() {
-		rt.endedAt = rt.t.now()
+		rt.endedAt = rt.t.resolved.now()
 	}
 	class, report := rt.classify()
-	safe := rt.idempotencyKey != "" || rt.isIdempotent()
+	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
 	retry := class == retryAlways || class == retryIdempotent && safe
 	if p.ShouldRetry != nil {
 		retry, rt.stopReason = p.ShouldRetry(rt.req, resp, err, retry)
@@ -432,7 +414,7 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	case rt.stoppedByHook:
 		return false
 	case retry:
-		rt.stopReason = rt.prepareRetry(rt.endedAt, report)
+		rt.stopReason = rt.prepareRetry(report)
 		return rt.stopReason == nil
 	case class == retryIdempotent && !safe:
 		rt.stopReason = ErrNotIdempotent
@@ -442,28 +424,24 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	return false
 }
 
-// isIdempotent reports whether the request is idempotent.
-func (rt *roundTrip) isIdempotent() bool {
-	return isIdempotent(rt.req, rt.opts) || rt.retry.Idempotent != nil && rt.retry.Idempotent(rt.req)
-}
-
-// isTerminal reports whether the attempt is final before its outcome is classified: the
+// isTerminal reports whether the error of the attempt is final whatever its class: the
 // caller canceled the request, or another Transport below this one has given up. In the
 // second case retries would multiply the number of attempts.
 func (rt *roundTrip) isTerminal() bool {
-	if rt.err != nil {
-		if cause := rt.cancelCause(); cause != nil {
-			if rt.attempts > 1 {
-				rt.stopReason = cause
-			}
-			return true
+	if cause := rt.cancelCause(); cause != nil {
+		if rt.attempts > 1 {
+			rt.stopReason = cause
 		}
-	}
-	var below *GiveUpError
-	if errors.As(rt.err, &below) {
 		return true
 	}
-	n := infoContextOf(rt.resp)
+	var below *GiveUpError
+	return errors.As(rt.err, &below)
+}
+
+// gaveUpBelow reports whether resp is of another Transport below this one that has given
+// up. Such a Transport replaces Response.Request.
+func gaveUpBelow(resp *http.Response) bool {
+	n := infoContextOf(resp)
 	return n != nil && n.info.StopReason != nil
 }
 
@@ -472,7 +450,7 @@ func (rt *roundTrip) isTerminal() bool {
 func (rt *roundTrip) classify() (retryClass, headers.Report) {
 	if rt.err != nil {
 		class := classifyError(rt.err)
-		if class == retryIdempotent && !isHTTP(rt.req.URL) && !isNetworkError(rt.err) {
+		if s := rt.req.URL.Scheme; class == retryIdempotent && s != "https" && s != "http" && !isNetworkError(rt.err) {
 			class = retryNever // probably an unregistered scheme, whose error has no type
 		}
 		return class, headers.Report{}
@@ -492,10 +470,13 @@ func (rt *roundTrip) classify() (retryClass, headers.Report) {
 
 // prepareRetry sets the delay and opens the body for the next attempt. It returns the
 // reason if there can be none.
-func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
-	p := rt.retry
-	if rt.firstEnd.IsZero() {
-		rt.firstEnd, rt.backoffPolicy = now, backoff.ForCall(p.Backoff)
+func (rt *roundTrip) prepareRetry(r headers.Report) error {
+	p, now := rt.retry, rt.endedAt
+	if rt.backoffPolicy == nil { // the first failure
+		rt.backoffPolicy = backoff.ForCall(p.Backoff)
+		if p.MaxElapsed < throttle.Forever {
+			rt.retryUntil = now.Add(p.MaxElapsed)
+		}
 	}
 	throttled := rt.outcome == throttle.Throttled
 	if !throttled {
@@ -507,29 +488,41 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	if rt.attempts >= p.MaxThrottledAttempts {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
 	}
-	rt.delay, rt.statedDelay = 0, max(r.RetryAfter, rt.retryAfter)
+	rt.delay, rt.statedDelay = 0, r.RetryAfter
+	zero := r.HasRetryAfter && rt.isZeroRetryAfter(r)
 	wait, held := time.Duration(0), false
 	statedWait := time.Duration(0)
-	if throttled && !rt.retryAfterIsZero(r) {
-		statedWait = rt.statedWait(r)
+	if throttled && !zero {
+		statedWait = statedWaitOf(r)
 		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min))
 	}
+	switch {
+	case held: // the retry waits in the queue
+	case zero:
+		rt.delay = rt.zeroRetryAfterDelay()
+	case r.HasRetryAfter:
+		rt.delay = rt.retryAfterDelay(r.RetryAfter)
+	default:
+		rt.lastDelay = rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
+		rt.delay = rt.lastDelay
+	}
 	if !held {
-		rt.delay = rt.backoffDelay(r)
 		wait = rt.delay
 	}
 	if rt.delay == backoff.Stop {
 		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
 	}
-	maxWait := rt.maxWait()
+	maxWait := rt.maxWait
 	if held && rt.retryAfter <= maxWait {
-		maxWait = rt.maxServerWait()
+		maxWait = rt.ticket.MaxServerWait
 	}
 	if err := rt.checkWait(now, max(wait, statedWait), maxWait); err != nil {
 		return err
 	}
-	if err := rt.body.checkReplayable(rt.req); err != nil {
-		return err
+	if rt.body.source != noBody {
+		if err := rt.body.checkReplayable(rt.req); err != nil {
+			return err
+		}
 	}
 	if !held && !p.Budget.Withdraw(now) {
 		return ErrRetryBudget
@@ -537,12 +530,12 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	return nil
 }
 
-// statedWait returns the wait that a rejection states: its Retry-After, or else the
+// statedWaitOf returns the wait that a rejection states: its Retry-After, or else the
 // longest reset time of the limits that are exhausted or do not state their remaining
 // units.
-func (rt *roundTrip) statedWait(r headers.Report) (d time.Duration) {
-	if d = max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || d > 0 {
-		return d
+func statedWaitOf(r headers.Report) (d time.Duration) {
+	if r.HasRetryAfter {
+		return r.RetryAfter
 	}
 	for _, l := range r.Limits {
 		if l.HasReset && (!l.HasRemaining || l.Remaining <= 0) {
@@ -565,30 +558,22 @@ func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held b
 	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= minWait)
 }
 
-// backoffDelay returns the delay of this call outside the queue. Jitter does not increase
-// a stated delay beyond the longest allowed wait.
-func (rt *roundTrip) backoffDelay(r headers.Report) time.Duration {
-	p := rt.retry
-	if rt.retryAfterIsZero(r) {
-		return rt.zeroRetryAfterDelay()
+// retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
+// Jitter does not increase a stated delay beyond the longest allowed wait.
+func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, rt.attempts)
+	if retryAfter <= rt.maxWait {
+		d = min(d, rt.maxWait)
 	}
-	if retryAfter := max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || retryAfter > 0 {
-		d := p.RetryAfterJitter.Delay(retryAfter, rt.attempts)
-		if maxWait := rt.maxWait(); retryAfter <= maxWait {
-			d = min(d, maxWait)
-		}
-		return d
-	}
-	rt.lastDelay = rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
-	return rt.lastDelay
+	return d
 }
 
-// retryAfterIsZero reports whether the server stated a Retry-After of 0, and
+// isZeroRetryAfter reports whether the server stated a Retry-After of 0, and
 // RetryPolicy.RetryAfterJitter sets no minimum for it. A date in the past does not count
 // as 0, because clocks differ.
-func (rt *roundTrip) retryAfterIsZero(r headers.Report) bool {
+func (rt *roundTrip) isZeroRetryAfter(r headers.Report) bool {
 	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis
-	return relative && max(r.RetryAfter, rt.retryAfter) < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
+	return relative && r.RetryAfter < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }
 
 // zeroRetryAfterDelay returns the delay after a Retry-After of 0. It is zero after the

@@ -2,6 +2,7 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -417,4 +418,62 @@ func statusOf(resp *http.Response) int {
 		return 0
 	}
 	return resp.StatusCode
+}
+
+// The methods below describe the steps of a call for its Trace.
+
+// waitDoneInfo describes the wait that has just ended with err.
+func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
+	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Start: rt.waitStart, Limit: rt.ticket.WaitedFor(), Err: err}
+	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
+	if err != nil {
+		i.addRefusal(err)
+	}
+	_, i.Reason = explain.SplitLimit(i.Limit)
+	return i
+}
+
+// addRefusal sets the limit that rejected the request with err, if one did.
+func (i *WaitDoneInfo) addRefusal(err error) {
+	var refused *throttle.RefusedError
+	if errors.As(err, &refused) && refused.Decision.Policy != "" {
+		d := &refused.Decision
+		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
+	}
+}
+
+// traceAttemptStart records when the attempt req is sent, and calls Trace.AttemptStart.
+func (rt *roundTrip) traceAttemptStart(req *http.Request) {
+	rt.tracedAt = rt.t.resolved.now()
+	if f := rt.trace.AttemptStart; f != nil {
+		f(req, AttemptStartInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
+	}
+}
+
+// attemptDoneInfo describes the attempt that has just ended.
+func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptDoneInfo {
+	now := rt.endedAt
+	if now.IsZero() {
+		now = rt.t.resolved.now()
+	}
+	return AttemptDoneInfo{
+		Attempt: rt.attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
+		Status: statusOf(resp), Response: resp, Err: err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
+	}
+}
+
+// giveUpInfo describes a call that fails.
+func (rt *roundTrip) giveUpInfo() GiveUpInfo {
+	return GiveUpInfo{
+		Attempts: rt.attempts, QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
+		Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Reason: rt.stopReason,
+	}
+}
+
+// doneInfo describes a call that returns resp and err.
+func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
+	return DoneInfo{
+		Attempts: rt.attempts, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
+		RetryDelay: rt.retryDelay, Status: statusOf(resp), Response: resp, Err: err, StopReason: rt.stopReason,
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
+	"golang.org/x/net/http/httpguts"
 )
 
 // A Transport is an http.RoundTripper that limits, queues and retries requests.
@@ -115,6 +116,9 @@ type resolved struct {
 	trace      *Trace
 	retry      RetryPolicy
 	openBodies openBodies
+
+	now   func() time.Time                       // of Clock
+	after func(d time.Duration) <-chan time.Time // of Clock
 }
 
 // NewClient returns an http.Client that sends its requests through t. If t is nil, the
@@ -141,24 +145,32 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	rt := t.newRoundTrip(req)
 	defer rt.end()
 	resp, err := rt.run()
-	rt.traceDone(resp, err)
+	if f := rt.trace.Done; f != nil {
+		f(req, rt.doneInfo(resp, err))
+	}
 	rt.returned = true
 	return resp, err
 }
 
 // run sends attempts until one is final, and returns its response or error.
 func (rt *roundTrip) run() (*http.Response, error) {
+	t := rt.t
 	rt.resolvePolicy()
-	if err := rt.addDemands(); err != nil {
-		return rt.fail(err)
+	if t.Limits != nil || t.Limiter != nil {
+		if err := rt.addDemands(); err != nil {
+			return rt.fail(err)
+		}
 	}
-	if t := rt.t; t.StartJitter > 0 && !t.startDelay.passed.Load() {
+	if t.StartJitter > 0 && !t.startDelay.passed.Load() {
 		if err := rt.waitForStart(); err != nil {
 			return rt.fail(err)
 		}
 	}
 	for {
-		attempt, err := rt.nextAttempt()
+		if err := rt.acquire(); err != nil {
+			return rt.fail(err)
+		}
+		attempt, err := rt.newAttempt()
 		if err != nil {
 			return rt.fail(err)
 		}
@@ -170,6 +182,61 @@ func (rt *roundTrip) run() (*http.Response, error) {
 			return rt.fail(err)
 		}
 	}
+}
+
+// validateRequest returns an error if base cannot send req as it is. net/http detects
+// most of these errors too, but only after units were taken, and its errors have no type;
+// another Base may not check at all.
+//
+// The messages begin like those of net/http, because some programs search for that text.
+// The values of headers and of the URL may be secret, so the messages contain only names.
+//
+// An http.Transport accepts other schemes than http and https if they were added with
+// RegisterProtocol.
+func validateRequest(req *http.Request, base http.RoundTripper) error {
+	u := req.URL
+	if u == nil {
+		return invalidRequestError("heed: the request has no URL: set Request.URL")
+	}
+	isHTTP := u.Scheme == "https" || u.Scheme == "http"
+	switch {
+	case !isHTTP && isTransport(base) && req.Header != nil:
+	case !isHTTP:
+		return invalidRequestf("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
+	case u.Host == "":
+		return invalidRequestError("heed: the URL has no host: write http://host/path")
+	case !httpguts.ValidHostHeader(req.Host):
+		return invalidRequestError("heed: Request.Host has a character that a host cannot have: remove it, or leave Host empty to use the URL's")
+	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // methods and field names are both tokens
+		return invalidRequestf("heed: the method %q is not a token: use one like GET", req.Method)
+	case req.Header == nil:
+		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
+	}
+	if err := validateFields(req.Header, "header"); err != nil {
+		return err
+	}
+	return validateFields(req.Trailer, "trailer")
+}
+
+// isTransport reports whether base is an *http.Transport.
+func isTransport(base http.RoundTripper) bool {
+	_, ok := base.(*http.Transport)
+	return ok
+}
+
+// validateFields returns an error for the first invalid name or value of fields.
+func validateFields(fields http.Header, kind string) error {
+	for name, values := range fields {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return invalidRequestf("heed: invalid %s field name %q: remove what is no letter, digit or dash", kind, name)
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return invalidRequestf("heed: invalid %s field value for %q: remove control characters such as line breaks", kind, name)
+			}
+		}
+	}
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections of Base, if Base has such a method.
@@ -212,6 +279,10 @@ func (t *Transport) resolve() {
 		if t.resolved.queue == nil {
 			t.resolved.queue = &queue.Queue{Clock: t.Clock}
 		}
+		t.resolved.now, t.resolved.after = time.Now, time.After
+		if t.Clock != nil {
+			t.resolved.now, t.resolved.after = t.Clock.Now, t.Clock.After
+		}
 		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
 			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
@@ -220,8 +291,9 @@ func (t *Transport) resolve() {
 	})
 }
 
-// A weakQueue wakes and renews the waits of a Queue, and does not keep it from being collected, because a Tracker
-// may outlive the Transports that use it. See quota.Tracker.Notify.
+// A weakQueue wakes and renews the waits of a Queue, and does not keep it from being
+// collected, because a Tracker may outlive the Transports that use it. See
+// quota.Tracker.Notify.
 type weakQueue struct{ weak.Pointer[queue.Queue] }
 
 func (w weakQueue) Alive() bool { return w.Value() != nil }
@@ -235,13 +307,6 @@ func (w weakQueue) Renew(l throttle.Limiter) {
 	if q := w.Value(); q != nil {
 		q.Renew(l)
 	}
-}
-
-func (t *Transport) now() time.Time {
-	if t.Clock == nil {
-		return time.Now()
-	}
-	return t.Clock.Now()
 }
 
 // A Breaker stops requests to a server that is down. The TwoStepCircuitBreaker[any] of
@@ -318,22 +383,17 @@ func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
 	return req
 }
 
-// isCanceled reports whether CancelRequest was called with req.
+// isCanceled reports whether CancelRequest was called with req. It needs to be called only
+// if hasCanceled is set.
 func (r *cancelRegistry) isCanceled(req *http.Request) bool {
-	if !r.hasCanceled.Load() {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.canceled[req]
 }
 
 // end removes req from the canceled requests. It is called when the call of req begins
-// and when it returns.
+// and when it returns, if hasCanceled is set.
 func (r *cancelRegistry) end(req *http.Request) {
-	if !r.hasCanceled.Load() {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.canceled, req)

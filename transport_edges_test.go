@@ -248,8 +248,11 @@ func TestRetryable_table(t *testing.T) {
 	}
 }
 
-func TestBoundOrDefault(t *testing.T) {
-	for d, want := range map[time.Duration]time.Duration{0: time.Minute, 1: 1, -1: throttle.Forever, time.Hour: time.Hour} {
-		require.Equal(t, want, boundOrDefault(d, time.Minute), d)
+func TestRetryPolicy_waitsWithDefaults(t *testing.T) {
+	for d, want := range map[time.Duration][2]time.Duration{
+		0: {defaultMaxWait, defaultMaxElapsed}, 1: {1, 1}, -1: {throttle.Forever, throttle.Forever}, time.Hour: {time.Hour, time.Hour},
+	} {
+		p := (&RetryPolicy{MaxWait: d, MaxElapsed: d}).withDefaults(nil)
+		require.Equal(t, want, [2]time.Duration{p.MaxWait, p.MaxElapsed}, d)
 	}
 }

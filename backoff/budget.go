@@ -1,9 +1,11 @@
 package backoff
 
 import (
-	"math"
+	"cmp"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A Budget limits retries to a fraction of the requests, so that clients of a server that is
@@ -45,10 +47,12 @@ type Budget struct {
 	// seconds. Zero and negative values mean 10 seconds.
 	Window time.Duration
 
-	mu      sync.Mutex
-	started bool
-	start   time.Time
-	last    time.Duration // latest reading of the clock, as time since start
+	mu      sync.Mutex    // guards the fields below
+	part    time.Duration // length of a tenth; zero before the first use
+	ratio   float64       // Ratio with its default
+	minimum float64       // retries that are allowed within the Window without any request
+	start   time.Time     // start of the first tenth
+	last    int64         // number of the latest tenth
 	ring    [tenths + 1]tenth
 	retried int64
 	refused int64
@@ -59,7 +63,7 @@ const tenths = 10
 
 // A tenth counts the requests and retries of one part of a Window.
 type tenth struct {
-	index    int64 // number of parts between start and this one
+	number   int64 // number of tenths between start and this one
 	requests int64
 	retries  int64
 }
@@ -72,20 +76,21 @@ func (b *Budget) DepositN(now time.Time, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = b.read(now)
-	b.at(b.last).requests += n
+	b.tenth(b.last).requests += n
 }
 
 // Withdraw reports whether a retry may be sent at now, and counts it if so.
 func (b *Budget) Withdraw(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.read(now)
-	if requests, retries := b.count(t); !b.allows(requests, retries+1) {
+	latest := b.read(now)
+	requests, retries := b.count(latest)
+	if allowed := b.ratio*float64(requests) + b.minimum; !(float64(retries+1) <= allowed) { // also if allowed is not a number
 		b.refused++
 		return false
 	}
-	b.last = t
-	b.at(t).retries++
+	b.last = latest
+	b.tenth(latest).retries++
 	b.retried++
 	return true
 }
@@ -113,77 +118,52 @@ func (b *Budget) Allowance(now time.Time) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	requests, _ := b.count(b.read(now))
-	if n := b.allowance(requests); n < math.MaxInt64 {
-		return int64(n)
-	}
-	return math.MaxInt64
+	return ticks.Int64(b.ratio*float64(requests) + b.minimum)
 }
 
-// read returns now as time since start, at least the latest reading.
-func (b *Budget) read(now time.Time) time.Duration {
-	if !b.started {
-		b.started, b.start = true, now
+// read returns the number of the tenth that contains now, or that of the latest tenth if it
+// is later. The first call computes the fields that depend on the exported ones.
+func (b *Budget) read(now time.Time) int64 {
+	if b.part == 0 {
+		perSecond := b.MinPerSecond
+		if perSecond == 0 {
+			perSecond = 10
+		}
+		if b.ratio = max(b.Ratio, 0); b.Ratio == 0 {
+			b.ratio = 0.2
+		}
+		window := cmp.Or(max(b.Window, 0), 10*time.Second)
+		if perSecond > 0 && perSecond*window.Seconds() < 1 {
+			window = toDuration(float64(time.Second) / perSecond)
+		}
+		const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
+		b.part = max(window/tenths, 1)
+		b.minimum = max(perSecond, 0)*(b.part*tenths).Seconds() + rounding
+		b.start = now
 	}
-	return max(now.Sub(b.start), b.last)
+	return max(int64(now.Sub(b.start)/b.part), b.last)
 }
 
-// at returns the tenth that contains t. It resets the tenth if it held an older part.
-func (b *Budget) at(t time.Duration) *tenth {
-	i := int64(t / b.part())
-	p := &b.ring[i%int64(len(b.ring))]
-	if p.index != i {
-		*p = tenth{index: i}
+// tenth returns the tenth with the given number. It resets the tenth if it held an older one.
+func (b *Budget) tenth(number int64) *tenth {
+	p := &b.ring[number%int64(len(b.ring))]
+	if p.number != number {
+		*p = tenth{number: number}
 	}
 	return p
 }
 
-// count returns the numbers of requests and retries within the Window before t. Requests are
-// forgotten up to one tenth of the Window too early, and retries up to one tenth too late.
-func (b *Budget) count(t time.Duration) (requests, retries int64) {
-	now := int64(t / b.part())
+// count returns the numbers of requests and retries within the Window before the end of the
+// latest tenth. Requests are forgotten up to one tenth of the Window too early, and retries up
+// to one tenth too late.
+func (b *Budget) count(latest int64) (requests, retries int64) {
 	for _, p := range b.ring {
-		if now-p.index < tenths {
+		if latest-p.number < tenths {
 			requests += p.requests
 		}
-		if now-p.index <= tenths {
+		if latest-p.number <= tenths {
 			retries += p.retries
 		}
 	}
 	return requests, retries
-}
-
-// allows reports whether the given number of retries is allowed for the number of requests.
-func (b *Budget) allows(requests, retries int64) bool {
-	return float64(retries) <= b.allowance(requests)
-}
-
-// allowance returns the number of retries within the Window that are allowed for the number
-// of requests.
-func (b *Budget) allowance(requests int64) float64 {
-	const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
-	window := (b.part() * tenths).Seconds()
-	return b.ratio()*float64(requests) + b.minPerSecond()*window + rounding
-}
-
-// part returns the length of a tenth.
-func (b *Budget) part() time.Duration {
-	w := orDefault(b.Window, 10*time.Second)
-	if f := b.minPerSecond(); f > 0 {
-		w = max(w, toDuration(float64(time.Second)/f))
-	}
-	return max(w/tenths, 1)
-}
-
-func (b *Budget) ratio() float64 {
-	if b.Ratio == 0 {
-		return 0.2
-	}
-	return max(b.Ratio, 0)
-}
-
-func (b *Budget) minPerSecond() float64 {
-	if b.MinPerSecond == 0 {
-		return 10
-	}
-	return max(b.MinPerSecond, 0)
 }

@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -48,49 +49,32 @@ type Exponential struct {
 
 // Delay implements Policy.
 func (e Exponential) Delay(attempt int, prev time.Duration) time.Duration {
-	// This is short enough to be inlined and calls a method with a pointer receiver, because
-	// copying the six words of e would cost half as much as a random number.
-	return e.delay(attempt, prev)
-}
-
-// delay computes the delay, with a short path for the defaults.
-func (e *Exponential) delay(attempt int, prev time.Duration) time.Duration {
-	if e.Jitter == Full && e.Factor == 0 && e.Rand == nil {
-		return uniform(uint64(double(orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax), attempt)))
+	base, maxDelay := cmp.Or(max(e.Base, 0), DefaultBase), cmp.Or(max(e.Max, 0), DefaultMax)
+	if e.Jitter == Decorrelated {
+		return e.decorrelated(min(base, maxDelay), maxDelay, prev)
 	}
-	c := e.ceiling(attempt)
+	var c time.Duration // before jitter
+	if e.Factor == 0 || e.Factor == 2 {
+		c = double(base, maxDelay, attempt)
+	} else {
+		c = power(base, maxDelay, e.Factor, attempt)
+	}
 	switch e.Jitter {
 	case Full:
 		return random(uint64(c), e.Rand)
 	case Equal:
 		return c/2 + random(uint64(c-c/2), e.Rand)
-	case Decorrelated:
-		base, top := e.decorrelated(prev)
-		return base + random(uint64(top-base)+1, e.Rand)
 	case PlusMinus:
-		return plusMinus(c, orDefault(e.Max, DefaultMax), e.Spread, e.Rand)
+		return plusMinus(c, maxDelay, e.Spread, e.Rand)
 	}
 	return c
 }
 
-// ceiling returns c, the delay before jitter.
-func (e *Exponential) ceiling(attempt int) time.Duration {
-	base, maxDelay := orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax)
-	if e.Factor == 0 || e.Factor == 2 {
-		return double(base, maxDelay, attempt)
-	}
-	return power(base, maxDelay, e.Factor, attempt)
-}
-
-// decorrelated returns the bounds of a decorrelated delay after prev.
-func (e *Exponential) decorrelated(prev time.Duration) (base, top time.Duration) {
-	maxDelay := orDefault(e.Max, DefaultMax)
-	base = min(orDefault(e.Base, DefaultBase), maxDelay)
-	factor := e.Factor
-	if factor == 0 {
-		factor = 3
-	}
-	return base, min(scale(max(prev, base), max(factor, 1)), maxDelay)
+// decorrelated returns a decorrelated delay after prev, from base to at most maxDelay.
+func (e *Exponential) decorrelated(base, maxDelay, prev time.Duration) time.Duration {
+	factor := max(cmp.Or(e.Factor, 3), 1)
+	top := min(scale(max(prev, base), factor), maxDelay)
+	return base + random(uint64(top-base)+1, e.Rand)
 }
 
 // Validate returns an error that describes the first field that is out of range, or nil. Delay

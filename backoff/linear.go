@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -42,15 +43,15 @@ func (l Linear) Delay(attempt int, _ time.Duration) time.Duration {
 	case Equal:
 		return c/2 + random(uint64(c-c/2), l.Rand)
 	case PlusMinus:
-		return plusMinus(c, orDefault(l.Max, DefaultMax), l.Spread, l.Rand)
+		return plusMinus(c, cmp.Or(max(l.Max, 0), DefaultMax), l.Spread, l.Rand)
 	}
 	return c
 }
 
 // ceiling returns c, the delay before jitter.
 func (l Linear) ceiling(attempt int) time.Duration {
-	c := ticks.Mul(int64(orDefault(l.Base, DefaultBase)), int64(max(attempt, 1)))
-	return min(time.Duration(c), orDefault(l.Max, DefaultMax))
+	c := ticks.Mul(int64(cmp.Or(max(l.Base, 0), DefaultBase)), int64(max(attempt, 1)))
+	return min(time.Duration(c), cmp.Or(max(l.Max, 0), DefaultMax))
 }
 
 // Validate returns an error that describes the first field that is out of range, or nil. Delay

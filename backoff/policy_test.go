@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -117,7 +118,7 @@ func TestPolicies_keepTheirBounds(t *testing.T) {
 		for _, p := range []Policy{e, l} {
 			d := p.Delay(attempt, prev)
 			require.GreaterOrEqual(t, d, time.Duration(0), "%+v, attempt %d, prev %d", p, attempt, prev)
-			require.LessOrEqual(t, d, orDefault(e.Max, DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
+			require.LessOrEqual(t, d, cmp.Or(max(e.Max, 0), DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
 		}
 	}
 }
@@ -214,7 +215,7 @@ func TestFull_isAsEvenAsUniform(t *testing.T) {
 		for range outages {
 			for i := range clients {
 				ours[i] = e.Delay(attempt, 0)
-				uniform[i] = time.Duration(peer.Uint64N(uint64(e.ceiling(attempt))))
+				uniform[i] = time.Duration(peer.Uint64N(uint64(double(e.Base, e.Max, attempt))))
 			}
 			a += maxWithin(ours, 10*ms)
 			b += maxWithin(uniform, 10*ms)

@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -42,7 +43,7 @@ type RetryAfterJitter struct {
 // Delay returns the wait after attempt, counted from 1, if the server asked for retryAfter. It
 // is never shorter than retryAfter, and saturates at the maximum duration.
 func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Duration {
-	shortest, spread := orDefault(f.Min, DefaultBase), f.Spread
+	shortest, spread := cmp.Or(max(f.Min, 0), DefaultBase), f.Spread
 	if spread == 0 {
 		spread = 0.1
 	}
@@ -51,6 +52,6 @@ func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Dura
 	if spread > 0 {
 		w = max(w, scale(retryAfter, spread))
 	}
-	extra := random(uint64(double(w, orDefault(f.Max, DefaultMax), attempt)), f.Rand)
+	extra := random(uint64(double(w, cmp.Or(max(f.Max, 0), DefaultMax), attempt)), f.Rand)
 	return time.Duration(ticks.Add(int64(retryAfter), int64(extra)))
 }

@@ -127,7 +127,7 @@ func TestCeilDuration_roundsUp(t *testing.T) {
 
 func TestTimeline_atIsTheInverseOfRead(t *testing.T) {
 	l := NewTimeline()
-	now := l.Start().Add(-time.Hour)
+	now := l.At(0).Add(-time.Hour)
 	require.EqualValues(t, -time.Hour, l.Read(now))
 	require.True(t, l.At(l.Read(now)).Equal(now))
 
@@ -153,7 +153,7 @@ func TestTimeline_readsItsClockWithoutAReading(t *testing.T) {
 
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
 	l := NewTimeline()
-	callers := l.Start().Add(time.Second).UTC().Round(0)
+	callers := l.At(0).Add(time.Second).UTC().Round(0)
 	require.Equal(t, callers, l.Stamp(5, 5, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 5, time.Time{}))

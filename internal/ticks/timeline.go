@@ -53,9 +53,6 @@ func (l *Timeline) Read(now time.Time) int64 {
 // At is the inverse of Read.
 func (l *Timeline) At(ns int64) time.Time { return l.start.Add(time.Duration(ns)) }
 
-// Start returns the instant from which l counts.
-func (l *Timeline) Start() time.Time { return l.start }
-
 // SinceEpoch returns the start in nanoseconds since the Unix epoch.
 func (l *Timeline) SinceEpoch() int64 { return int64(l.start.Sub(time.Unix(0, 0))) }
 

@@ -58,9 +58,8 @@ type Queue struct {
 	Trace *Trace
 
 	initOnce        sync.Once
-	configErr       error // result of Validate
 	time            ticks.Timeline
-	realStart       time.Time    // time.Start() on the real clock
+	realStart       time.Time    // the start of time on the real clock
 	lastArrival     atomic.Int64 // the arrival of the newest ticket
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
 	renewals        atomic.Int64 // calls of Renew
@@ -146,7 +145,9 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 		q.Trace.started(t)
 	}
 	err := q.wait(ctx, t, h)
-	q.finish(t, err)
+	if err != nil || q.Trace != nil {
+		q.finish(t, err)
+	}
 	return err
 }
 
@@ -158,8 +159,11 @@ func (q *Queue) check(ctx context.Context, t *Ticket) error {
 	if t.isGranted() {
 		return errAlreadyGranted
 	}
+	if q.Aging < 0 {
+		return q.Validate()
+	}
 	q.initOnce.Do(q.init)
-	return q.configErr
+	return nil
 }
 
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end.
@@ -178,11 +182,13 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 	}
 	now, retry := q.time.Read(time.Time{}), t.arrival != 0
 	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.canBypass(t) {
+	if q.numWaiting.Load() == 0 || q.canBypass(t) {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
-		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		}
 	}
 	if !retry {
 		t.arrival = q.nextArrival(now)
@@ -296,7 +302,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	var refusal throttle.Decision
 	returned := false
 	defer func() {
-		if !returned { // a limiter panicked: the units of the others were returned
+		if !returned && q.numWaiting.Load() > 0 { // a limiter panicked: the units of the others were returned
 			q.wakeLimits(t)
 		}
 	}()
@@ -332,7 +338,11 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 // Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
 func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 	q.initOnce.Do(q.init)
-	defer q.wakeLimits(t)
+	defer func() { // also if a limiter panics
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t)
+		}
+	}()
 	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 }
 
@@ -344,7 +354,11 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	if f.Now.IsZero() && q.Clock != nil {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
-	defer q.wakeLimits(t)
+	defer func() { // also if a limiter panics
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t)
+		}
+	}()
 	t.Observe(ctx, f)
 }
 
@@ -422,11 +436,10 @@ func (q *Queue) Validate() error {
 }
 
 func (q *Queue) init() {
-	q.configErr = q.Validate()
-	q.time, q.realStart = ticks.NewTimeline(), time.Now()
-	q.time.SetClock(q.Clock)
-	if q.Clock == nil {
-		q.realStart = q.time.Start()
+	q.time = ticks.NewTimeline()
+	q.realStart = q.time.At(0)
+	if q.Clock != nil {
+		q.time.SetClock(q.Clock)
 	}
 	if q.aging = int64(q.Aging); q.aging == 0 {
 		q.aging = int64(10 * time.Second)
@@ -456,12 +469,10 @@ func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
 	return q.canBypass(&Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: key}}})
 }
 
-// canBypass reports whether no waiter needs a limit of t, so that t need not queue.
+// canBypass reports whether no waiter needs a limit of t, so that t need not queue. It needs
+// to be called only if callers wait or q is closed.
 func (q *Queue) canBypass(t *Ticket) bool {
-	switch n := q.numWaiting.Load(); {
-	case n == 0:
-		return true
-	case n >= closedBit:
+	if q.numWaiting.Load() >= closedBit {
 		return false
 	}
 	q.mu.Lock()
@@ -477,11 +488,8 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	return true
 }
 
-// wakeLimits schedules the limits of t immediately.
+// wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
 func (q *Queue) wakeLimits(t *Ticket) {
-	if q.numWaiting.Load() == 0 {
-		return
-	}
 	q.lock()
 	for i := range t.Demands {
 		m := &t.Demands[i]

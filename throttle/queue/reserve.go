@@ -9,26 +9,6 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.
-func (t *Ticket) isNonBlocking() bool {
-	for i := range t.Demands {
-		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {
-			return false
-		}
-	}
-	return true
-}
-
-// isEmpty reports whether t has no demands.
-func (t *Ticket) isEmpty() bool {
-	for i := range t.Demands {
-		if t.Demands[i].Limiter != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
 // one demand, or an error.
 type reserveResult struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -176,63 +175,62 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 // asked, because part of the units may have been restored by time meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttle.Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
-	order, n, nonBlocking := t.order()
-	var sw ticks.Stopwatch
-	j := 0
+	var sw ticks.Stopwatch // runs while blocking limiters are asked, except the first of all
+	var asked, timed bool
 	defer func() { // also if a limiter panics
 		if t.grant == g {
 			return
 		}
-		if j >= max(nonBlocking, 1) {
+		if timed {
 			c.Now = sw.Now()
 		}
-		defer g.recycle()
-		t.cancel(ctx, order[:j], g, c.Now)
+		t.cancel(ctx, 0, g, c.Now)
+		*g = grant{}
+		grantPool.Put(g)
 	}()
-	for ; j < n; j++ {
-		if j == max(nonBlocking, 1) {
-			sw = ticks.StartStopwatch(c.Now)
-		}
-		i = int(order[j])
-		m, d := &t.Demands[i], &g.decisions[i]
-		c.Key, c.Cost = m.Key, m.Cost
-		if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
-			*refusal = *d
-			return i, err
-		}
-		if c.Now.IsZero() {
-			c.Now = d.At
+	for _, blocking := range [...]bool{false, true} {
+		for i = range t.Demands {
+			m, d := &t.Demands[i], &g.decisions[i]
+			if m.Limiter == nil || d.OK || !blocking && !throttle.IsNonBlocking(m.Limiter) {
+				continue
+			}
+			if blocking && asked && !timed {
+				sw, timed = ticks.StartStopwatch(c.Now), true
+			}
+			asked = true
+			c.Key, c.Cost = m.Key, m.Cost
+			if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
+				*refusal = *d
+				d.OK = false
+				return i, err
+			}
+			if c.Now.IsZero() {
+				c.Now = d.At
+			}
 		}
 	}
 	t.grant, g.owner, g.at = g, t, c.Now
 	return 0, nil
 }
 
-// order returns the indexes of the n demands in the order in which their limiters are asked:
-// first those of the nonBlocking limiters.
-func (t *Ticket) order() (order [MaxDemands]uint8, n, nonBlocking int) {
-	if t.Demands[1].Limiter == nil && t.Demands[2].Limiter == nil && t.Demands[3].Limiter == nil {
-		if t.Demands[0].Limiter != nil {
-			n = 1
-		}
-		return order, n, n
-	}
-	last := MaxDemands
+// isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.
+func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
-		switch l := t.Demands[i].Limiter; {
-		case l == nil:
-		case throttle.IsNonBlocking(l):
-			order[nonBlocking] = uint8(i)
-			nonBlocking++
-		default:
-			last--
-			order[last] = uint8(i)
+		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {
+			return false
 		}
 	}
-	remote := order[last:]
-	slices.Reverse(remote)
-	n = nonBlocking + copy(order[nonBlocking:], remote)
-	return order, n, nonBlocking
+	return true
+}
+
+// isEmpty reports whether t has no demands.
+func (t *Ticket) isEmpty() bool {
+	for i := range t.Demands {
+		if t.Demands[i].Limiter != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Cancel returns the units of a granted ticket that was not used, as of now. A zero now is
@@ -241,21 +239,20 @@ func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
 	if !t.isGranted() {
 		return
 	}
-	order, n, _ := t.order()
 	defer t.endGrant()
-	t.cancel(ctx, order[:n], t.grant, now)
+	t.cancel(ctx, 0, t.grant, now)
 }
 
-// cancel returns the units of the demands with the given indexes, those of all limiters even
-// if one of them panics.
-func (t *Ticket) cancel(ctx context.Context, indexes []uint8, g *grant, now time.Time) {
-	if len(indexes) == 0 {
+// cancel returns the units of the demands from i on that g has granted, those of all limiters
+// even if one of them panics.
+func (t *Ticket) cancel(ctx context.Context, i int, g *grant, now time.Time) {
+	for i < MaxDemands && (!g.decisions[i].OK || t.Demands[i].Limiter == nil) {
+		i++
+	}
+	if i == MaxDemands {
 		return
 	}
-	if len(indexes) > 1 {
-		defer t.cancel(ctx, indexes[1:], g, now)
-	}
-	i := indexes[0]
+	defer t.cancel(ctx, i+1, g, now)
 	m := &t.Demands[i]
 	m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
 }
@@ -278,20 +275,33 @@ func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
 	if !f.Partial {
 		defer t.endGrant()
 	}
-	t.observeFrom(ctx, 0, f)
+	t.observe(ctx, 0, f)
 }
 
-// observeFrom reports f to the limits of the demands from i on, to all of them even if one
-// panics.
-func (t *Ticket) observeFrom(ctx context.Context, i int, f throttle.Feedback) {
+// observe reports f to the limits of the demands from i on, to all of them even if one panics.
+func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	for i < MaxDemands && t.Demands[i].Limiter == nil {
 		i++
 	}
 	if i == MaxDemands {
 		return
 	}
-	defer t.observeFrom(ctx, i+1, f)
-	t.observe(ctx, i, f)
+	defer t.observe(ctx, i+1, f)
+	m, d := &t.Demands[i], &t.grant.decisions[i]
+	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
+	if ctx.Done() != nil {
+		ctx = withoutCancel(ctx, m.Limiter)
+	}
+	if n := t.grant.settled[i]; n == 1 && !f.Partial {
+		c.Now = f.Now
+		m.Limiter.Cancel(ctx, c, *d)
+		return
+	} else if n > 1 && !f.Partial {
+		f.Cost = n - 1
+	}
+	if o, ok := m.Limiter.(throttle.Observer); ok {
+		o.Observe(ctx, c, *d, f)
+	}
 }
 
 // isGranted reports whether t holds a grant, and is not a copy of the Ticket that holds it.
@@ -300,11 +310,6 @@ func (t *Ticket) isGranted() bool { return t.grant != nil && t.grant.owner == t 
 func (t *Ticket) endGrant() {
 	g := t.grant
 	t.grant = nil
-	g.recycle()
-}
-
-// recycle returns g to the pool.
-func (g *grant) recycle() {
 	*g = grant{} // a Decision may keep other objects from being collected
 	grantPool.Put(g)
 }
@@ -320,21 +325,6 @@ func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() {
 		t.grant.settled[i] = max(units, 0) + 1
 	}
-}
-
-// observe reports f to the limit of demand i.
-func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
-	m, d := &t.Demands[i], t.grant.decisions[i]
-	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
-	ctx = withoutCancel(ctx, m.Limiter)
-	if n := t.grant.settled[i]; n == 1 && !f.Partial {
-		c.Now = f.Now
-		m.Limiter.Cancel(ctx, c, d)
-		return
-	} else if n > 1 && !f.Partial {
-		f.Cost = n - 1
-	}
-	throttle.Observe(ctx, m.Limiter, c, d, f)
 }
 
 // outcome returns nil if t was granted, else the error. It continues a panic of a limiter.

@@ -116,11 +116,30 @@ func TestTicket_freeDoesNotCountWhatIsKept(t *testing.T) {
 }
 
 func TestTicket_reservesNonBlockingLimitsFirst(t *testing.T) {
+	var order []int
+	record := func(i int, l throttle.Limiter) throttle.Limiter {
+		return recordedLimiter{l, func() { order = append(order, i) }}
+	}
 	x, y := &remoteLimiter{Limiter: throttle.AllowAll}, &remoteLimiter{Limiter: throttle.DenyAll}
-	order, n, local := ticket(x, throttle.AllowAll, y, throttle.AllowAll).order()
-	require.Equal(t, [MaxDemands]uint8{1, 3, 0, 2}, order)
-	require.Equal(t, []int{4, 2}, []int{n, local})
+	tk := ticket(record(0, x), record(1, throttle.AllowAll), record(2, y), record(3, throttle.AllowAll))
+	d, err := tk.Reserve(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.False(t, d.OK)
+	require.Equal(t, []int{1, 3, 0, 2}, order)
 }
+
+// A recordedLimiter calls reserved before each Reserve.
+type recordedLimiter struct {
+	throttle.Limiter
+	reserved func()
+}
+
+func (r recordedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	r.reserved()
+	return r.Limiter.Reserve(ctx, c)
+}
+
+func (r recordedLimiter) NonBlocking() bool { return throttle.IsNonBlocking(r.Limiter) }
 
 func TestTicket_allocatesNothing(t *testing.T) {
 	ctx, q, l := context.Background(), new(Queue), bucket(time.Nanosecond, 1000)

@@ -16,7 +16,9 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 		q.Trace.started(t)
 	}
 	err := q.try(ctx, t)
-	q.finish(t, err)
+	if err != nil || q.Trace != nil {
+		q.finish(t, err)
+	}
 	return err
 }
 
@@ -29,12 +31,14 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 	}
 	now := q.time.Read(time.Time{})
 	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.canBypass(t) {
+	if q.numWaiting.Load() == 0 || q.canBypass(t) {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
 		t.waited = 0
-		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		if q.numWaiting.Load() > 0 {
+			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		}
 	}
 	err := findRefusal(ctx, t, q.time.At(now))
 	if _, refused := err.(*throttle.RefusedError); refused {
