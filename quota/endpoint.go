@@ -467,15 +467,6 @@ const (
 	sampleEvery = 64 // of the later ones, the headers of one in so many are read, until one states a limit
 )
 
-// mayStateLimits counts a successful response, and reports whether its headers are to be read.
-func (ep *endpoint) mayStateLimits() bool {
-	if ep.statesLimits.Load() {
-		return true
-	}
-	n := ep.successes.Add(1)
-	return n <= sampleFirst || n%sampleEvery == 0
-}
-
 // addSample records how many responses were successful, as of a successful response whose headers
 // were read, or of a failure. The requests of an unlimited endpoint need no Limiter, so they are only counted, and
 // one in sampleEvery adds a sample. When a request is rejected, the estimate begins with what was

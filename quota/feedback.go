@@ -46,7 +46,12 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		provider = ep.provider
 	}
 	success := err == nil && resp != nil && resp.StatusCode < 400
-	if success && (ep == nil || !ep.mayStateLimits()) && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
+	reads := !success || ep != nil && ep.statesLimits.Load()
+	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
+		n := ep.successes.Add(1)
+		reads = n <= sampleFirst || n%sampleEvery == 0
+	}
+	if !reads && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
 		return throttle.Feedback{Now: now}
 	}
 	if now.IsZero() {

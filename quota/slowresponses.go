@@ -72,7 +72,7 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	n, took := s.watched, max(now.Sub(s.sent), 1)
 	s.watched = 0
 	switch {
-	case s.isLate(took):
+	case s.typical > 0 && s.isLate(took):
 		s.begin(sent, open+1, minimum)
 	case n <= s.since || s.maxInFlight == 0:
 	case open < s.maxInFlight/2:
