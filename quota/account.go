@@ -3,7 +3,6 @@ package quota
 import (
 	"encoding/binary"
 	"hash/maphash"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,71 +10,44 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// An account identifies the owner of quotas. Requests have the same account if their scheme,
-// canonical host and credentials are equal. Credentials are the header fields that carry them, the
-// user of the URL, and the query parameters api_key, apikey and those of
-// headers.Provider.AccountParams. Cookies are ignored, because they change.
-type account struct {
-	plain      bool   // the scheme is http
-	host       string // canonical
-	credential string // all credentials, each after its name and length; empty: none
+// identify returns the canonical host of req and a keyed hash of its account. Requests have the same
+// account if their scheme, canonical host and credentials are equal. Credentials are the header
+// fields that carry them, the user of the URL, and the query parameters api_key, apikey and those of
+// headers.Provider.AccountParams. Cookies are ignored, because they change. recent is any endpoint
+// or nil: if req has the same host, that is not computed again.
+//
+// identify does not copy the credentials, and does not allocate if the host is canonical.
+func (t *Tracker) identify(req *http.Request, recent *endpoint) (key uint64, host string) {
+	u := req.URL
+	if recent != nil && recent.urlHost == u.Host && recent.scheme == u.Scheme {
+		key, host = recent.hostKey, recent.host
+	} else {
+		host = httphost.Canonical(u.Scheme, u.Host)
+		key = maphash.String(t.seed, host)
+		if u.Scheme == "http" {
+			key++
+		}
+	}
+	if len(req.Header) == 0 && u.User == nil && u.RawQuery == "" && t.Account == nil {
+		return key, host // there are no credentials
+	}
+	t.credentials(req, host, func(name, value string) { // a sum, because header fields have no order
+		key += maphash.Comparable(t.seed, [2]string{name, value})
+	})
+	return key, host
 }
 
-// isAnonymous reports whether a has no credentials.
-func (a account) isAnonymous() bool { return a.credential == "" }
-
-// accountOf returns the account of req.
-func (t *Tracker) accountOf(req *http.Request) account {
-	a := account{plain: req.URL.Scheme == "http", host: httphost.Canonical(req.URL.Scheme, req.URL.Host)}
+// allCredentials returns the credentials of req, whose canonical host is host: each after its name
+// and length, in ascending order. It is empty if there are none.
+func (t *Tracker) allCredentials(req *http.Request, host string) string {
 	var all []string
-	t.credentials(req, a.host, func(name, value string) {
+	t.credentials(req, host, func(name, value string) {
 		b := append([]byte(name), 0)
 		b = binary.AppendUvarint(b, uint64(len(value)))
 		all = append(all, string(append(b, value...)))
 	})
 	slices.Sort(all) // header fields have no order
-	a.credential = strings.Join(all, "")
-	return a
-}
-
-// keyOf returns a keyed hash of the account of req. It does not copy the credentials, and does not
-// allocate.
-func (t *Tracker) keyOf(req *http.Request) uint64 {
-	h := t.hostOf(req)
-	sum := h.sum
-	if len(req.Header) == 0 && req.URL.User == nil && req.URL.RawQuery == "" && t.Account == nil {
-		return sum // there are no credentials
-	}
-	t.credentials(req, h.canonical, func(name, value string) { // a sum, because header fields have no order
-		sum += maphash.Comparable(t.seed, [2]string{name, value})
-	})
-	return sum
-}
-
-// A knownHost is a host with its hash.
-type knownHost struct {
-	scheme, raw string // as in the URL
-	canonical   string
-	sum         uint64 // keyed hash of canonical and of whether the scheme is http
-}
-
-// hostOf returns the host of req. It caches one host, because most requests have the same host as
-// the request before.
-func (t *Tracker) hostOf(req *http.Request) knownHost {
-	cached := t.host.Load()
-	if cached != nil && cached.raw == req.URL.Host && cached.scheme == req.URL.Scheme {
-		return *cached
-	}
-	h := knownHost{scheme: req.URL.Scheme, raw: req.URL.Host, canonical: httphost.Canonical(req.URL.Scheme, req.URL.Host)}
-	h.sum = maphash.String(t.seed, h.canonical)
-	if h.scheme == "http" {
-		h.sum++
-	}
-	if cached == nil || rand.Uint32()%64 == 0 { // alternating hosts must not allocate for each request
-		kept := h
-		t.host.Store(&kept)
-	}
-	return h
+	return strings.Join(all, "")
 }
 
 // credentials calls found with each credential of req, whose canonical host is host.
@@ -109,7 +81,7 @@ func (t *Tracker) credentials(req *http.Request, host string, found func(name, v
 
 // parameters calls found with the parameters of a query to host that identify an account.
 func (t *Tracker) parameters(query, host string, found func(name, value string)) {
-	names := t.reader().AccountParams(host)
+	names := t.reader.AccountParams(host)
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,15 +131,29 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 	})
 }
 
-// An endpoint that was removed from its shard is not found by Tracker.recent, so one account never
+// An endpoint that was removed is not found by Tracker.recent, so one account never
 // has two states.
 func TestTracker_removesEndpointsEverywhere(t *testing.T) {
-	tr := &Tracker{MaxAccounts: 16}
+	tr := &Tracker{MaxAccounts: 1}
 	req := request(t, "https://api.test/")
 	ep := tr.endpointOf(req)
-	sh := &tr.shards[ep.key%numShards]
-	sh.mu.Lock()
-	sh.add(newEndpoint(tr, ep.key+numShards, account{}), 1)
-	sh.mu.Unlock()
+	tr.mu.Lock()
+	tr.remove(ep)
+	tr.mu.Unlock()
 	require.NotSame(t, ep, tr.endpointOf(req))
+}
+
+// The state of an account does not keep the URL of its first request in memory: the query may be long,
+// and contain credentials.
+func TestTracker_keepsNoPartOfAURL(t *testing.T) {
+	var tr Tracker
+	raw := "https://api.test/?api_key=secret"
+	ep := tr.endpointOf(request(t, raw))
+	req := request(t, raw)
+	for _, s := range []string{ep.host, ep.urlHost, ep.scheme, ep.names.quota} {
+		require.NotEmpty(t, s)
+		for _, part := range []string{req.URL.Host, req.URL.Scheme} {
+			require.NotSame(t, unsafe.StringData(part), unsafe.StringData(s))
+		}
+	}
 }

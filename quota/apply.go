@@ -38,28 +38,27 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	if u.Kind != UpdateJoin {
 		ep.unlimited.Store(false)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	now = q.now(now)
-	q.shared.peers.add(&u, now)
-	q.applyLimits(u.Limits, now)
-	switch u.Kind {
-	case UpdateHold:
-		q.applyHold(&u, now)
-	case UpdateProbe:
-		q.applyProbe(now)
-	case UpdateRelease:
-		return q.applyRelease(now.Add(-u.Wait), now)
-	}
-	return len(u.Limits) > 0 // a window may have begun
+	q.change(now, func(now time.Time) {
+		q.shared.peers.add(&u, now)
+		q.applyLimits(u.Limits, now)
+		sooner = len(u.Limits) > 0 // a window may have begun
+		switch u.Kind {
+		case UpdateHold:
+			q.applyHold(&u, now)
+		case UpdateProbe:
+			q.applyProbe(now)
+		case UpdateRelease:
+			sooner = q.applyRelease(now.Add(-u.Wait), now)
+		}
+	})
+	return sooner
 }
 
 // endFetch ends the wait for a fetch. It reports whether requests may have waited.
 func (ep *endpoint) endFetch() (sooner bool) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
+	for _, q := range ep.all() {
 		q.mu.Lock()
 		if until := q.shared.fetchUntil; !until.IsZero() && q.hold.until.Equal(until) { // it is not held since
 			q.hold.until, sooner = time.Time{}, true
@@ -159,9 +158,13 @@ func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 // applyRejections adds rejections of another process to the evidence, and holds the quota if that
 // suffices.
 func (ep *endpoint) applyRejections(u *Update, now time.Time) {
+	ep.mu.Lock()
 	q, _ := ep.lookUp(u.Route, nil)
+	ep.mu.Unlock()
 	ep.unlimited.Store(false)
-	if !q.addEvidence(u, ep.accepted(now), now) {
+	before, stop := ep.accepted(now), false
+	q.change(now, func(now time.Time) { stop = q.addEvidence(u, before, now) })
+	if !stop {
 		return
 	}
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
@@ -174,10 +177,6 @@ func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 // stop. before is what was accepted before, as far as q has not counted it. During a rate loop,
 // all processes together have reached the limit, so the rate does not grow for a while.
 func (q *quota) addEvidence(u *Update, before acceptedSpan, now time.Time) (stop bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	now = q.now(now)
 	q.shared.peers.add(u, now)
 	if q.endpoint.tracker.Mode != Full {
 		return false

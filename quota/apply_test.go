@@ -166,8 +166,8 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	var limits []string
 	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
 	tr.Listen(events)
-	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
-	tr.listeners.deliver()
+	q.change(now, func(now time.Time) { q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now) })
+	tr.listeners.Load().deliver()
 	require.Equal(t, []string{"api.test: slow start"}, limits)
 	runtime.KeepAlive(events)
 	_, q, now = sharedQuota(t, .5)

@@ -191,3 +191,86 @@ func TestConcurrencyTest_toleratesRequestsThatHaveNotArrived(t *testing.T) {
 		require.EqualValues(t, 1-tt.fits, c.misfits, "%d left, %d in flight", tt.left, tt.open)
 	}
 }
+
+// A limit counts requests in flight if its sum was constant for eight responses and one for each request
+// in flight, of which the number has varied by three. Nine other sums in a row end that.
+func TestConcurrencyTest_confirms(t *testing.T) {
+	fits := func(opens ...int64) (c concurrencyTest) {
+		for _, open := range opens {
+			c.update(10, 10-open, open)
+		}
+		return c
+	}
+	for name, tt := range map[string]struct {
+		c         concurrencyTest
+		confirmed bool
+	}{
+		"12 fits, up to 4":           {fits(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4), true},
+		"11 fits, up to 4":           {fits(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3), false},
+		"a range of 2":               {fits(1, 2, 3, 3, 1, 2, 3, 3, 1, 2, 3, 1, 2, 3), false},
+		"lower later":                {fits(4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1), true},
+		"none in flight at first":    {fits(3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0), true},
+		"never fewer than two below": {fits(5, 4, 3, 5, 4, 3, 5, 4, 3, 5, 4, 3, 5), false},
+	} {
+		require.Equal(t, tt.confirmed, tt.c.confirmed, name)
+	}
+	c := fits(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4)
+	require.EqualValues(t, 12, c.fits)
+	for i := range 8 {
+		require.True(t, c.update(10, 0, 1), i)
+		require.EqualValues(t, []int64{6, 3, 1, 0, 0, 0, 0, 0}[i], c.fits)
+	}
+	one := c
+	require.True(t, one.update(10, 9, 1), "one that fits begins the count anew")
+	require.Zero(t, one.misfits)
+	require.EqualValues(t, []int64{1, 1}, []int64{one.minOpen, one.maxOpen})
+	require.False(t, c.update(10, 0, 1))
+	require.False(t, c.confirmed)
+}
+
+// A rejection that such a limit would not have caused excludes it, unless the server names it so.
+func TestConcurrencyTest_rejectionExcludesIt(t *testing.T) {
+	for name, tt := range map[string]struct{ before, after concurrencyTest }{
+		"not confirmed": {concurrencyTest{fits: 3}, concurrencyTest{fits: 3}},
+		"confirmed":     {concurrencyTest{confirmed: true, fits: 30}, concurrencyTest{excluded: true}},
+		"named":         {concurrencyTest{confirmed: true, named: true}, concurrencyTest{confirmed: true, named: true}},
+	} {
+		c := tt.before
+		c.rejected()
+		require.Equal(t, tt.after, c, name)
+	}
+	c := concurrencyTest{excluded: true}
+	for range 30 {
+		require.False(t, c.update(10, 9, 1))
+	}
+	require.Zero(t, c.fits)
+	c = concurrencyOf(throttle.RemoteLimit{Unit: unitConcurrent})
+	require.True(t, c.update(10, 0, 0), "named: whatever the sum is")
+	require.Equal(t, concurrencyTest{}, concurrencyOf(throttle.RemoteLimit{Unit: "requests"}))
+}
+
+// If other clients have all units, one request is sent a second after the latest response.
+func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
+	now := time.Unix(1000, 0)
+	e := estimate{concurrency: concurrencyTest{confirmed: true, named: true}}
+	var f inFlight
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 0, Unit: unitConcurrent}, now, &f))
+	units, wait := e.freeConcurrency(now, &f, pacing{})
+	require.Zero(t, units)
+	require.Equal(t, time.Second, wait)
+	units, wait = e.freeConcurrency(now.Add(time.Second), &f, pacing{})
+	require.EqualValues(t, 1, units)
+	require.Zero(t, wait)
+	f.add()
+	units, wait = e.freeConcurrency(now.Add(time.Second), &f, pacing{})
+	require.Zero(t, units, "it is in flight")
+	require.Zero(t, wait, "until its response arrives")
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 3, Unit: unitConcurrent}, now, &f))
+	require.Equal(t, []int64{10, 4}, []int64{e.limit, e.remaining}, "with the one in flight")
+	units, _ = e.freeConcurrency(now, &f, pacing{})
+	require.EqualValues(t, 3, units)
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 12, Unit: unitConcurrent}, now, &f))
+	require.Equal(t, []int64{12, 10}, []int64{e.limit, e.remaining}, "at most the limit")
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Remaining: 5, Unit: unitConcurrent}, now, &f))
+	require.Equal(t, []int64{5, 6}, []int64{e.limit, e.remaining}, "without a limit")
+}

@@ -2,21 +2,15 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
-
-// declared holds the limits that the program has declared.
-type declared struct {
-	mu     sync.Mutex
-	byHost map[string]throttle.Limit // by canonical host; guarded by mu
-}
 
 // Declare states the limit of a server before any response does: l.Count requests in each
 // l.Per, or l.Burst requests in a correspondingly shorter time if that is fewer. Requests of
@@ -36,23 +30,23 @@ func (t *Tracker) Declare(host string, l throttle.Limit) error {
 	if host == "" || strings.ContainsAny(host, "/?#@ ") {
 		return fmt.Errorf("quota: declare a limit of %q: not a host", host)
 	}
-	d := &t.declared
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byHost == nil {
-		d.byHost = make(map[string]throttle.Limit)
+	host = httphost.Canonical("https", host)
+	for {
+		before, all := t.declared.Load(), map[string]throttle.Limit{host: l}
+		if before != nil {
+			all = maps.Clone(*before)
+			all[host] = l
+		}
+		if t.declared.CompareAndSwap(before, &all) {
+			return nil
+		}
 	}
-	d.byHost[httphost.Canonical("https", host)] = l
-	return nil
 }
 
-// apply gives q, which is new, the limit that is declared for its host, as a learned window. If
+// declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
 // there is no memory for it, q has no declared limit.
-func (d *declared) apply(q *quota) {
-	d.mu.Lock()
-	l, ok := d.byHost[q.endpoint.names.host]
-	d.mu.Unlock()
-	if !ok || !q.endpoint.memory.reserve(inferenceBytes) {
+func (q *quota) declare(l throttle.Limit) {
+	if !q.endpoint.reserve(inferenceBytes) {
 		return
 	}
 	w := learnedWindow{limit: l.Count, length: l.Per, declared: true, confirmed: true, gridless: true, testAfter: math.MaxInt}

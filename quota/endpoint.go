@@ -1,8 +1,10 @@
 package quota
 
 import (
+	"hash/maphash"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,8 @@ const (
 	maxQuotas        = 16  // quotas of one endpoint
 	maxRoutes        = 112 // entries of endpoint.routes: as many as a map of 128 slots holds
 	minSharingRoutes = 3   // routes that share the only known quota and make it the quota of all routes
+
+	learnedRate = ": learned rate" // end of endpoint.names.learnedRate
 )
 
 // An endpoint is one account at one host, with the quotas that the host was seen to have for it.
@@ -44,19 +48,24 @@ const (
 // its quota with no other route.
 type endpoint struct {
 	tracker  *Tracker
-	key      uint64 // keyed hash of the account
-	names    *policyNames
+	key      uint64 // keyed hash of the account, see Tracker.identify
+	hostKey  uint64 // keyed hash of scheme and host
+	scheme   string // of the URL of the first request
+	urlHost  string // of the URL of the first request
+	host     string // canonical
+	names    struct{ quota, retryAfter, learnedRate, slowStart, slowResponses string }
 	provider *headers.Provider // properties of the host; nil: none are known
 	id       string            // identifies the account in updates; empty: it is not shared
 
-	lastUsed     uint64      // value of shard.uses at the latest lookup in the shard; guarded by shard.mu
-	usedRecently atomic.Bool // found by Tracker.recent since then, without shard.mu
+	lastUsed     uint64      // value of Tracker.uses when usedRecently was last found set; guarded by Tracker.mu
+	usedRecently atomic.Bool // since then
 
-	statesLimits atomic.Bool   // a response has stated a limit
-	successes    atomic.Uint32 // responses below status 400, counted until statesLimits is set
-	hasQuotas    atomic.Bool   // a quota was ever added to quotas
-	hasReplaced  atomic.Bool   // replaced is not empty
-	unlimited    atomic.Bool   // the host is known and has shown no limit: Demand returns no Limiter
+	statesLimits atomic.Bool  // a response has stated a limit
+	successes    atomic.Int64 // responses below status 400, counted until statesLimits is set
+	hasQuotas    atomic.Bool  // a quota was ever added to quotas
+	hasReplaced  atomic.Bool  // replaced is not empty
+	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
+	memory       atomic.Int64 // bytes that are reserved, see reserve
 
 	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
@@ -65,36 +74,55 @@ type endpoint struct {
 	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
-	sampler  sampler
-	memory   memoryBudget
+	samples  [2]acceptedSpan // the latest two, see addSample
 }
 
-func newEndpoint(t *Tracker, key uint64, a account) *endpoint {
-	ep := &endpoint{tracker: t, key: key, names: newPolicyNames(a.host), provider: t.reader().Provider(a.host)}
+// newEndpoint returns an endpoint for the account of req. The strings of req are copied, because
+// they may be parts of a URL with credentials.
+func (t *Tracker) newEndpoint(req *http.Request, key uint64, host string) *endpoint {
+	host = strings.Clone(host)
+	hostKey := maphash.String(t.seed, host)
+	if req.URL.Scheme == "http" {
+		hostKey++
+	}
+	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
+	n := &ep.names
+	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
+	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
 	ep.unknown.Store(ep.newQuota(0))
 	if t.sharing != nil {
-		t.sharing.add(ep, a)
+		t.sharing.share(ep, req)
 	}
 	return ep
 }
 
+// reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
+// not available. So the memory of one endpoint is bounded to 16 KiB, whatever the server sends:
+// quotas, their estimates, unit quotas, routes and patterns reserve bytes before they are added, and
+// are not tracked if these are not available.
+func (ep *endpoint) reserve(n int64) bool {
+	if ep.memory.Add(n) > maxBytes {
+		ep.memory.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (ep *endpoint) release(n int64) { ep.memory.Add(-n) }
+
 // limiterOf returns the quota or smallQuota that must admit req.
 func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
-	if !ep.hasQuotas.Load() {
-		return ep.unknown.Load()
-	}
 	route := ep.route(req)
 	ep.mu.Lock()
-	q, areSmall := ep.small.find(route), ep.small != nil
-	ep.mu.Unlock()
-	if q != nil {
-		return q
-	}
+	small := ep.small.find(route)
 	known, _ := ep.lookUp(route, req)
-	if areSmall && known == ep.unknown.Load() {
-		if q := ep.addUnstated(route); q != nil {
-			return q
-		}
+	unstated := small == nil && ep.small != nil && known == ep.unknown.Load()
+	ep.mu.Unlock()
+	if unstated {
+		small = ep.addUnstated(route)
+	}
+	if small != nil {
+		return small
 	}
 	return known
 }
@@ -104,16 +132,17 @@ func (ep *endpoint) quotaOf(req *http.Request) *quota {
 	if !ep.hasQuotas.Load() {
 		return ep.unknown.Load()
 	}
-	q, _ := ep.lookUp(ep.route(req), req)
+	route := ep.route(req)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	q, _ := ep.lookUp(route, req)
 	return q
 }
 
 // lookUp returns the quota that a request of route uses, and reports whether the route, or the
 // pattern that req matches, has that quota. A nil req matches no pattern. Routes of one pattern
-// count as one among those that share the only quota known.
+// count as one among those that share the only quota known. The caller holds ep.mu.
 func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known bool) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
 	if q = ep.routes[route]; q != nil {
 		return q, true
 	}
@@ -126,36 +155,66 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 	return ep.unknown.Load(), false
 }
 
-// observe applies what the response to req states. asked is the quota that admitted req; nil means
-// that none did, because ep was unlimited. If the limits that f states are of another quota, that
-// one is updated, and f.RemoteLimits becomes nil so that asked does not apply them.
+// observe applies what the response to req states, or that there was none. asked is the quota that
+// admitted req; nil means that none did, because ep was unlimited. If the limits that f states are
+// of another quota, that one is updated, and f.RemoteLimits becomes nil so that asked does not apply
+// them. If a learned rate explains f, f.Outcome becomes Throttled.
 func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
-	if len(f.RemoteLimits) > 0 {
-		ep.statesLimits.Store(true)
-	} else if f.Outcome != throttle.Throttled {
-		if asked == nil {
-			ep.addSample(f.Now)
+	stop := false // there is evidence that the server limits requests, so asked stops sending them
+	if isEstimated(f.Cause) && ep.tracker.Mode == Full {
+		ep.unlimited.Store(false)
+		q, before := asked, acceptedSpan{}
+		if q == nil {
+			q, before = ep.quotaOf(req), ep.accepted(f.Now)
 		}
+		if ep.id != "" && f.Cause == throttle.CauseUnstated {
+			q.addRejection(ep.route(req))
+		}
+		q.change(f.Now, func(now time.Time) { stop = q.suspect(f, before, asked != nil, now) })
+		if asked == nil && f.Outcome != throttle.Throttled {
+			ep.addSample(f.Now) // what was accepted before has been evaluated
+		}
+	}
+	statesLimits := len(f.RemoteLimits) > 0
+	if !statesLimits && f.Outcome != throttle.Throttled {
 		return
 	}
-	ep.unlimited.Store(false)
 	learned := *f // what the quotas learn
-	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) {
-		// Suspected causes never stop a quota. suspectFailure has added them to the evidence.
-		bare := f.Cause == throttle.CauseUnstated || f.Cause == throttle.CauseRetryNow
-		if stop := bare && ep.tracker.Mode == Full && ep.suspect(req, asked, f); !stop {
-			learned.Outcome = throttle.Accepted
-			if len(f.RemoteLimits) == 0 {
-				return // it shows nothing about the quota of its route
-			}
+	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !stop {
+		if !statesLimits {
+			return // it shows nothing about the quota of its route
 		}
+		learned.Outcome = throttle.Accepted
 	}
-	if asked == nil {
-		ep.endSampling(req, &learned)
-	} else if !ep.assignRoute(req, asked, &learned) {
+	ep.unlimited.Store(false)
+	if statesLimits {
+		ep.statesLimits.Store(true)
+	}
+	ep.learn(req, asked, f, &learned)
+}
+
+// learn assigns the quota that a response concerns to the route of req. f is what asked observes,
+// and learned what the quotas learn, see observe.
+func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.Feedback) {
+	q := asked
+	if q == nil {
+		q = ep.quotaOf(req)
+	}
+	own := ep.assignRoute(req, q, learned)
+	switch {
+	case asked == nil: // no quota observes f
+		if own && len(learned.RemoteLimits) > 0 {
+			q.applyStated(learned.RemoteLimits, learned.Now)
+		}
+		if learned.Outcome == throttle.Throttled {
+			q.rejectedExternally(learned, ep.accepted(learned.Now))
+		}
+	case !own:
 		concernsOther(f)
 	}
-	ep.publishQuota(req, asked, f.Now)
+	if ep.id != "" {
+		ep.publishQuota(req, asked, f.Now)
+	}
 }
 
 // concernsOther removes from f, which states limits of another quota than the one that granted the
@@ -165,31 +224,6 @@ func concernsOther(f *throttle.Feedback) {
 		f.Cause = throttle.CauseOtherQuota
 	}
 	f.RemoteLimits = nil
-}
-
-// suspect adds a response that may be a rejection, and states nothing, to the evidence of a limit.
-// It reports whether that is now sufficient to stop sending.
-func (ep *endpoint) suspect(req *http.Request, asked *quota, f *throttle.Feedback) (stop bool) {
-	q, before := asked, acceptedSpan{}
-	if q == nil {
-		q, before = ep.quotaOf(req), ep.accepted(f.Now)
-	}
-	stop = q.suspect(f, before, asked != nil)
-	if f.Cause != throttle.CauseUnstated {
-		return stop
-	}
-	if ep.id != "" {
-		q.addRejection(ep.route(req))
-	}
-	if asked == nil && !stop {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		defer q.record(q.view())
-		if now := q.now(f.Now); q.inference != nil && !q.hold.active && !q.inference.loop.on() {
-			q.cutConcurrency(now)
-		}
-	}
-	return stop
 }
 
 // assignRoute assigns to the route of req the quota that its response f concerns. asked is the
@@ -208,7 +242,8 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	}
 	if assigned := ep.routes[route]; assigned != nil || ep.patternOf(req) != q { // a route of a pattern needs no entry
 		if assigned != q {
-			ep.recordShown(req, route, q, !stated || q.isShownBy(f.RemoteLimits, asked.maxReordered(), f.Now))
+			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
+			ep.recordShown(req, route, q, shown || !stated)
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -234,8 +269,10 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 	if q != nil && !q.statesOther(f.RemoteLimits) {
 		return q
 	}
-	reordered := asked.maxReordered()
-	ep.patterns.peak.add(reordered, f.Now)
+	reordered := asked.reordered()
+	if p := &ep.patterns; reordered >= p.peak || f.Now.Sub(p.peakAt) > peakMaxAge {
+		p.peak, p.peakAt = reordered, f.Now
+	}
 	if isNamed(route) {
 		return ep.addQuota(route, asked, f.Now)
 	}
@@ -271,6 +308,14 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 	return ep.addQuota(route, asked, now)
 }
 
+// reordered returns how many responses to requests that q admitted may have arrived before the
+// response to the oldest request in flight, at most.
+func (q *quota) reordered() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight.span()
+}
+
 // statesRemaining reports whether limits state how many requests are left.
 func statesRemaining(limits []throttle.RemoteLimit) bool {
 	return slices.ContainsFunc(limits, countsRequests)
@@ -282,17 +327,20 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 	if !ep.evictQuotas(now) {
 		return nil
 	}
+	asked.mu.Lock()
+	dropped, successes := asked.dropped, asked.slowStart.successes
+	asked.mu.Unlock()
 	q := asked
-	if slices.Contains(ep.quotas, asked) || asked.isDropped() {
+	if dropped || slices.Contains(ep.quotas, asked) {
 		q = ep.newQuota(knownAfter)
 	} else {
-		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
+		ep.unknown.Store(ep.newQuota(successes))
 		ep.replace(asked)
 	}
 	q.named = isNamed(route)
-	ep.memory.reserve(quotaBytes)
+	ep.reserve(quotaBytes)
 	if q.shared != nil {
-		ep.memory.reserve(sharedBytes)
+		ep.reserve(sharedBytes)
 	}
 	ep.quotas = append(ep.quotas, q)
 	ep.hasQuotas.Store(true)
@@ -305,7 +353,7 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	if ep.routes == nil {
 		ep.routes = make(map[uint64]*quota)
 	}
-	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.memory.reserve(routeBytes)) {
+	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.reserve(routeBytes)) {
 		if len(ep.routes) == 0 {
 			return
 		}
@@ -321,10 +369,38 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	q.setRoute(route)
 }
 
-// allQuotas returns all quotas of ep, each once.
-func (ep *endpoint) allQuotas() []*quota {
+// replace records that requests which wait for q may have another quota now. The caller holds
+// ep.mu, and calls renewWaits when it holds no lock.
+func (ep *endpoint) replace(q throttle.Limiter) {
+	if !slices.Contains(ep.replaced, q) {
+		ep.replaced = append(ep.replaced, q)
+		ep.hasReplaced.Store(true)
+	}
+}
+
+// renewWaits lets the callers that wait for replaced quotas ask for their demands again. The
+// caller holds no lock.
+func (ep *endpoint) renewWaits() {
 	ep.mu.Lock()
-	defer ep.mu.Unlock()
+	replaced := ep.replaced
+	ep.replaced = nil
+	ep.hasReplaced.Store(false)
+	ep.mu.Unlock()
+	all := ep.tracker.wakers.Load()
+	if all == nil {
+		return
+	}
+	for _, w := range *all {
+		if r, ok := w.(interface{ Renew(throttle.Limiter) }); ok {
+			for _, q := range replaced {
+				r.Renew(q)
+			}
+		}
+	}
+}
+
+// all returns all quotas of ep, each once. The caller holds ep.mu.
+func (ep *endpoint) all() []*quota {
 	if unknown := ep.unknown.Load(); !slices.Contains(ep.quotas, unknown) {
 		return append([]*quota{unknown}, ep.quotas...)
 	}
@@ -338,13 +414,23 @@ func (ep *endpoint) isBlank() bool {
 	return len(ep.quotas) == 0 && ep.small == nil && ep.unknown.Load().isBlank()
 }
 
+// forget drops everything that is known. The requests that wait for its quotas are admitted.
+func (ep *endpoint) forget(now time.Time) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for _, q := range ep.all() {
+		q.forget(now)
+	}
+	ep.small.forget()
+}
+
 // holdAll holds all quotas of ep but asked, because the server states that the rejection f
 // concerns the whole account. asked, which may be nil, observes f itself.
 func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, Cause: throttle.CauseStated, RetryAfter: f.RetryAfter}
-	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
+	for _, q := range ep.all() {
 		if q != asked {
 			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
 		}
@@ -357,23 +443,23 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 // before. The first rejection begins a hold. The others until its end are of the same burst and
 // only extend it.
 func (q *quota) rejectedExternally(f *throttle.Feedback, accepted acceptedSpan) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	n, now := uint64(0), q.now(f.Now)
-	if !q.hold.active && !now.Before(q.hold.until) {
-		n = q.hold.lastSent + 1 // stands for a claim that was sent after the latest hold
-		q.inFlight.sent = max(q.inFlight.sent, n)
-		if accepted.n > 0 {
-			q.span = accepted
+	q.change(f.Now, func(now time.Time) {
+		n := uint64(0)
+		if !q.hold.active && !now.Before(q.hold.until) {
+			n = q.hold.lastSent + 1 // stands for a claim that was sent after the latest hold
+			q.inFlight.sent = max(q.inFlight.sent, n)
+			if accepted.n > 0 {
+				q.span = accepted
+			}
 		}
-	}
-	if isEstimated(f.Cause) && !explains(f.RemoteLimits) {
-		q.infer(accepted, now)
-		q.stop(n, now)
-		return
-	}
-	q.throttled(n, *f, explains(f.RemoteLimits), now)
+		usedUp := explains(f.RemoteLimits)
+		if isEstimated(f.Cause) && !usedUp {
+			q.infer(accepted, now)
+			q.stop(n, now)
+			return
+		}
+		q.throttled(n, f, usedUp, now)
+	})
 }
 
 const (
@@ -381,66 +467,30 @@ const (
 	sampleEvery = 64 // of the later ones, the headers of one in so many are read, until one states a limit
 )
 
-// A sampler records how many requests an unlimited endpoint accepts. Its requests need no Limiter,
-// so they are only counted, and one in sampleEvery adds a sample. When a request is rejected, the
-// estimate begins with what was accepted since the sample before the latest:
+// addSample records how many responses were successful, as of a successful response whose headers
+// were read, or of a failure. The requests of an unlimited endpoint need no Limiter, so they are only counted, and
+// one in sampleEvery adds a sample. When a request is rejected, the estimate begins with what was
+// accepted since the sample before the latest:
 //
 //	sample            sample             sample    rejection
 //	  │◀─ sampleEvery ─▶│◀─ sampleEvery ─▶│            │
-//	                    ├──────── acceptedSpan ────────┤
-//
-// Its fields are guarded by endpoint.mu.
-type sampler struct {
-	previous, latest sample
-}
-
-// A sample is the number of successful responses at one time.
-type sample struct {
-	at        time.Time // zero: there is no sample
-	successes uint32
-}
-
-// mayStateLimits counts a successful response, and reports whether its headers are to be read.
-func (ep *endpoint) mayStateLimits() bool {
-	if ep.statesLimits.Load() {
-		return true
-	}
-	n := ep.successes.Add(1)
-	return n <= sampleFirst || n%sampleEvery == 0
-}
-
-// addSample records the number of successful responses.
+//	                    ├──────── accepted ────────────┤
 func (ep *endpoint) addSample(now time.Time) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	ep.sampler.previous, ep.sampler.latest = ep.sampler.latest, sample{now, ep.successes.Load()}
+	ep.samples = [2]acceptedSpan{ep.samples[1], {since: now, n: ep.successes.Load()}}
 }
 
 // accepted returns the requests that were accepted since the sample before the latest.
 func (ep *endpoint) accepted(now time.Time) acceptedSpan {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	s := ep.sampler.previous
-	if s.at.IsZero() {
-		s = ep.sampler.latest
+	s := ep.samples[0]
+	if s.since.IsZero() {
+		s = ep.samples[1]
 	}
-	if s.at.IsZero() {
+	if s.since.IsZero() {
 		return acceptedSpan{since: now}
 	}
-	return acceptedSpan{since: s.at, n: int64(ep.successes.Load() - s.successes)}
-}
-
-// endSampling applies f, the response to a request that no quota admitted because ep was
-// unlimited.
-func (ep *endpoint) endSampling(req *http.Request, f *throttle.Feedback) {
-	q, known := ep.lookUp(ep.route(req), req)
-	if !known {
-		q = ep.unknown.Load()
-	}
-	if ep.assignRoute(req, q, f) && len(f.RemoteLimits) > 0 {
-		q.applyStated(f.RemoteLimits, f.Now)
-	}
-	if f.Outcome == throttle.Throttled {
-		q.rejectedExternally(f, ep.accepted(f.Now))
-	}
+	return acceptedSpan{since: s.since, n: ep.successes.Load() - s.n}
 }

@@ -139,3 +139,16 @@ func TestSampler_readsTheHeadersOfSomeResponses(t *testing.T) {
 		})
 	}
 }
+
+// Responses that are not successful do not end a sample: an estimate begins with what was accepted in
+// the time of at least sampleEvery successes.
+func TestSampler_countsSuccessesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		makeUnlimited(t, &tr, users, 1000)
+		for range 5 {
+			receive(t, &tr, users, answer(404))
+		}
+		require.GreaterOrEqual(t, tr.endpointOf(request(t, users)).accepted(time.Now()).n, int64(sampleEvery))
+	})
+}

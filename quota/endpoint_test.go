@@ -205,3 +205,25 @@ func TestEndpoint_quotasBeyondTheMaximumAreNotMerged(t *testing.T) {
 		})
 	}
 }
+
+// A rejection that concerns all routes holds each quota once, also the one that routes without a quota
+// use: each hold takes one random number.
+func TestEndpoint_rejectionOfAllRoutesHoldsEachQuotaOnce(t *testing.T) {
+	discord, ok := headers.ProviderByName("Discord")
+	require.True(t, ok)
+	synctest.Test(t, func(t *testing.T) {
+		drawn := 0
+		tr := Tracker{
+			Reader: &headers.Reader{Hosts: map[string]headers.Provider{"api.test": discord}},
+			Rand:   func() float64 { drawn++; return 0 },
+		}
+		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
+		ask(t, &tr, search, answer(429, "Retry-After", "60"))
+		ask(t, &tr, issues, answer(429, "Retry-After", "60")) // now that of all routes without a quota
+		req := request(t, users)
+		d, before := tr.Demand(req), drawn
+		tr.Feedback(req, d, answer(429, "Retry-After", "90", "X-RateLimit-Global", "true"), nil, time.Now(), nil)
+		require.Equal(t, 1, drawn-before)
+		require.False(t, mayAsk(t, &tr, "https://api.test/other"))
+	})
+}

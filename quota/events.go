@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +107,8 @@ const (
 	// Changed means that its size, or the estimated rate, has changed.
 	Changed
 
-	// Dropped means that responses contradicted the limit, or that it proved wrong or unneeded.
+	// Dropped means that responses contradicted the limit, that it proved wrong or unneeded, or
+	// that Tracker.Forget was called.
 	Dropped
 )
 
@@ -130,23 +132,22 @@ const maxPending = 1024
 // listeners are the Events that were registered, and the events that are to be delivered to them.
 // Events are added while a quota is locked, and delivered later without a lock.
 type listeners struct {
-	any     atomic.Bool // Listen was called
 	waiting atomic.Bool // pending is not empty
 
 	mu      sync.Mutex // guards the fields below
-	events  []weakly.Pointer[Events]
+	all     []weakly.Pointer[Events]
 	pending []any // HoldInfo and LimitLearnedInfo, oldest first
 }
 
 // Listen registers e: its functions are called from now on, until e is garbage-collected. The
 // program must keep a reference to e for as long as it wants the calls.
 func (t *Tracker) Listen(e *Events) {
-	l := &t.listeners
+	t.listeners.CompareAndSwap(nil, new(listeners))
+	l := t.listeners.Load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = slices.DeleteFunc(l.events, func(p weakly.Pointer[Events]) bool { return p.Value() == nil })
-	l.events = append(l.events, weakly.Make(e))
-	l.any.Store(true)
+	l.all = slices.DeleteFunc(l.all, func(p weakly.Pointer[Events]) bool { return p.Value() == nil })
+	l.all = append(l.all, weakly.Make(e))
 }
 
 func (l *listeners) add(event any) {
@@ -158,153 +159,113 @@ func (l *listeners) add(event any) {
 	}
 }
 
-// deliver calls the functions for all pending events. The caller holds no lock.
+// deliver calls the functions for all pending events. The caller holds no lock. l may be nil.
 func (l *listeners) deliver() {
-	if !l.waiting.Load() {
+	if l == nil || !l.waiting.Load() {
 		return
 	}
 	l.mu.Lock()
 	pending := l.pending
 	l.pending = nil
 	l.waiting.Store(false)
-	events := slices.Clone(l.events)
+	all := slices.Clone(l.all)
 	l.mu.Unlock()
 	for _, event := range pending {
-		for _, p := range events {
-			if e := p.Value(); e != nil {
-				e.call(event)
+		for _, p := range all {
+			e := p.Value()
+			if e == nil {
+				continue
+			}
+			switch event := event.(type) {
+			case HoldInfo:
+				if e.Hold != nil {
+					e.Hold(event)
+				}
+			case LimitLearnedInfo:
+				if e.LimitLearned != nil {
+					e.LimitLearned(event)
+				}
 			}
 		}
 	}
 }
 
-func (e *Events) call(event any) {
-	switch event := event.(type) {
-	case HoldInfo:
-		if e.Hold != nil {
-			e.Hold(event)
+// watch begins to watch q, which is locked. The result adds the events for what has changed since, as
+// of now: holds that have begun, ended, or been extended by more than a second, and limits.
+func (l *listeners) watch(q *quota, now time.Time) (record func()) {
+	heldBefore, cutBefore, limitsBefore := q.reported()
+	return func() {
+		held, cut, limits := q.reported()
+		l.recordHolds(q, heldBefore, held, cutBefore, cut, now)
+		for _, before := range limitsBefore {
+			if !slices.ContainsFunc(limits, before.isSame) {
+				before.Change = Dropped
+				l.add(before)
+			}
 		}
-	case LimitLearnedInfo:
-		if e.LimitLearned != nil {
-			e.LimitLearned(event)
+		for _, limit := range limits {
+			if slices.Contains(limitsBefore, limit) {
+				continue
+			}
+			if i := slices.IndexFunc(limitsBefore, limit.isSame); i >= 0 {
+				limit.Change = Changed
+				if before := limitsBefore[i].Rate; before > 0 && math.Abs(limit.Rate-before) <= before/100 {
+					continue // by less than 1 %
+				}
+			}
+			l.add(limit)
 		}
 	}
 }
 
-// A view is the part of a quota that events report.
-type view struct {
-	active    bool      // see hold
-	until     time.Time // see hold
-	cutUntil  time.Time // concurrencyCut.until
-	loop      bool      // a rate is learned
-	goal      float64   // rate that the loop aims at, in requests per second
-	window    limitView // learned window; zero: there is none
-	estimates []limitView
-}
-
-// A limitView is the part of one limit that events report.
-type limitView struct {
-	name       string
-	per        time.Duration
-	limit      int64
-	distrusted bool
-}
-
-// view returns the present view of q, or nil if there is no listener. The caller holds q.mu. A
-// function that changes q calls record with the view before the change.
-func (q *quota) view() *view {
-	if !q.endpoint.tracker.listeners.any.Load() {
-		return nil
+// reported returns what events report of q: the end of its hold, zero if there is none, that of its
+// concurrencyCut, and its limits.
+func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
+	ep := q.endpoint
+	if q.hold.active {
+		heldUntil = q.hold.until
 	}
-	v := &view{active: q.hold.active, until: q.hold.until}
 	if inf := q.inference; inf != nil {
-		v.cutUntil = inf.cut.until
-		if inf.loop.on() {
-			v.loop, v.goal = true, inf.loop.finiteGoal()
-		}
+		cutUntil = inf.cut.until
 		if w := &inf.window; w.on() && !w.declared {
-			v.window = limitView{per: w.length, limit: w.confirmedLimit}
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.confirmedLimit, Per: w.length})
+		}
+		if inf.loop.on() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.finiteGoal()})
 		}
 	}
 	for i := range q.estimates {
-		e := &q.estimates[i]
-		v.estimates = append(v.estimates, limitView{e.name, e.per, e.limit, e.early.distrusted()})
-	}
-	return v
-}
-
-// record adds the events for the differences between before and the present view. The caller holds
-// q.mu.
-func (q *quota) record(before *view) {
-	if before == nil {
-		return
-	}
-	l, names, now := &q.endpoint.tracker.listeners, q.endpoint.names, q.view()
-	q.recordHolds(before, now, q.now(time.Time{}))
-	if before.window != now.window {
-		l.add(windowInfo(names, before.window, now.window))
-	}
-	if change, ok := rateChange(before, now); ok {
-		l.add(LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: change, Rate: now.goal})
-	}
-	for _, e := range now.estimates {
-		if change, ok := e.change(before.estimates); ok {
-			l.add(LimitLearnedInfo{Host: names.host, Limit: names.quota, Change: change, Name: e.name, Size: e.limit, Per: e.per})
+		if e := &q.estimates[i]; !e.early.distrusted() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
 		}
 	}
+	return heldUntil, cutUntil, limits
 }
 
-// recordHolds adds the events for holds that have begun, ended, or been extended by more than a
-// second.
-func (q *quota) recordHolds(before, now *view, at time.Time) {
-	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
-	hold := HoldInfo{Host: names.host, Limit: names.retryAfter, Estimated: q.hold.estimated}
-	if q.hold.estimated {
-		hold.Limit = names.learnedRate
+// recordHolds adds the events for the hold and the concurrencyCut of q, whose ends have changed.
+func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
+	ep := q.endpoint
+	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.estimated}
+	if hold.Estimated {
+		hold.Limit = ep.names.learnedRate
 	}
 	switch {
-	case now.active && (!before.active || now.until.Sub(before.until) > time.Second):
-		hold.Held, hold.For = true, max(now.until.Sub(at), 0)
+	case !held.IsZero() && (heldBefore.IsZero() || held.Sub(heldBefore) > time.Second):
+		hold.Held, hold.For = true, max(held.Sub(now), 0)
 		l.add(hold)
-	case !now.active && before.active:
+	case held.IsZero() && !heldBefore.IsZero():
 		l.add(hold)
 	}
-	if now.cutUntil.After(before.cutUntil) && now.cutUntil.After(at) {
-		l.add(HoldInfo{Host: names.host, Limit: names.slowStart, Held: true, For: now.cutUntil.Sub(at), Estimated: true})
+	if cut.After(cutBefore) && cut.After(now) {
+		l.add(HoldInfo{Host: ep.host, Limit: ep.names.slowStart, Held: true, For: cut.Sub(now), Estimated: true})
 	}
 }
 
-// windowInfo returns the event for a learned window that has changed from before to now.
-func windowInfo(names *policyNames, before, now limitView) LimitLearnedInfo {
-	info := LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: Changed, Size: now.limit, Per: now.per}
-	switch {
-	case before.limit == 0:
-		info.Change = Learned
-	case now.limit == 0:
-		info.Change, info.Size, info.Per = Dropped, before.limit, before.per
+// isSame reports whether l and o describe one limit of a quota, possibly before and after a change. A
+// quota has one learned window and one learned rate at most.
+func (l LimitLearnedInfo) isSame(o LimitLearnedInfo) bool {
+	if l.Limit != o.Limit || l.Name != o.Name || (l.Rate > 0) != (o.Rate > 0) {
+		return false
 	}
-	return info
-}
-
-// rateChange returns how the learned rate has changed, if it has by more than 1 %.
-func rateChange(before, now *view) (c Change, ok bool) {
-	switch {
-	case now.loop && !before.loop:
-		return Learned, true
-	case before.loop && !now.loop:
-		return Dropped, true
-	}
-	return Changed, now.loop && math.Abs(now.goal-before.goal) > before.goal/100
-}
-
-// change returns how the limit e, one of those before or a new one, has changed, if it has.
-func (e limitView) change(before []limitView) (c Change, ok bool) {
-	i := slices.IndexFunc(before, func(o limitView) bool { return o.name == e.name && o.per == e.per })
-	switch {
-	case i < 0:
-		return Learned, true
-	case e.distrusted && !before[i].distrusted:
-		return Dropped, true
-	}
-	return Changed, e.limit != before[i].limit
+	return l.Per == o.Per || strings.HasSuffix(l.Limit, learnedRate)
 }

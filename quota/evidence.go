@@ -37,7 +37,7 @@ func tick(now time.Time) uint32 { return uint32(now.UnixNano() >> 16) } //nolint
 
 // add adds a response of a kind. If the one before is much older, all others are dropped.
 func (ev *evidence) add(kind throttle.Cause, now time.Time) {
-	if now.Sub(ev.last) > 2*maxEvidenceAge {
+	if ev.n > 0 && now.Sub(ev.last) > 2*maxEvidenceAge {
 		ev.restart()
 	}
 	ev.times[ev.n%maxEvidence], ev.causes[ev.n%maxEvidence] = tick(now), kind
@@ -143,21 +143,15 @@ func (ev *evidence) suggestsLimit(kind throttle.Cause, rtt time.Duration, now ti
 }
 
 // wasHealthy reports whether at least 90 % of the 20 responses before the oldest failure of kind
-// that counts were successful. If the quota has had fewer than 20 responses, one success suffices.
+// that counts were successful. There may be fewer, but at least one.
 func (ev *evidence) wasHealthy(kind throttle.Cause, now time.Time) bool {
-	oldest, successes, t := 0, 0, tick(now)
+	oldest, t := 0, tick(now)
 	for i := range min(ev.len(), 50) {
-		switch k, age := ev.at(i, t); {
-		case k == causeSuccess:
-			successes++
-		case k == kind && age < maxEvidenceTicks:
+		if k, age := ev.at(i, t); k == kind && age < maxEvidenceTicks {
 			oldest = i
 		}
 	}
-	if ev.total < 20 {
-		return successes > 0
-	}
-	successes, before := 0, min(max(ev.len()-oldest-1, 0), 20)
+	successes, before := 0, min(ev.len()-oldest-1, 20)
 	for i := range before {
 		if k, _ := ev.at(oldest+1+i, t); k == causeSuccess {
 			successes++

@@ -173,3 +173,107 @@ func TestAcceptedRate_spreadsWhatWasAcceptedBefore(t *testing.T) {
 		require.InDelta(t, tt.highest, a.highest(now), 1e-9, name)
 	}
 }
+
+// A rejection counts for ten seconds.
+func TestEvidence_isTenSecondsOld(t *testing.T) {
+	ev, now := evidenceOf("rrrrr", 100, 0)
+	for age, want := range map[time.Duration]int{0: 5, 9999 * time.Millisecond: 5, 10001 * time.Millisecond: 0} {
+		n, all := ev.count(throttle.CauseUnstated, 8, now.Add(age))
+		require.Equal(t, want, n, "%v", age)
+		require.Equal(t, 5, all)
+	}
+}
+
+// After twenty seconds without a response all earlier ones are dropped, so that none seems new when the
+// counter of ticks begins again.
+func TestEvidence_isDroppedAfterTwentySeconds(t *testing.T) {
+	for gap, want := range map[time.Duration]int{20 * time.Second: 6, 20*time.Second + 1: 1, (1 << 32) << 16: 1} {
+		ev, now := evidenceOf("rrrrr", 100, 0)
+		ev.add(throttle.CauseUnstated, now.Add(gap))
+		require.Equal(t, want, ev.len(), "%v", gap)
+		require.Equal(t, 106, ev.total)
+	}
+	ev, now := evidenceOf("r", 0, 0)
+	ev.add(causeSuccess, now.Add(-time.Second))
+	require.Equal(t, now, ev.last, "responses are added in any order")
+}
+
+// The ring holds 100 responses, of which the newest is the first.
+func TestEvidence_ring(t *testing.T) {
+	ev, now := evidenceOf("r"+strings.Repeat("g", 99), 0, time.Millisecond)
+	kind, age := ev.at(99, tick(now))
+	require.Equal(t, throttle.CauseUnstated, kind)
+	require.Equal(t, tick(now)-tick(now.Add(-99*time.Millisecond)), age)
+	require.Equal(t, 100, ev.len())
+	ev.add(throttle.CauseUnavailable, now)
+	require.Equal(t, 100, ev.len())
+	kind, _ = ev.at(0, tick(now))
+	require.Equal(t, throttle.CauseUnavailable, kind)
+	kind, _ = ev.at(99, tick(now))
+	require.Equal(t, causeSuccess, kind)
+	ev.restart()
+	require.Zero(t, ev.len())
+	require.Equal(t, 101, ev.total, "all responses of the quota")
+}
+
+// What was accepted before was sent evenly over a time that ends now.
+func TestEvidence_spreadsWhatWasAcceptedBefore(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var ev evidence
+	ev.addAccepted(4, 5*time.Second, now)
+	for i, want := range []time.Duration{1, 2, 3, 4} {
+		kind, age := ev.at(i, tick(now))
+		require.Equal(t, causeSuccess, kind)
+		require.Equal(t, tick(now)-tick(now.Add(-want*time.Second)), age, "%d", i)
+	}
+}
+
+// Responses of the last round trip are those that are younger, and those of the present tick.
+func TestEvidence_roundTrip(t *testing.T) {
+	ev, now := evidenceOf("rgrgr", 0, 10*time.Millisecond)
+	for rtt, want := range map[time.Duration][2]int{
+		0: {1, 1}, 5 * time.Millisecond: {1, 1}, 15 * time.Millisecond: {1, 2}, 25 * time.Millisecond: {2, 3}, time.Minute: {3, 5},
+	} {
+		rejected, all := ev.countRoundTrip(throttle.CauseUnstated, rtt, now)
+		require.Equal(t, want, [2]int{rejected, all}, "%v", rtt)
+	}
+}
+
+// The first 20 responses of a quota are those until the twentieth, which does not belong to them.
+func TestEvidence_firstResponses(t *testing.T) {
+	for before, want := range map[int]bool{13: true, 14: false} {
+		ev, now := evidenceOf("ggrrrr", before, time.Second)
+		require.Equal(t, want, ev.impliesLimit(false, time.Second, now), "%d before", before)
+		ev, now = evidenceOf("guuuuuu", before-1, time.Second/10)
+		ev.causes[0] = causeOther
+		_, ok := ev.suggestsLimit(throttle.CauseUnavailable, time.Millisecond, now)
+		require.False(t, ok, "%d before: no success", before)
+	}
+	for before, want := range map[int]bool{22: true, 23: false} {
+		ev, now := evidenceOf("grgrgrgg", before, time.Second)
+		require.Equal(t, want, ev.statedImplyLimit(now), "%d before", before)
+	}
+}
+
+// The rate is that of whole seconds: a count is in the highest rate for 61 seconds, and in the latest
+// for 5.
+func TestAcceptedRate_secondsThatCount(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for after, want := range map[int]float64{0: 2, 59: 2, 60: 2, 61: 0, 1000: 0} {
+		var a acceptedRate
+		a.add(10, now)
+		require.InDelta(t, want, a.highest(now.Add(time.Duration(after)*time.Second)), 1e-9, "%d s", after)
+	}
+	for after, want := range map[int]float64{0: 10, 1: 10, 5: 10, 6: 0, 7: 0} {
+		var a acceptedRate
+		a.add(10, now)
+		require.InDelta(t, want, a.latest(now.Add(time.Duration(after)*time.Second)), 1e-9, "%d s", after)
+	}
+	var a acceptedRate
+	for i, n := range []int64{10, 0, 30, 0, 0, 99} {
+		a.add(n, now.Add(time.Duration(i)*time.Second))
+	}
+	require.InDelta(t, 20, a.latest(now.Add(5*time.Second)), 1e-9, "not the present second, and none in which nothing was accepted")
+	a.add(7, now.Add(3*time.Second))
+	require.InDelta(t, 106, a.latest(now.Add(8*time.Second)), 1e-9, "a count that arrives late is one of the newest second")
+}

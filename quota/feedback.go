@@ -23,64 +23,74 @@ import (
 // throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason. If the
 // body was inspected, resp.Body is replaced by one that returns all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
-	defer t.listeners.deliver()
-	f := throttle.Feedback{Now: now}
-	q, ours := d.Limiter.(*quota)
-	small, _ := d.Limiter.(*smallQuota)
-	if ours && q.small.Load() != nil {
-		q, small, ours = nil, q.small.Load(), false
+	t.once.Do(t.init)
+	if l := t.listeners.Load(); l != nil {
+		defer l.deliver()
 	}
 	var ep *endpoint // nil: nothing is learned
 	var provider *headers.Provider
+	small, _ := d.Limiter.(*smallQuota)
+	asked, _ := d.Limiter.(*quota)
+	if asked != nil && asked.small.Load() != nil {
+		asked, small = nil, asked.small.Load()
+	}
 	switch {
 	case t.Mode == Disabled:
-		provider = t.reader().Provider(req.URL.Host)
-	case ours:
-		ep, provider = q.endpoint, q.endpoint.provider
+		provider = t.reader.Provider(req.URL.Host)
+	case asked != nil:
+		ep, provider = asked.endpoint, asked.endpoint.provider
 	case small != nil:
 		ep, provider = small.endpoint, small.endpoint.provider
 	default:
 		ep = t.endpointOf(req)
 		provider = ep.provider
 	}
+	success := err == nil && resp != nil && resp.StatusCode < 400
+	reads := !success || ep != nil && ep.statesLimits.Load()
+	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
+		n := ep.successes.Add(1)
+		reads = n <= sampleFirst || n%sampleEvery == 0
+	}
+	if !reads && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
+		return throttle.Feedback{Now: now}
+	}
+	if now.IsZero() {
+		now = t.clock.Now()
+	}
+	f, global := throttle.Feedback{Now: now}, false
 	if err != nil || resp == nil {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
-		if ep != nil && small == nil {
-			ep.suspectFailure(req, q, &f)
-		}
-		return f
-	}
-	if resp.StatusCode < 400 && (ep == nil || !ep.mayStateLimits()) && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
-		return f
-	}
-	if f.Now.IsZero() {
-		f.Now = t.clock().Now()
-	}
-	r := t.reader().Read(provider, resp, f.Now)
-	if ep == nil {
-		classify(&f, resp.StatusCode, &r, buf)
-		return f
-	}
-	classify(&f, resp.StatusCode, &r, buf)
-	if small != nil {
-		ep.observeSmall(req, small, &f)
 	} else {
-		if f.Outcome != throttle.Throttled {
-			ep.suspectFailure(req, q, &f)
+		r := t.reader.Read(provider, resp, now)
+		classify(&f, resp.StatusCode, &r, buf)
+		global = r.Global
+	}
+	switch {
+	case ep == nil:
+		return f
+	case small != nil:
+		ep.observeSmall(req, small, &f)
+	default:
+		if success && asked == nil {
+			ep.addSample(now)
 		}
-		ep.observe(req, q, &f)
+		ep.observe(req, asked, &f)
 	}
-	if r.Global && f.Outcome == throttle.Throttled {
-		ep.holdAll(q, &f)
+	if global && f.Outcome == throttle.Throttled {
+		ep.holdAll(asked, &f)
 	}
-	ep.renewWaits()
+	if ep.hasReplaced.Load() {
+		ep.renewWaits()
+	}
 	return f
 }
 
 // classify sets f to what a response with this status and report states. Its limits are appended to
 // buf. The Retry-After of a response that is no rejection is ignored: it may be a polling interval.
 func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttle.RemoteLimit) {
-	f.RemoteLimits = r.AppendRemoteLimits(buf)
+	if len(r.Limits) > 0 {
+		f.RemoteLimits = r.AppendRemoteLimits(buf)
+	}
 	unavailable := status == http.StatusServiceUnavailable
 	switch {
 	case r.Throttled || unavailable && r.HasRetryAfter:
@@ -118,24 +128,19 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 	return throttle.CauseUnknown
 }
 
-// suspectFailure adds f to the evidence of a limit if servers reject requests in that way. asked is
-// the quota that admitted req, or nil.
-func (ep *endpoint) suspectFailure(req *http.Request, asked *quota, f *throttle.Feedback) {
-	if !isEstimated(f.Cause) || ep.tracker.Mode != Full {
-		return
+// isEstimated reports whether a limit that causes c can only be estimated, because the responses
+// state neither a limit nor a wait.
+func isEstimated(c throttle.Cause) bool {
+	switch c {
+	case throttle.CauseUnstated, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
+		return true
 	}
-	if f.Now.IsZero() {
-		f.Now = ep.tracker.clock().Now()
-	}
-	ep.unlimited.Store(false)
-	ep.suspect(req, asked, f)
+	return false
 }
 
 // Report returns what a response to req states about limits: in its headers, and in the first
 // bytes of its body if Feedback has read them. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) headers.Report {
-	if t.Mode == Disabled {
-		return t.reader().ReadPeeked(t.reader().Provider(req.URL.Host), resp, now)
-	}
-	return t.reader().ReadPeeked(t.endpointOf(req).provider, resp, now)
+	t.once.Do(t.init)
+	return t.reader.ReadPeeked(t.reader.Provider(req.URL.Host), resp, now)
 }

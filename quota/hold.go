@@ -91,7 +91,7 @@ func (h *hold) rejected(n uint64, now time.Time, r rejection) (isNew bool) {
 	switch {
 	case pause > 0:
 		pause = h.waitForProbe(pause, isNew, now, r)
-		pause += time.Duration(r.random * float64(max(h.lateness(pause), r.spread)))
+		pause += time.Duration(r.random * float64(max(min(pause/40, maxLate), r.spread)))
 	case isNew && h.statedEnd.After(now): // an early probe was rejected without a new end
 		pause = h.waitForProbe(h.statedEnd.Sub(now), isNew, now, r)
 	case isNew && r.pause > 0:
@@ -132,12 +132,6 @@ func (h *hold) defaultPause() time.Duration {
 	return time.Duration(min(float64(basePause)*math.Pow(pauseGrowth, float64(h.rejections-1)), float64(maxPause)))
 }
 
-// lateness returns the longest random delay of the probe after a wait that the server states. It is
-// doubled with each rejected probe, because some servers round down.
-func (h *hold) lateness(stated time.Duration) time.Duration {
-	return min(stated/40, maxLate) << min(max(h.rejections-1, 0), 5)
-}
-
 // accepted ends the hold if claim n, which was accepted, is the probe. sent is when the latest claim
 // was granted.
 func (h *hold) accepted(n uint64, sent time.Time) (ended bool) {
@@ -161,12 +155,4 @@ func (h *hold) accepted(n uint64, sent time.Time) (ended bool) {
 // end ends the hold. The fields lastSent, lastPause and lastTotal remain.
 func (h *hold) end() {
 	h.active, h.rejections, h.statedEnd, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0
-}
-
-// later returns the later one of a and b.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -109,3 +109,144 @@ func TestTracker_sendsFewRequestsAfterAHold(t *testing.T) {
 		})
 	}
 }
+
+// If the server states no wait, the pause grows from one second by 60 % with each rejected probe, to a
+// minute. A random part of it, at most a half, is left out.
+func TestHold_pausesGrow(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for random, shorter := range map[float64]float64{0: 1, .5: .75, 1: .5} {
+		var h hold
+		for i, want := range []float64{1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 60, 60} {
+			n := uint64(i + 1)
+			require.True(t, h.rejected(n, now, rejection{random: random, sent: n}))
+			require.InDelta(t, shorter*want, h.until.Sub(now).Seconds(), 1e-6, "rejection %d, random number %v", n, random)
+		}
+	}
+}
+
+// If the server states a wait, the probe is sent after it: later by at most a fortieth of the wait and
+// 250 ms, or by the spread of several clients if that is longer.
+func TestHold_probesAfterTheStatedEnd(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		wait   time.Duration
+		spread time.Duration
+		random float64
+		later  time.Duration
+	}{
+		"exactly":                    {4 * s, 0, 0, 0},
+		"at most a fortieth":         {4 * s, 0, 1, 100 * ms},
+		"half of that":               {4 * s, 0, .5, 50 * ms},
+		"at most 250 ms":             {time.Minute, 0, 1, 250 * ms},
+		"spread over several":        {4 * s, s, 1, s},
+		"a shorter spread":           {4 * s, 50 * ms, 1, 100 * ms},
+		"a year at most":             {maxDelay + time.Hour, 0, 0, 0},
+		"negative: none, so a pause": {-s, 0, 0, 0},
+	} {
+		h := hold{lastSent: 4}
+		want := now.Add(min(tt.wait, maxDelay) + tt.later)
+		if tt.wait < 0 {
+			want = now.Add(basePause)
+		}
+		h.rejected(5, now, rejection{retryAfter: tt.wait, spread: tt.spread, random: tt.random, window: 2 * maxDelay, sent: 5})
+		require.Equal(t, want, h.until, name)
+	}
+}
+
+// Rejections of claims that were granted before the latest event belong to it: only a longer stated
+// wait changes the hold.
+func TestHold_rejectionsOfOneBurstAreOneEvent(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	var h hold
+	require.True(t, h.rejected(5, start, rejection{retryAfter: 10 * time.Second, sent: 8, inFlight: 4}))
+	for name, r := range map[string]rejection{
+		"a shorter wait": {retryAfter: 5 * time.Second},
+		"no wait":        {},
+		"a pause":        {pause: time.Minute, estimated: true},
+	} {
+		before := h
+		r.sent, r.inFlight = 9, 7
+		require.False(t, h.rejected(8, at(1), r), name)
+		require.Equal(t, before, h, name)
+	}
+	require.False(t, h.rejected(8, at(1), rejection{retryAfter: 20 * time.Second, sent: 9}))
+	require.Equal(t, at(21), h.until)
+	require.Equal(t, hold{
+		until: at(21), active: true, rejections: 1, since: start, rejectedAt: start, lastSent: 8, inFlight: 4, statedEnd: at(21),
+	}, h)
+	require.True(t, h.rejected(9, at(22), rejection{estimated: true, pause: 3 * time.Second, sent: 12, inFlight: 1}))
+	require.Equal(t, at(25), h.until)
+	require.Equal(t, 2, h.rejections)
+	require.True(t, h.estimated, "the stated end is over")
+	require.Equal(t, start, h.since)
+	require.EqualValues(t, 4, h.inFlight, "as before the first event")
+	require.EqualValues(t, 12, h.lastSent)
+	require.Equal(t, at(22), h.rejectedAt)
+}
+
+// An early probe that is rejected without a new end does not end the hold, and does not make it an
+// estimate: the next probe follows after three times as long, or at the stated end.
+func TestHold_keepsAStatedEnd(t *testing.T) {
+	start := time.Unix(1000, 0)
+	var h hold
+	r := rejection{retryAfter: 3 * time.Hour, maxHold: 15 * time.Minute, sent: 1}
+	require.True(t, h.rejected(1, start, r))
+	now := start
+	for i, wait := range []time.Duration{45 * time.Minute, 2 * time.Hour} {
+		now = h.until
+		r = rejection{estimated: true, pause: time.Second, maxHold: 15 * time.Minute, sent: uint64(i + 2)}
+		require.True(t, h.rejected(uint64(i+2), now, r))
+		require.Equal(t, now.Add(wait), h.until, i)
+		require.Equal(t, start.Add(3*time.Hour), h.statedEnd, i)
+		require.False(t, h.estimated, i)
+	}
+}
+
+// A rejected probe has moved the end if that is more than a minute later.
+func TestHold_anEndThatIsAMinuteLaterHasMoved(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for later, moved := range map[time.Duration]int{0: 0, time.Minute: 0, time.Minute + 1: 1} {
+		h := hold{active: true, rejections: 1, statedEnd: now.Add(2 * time.Hour), lastSent: 1}
+		require.True(t, h.rejected(2, now, rejection{retryAfter: 2*time.Hour + later, maxHold: time.Minute, sent: 2}))
+		require.Equal(t, moved, h.movedProbes, "%v later", later)
+		require.False(t, h.rejected(2, now, rejection{retryAfter: 9 * time.Hour, maxHold: time.Minute, sent: 2}))
+		require.Equal(t, moved, h.movedProbes, "another response to the same burst")
+	}
+	h := hold{lastSent: 1, statedEnd: now}
+	h.rejected(2, now, rejection{retryAfter: 2 * time.Hour, maxHold: time.Minute, sent: 2})
+	require.Zero(t, h.movedProbes, "the first rejection is not a probe")
+}
+
+// No claim is granted before the end of a hold, and then one at a time: the probe.
+func TestHold_grantsOneProbe(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var f inFlight
+	f.add() // was sent before the rejection
+	h := hold{active: true, until: now.Add(time.Second), lastSent: f.sent}
+	wait, ok := h.check(now, &f)
+	require.False(t, ok)
+	require.Equal(t, time.Second, wait)
+	_, ok = h.check(h.until, &f)
+	require.True(t, ok, "the probe")
+	probe := f.add()
+	wait, ok = h.check(h.until, &f)
+	require.False(t, ok, "it is in flight")
+	require.Zero(t, wait, "until it has a response")
+	f.end(probe)
+	_, ok = h.check(h.until, &f)
+	require.True(t, ok, "it failed for another reason")
+	require.True(t, h.accepted(f.add(), h.until))
+	f.add()
+	_, ok = h.check(h.until, &f)
+	require.True(t, ok, "the hold is over")
+	require.Equal(t, hold{until: now.Add(time.Second), lastSent: 1}, h, "what a stated hold leaves")
+}
+
+// Waits that grow are bounded by a year.
+func TestTripled(t *testing.T) {
+	for n, want := range map[int]time.Duration{-1: time.Minute, 0: time.Minute, 1: 3 * time.Minute, 2: 9 * time.Minute, 100: maxDelay} {
+		require.Equal(t, want, tripled(time.Minute, n), "%d", n)
+	}
+}

@@ -50,13 +50,19 @@ func causeClass(c throttle.Cause) int {
 }
 
 const (
-	forgetAfter = 50              // successes in a row, after which the inference is dropped
-	longStop    = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+	forgetAfter   = 50              // successes in a row, after which the inference is dropped
+	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
+	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
 
 	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
 	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
 	unknownRoundTrip = 50 * time.Millisecond  // quota.roundTrip before the first response
 )
+
+// limits reports whether a rate or a window is estimated, or a window is declared.
+func (inf *inference) limits() bool {
+	return inf.loop.cause != throttle.CauseUnknown || inf.window.limit > 0
+}
 
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
 // use.
@@ -70,7 +76,7 @@ func (q *quota) roundTrip() time.Duration {
 // infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
 func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
-	if q.inference != nil || q.dropped || !q.endpoint.memory.reserve(inferenceBytes) {
+	if q.inference != nil || q.dropped || !q.endpoint.reserve(inferenceBytes) {
 		return q.inference
 	}
 	inf := new(inference)
@@ -91,11 +97,7 @@ func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
 // accepted before, as far as q has not counted it, and granted reports whether q granted the claim.
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
-func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool) (stop bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	now := q.now(f.Now)
+func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool, now time.Time) (stop bool) {
 	inf := q.infer(before, now)
 	if inf == nil {
 		return false
@@ -110,22 +112,25 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool)
 	}
 	inf.evidence.add(cause, now)
 	bare := cause == throttle.CauseUnstated
-	switch {
-	case inf.loop.on():
+	switch limits := inf.limits(); {
+	case limits && inf.loop.on():
 		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
-	case q.hold.active, bare && inf.window.on() && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
+	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
 	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
 		inf.evidence.restart()
 		inf.stopPending = true
 		return true
-	case !bare && !inf.window.on(): // only the loop may limit requests during a trial
+	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
 			inf.evidence.restart()
 			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
 			f.Outcome = throttle.Throttled
 		}
+	}
+	if !granted && f.Cause == throttle.CauseUnstated { // no rejected claim will be observed
+		q.cutConcurrency(now)
 	}
 	return false
 }
@@ -143,7 +148,7 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 		q.stop(n, now)
 	case q.hold.active:
 	case bare && inf.window.on():
-		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
+		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
 		if inf.loop.cause == cause {
 			q.updateLoop(n, true, now)
@@ -167,24 +172,22 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	inf.successesInRow = 0
 	switch l := &inf.loop; {
 	case inf.window.on():
-		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
+		q.updateWindow(inf.window.rejected(n, now), n, now)
 		return
 	case l.on():
 		if l.cause != throttle.CauseUnstated || !l.counts(n, now) {
 			return
 		}
 		l.addResponse(true)
-		l.stated = max(l.stated, retryAfter)
+		l.stated = true
 		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
 			q.dropLoop(effect == abandonLoop, now)
-			return
 		}
-		l.plateau = max(l.plateau, min(10*retryAfter.Seconds(), 60))
 		return
 	}
 	inf.evidence.add(throttle.CauseUnstated, now)
 	inf.statedHold = max(inf.statedHold, retryAfter)
-	if q.hold.rejections <= 1 && !inf.beforeStop.until.Equal(q.hold.rejectedAt) { // the hold is a new one
+	if q.hold.rejections <= 1 { // no probe was rejected
 		inf.beforeStop = q.span
 		inf.beforeStop.until = q.hold.rejectedAt
 	}
@@ -208,17 +211,18 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 		}
 	}
 	switch {
+	case !inf.limits():
 	case inf.window.on():
 		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
-	case inf.loop.on():
+	default:
 		inf.loop.span.n++
 		q.updateLoop(n, false, now)
 	}
 	inf.successesInRow++
-	estimating := inf.loop.on() || inf.window.on() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
+	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
-		q.endpoint.memory.release(inferenceBytes)
+		q.endpoint.release(inferenceBytes)
 	}
 }
 
@@ -282,7 +286,6 @@ func (q *quota) released(now time.Time) {
 	}
 	switch h := &q.hold; {
 	case inf.loop.on():
-		inf.loop.next = later(inf.loop.next, q.lastGranted)
 	case inf.window.on():
 		inf.window.released(q.inFlight.sent, q.lastGranted)
 	case inf.loopPending && inf.beforeStop.n > 0: // a server that accepted nothing has shown no rate
@@ -294,12 +297,12 @@ func (q *quota) released(now time.Time) {
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.beforeStop, inf.statedHold, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
+			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 			break
 		}
-		inf.cut = concurrencyCut{}
-		if inf.statedHold > 0 {
-			inf.window.recordStated(inf.statedHold, rejectedProbe.IsZero())
+		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold
+		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
+			inf.window.testAfter = statedTestAfter
 		}
 	}
 	if !inf.loopPending {
@@ -355,27 +358,23 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	inf := q.inference
 	w, l := inf.window, &inf.loop
 	inf.window = learnedWindow{}
-	statedShort := w.stated > 0 && w.stated <= shortHold
 	switch v {
 	case fitsBucket:
 		rate, sure := w.bucketRate(now)
 		l.beginAt(rate, q.inFlight.sent, now)
 		l.confirmed = sure
-		switch {
-		case !sure:
-			l.goal, l.growth = math.Inf(1), 2
-		case statedShort:
-			l.stated = w.stated
+		if !sure {
+			l.goal, l.growth = math.Inf(1), .2
 		}
 	case beyondWindow:
 		l.beginAt(w.rate(), q.inFlight.sent, now)
-		l.goal, l.growth = math.Inf(1), 2
-		if statedShort {
-			l.rate, l.stated = belowStated*float64(w.confirmedLimit)/w.stated.Seconds(), w.stated
+		l.goal, l.growth = math.Inf(1), .2
+		if w.stated > 0 && w.stated <= shortHold {
+			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
 			l.goal = l.rate
 		}
 		if w.maxLength > longStop { // each rejection would cost a stop as long
-			l.growth, l.minPlateau = 5, min(20*w.maxLength.Seconds(), 300)
+			l.growth, l.minPlateau = .5, min(20*w.maxLength.Seconds(), 300)
 		}
 	case fitsNothing:
 		q.stop(n, now)

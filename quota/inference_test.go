@@ -148,3 +148,513 @@ func (e *netError) Unwrap() error { return e.error }
 func (e *netError) Timeout() bool { return errors.Is(e.error, errTimeout) }
 
 var errTimeout = errors.New("i/o timeout")
+
+// The time from a claim to its response is used within bounds, and assumed before the first response.
+func TestQuota_roundTripIsBounded(t *testing.T) {
+	q := quotaAt(t, 0)
+	for typical, want := range map[time.Duration]time.Duration{
+		0: 50 * time.Millisecond, 1: time.Millisecond, 30 * time.Millisecond: 30 * time.Millisecond, time.Second: 250 * time.Millisecond,
+	} {
+		q.slow.typical = typical
+		require.Equal(t, want, q.roundTrip(), "%v", typical)
+	}
+}
+
+// An inference begins with what was accepted before, as the quota or the caller has counted it. Without
+// memory there is none.
+func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	q.slowStart.successes = 70
+	q.span = acceptedSpan{since: now.Add(-4500 * time.Millisecond), n: 50}
+	inf := q.infer(acceptedSpan{}, now)
+	require.Equal(t, 50, inf.evidence.len())
+	require.Equal(t, 70, inf.evidence.total)
+	require.InDelta(t, 10, inf.accepted.highest(now), 1e-9)
+	require.Same(t, inf, q.infer(acceptedSpan{since: now, n: 9}, now))
+
+	q = quotaAt(t, 0)
+	before := acceptedSpan{since: now.Add(-time.Second), n: 9}
+	inf = q.infer(before, now)
+	require.Equal(t, 9, inf.evidence.len())
+	require.Equal(t, before, q.span)
+	require.Equal(t, inferenceBytes, q.endpoint.memory.Load())
+
+	q = quotaAt(t, 0)
+	q.span = acceptedSpan{since: now.Add(time.Second), n: 9} // the clock was set back
+	require.Equal(t, 9, q.infer(acceptedSpan{}, now).evidence.len())
+	for name, prepare := range map[string]func(*quota){
+		"no memory": func(q *quota) { q.endpoint.memory.Store(maxBytes) },
+		"dropped":   func(q *quota) { q.dropped = true },
+	} {
+		q = quotaAt(t, 0)
+		prepare(q)
+		require.Nil(t, q.infer(acceptedSpan{}, now), name)
+	}
+}
+
+// After 50 successes in a row in which nothing was estimated, what was inferred is dropped, unless a loop
+// has failed in the last minute.
+func TestInference_isDroppedAfterSuccesses(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		change  func(*quota)
+		dropped bool
+	}{
+		"nothing estimated":            {func(q *quota) {}, true},
+		"a loop":                       {func(q *quota) { q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 1} }, false},
+		"a window":                     {func(q *quota) { q.inference.window = tenPerSecond(now) }, false},
+		"a loop begins soon":           {func(q *quota) { q.inference.loopPending = true }, false},
+		"a hold":                       {func(q *quota) { q.hold.active = true }, false},
+		"a bare 429 loop has failed":   {func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, false},
+		"a suspected cause has failed": {func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, false},
+		"that was a minute ago":        {func(q *quota) { q.inference.nextEstimate[1] = now }, true},
+	} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, now)
+		inf.successesInRow = 48
+		tt.change(q)
+		q.succeeded(1, now)
+		require.Same(t, inf, q.inference, "%s: the 49th", name)
+		q.succeeded(2, now)
+		require.Equal(t, tt.dropped, q.inference == nil, name)
+		if tt.dropped {
+			require.Zero(t, q.endpoint.memory.Load(), name)
+		}
+	}
+}
+
+// When a stop is probed. The first request was sent at 0 s; all times are in milliseconds.
+func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	for name, tt := range map[string]struct {
+		random   float64
+		hold     hold
+		now      int
+		spanless bool // nothing was accepted before
+		loop     bool
+		want     float64 // pause in ms; 0: the default
+	}{
+		"a second":               {now: 100, want: 915},
+		"late":                   {random: 1, now: 100, want: 977.5},
+		"never after a second":   {random: 1, now: 0, want: 1000},
+		"too early, so two":      {now: 751, want: 1264},
+		"not too early":          {now: 750, want: 265},
+		"two seconds, late":      {random: 1, now: 800, want: 1340},
+		"three":                  {now: 1900, want: 1115},
+		"five":                   {now: 3000, want: 2015},
+		"ten, late":              {random: 1, now: 5000, want: 5265},
+		"twenty":                 {now: 10000, want: 10015},
+		"thirty":                 {now: 20000, want: 10015},
+		"a minute":               {now: 30000, want: 30015},
+		"later":                  {now: 60000, want: 0},
+		"a loop is on":           {now: 100, loop: true, want: 0},
+		"nothing was accepted":   {now: 100, spanless: true, want: 0},
+		"as the latest stop":     {hold: hold{lastPause: 4 * time.Second}, now: 100, want: 4000},
+		"as the latest, late":    {random: 1, hold: hold{lastPause: 4 * time.Second}, now: 100, want: 4250},
+		"the latest was short":   {hold: hold{lastPause: time.Second}, now: 100, want: 915},
+		"the latest was long":    {hold: hold{lastPause: time.Hour}, now: 100, want: 60000},
+		"a rejected probe":       {hold: hold{lastPause: 4 * time.Second, lastTotal: 9 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 5000},
+		"too near the total":     {hold: hold{lastPause: 4 * time.Second, lastTotal: 5 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 915},
+		"total, two probes":      {hold: hold{lastPause: 4 * time.Second, lastTotal: 9 * time.Second, active: true, rejections: 2, since: at(100)}, now: 4100, want: 915},
+		"total, short before":    {hold: hold{lastPause: time.Second, lastTotal: 9 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 915},
+		"total, at most a minte": {hold: hold{lastPause: 4 * time.Second, lastTotal: time.Hour, active: true, rejections: 1, since: at(100)}, now: 4100, want: 60000},
+	} {
+		q := quotaAt(t, tt.random)
+		q.hold = tt.hold
+		q.inference = &inference{beforeStop: acceptedSpan{since: start}}
+		if tt.spanless {
+			q.inference.beforeStop = acceptedSpan{}
+		}
+		if tt.loop {
+			q.inference.loop.cause = throttle.CauseUnstated
+		}
+		require.InDelta(t, tt.want, float64(q.pauseOfStop(at(tt.now)))/1e6, 1e-6, name)
+	}
+	q := quotaAt(t, 0)
+	require.Zero(t, q.pauseOfStop(start), "nothing is inferred")
+}
+
+// A stop begins with what was accepted before, ends a cut, and is followed by a loop unless one is on.
+func TestQuota_stops(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, loop := range map[string]rateLoop{"no loop": {}, "loop": {cause: throttle.CauseUnstated, rate: 1}} {
+		q := quotaAt(t, 0)
+		q.inFlight.sent = 9
+		q.span = acceptedSpan{since: now.Add(-100 * time.Millisecond), n: 30}
+		q.inference = &inference{stopPending: true, cut: concurrencyCut{maxInFlight: 4}, loop: loop}
+		q.stop(8, now)
+		inf := q.inference
+		require.Equal(t, acceptedSpan{since: q.span.since, until: now, n: 30}, inf.beforeStop, name)
+		require.Equal(t, !loop.on(), inf.loopPending, name)
+		require.False(t, inf.stopPending, name)
+		require.Equal(t, concurrencyCut{}, inf.cut, name)
+		require.True(t, q.hold.active && q.hold.estimated, name)
+		require.EqualValues(t, 9, q.hold.lastSent, name)
+		require.EqualValues(t, 15, q.hold.inFlight, "%s: 300/s and 50 ms", name)
+		until := q.hold.until
+		q.span.n = 99
+		q.stop(10, now.Add(time.Second))
+		require.EqualValues(t, 30, inf.beforeStop.n, "%s: the stop has begun already", name)
+		require.True(t, q.hold.until.After(until), name)
+		q.succeeded(9, now)
+		require.EqualValues(t, 31, inf.beforeStop.n, "%s: it was in flight when the stop began", name)
+		q.succeeded(10, now)
+		require.EqualValues(t, 31, inf.beforeStop.n, name)
+	}
+}
+
+// What the end of a hold begins.
+func TestQuota_whatFollowsAHold(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	type before struct {
+		n       int64   // accepted before the hold, from 0 s to .1 s
+		stated  float64 // wait, in seconds
+		probe   float64 // when a probe was rejected; 0: none was
+		until   float64 // end of the hold
+		sent    float64 // when the accepted probe was sent
+		pending bool    // a loop was to begin
+	}
+	for name, tt := range map[string]struct {
+		before
+		window, loop bool
+		stated       time.Duration // in the window
+		testAfter    int
+	}{
+		"a window":                 {before: before{n: 20, until: 1, sent: 1, pending: true}, window: true},
+		"a window, stated":         {before: before{n: 20, stated: 1, until: 1, sent: 1, pending: true}, window: true, stated: time.Second, testAfter: 2},
+		"stated, and a probe":      {before: before{n: 20, stated: 1, probe: 1, until: 2, sent: 2, pending: true}, window: true, stated: time.Second},
+		"few accepted":             {before: before{n: 7, until: 1, sent: 1, pending: true}, loop: true},
+		"none accepted":            {before: before{until: 1, sent: 1, pending: true}},
+		"the program was idle":     {before: before{n: 20, until: 1, sent: 2, pending: true}, loop: true},
+		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true},
+		"no evidence":              {before: before{n: 20, stated: 1, until: 1, sent: 1}},
+	} {
+		q := quotaAt(t, 0)
+		b := tt.before
+		q.hold = hold{until: at(b.until), rejectedAt: at(.1), inFlight: 30}
+		if b.probe > 0 {
+			q.hold.rejectedAt = at(b.probe)
+		}
+		q.lastGranted, q.inFlight.sent = at(b.sent), 50
+		q.slowStart.successes = knownAfter
+		q.inference = &inference{
+			beforeStop: acceptedSpan{since: at(0), until: at(.1), n: b.n}, loopPending: b.pending,
+			statedHold: time.Duration(b.stated * float64(time.Second)), cut: concurrencyCut{maxInFlight: 4},
+		}
+		q.inference.evidence.add(throttle.CauseUnstated, at(.1))
+		q.released(at(b.sent).Add(20 * time.Millisecond))
+		inf := q.inference
+		require.Equal(t, tt.window, inf.window.on(), name)
+		require.Equal(t, tt.loop, inf.loop.on(), name)
+		require.Zero(t, inf.evidence.len(), name)
+		require.False(t, inf.loopPending, name)
+		require.Zero(t, inf.statedHold, name)
+		require.Equal(t, acceptedSpan{}, inf.beforeStop, name)
+		if tt.window {
+			require.Equal(t, tt.stated, inf.window.stated, name)
+			require.Equal(t, tt.testAfter, inf.window.testAfter, name)
+			require.Equal(t, at(b.sent), inf.window.start, name)
+			require.Equal(t, concurrencyCut{}, inf.cut, name)
+			require.Equal(t, max(time.Duration(b.probe*float64(time.Second)), 100*time.Millisecond), inf.window.minLength, name)
+		}
+		if tt.window || tt.loop {
+			require.Zero(t, q.slowStart.maxInFlight, name)
+		} else {
+			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: what was in flight before", name)
+			require.Equal(t, knownAfter, q.slowStart.steady, name)
+		}
+		if b.pending {
+			require.Zero(t, q.span, name)
+		} else {
+			require.Equal(t, acceptedSpan{since: at(b.sent)}, q.span, name)
+		}
+	}
+	q := quotaAt(t, 0)
+	q.released(start)
+	require.Zero(t, q.slowStart, "nothing is inferred")
+	q.inference, q.hold.inFlight = new(inference), 3
+	q.released(start)
+	require.EqualValues(t, 18, q.slowStart.maxInFlight, "at least as many as when a host becomes known")
+}
+
+// If a loop or a window is on when a hold ends, it goes on with the probe.
+func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := quotaAt(t, 0)
+	q.lastGranted = now
+	q.inference = &inference{loop: rateLoop{cause: throttle.CauseUnstated, rate: 1}}
+	q.released(now)
+	require.True(t, q.inference.loop.on())
+	require.Zero(t, q.slowStart.maxInFlight)
+	q.inference = &inference{window: tenPerSecond(now.Add(-time.Hour))}
+	q.inFlight.sent = 9
+	q.released(now)
+	require.Equal(t, now, q.inference.window.start)
+	require.EqualValues(t, 8, q.inference.window.lastBefore)
+}
+
+// What is known of the rate when a window proves to be none.
+func TestQuota_whatFollowsAWindow(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		v                  verdict
+		stated             time.Duration
+		accepted           int64 // since the stop, a second ago; the window was 20 in 2 s
+		maxLength          time.Duration
+		rate, goal, growth float64 // goal 0: none
+		confirmed          bool
+		minPlateau         float64
+	}{
+		"a bucket":                   {v: fitsBucket, accepted: 10, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"a bucket, not sure":         {v: fitsBucket, accepted: 5, rate: 9.9, growth: .2},
+		"a bucket, stated":           {v: fitsBucket, accepted: 10, stated: time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"a bucket, a long wait":      {v: fitsBucket, accepted: 10, stated: 11 * time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"beyond":                     {v: beyondWindow, rate: 9.9, growth: .2},
+		"beyond, stated":             {v: beyondWindow, stated: 4 * time.Second, rate: .99 * 5, goal: .99 * 5, growth: .2},
+		"beyond, a long wait":        {v: beyondWindow, stated: 11 * time.Second, rate: 9.9, growth: .2},
+		"beyond, ten seconds":        {v: beyondWindow, stated: 10 * time.Second, rate: .99 * 2, goal: .99 * 2, growth: .2},
+		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, minPlateau: 200},
+		"beyond, three seconds":      {v: beyondWindow, maxLength: 3 * time.Second, rate: 20. / 3 * .99, growth: .2},
+		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, minPlateau: 300},
+	} {
+		q := quotaAt(t, 0)
+		w := learnedWindow{limit: 15, confirmedLimit: 20, length: 2 * time.Second, maxLength: 2 * time.Second, stated: tt.stated, stoppedAt: now.Add(-time.Second), acceptedSinceStop: tt.accepted}
+		if tt.maxLength > 0 {
+			w.maxLength = tt.maxLength
+		}
+		q.inference, q.inFlight.sent = &inference{window: w}, 9
+		q.updateWindow(tt.v, 5, now)
+		l := &q.inference.loop
+		require.False(t, q.inference.window.on(), name)
+		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
+		if tt.goal > 0 {
+			require.InDelta(t, tt.goal, l.goal, 1e-9, name)
+		} else {
+			require.False(t, l.hasGoal(), name)
+		}
+		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
+		require.Equal(t, tt.confirmed, l.confirmed, name)
+		require.InDelta(t, tt.minPlateau, l.minPlateau, 1e-9, name)
+		require.EqualValues(t, 9, l.lastSent, name)
+	}
+	q := quotaAt(t, 0)
+	q.inference = &inference{window: tenPerSecond(now)}
+	q.updateWindow(fitsWindow, 5, now)
+	require.True(t, q.inference.window.on())
+	q.updateWindow(fitsNothing, 5, now)
+	require.False(t, q.inference.window.on() || q.inference.loop.on())
+	require.True(t, q.hold.active, "a stop")
+}
+
+// A loop that fails prevents estimates of causes of its class for a minute.
+func TestQuota_dropsALoop(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for cause, class := range map[throttle.Cause]int{throttle.CauseUnstated: 0, throttle.CauseUnavailable: 1, throttle.CauseDropped: 1} {
+		for _, failed := range []bool{true, false} {
+			q := quotaAt(t, 0)
+			q.inference = &inference{loop: rateLoop{cause: cause}, loopPending: true}
+			q.inference.evidence.add(cause, now)
+			q.dropLoop(failed, now)
+			var want [2]time.Time
+			if failed {
+				want[class] = now.Add(time.Minute)
+			}
+			require.Equal(t, want, q.inference.nextEstimate, "%v", cause)
+			require.False(t, q.inference.loop.on() || q.inference.loopPending, "%v", cause)
+			require.Zero(t, q.inference.evidence.len(), "%v", cause)
+		}
+	}
+}
+
+// Whether a response that may be a rejection begins a stop or a trial. The quota has had 20 successes
+// and, but for the first two cases, enough rejections or failures for one.
+func TestQuota_suspects(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	const bare, failure, retryNow = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseRetryNow
+	for name, tt := range map[string]struct {
+		before    int // responses of the cause before this one
+		cause     throttle.Cause
+		change    func(*quota)
+		ungranted bool
+		stop      bool
+		trial     bool
+		throttled bool // the outcome
+		added     bool // to the evidence
+	}{
+		"4 of 8":                         {before: 3, cause: bare, added: true},
+		"5 of 10":                        {before: 4, cause: failure, added: true},
+		"5 of 8":                         {before: 4, cause: bare, stop: true},
+		"5 of 8, to be repeated now":     {before: 4, cause: retryNow, stop: true},
+		"6 of 10":                        {before: 5, cause: failure, trial: true, throttled: true},
+		"held":                           {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, added: true},
+		"held, a failure":                {before: 7, cause: failure, change: func(q *quota) { q.hold.active = true }, added: true},
+		"held, not granted":              {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, ungranted: true},
+		"not granted":                    {before: 7, cause: bare, ungranted: true, stop: true},
+		"window":                         {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"window, not granted":            {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, ungranted: true, stop: true},
+		"window, a failure":              {before: 7, cause: failure, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"loop of the cause":              {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, throttled: true, added: true},
+		"loop of another cause":          {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = bare }, added: true},
+		"loop, not granted":              {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, ungranted: true},
+		"loop, to be repeated now":       {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.cause = bare }, throttled: true, added: true},
+		"a loop failed":                  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
+		"a loop failed, another class":   {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
+		"a loop failed, a failure":       {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
+		"a loop failed, but not lately ": {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
+	} {
+		q := quotaAt(t, 0)
+		q.slowStart.successes, q.inFlight.sent = 40, 9
+		inf := q.infer(acceptedSpan{since: now.Add(-6 * time.Second), n: 30}, now.Add(-time.Second))
+		inf.successesInRow = 5
+		kind := tt.cause
+		if kind == retryNow {
+			kind = bare
+		}
+		for range tt.before {
+			inf.evidence.add(kind, now)
+		}
+		if tt.change != nil {
+			tt.change(q)
+		}
+		before := inf.evidence.n
+		f := throttle.Feedback{Now: now, Cause: tt.cause, Outcome: throttle.Failed}
+		require.Equal(t, tt.stop, q.suspect(&f, acceptedSpan{}, !tt.ungranted, now), name)
+		require.Equal(t, tt.stop, inf.stopPending, name)
+		require.Equal(t, tt.trial, inf.loop.trial.active, name)
+		require.Equal(t, tt.throttled, f.Outcome == throttle.Throttled, name)
+		require.Zero(t, inf.successesInRow, name)
+		switch {
+		case tt.stop, tt.trial:
+			require.Zero(t, inf.evidence.len(), name)
+		case tt.added:
+			require.Equal(t, before+1, inf.evidence.n, name)
+		default:
+			require.Equal(t, before, inf.evidence.n, name)
+		}
+		if tt.trial {
+			require.InDelta(t, .7*5, inf.loop.rate, 1, name)
+			require.Equal(t, failure, inf.loop.cause, name)
+			require.EqualValues(t, 9, inf.loop.lastSent, name)
+		}
+	}
+	q := quotaAt(t, 0)
+	q.dropped = true
+	f := throttle.Feedback{Now: now, Cause: bare}
+	require.False(t, q.suspect(&f, acceptedSpan{}, true, now), "nothing can be inferred")
+}
+
+// What the rejection of a claim for an estimated cause changes.
+func TestQuota_rejectionsThatStateNothing(t *testing.T) {
+	now := time.Unix(1000, 0)
+	const bare, failure = throttle.CauseUnstated, throttle.CauseUnavailable
+	const stopped, cut, counted = "stopped", "cut", "counted"
+	loop := func(c throttle.Cause) rateLoop {
+		return rateLoop{cause: c, rate: 10, goal: 10, confirmed: true, plateau: 10}
+	}
+	for name, tt := range map[string]struct {
+		cause  throttle.Cause
+		change func(*quota)
+		want   string
+	}{
+		"no evidence":             {bare, func(q *quota) {}, cut},
+		"a failure":               {failure, func(q *quota) {}, ""},
+		"evidence":                {bare, func(q *quota) { q.inference.stopPending = true }, stopped},
+		"evidence, a failure":     {failure, func(q *quota) { q.inference.stopPending = true }, ""},
+		"the probe":               {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, stopped},
+		"before the hold":         {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 5 }, ""},
+		"a probe that failed":     {failure, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, ""},
+		"loop":                    {bare, func(q *quota) { q.inference.loop = loop(bare) }, counted},
+		"loop, a failure":         {failure, func(q *quota) { q.inference.loop = loop(bare) }, ""},
+		"loop of failures":        {failure, func(q *quota) { q.inference.loop = loop(failure) }, counted},
+		"loop of failures, a 429": {bare, func(q *quota) { q.inference.loop = loop(failure) }, ""},
+	} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, now)
+		q.inFlight.sent = 9
+		tt.change(q)
+		q.rejectedUnstated(5, tt.cause, now)
+		require.Equal(t, tt.want == stopped, q.hold.rejections == 1, name)
+		require.Equal(t, tt.want == cut, inf.cut.maxInFlight > 0, name)
+		require.Equal(t, tt.want == counted, inf.loop.numRecent == 1, name)
+	}
+	q := quotaAt(t, 0)
+	q.infer(acceptedSpan{}, now)
+	q.inference.window = tenPerSecond(now)
+	q.inference.window.test = 5
+	q.rejectedUnstated(5, bare, now)
+	require.True(t, q.inference.window.confirmed)
+	q = quotaAt(t, 0)
+	q.dropped = true
+	q.rejectedUnstated(5, bare, now)
+	require.Zero(t, q.hold)
+}
+
+// What a rejection with Retry-After shows: it counts as evidence, and lowers a learned rate.
+func TestQuota_rejectionsThatStateAWait(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	q.slowStart.successes = 40
+	q.span = acceptedSpan{since: now.Add(-time.Second), n: 30}
+	for i := range 5 {
+		n := q.inFlight.add()
+		q.hold.rejected(n, now, q.rejectionOf(2*time.Second, now))
+		q.rejectedWithHold(n, time.Duration(2-i%2)*time.Second, now)
+		require.Equal(t, i == 4, q.inference.loopPending, "rejection %d", i+1)
+		if i < 4 {
+			require.Equal(t, acceptedSpan{since: now.Add(-time.Second), until: now, n: 30}, q.inference.beforeStop)
+		}
+		q.span.n++
+	}
+	require.Equal(t, 2*time.Second, q.inference.statedHold)
+	require.EqualValues(t, 30, q.inference.beforeStop.n, "before the hold")
+	require.Zero(t, q.inference.evidence.len())
+
+	for name, change := range map[string]func(*quota){
+		"a loop has failed": func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) },
+		"StatedOnly":        func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
+	} {
+		q := quotaAt(t, 0)
+		q.infer(acceptedSpan{}, now)
+		change(q)
+		for range 10 {
+			q.rejectedWithHold(5, time.Second, now)
+		}
+		require.False(t, q.inference.loopPending, name)
+	}
+
+	q = quotaAt(t, 0)
+	inf := q.infer(acceptedSpan{}, now)
+	inf.successesInRow = 9
+	inf.loop = rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 9, confirmed: true, plateau: 10, lastSent: 4}
+	q.rejectedWithHold(4, 5*time.Second, now)
+	require.Zero(t, inf.loop.numRecent, "it was sent before the rate changed")
+	require.Zero(t, inf.successesInRow)
+	q.rejectedWithHold(5, 5*time.Second, now)
+	require.InDelta(t, 9, inf.loop.rate, 1e-9)
+	require.True(t, inf.loop.stated)
+	inf.loop.effectAt, inf.loop.rate, inf.loop.rejectionsAtGoal, inf.loop.numRecent = now, 9, 4, 0
+	inf.loop.recent, inf.loop.rejectionsInRow = 0, 0
+	for range 19 {
+		inf.loop.addResponse(false)
+	}
+	inf.loop.rejectionsAtGoal = 4
+	q.rejectedWithHold(5, time.Second, now)
+	require.False(t, inf.loop.on(), "the fifth rejection at the goal")
+	require.Zero(t, inf.nextEstimate[0])
+
+	inf.loop = rateLoop{cause: throttle.CauseUnavailable, rate: 10, goal: 9}
+	q.rejectedWithHold(5, time.Second, now)
+	require.Zero(t, inf.loop.numRecent, "of another cause")
+	inf.loop = rateLoop{}
+	inf.window = tenPerSecond(now)
+	inf.window.test = 5
+	q.rejectedWithHold(5, time.Second, now)
+	require.True(t, inf.window.confirmed)
+	q = quotaAt(t, 0)
+	q.dropped = true
+	q.rejectedWithHold(5, time.Second, now)
+	require.Nil(t, q.inference)
+}

@@ -71,3 +71,14 @@ func (f *inFlight) dropOlderHalf() {
 	f.words = append(f.words[:0], f.words[half:]...)
 	f.base += uint64(half) * 64
 }
+
+// span returns the number of claims from the oldest one in flight to the latest granted: so many
+// responses at most may have arrived before that to the oldest. Zero means that none is in flight.
+func (f *inFlight) span() int64 {
+	for i, word := range f.words {
+		if word != 0 && f.open > 0 {
+			return int64(f.sent-f.base) - int64(i*64+bits.TrailingZeros64(word)) + 1
+		}
+	}
+	return 0
+}

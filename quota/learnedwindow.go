@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -51,8 +50,7 @@ type learnedWindow struct {
 	testAfter int  // windows before the next test
 	confirmed bool // a test was rejected, or the window is declared
 
-	onGrid   bool      // windows end at boundary plus a multiple of length
-	gridless bool      // windows do not end on a grid
+	gridless bool      // windows do not end at boundary plus a multiple of length
 	boundary time.Time // end of a window
 
 	loweredAt     time.Time // when a rejection lowered limit; zero: never
@@ -63,31 +61,24 @@ type learnedWindow struct {
 	stoppedAt         time.Time     // when the latest stop began, see rateSinceStop
 	acceptedSinceStop int64         // requests that were accepted since then
 	stated            time.Duration // longest wait that the rejections stated; 0: none
-	measuredRate      float64       // rateSinceStop when it was far below the rate of the window; 0: it was not
 }
 
 const (
 	minLearnedLimit  = 8                // accepted requests that make a window credible
 	maxLearnedLength = 10 * time.Minute // a longer stop shows no window: an estimate must not hold requests for so long
 	minStop          = time.Millisecond // minimum time between a stop and its probe
-	maxLateness      = 8                // times the length of a window, after which a rejected probe refutes it
 
 	openingDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
 
-	minTestWait     = 100 * time.Millisecond // from the start of a window to a test
-	statedTestAfter = 2                      // windows before the first test, if the rejections stated when to come back
-	testEvery       = 20                     // windows before the next test of a confirmed one
+	statedTestAfter = 2  // windows before the first test, if the rejections stated when to come back
+	testEvery       = 20 // windows before the next test of a confirmed one
 
-	minUnconfirmed     = 2                     // requests in flight while a window is not confirmed: one more
-	maxUnconfirmed     = 4                     // for four accepted ones, and at most this many
+	maxUnconfirmed     = 4                     // requests in flight while a window is not confirmed
 	unconfirmedDivisor = 7                     // the requests are sent in this part of a window that is not confirmed
 	confirmedDivisor   = 24                    // and in this part of one that is
 	minInterval        = 10 * time.Millisecond // between requests of a confirmed window, if unconfirmedDivisor allows it
 
 	agreeingRates = 0.25 // difference of two rates that agree, relative to the higher one
-	muchLower     = 1.6  // times: a rate that is so much lower has changed
-	tooLow        = 4    // times: a rate that is so much lower than that of the window is measured again
-	nearlyAll     = 0.9  // part of a limit; after a rejection later than that, the limit is lower
 )
 
 // A verdict is what a response shows about a learned window.
@@ -97,7 +88,7 @@ const (
 	fitsWindow   verdict = iota // nothing contradicts the window
 	fitsBucket                  // it was rejected before the window was used up: a bucket, which has a rate
 	beyondWindow                // it was accepted beyond the limit: there is no window, but at least its rate
-	fitsNothing                 // it was rejected long after the end: neither a window nor a bucket
+	fitsNothing                 // it was rejected after the longest possible end: neither a window nor a bucket
 )
 
 // on reports whether there is a hypothesis.
@@ -109,7 +100,7 @@ func (w *learnedWindow) on() bool { return w.limit > 0 }
 // requests were accepted, or over a longer time than the stop took.
 func newLearnedWindow(first acceptedSpan, stopped, rejected, probed time.Time, n uint64) (w learnedWindow) {
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
-	if first.n < minLearnedLimit || sending > waiting || waiting < minStop || sending+waiting > maxLearnedLength {
+	if first.n < minLearnedLimit || sending < 0 || sending > waiting || waiting < minStop || sending+waiting > maxLearnedLength {
 		return w
 	}
 	w = learnedWindow{limit: first.n, confirmedLimit: first.n, maxLength: probed.Sub(first.since), stoppedAt: stopped, boundary: probed}
@@ -132,34 +123,14 @@ func usualLengthWithin(minimum, maximum time.Duration) time.Duration {
 	return maximum
 }
 
-// nextUsualLength returns the shortest usual length of windows that is longer than d.
-func nextUsualLength(d time.Duration) time.Duration {
-	for _, u := range slices.Backward(usualLengths) {
-		if u > d {
-			return u
-		}
-	}
-	return 2 * d
-}
-
-// recordStated records that the rejections stated to wait for d. accepted reports whether the first
-// request after that was accepted: then d is likely to be the time until the end of the window, and
-// the test may be later.
-func (w *learnedWindow) recordStated(d time.Duration, accepted bool) {
-	w.stated = d
-	if accepted {
-		w.testAfter = statedTestAfter
-	}
-}
-
 // begin begins a window with claim n, which is sent now.
 func (w *learnedWindow) begin(now time.Time, n uint64) {
 	w.start, w.lastBefore, w.used, w.accepted, w.test = now, n-1, 0, 0, 0
 	w.windows++
 	w.next = now.Add(w.interval())
 	w.reset = now.Add(w.length)
-	if grid := nextMultiple(now, w.boundary, w.length); !w.gridless && grid.Before(w.reset.Add(-w.length/8)) && grid.Sub(now) > w.length/8 {
-		w.reset = grid
+	if !w.gridless {
+		w.reset = nextMultiple(now, w.boundary, w.length)
 	}
 }
 
@@ -223,7 +194,7 @@ func (w *learnedWindow) check(now time.Time, f *inFlight) (wait time.Duration, o
 		return 0, true
 	case w.used < w.limit:
 		wait = w.next.Sub(now)
-		return max(wait, 0), wait <= 0 && (w.confirmed || f.open < w.maxInFlight())
+		return max(wait, 0), wait <= 0 && (w.confirmed || f.open < maxUnconfirmed)
 	case !w.testDue() || !w.testAt().Before(w.reset):
 		return w.end().Sub(now), false
 	case f.open > 0:
@@ -235,23 +206,17 @@ func (w *learnedWindow) check(now time.Time, f *inFlight) (wait time.Duration, o
 
 // testDue reports whether a request is to be sent beyond the limit of the present window.
 func (w *learnedWindow) testDue() bool {
-	return w.test == 0 && w.used == w.limit && w.measuredRate == 0 && (w.windows > w.testAfter || w.limit < w.confirmedLimit)
+	return w.test == 0 && w.used == w.limit && (w.windows > w.testAfter || w.limit < w.confirmedLimit)
 }
 
 // testAt returns when the test is sent: in the middle of the window or, if a rejection has lowered the
 // limit, soon after that.
 func (w *learnedWindow) testAt() time.Time {
-	middle := w.start.Add(max(w.reset.Sub(w.start)/2, minTestWait))
+	middle := w.start.Add(w.reset.Sub(w.start) / 2)
 	if soon := w.loweredAt.Add(basePause << min(w.rejectedTests, 12)); w.limit < w.confirmedLimit && (w.rejectedTests > 0 || soon.Before(middle)) {
 		return soon
 	}
 	return middle
-}
-
-// maxInFlight returns how many requests may be in flight while w is not confirmed. It doubles with
-// each window that was not used up, because too few in flight hide that there is no limit.
-func (w *learnedWindow) maxInFlight() int64 {
-	return min(minUnconfirmed+w.accepted/4, maxUnconfirmed) << min(max(w.windows-1, 0), 20)
 }
 
 // granted records that claim n is sent now.
@@ -296,7 +261,7 @@ func (w *learnedWindow) succeeded(n uint64, sent time.Time) verdict {
 		if w.limit >= w.confirmedLimit {
 			return beyondWindow
 		}
-		w.limit, w.test, w.rejectedTests = min(w.limit+max(w.confirmedLimit/8, 1), w.confirmedLimit), 0, 0
+		w.limit, w.test, w.rejectedTests = w.confirmedLimit, 0, 0
 	case n > w.lastBefore:
 		w.countAccepted()
 	}
@@ -305,16 +270,8 @@ func (w *learnedWindow) succeeded(n uint64, sent time.Time) verdict {
 
 // probeAccepted applies that the window has ended: claim n, sent at sent, was the first of a new one.
 func (w *learnedWindow) probeAccepted(n uint64, sent time.Time) {
-	grid := w.reset.Before(w.start.Add(w.length))
-	if took := sent.Sub(w.start); !grid && took < w.maxLength {
-		w.maxLength = max(took, w.length)
-	}
-	w.onGrid = w.onGrid || grid && sent.Before(w.start.Add(w.length))
 	if !w.reset.Before(sent.Add(-time.Second)) {
 		w.boundary = w.reset
-	}
-	if w.usedUp() {
-		w.measuredRate = 0 // the window was used up without a rejection, so it may be tested
 	}
 	w.beginAccepted(sent, n)
 }
@@ -329,8 +286,8 @@ func (w *learnedWindow) released(n uint64, sent time.Time) {
 	w.beginAccepted(sent, n)
 }
 
-// rejected applies that claim n was rejected. lastSent is the number of the latest claim.
-func (w *learnedWindow) rejected(n, lastSent uint64, now time.Time) verdict {
+// rejected applies that claim n was rejected.
+func (w *learnedWindow) rejected(n uint64, now time.Time) verdict {
 	switch {
 	case !w.on():
 	case n == w.probe:
@@ -339,26 +296,16 @@ func (w *learnedWindow) rejected(n, lastSent uint64, now time.Time) verdict {
 		w.rejectedTests++
 		w.test, w.used, w.loweredAt = 0, w.limit, now
 	case n == w.test:
-		w.confirmed, w.windows, w.testAfter, w.confirmedLimit = true, 0, testEvery, max(w.limit, 1)
-	case n <= w.lastBefore, w.used > w.limit, w.usedUp():
-	case float64(w.accepted) >= nearlyAll*float64(w.limit), w.confirmed && w.accepted > 0, w.declared:
+		w.confirmed, w.windows, w.testAfter, w.confirmedLimit = true, 0, testEvery, w.limit
+	case n <= w.lastBefore, w.used > w.limit, w.used == w.limit && w.accepted >= w.limit:
+	case w.confirmed && w.accepted > 0, w.declared:
 		w.limit = max(w.accepted, 1)
 		w.used, w.loweredAt, w.rejectedTests = w.limit, now, 0
-		if !w.confirmed {
-			w.confirmedLimit = w.limit
-		}
-	case w.rateSinceStop(now)*tooLow < w.rate() && w.measuredRate == 0 && w.testAfter == 0:
-		w.measuredRate, w.stoppedAt, w.lastBefore, w.accepted, w.acceptedSinceStop = w.rateSinceStop(now), now, lastSent, 0, 0
-		w.used, w.reset = w.limit, now.Add(min(w.maxLength/2, maxPause))
 	default:
 		return fitsBucket
 	}
 	return fitsWindow
 }
-
-// usedUp reports whether as many requests as the limit allows were granted and accepted in the present
-// window.
-func (w *learnedWindow) usedUp() bool { return w.used >= w.limit && w.accepted >= w.limit }
 
 // probeRejected applies that the probe was rejected: the window is longer than length.
 func (w *learnedWindow) probeRejected(now time.Time) verdict {
@@ -366,21 +313,15 @@ func (w *learnedWindow) probeRejected(now time.Time) verdict {
 	passed := now.Sub(w.start)
 	switch end := w.start.Add(w.length); {
 	case w.reset.Before(end): // the end was not on the grid
-		w.onGrid, w.gridless = false, !w.onGrid
-		w.reset = end
+		w.gridless, w.reset = true, end
 	case passed >= 2*w.maxLength: // after an idle time
 		w.reset = now.Add(w.length)
 	case passed < w.maxLength:
 		w.minLength = max(w.minLength, passed)
 		w.length = usualLengthWithin(w.minLength, w.maxLength)
 		w.reset = w.start.Add(max(w.length, passed+openingDelay))
-	case passed > maxLateness*w.maxLength, passed > maxLearnedLength:
+	default:
 		return fitsNothing
-	default: // it is longer than maxLength
-		w.minLength = passed
-		w.length = nextUsualLength(passed)
-		w.maxLength = w.length
-		w.reset = w.start.Add(w.length)
 	}
 	return fitsWindow
 }
@@ -397,16 +338,9 @@ func (w *learnedWindow) rateSinceStop(now time.Time) float64 {
 }
 
 // bucketRate returns the rate of the bucket that w turned out to be, in requests per second. sure
-// reports whether two measurements agree. Otherwise the rate is a lower bound, because a sliding
+// reports whether the rate of the window agrees. Otherwise the rate is a lower bound, because a sliding
 // counter restores less than its rate after a burst.
 func (w *learnedWindow) bucketRate(now time.Time) (rate float64, sure bool) {
 	rate, before := w.rateSinceStop(now), w.rate()
-	if w.measuredRate > 0 {
-		before = w.measuredRate
-	}
-	if w.testAfter > 0 && tooLow*rate >= before && muchLower*rate < before { // units came back, but fewer
-		return rate, true
-	}
-	sure = math.Abs(rate-before) < agreeingRates*max(rate, before) || w.testAfter > 0
-	return max(rate, before), sure
+	return max(rate, before), math.Abs(rate-before) < agreeingRates*max(rate, before)
 }

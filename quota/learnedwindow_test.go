@@ -247,31 +247,6 @@ func TestLearnedWindow_doesNotWaitForAFailedProbe(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A window whose rate was measured a second time is tested when it has been used up without a
-// rejection, because there may be no limit.
-func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
-	start := time.Unix(1000, 0)
-	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
-	w.measuredRate = 1
-	now, n := w.reset.Add(openingDelay), uint64(2)
-	for range 2 {
-		w.granted(n, now) // the probe
-		require.Equal(t, fitsWindow, w.succeeded(n, now))
-		for range 9 {
-			require.False(t, w.testDue())
-			n++
-			w.granted(n, now)
-			require.Equal(t, fitsWindow, w.succeeded(n, now))
-		}
-		if w.measuredRate == 0 {
-			break
-		}
-		require.False(t, w.testDue())
-		now, n = w.reset.Add(openingDelay), n+1
-	}
-	require.True(t, w.testDue())
-}
-
 // A claim that was to test the end of a window and is cancelled changes nothing: the next one tests
 // it. So is the first request of a window after a hold counted.
 func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
@@ -320,4 +295,383 @@ func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
 	wait, ok = w.check(at, &f)
 	require.False(t, ok, "the test is in flight")
 	require.Zero(t, wait, "until its response has come")
+}
+
+// tenPerSecond returns a window of 10 requests per second after a stop that began a second before start.
+// It began at start, with claim 1, which was accepted.
+func tenPerSecond(start time.Time) learnedWindow {
+	return newLearnedWindow(acceptedSpan{since: start.Add(-time.Second), n: 10}, start.Add(-time.Second+time.Millisecond), time.Time{}, start, 1)
+}
+
+// A stop shows a window if at least 8 requests were accepted before it, in a shorter time than it took,
+// and if both took at most ten minutes.
+func TestLearnedWindow_stopsThatShowOne(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		accepted        int64
+		sending, waited time.Duration
+		on              bool
+	}{
+		"a second":               {8, time.Millisecond, time.Second, true},
+		"7 accepted":             {7, time.Millisecond, time.Second, false},
+		"sent as long":           {8, time.Second, time.Second, true},
+		"sent longer":            {8, time.Second + 1, time.Second, false},
+		"a millisecond":          {8, 0, time.Millisecond, true},
+		"less":                   {8, 0, time.Millisecond - 1, false},
+		"ten minutes":            {8, time.Minute, 9 * time.Minute, true},
+		"more than that":         {8, time.Minute, 9*time.Minute + 1, false},
+		"the clock was set back": {8, -time.Second, 2 * time.Second, false},
+	} {
+		w := newLearnedWindow(acceptedSpan{since: start, n: tt.accepted}, start.Add(tt.sending), time.Time{}, start.Add(tt.sending+tt.waited), 1)
+		require.Equal(t, tt.on, w.on(), name)
+	}
+	w := tenPerSecond(start)
+	require.Equal(t, learnedWindow{
+		limit: 10, confirmedLimit: 10, length: time.Second, minLength: time.Millisecond, maxLength: time.Second,
+		start: start, reset: start.Add(time.Second), next: start.Add(time.Second / 10 / 7), used: 1, accepted: 1,
+		windows: 1, boundary: start, stoppedAt: start.Add(-time.Second + time.Millisecond), acceptedSinceStop: 1,
+	}, w)
+}
+
+// Windows have the longest usual length that is possible, or the longest possible one.
+func TestLearnedWindow_usualLengths(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct{ minimum, maximum, want time.Duration }{
+		{0, s, s}, {0, s - openingDelay, s}, {0, s - openingDelay - 1, s - openingDelay - 1}, {0, 4 * s, 2 * s}, {2 * s, 4 * s, 4 * s},
+		{2*s - 1, 4 * s, 2 * s}, {0, 7 * s, 5 * s}, {20 * s, 25 * s, 25 * s}, {20 * s, 30 * s, 30 * s},
+	} {
+		require.Equal(t, tt.want, usualLengthWithin(tt.minimum, tt.maximum), "%+v", tt)
+	}
+}
+
+// The requests of a window are sent in a seventh of it. Those of one that is confirmed are sent in a
+// 24th, but at least 10 ms apart unless a seventh would not suffice for that. Those of a declared one are
+// not spaced.
+func TestLearnedWindow_spacesRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		w    learnedWindow
+		want time.Duration
+	}{
+		"not confirmed": {learnedWindow{limit: 10, length: 7 * time.Second}, 100 * time.Millisecond},
+		"confirmed":     {learnedWindow{limit: 10, length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
+		"10 ms apart":   {learnedWindow{limit: 10, length: time.Second, confirmed: true}, 10 * time.Millisecond},
+		"just 10 ms":    {learnedWindow{limit: 10, length: 700 * time.Millisecond, confirmed: true}, 10 * time.Millisecond},
+		"closer":        {learnedWindow{limit: 10, length: 480 * time.Millisecond, confirmed: true}, 2 * time.Millisecond},
+		"declared":      {learnedWindow{limit: 10, length: time.Second, confirmed: true, declared: true}, 0},
+	} {
+		require.Equal(t, tt.want, tt.w.interval(), name)
+	}
+}
+
+func TestNextMultiple(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for now, want := range map[time.Duration]time.Duration{0: 5, 1: 5, 4: 5, 5: 10, 12: 15, -1: 0, -5: 0, -6: -5} {
+		require.Equal(t, start.Add(want), nextMultiple(start.Add(now), start, 5), "%v", now)
+	}
+}
+
+// Windows end on a grid of the server's clock, unless a probe has shown that they do not.
+func TestLearnedWindow_endsOnAGrid(t *testing.T) {
+	const ms = time.Millisecond
+	boundary := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		after    time.Duration // since a boundary
+		gridless bool
+		end      time.Duration // since the boundary
+	}{
+		"at a boundary":          {0, false, 800 * ms},
+		"after it":               {300 * ms, false, 800 * ms},
+		"windows are on no grid": {400 * ms, true, 1200 * ms},
+		"two windows later":      {2000 * ms, false, 2400 * ms},
+		"long before a boundary": {-2000 * ms, false, -1600 * ms},
+	} {
+		w := learnedWindow{limit: 10, length: 800 * ms, boundary: boundary, gridless: tt.gridless, used: 7, accepted: 6, test: 5, windows: 3}
+		now := boundary.Add(tt.after)
+		w.begin(now, 9)
+		require.Equal(t, boundary.Add(tt.end), w.reset, name)
+		require.Equal(t, []uint64{8, 0}, []uint64{w.lastBefore, w.test}, name)
+		require.Equal(t, []int64{0, 0, 4}, []int64{w.used, w.accepted, int64(w.windows)}, name)
+		require.Equal(t, now, w.start, name)
+		require.Equal(t, now.Add(w.interval()), w.next, name)
+	}
+}
+
+// The next request of a window waits for its turn and, while the window is not confirmed, for others in
+// flight. Beyond the limit it waits for the test, or for the end of the window.
+func TestLearnedWindow_whenTheNextRequestIsSent(t *testing.T) {
+	const ms = time.Millisecond
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		change func(*learnedWindow)
+		at     time.Duration
+		open   int64
+		wait   time.Duration // 0: sent, or not before a response if open > 0
+		ok     bool
+	}{
+		"its turn":                  {func(w *learnedWindow) {}, 15 * ms, 0, 0, true},
+		"before it":                 {func(w *learnedWindow) {}, 0, 0, 100 * ms / 7, false},
+		"four in flight":            {func(w *learnedWindow) {}, 15 * ms, 4, 0, false},
+		"three in flight":           {func(w *learnedWindow) {}, 15 * ms, 3, 0, true},
+		"four in flight, confirmed": {func(w *learnedWindow) { w.confirmed = true }, 15 * ms, 4, 0, true},
+		"used up":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 600 * ms, 0, 415 * ms, false},
+		"its end":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 1015 * ms, 0, 0, true},
+		"the test is due":           {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 0, 0, true},
+		"before the test":           {func(w *learnedWindow) { w.used = 10 }, 400 * ms, 0, 100 * ms, false},
+		"a test at the end": {func(w *learnedWindow) {
+			w.used, w.reset, w.limit, w.confirmedLimit, w.loweredAt, w.rejectedTests = 9, start.Add(4*time.Second), 9, 10, start, 1
+		}, 50 * ms, 0, 1950 * ms, false},
+		"a test after the end":          {func(w *learnedWindow) { w.used, w.limit, w.loweredAt, w.rejectedTests = 9, 9, start, 1 }, 50 * ms, 0, 965 * ms, false},
+		"a test, others in flight":      {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 1, 0, false},
+		"the test is in flight":         {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 1, 0, false},
+		"the test has ended":            {func(w *learnedWindow) { w.used, w.test = 9, 7 }, 600 * ms, 0, 0, true},
+		"declared, no window has begun": {func(w *learnedWindow) { w.declared, w.start = true, time.Time{} }, 0, 5, 0, true},
+		"declared, the window is over":  {func(w *learnedWindow) { w.declared = true }, 1000 * ms, 5, 0, true},
+		"declared, used up":             {func(w *learnedWindow) { w.declared, w.confirmed, w.used, w.testAfter = true, true, 10, 9 }, 999 * ms, 0, ms, false},
+		"no window":                     {func(w *learnedWindow) { w.limit = 0 }, 0, 5, 0, true},
+	} {
+		w := tenPerSecond(start)
+		tt.change(&w)
+		wait, ok := w.check(start.Add(tt.at), &inFlight{open: tt.open})
+		require.Equal(t, tt.ok, ok, name)
+		require.Equal(t, tt.wait, wait, name)
+	}
+}
+
+// When a request is sent beyond the limit: in the middle of a window, or after a rejection has lowered the limit a second later, then after 2, 4, 8 ... seconds.
+func TestLearnedWindow_whenItIsTested(t *testing.T) {
+	const s = time.Second
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		length, lowered time.Duration
+		limit           int64
+		rejectedTests   int
+		want            time.Duration
+	}{
+		"the middle":                        {10 * s, 0, 10, 0, 5 * s},
+		"lowered":                           {10 * s, 2 * s, 9, 0, 3 * s},
+		"lowered late":                      {10 * s, 6 * s, 9, 0, 5 * s},
+		"lowered, a test was rejected":      {10 * s, 4 * s, 9, 1, 6 * s},
+		"lowered, two were rejected":        {10 * s, 4 * s, 9, 2, 8 * s},
+		"lowered, many were":                {10 * s, 4 * s, 9, 40, (4 + 4096) * s},
+		"not lowered, a test was rejected ": {10 * s, 4 * s, 10, 2, 5 * s},
+	} {
+		w := learnedWindow{limit: tt.limit, confirmedLimit: 10, start: start, reset: start.Add(tt.length), loweredAt: start.Add(tt.lowered), rejectedTests: tt.rejectedTests}
+		require.Equal(t, start.Add(tt.want), w.testAt(), name)
+	}
+	for name, tt := range map[string]struct {
+		w    learnedWindow
+		want bool
+	}{
+		"used up":            {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 1}, true},
+		"not used up":        {learnedWindow{limit: 10, confirmedLimit: 10, used: 9, windows: 1}, false},
+		"tested":             {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 1, test: 3}, false},
+		"too few windows":    {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 20, testAfter: 20}, false},
+		"enough windows":     {learnedWindow{limit: 10, confirmedLimit: 10, used: 10, windows: 21, testAfter: 20}, true},
+		"lowered":            {learnedWindow{limit: 9, confirmedLimit: 10, used: 9, windows: 1, testAfter: 20}, true},
+		"beyond it already ": {learnedWindow{limit: 10, confirmedLimit: 10, used: 11, windows: 1}, false},
+	} {
+		require.Equal(t, tt.want, tt.w.testDue(), name)
+	}
+}
+
+// Each granted claim is counted: as the first of a declared window, as the probe after the end, as the
+// test beyond the limit, or as one of the window. A cancelled one is not.
+func TestLearnedWindow_countsClaims(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := tenPerSecond(start)
+	now := start.Add(50 * time.Millisecond)
+	w.granted(2, now)
+	require.EqualValues(t, 2, w.used)
+	require.Equal(t, now.Add(time.Second/10/7), w.next)
+	w.canceled(1) // of this window
+	require.EqualValues(t, 1, w.used)
+	w.lastBefore = 1
+	w.canceled(1)
+	require.EqualValues(t, 1, w.used, "of the window before")
+	w.used = 10
+	w.granted(12, now)
+	require.EqualValues(t, []uint64{12, 11}, []uint64{w.test, uint64(w.used)})
+	w.canceled(12)
+	require.EqualValues(t, []uint64{0, 10}, []uint64{w.test, uint64(w.used)})
+	w.granted(13, w.end().Add(-1))
+	require.EqualValues(t, 13, w.test, "before the end")
+	w.test, w.used = 0, 10
+	w.granted(14, w.end())
+	require.EqualValues(t, []uint64{14, 0, 10}, []uint64{w.probe, w.test, uint64(w.used)})
+	w.canceled(14)
+	require.EqualValues(t, []uint64{0, 10}, []uint64{w.probe, uint64(w.used)})
+	w.used = 0
+	w.canceled(13)
+	require.Zero(t, w.used)
+
+	w.declared, w.probe = true, 0
+	w.granted(20, w.reset.Add(-1))
+	require.EqualValues(t, 1, w.used)
+	end := w.reset
+	w.granted(21, end)
+	require.EqualValues(t, []uint64{20, 1, 0}, []uint64{w.lastBefore, uint64(w.used), w.probe})
+	require.Equal(t, end, w.start)
+	w.start = time.Time{}
+	w.granted(30, end)
+	require.EqualValues(t, []uint64{29, 1}, []uint64{w.lastBefore, uint64(w.used)})
+	var none learnedWindow
+	none.granted(1, now)
+	require.Equal(t, learnedWindow{}, none)
+}
+
+// An accepted test shows that there is no window, or that a lowered limit is not lower any more.
+func TestLearnedWindow_acceptedTest(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := tenPerSecond(start)
+	w.test = 12
+	before := w.accepted
+	require.Equal(t, beyondWindow, w.succeeded(12, start))
+	require.Equal(t, before+1, w.accepted)
+	w = learnedWindow{limit: 30, confirmedLimit: 40, test: 12, rejectedTests: 3}
+	require.Equal(t, fitsWindow, w.succeeded(12, start))
+	require.Equal(t, learnedWindow{limit: 40, confirmedLimit: 40, accepted: 1, acceptedSinceStop: 1}, w)
+	w = learnedWindow{limit: 2, confirmedLimit: 7, lastBefore: 5}
+	require.Equal(t, fitsWindow, w.succeeded(5, start))
+	require.Zero(t, w.accepted, "of the window before")
+	require.Equal(t, fitsWindow, w.succeeded(6, start))
+	require.EqualValues(t, 1, w.accepted)
+	var none learnedWindow
+	require.Equal(t, fitsWindow, none.succeeded(7, start))
+	require.Equal(t, learnedWindow{}, none)
+}
+
+// The probe that is accepted is the first request of the next window. If the end of the window before was
+// estimated for a time at most a second before that, it is a boundary of the grid.
+func TestLearnedWindow_acceptedProbe(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for sent, boundary := range map[time.Duration]time.Duration{1100: 1000, 2000: 1000, 2001: 0} {
+		w := tenPerSecond(start)
+		w.probe = 7
+		at := start.Add(sent * time.Millisecond)
+		require.Equal(t, fitsWindow, w.succeeded(7, at))
+		require.Equal(t, start.Add(boundary*time.Millisecond), w.boundary, "%d ms", sent)
+		require.Equal(t, at, w.start)
+		require.EqualValues(t, []uint64{0, 6, 1, 1, 2}, []uint64{w.probe, w.lastBefore, uint64(w.used), uint64(w.accepted), uint64(w.windows)})
+		require.EqualValues(t, 2, w.acceptedSinceStop)
+	}
+}
+
+// What a rejected claim shows. The window of 10 per second began at start.
+func TestLearnedWindow_rejectedClaim(t *testing.T) {
+	start := time.Unix(1000, 0)
+	now := start.Add(200 * time.Millisecond)
+	for name, tt := range map[string]struct {
+		change func(*learnedWindow)
+		n      uint64
+		want   func(*learnedWindow) // changes
+		v      verdict
+	}{
+		"early: a bucket": {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 5, 4, 4 }, 6, nil, fitsBucket},
+		"the test": {func(w *learnedWindow) { w.used, w.test, w.windows = 11, 12, 3 }, 12, func(w *learnedWindow) {
+			w.confirmed, w.windows, w.testAfter = true, 0, testEvery
+		}, fitsWindow},
+		"the test, of a lowered limit": {func(w *learnedWindow) { w.limit, w.test = 7, 12 }, 12, func(w *learnedWindow) {
+			w.confirmed, w.windows, w.testAfter, w.confirmedLimit = true, 0, testEvery, 7
+		}, fitsWindow},
+		"the test, declared": {func(w *learnedWindow) { w.declared, w.limit, w.used, w.test = true, 7, 8, 12 }, 12, func(w *learnedWindow) {
+			w.rejectedTests, w.test, w.used, w.loweredAt = 1, 0, 7, now
+		}, fitsWindow},
+		"of the window before":  {func(w *learnedWindow) { w.lastBefore = 6 }, 6, func(*learnedWindow) {}, fitsWindow},
+		"sent with the test":    {func(w *learnedWindow) { w.used, w.test = 11, 12 }, 11, func(*learnedWindow) {}, fitsWindow},
+		"it is used up already": {func(w *learnedWindow) { w.used, w.accepted = 10, 10 }, 11, func(*learnedWindow) {}, fitsWindow},
+		"most were accepted":    {func(w *learnedWindow) { w.used, w.accepted, w.acceptedSinceStop = 10, 8, 8 }, 10, nil, fitsBucket},
+		"confirmed": {func(w *learnedWindow) { w.used, w.accepted, w.confirmed = 4, 3, true }, 5, func(w *learnedWindow) {
+			w.limit, w.used, w.loweredAt = 3, 3, now
+		}, fitsWindow},
+		"confirmed, none accepted": {func(w *learnedWindow) {
+			w.used, w.accepted, w.acceptedSinceStop, w.confirmed, w.testAfter = 4, 0, 30, true, 20
+		}, 5, nil, fitsBucket},
+		"declared, none accepted": {func(w *learnedWindow) { w.used, w.accepted, w.confirmed, w.declared = 4, 0, true, true }, 5, func(w *learnedWindow) {
+			w.limit, w.used, w.loweredAt = 1, 1, now
+		}, fitsWindow},
+	} {
+		w := tenPerSecond(start)
+		tt.change(&w)
+		want := w
+		require.Equal(t, tt.v, w.rejected(tt.n, now), name)
+		if tt.want == nil {
+			continue
+		}
+		tt.want(&want)
+		require.Equal(t, want, w, name)
+	}
+	var none learnedWindow
+	require.Equal(t, fitsWindow, none.rejected(1, now))
+}
+
+// A rejected probe shows that the window is longer. Beyond the longest possible length there is no
+// window, unless the program was idle: then other clients may use it.
+func TestLearnedWindow_rejectedProbe(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		reset, minLength, maxLength time.Duration // before
+		after                       time.Duration
+		wantReset, length, wantMin  time.Duration // afterwards; 0: there is no window
+		gridless                    bool
+	}{
+		"not on the grid":          {600 * ms, ms, s, 650 * ms, s, s, ms, true},
+		"at the longest":           {s, ms, s, s, 0, 0, 0, false},
+		"beyond it":                {s, ms, s, 2*s - 1, 0, 0, 0, false},
+		"idle":                     {s, ms, s, 2 * s, 3 * s, s, ms, false},
+		"within the lengths":       {s, ms, 2500 * ms, 1500 * ms, 2 * s, 2 * s, 1500 * ms, false},
+		"no usual length":          {s, ms, 2500 * ms, 2100 * ms, 2500 * ms, 2500 * ms, 2100 * ms, false},
+		"shorter than the minimum": {s, 1800 * ms, 2500 * ms, 1500 * ms, 2 * s, 2 * s, 1800 * ms, false},
+		"a little before the end":  {s, ms, 2500 * ms, 1990 * ms, 2005 * ms, 2 * s, 1990 * ms, false},
+	} {
+		w := tenPerSecond(start)
+		w.probe, w.reset, w.minLength, w.maxLength = 7, start.Add(tt.reset), tt.minLength, tt.maxLength
+		v := w.rejected(7, start.Add(tt.after))
+		require.Zero(t, w.probe, name)
+		require.Equal(t, tt.length == 0, v == fitsNothing, name)
+		if v == fitsNothing {
+			continue
+		}
+		require.Equal(t, fitsWindow, v, name)
+		require.Equal(t, start.Add(tt.wantReset), w.reset, name)
+		require.Equal(t, []time.Duration{tt.length, tt.wantMin, tt.maxLength}, []time.Duration{w.length, w.minLength, w.maxLength}, name)
+		require.Equal(t, tt.gridless, w.gridless, name)
+	}
+}
+
+// The rate of a bucket is what was accepted since the stop began. It is sure if that agrees with the rate
+// of the window to a quarter; otherwise the higher one is a lower bound.
+func TestLearnedWindow_rateOfABucket(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		accepted int64 // in one second, and one half more; the window was 100 per second
+		rate     float64
+		sure     bool
+	}{
+		"they agree":  {75, 100, true},
+		"they do not": {74, 100, false},
+		"faster":      {132, 132.5, true},
+		"much faster": {133, 133.5, false},
+	} {
+		w := learnedWindow{confirmedLimit: 100, maxLength: time.Second, stoppedAt: start, acceptedSinceStop: tt.accepted}
+		rate, sure := w.bucketRate(start.Add(time.Second))
+		require.InDelta(t, tt.rate, rate, 1e-9, name)
+		require.Equal(t, tt.sure, sure, name)
+	}
+	w := learnedWindow{confirmedLimit: 3, acceptedSinceStop: 1, stoppedAt: start}
+	require.InDelta(t, 3000, w.rate(), 1e-9, "no length: at least a millisecond")
+	require.InDelta(t, 1500, w.rateSinceStop(start), 1e-9)
+}
+
+// A stated hold begins a window, except for a declared one whose window is not over.
+func TestLearnedWindow_holdEnds(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := tenPerSecond(start)
+	w.declared, w.used = true, 5
+	w.released(9, w.reset.Add(-1))
+	require.Equal(t, []int64{5, 2, 2}, []int64{w.used, w.accepted, w.acceptedSinceStop})
+	require.Equal(t, start, w.start)
+	w.released(9, w.reset)
+	require.Equal(t, []int64{1, 1, 3}, []int64{w.used, w.accepted, w.acceptedSinceStop})
+	require.Equal(t, start.Add(time.Second), w.start)
 }

@@ -40,5 +40,5 @@ func TestTracker_notifyDropsWakersThatAreNotAlive(t *testing.T) {
 		tr.Notify(w)
 		w.gone = true
 	}
-	require.Len(t, tr.wakers.all, 1)
+	require.Len(t, *tr.wakers.Load(), 1)
 }

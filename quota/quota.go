@@ -46,11 +46,19 @@ type quota struct {
 	small atomic.Pointer[smallQuota] // admits claims in its place; nil: none
 }
 
-// policyNames are the names of a quota in errors and traces, see the documentation of the package.
-type policyNames struct{ host, quota, retryAfter, learnedRate, slowStart, slowResponses string }
-
-func newPolicyNames(host string) *policyNames {
-	return &policyNames{host: host, quota: host + ": quota", retryAfter: host + ": retry-after", learnedRate: host + ": learned rate", slowStart: host + ": slow start", slowResponses: host + ": slow responses"}
+// newQuota returns a quota of ep that has the number of successful responses and, apart from a
+// declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
+func (ep *endpoint) newQuota(successes int) *quota {
+	q := &quota{endpoint: ep, slowStart: slowStart{successes: successes}}
+	if ep.tracker.sharing != nil {
+		q.shared = new(sharedState)
+	}
+	if all := ep.tracker.declared.Load(); all != nil {
+		if l, ok := (*all)[ep.host]; ok {
+			q.declare(l)
+		}
+	}
+	return q
 }
 
 // Reserve implements throttle.Limiter. The Wait of a claim that is not granted is 0 if the decision
@@ -58,6 +66,9 @@ func newPolicyNames(host string) *policyNames {
 func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if small := q.small.Load(); small != nil {
 		return small.Reserve(ctx, c)
+	}
+	if c.Now.IsZero() {
+		c.Now = q.endpoint.tracker.clock.Now() // not under a lock
 	}
 	if q.endpoint.id != "" {
 		return q.reserveShared(c)
@@ -67,21 +78,24 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	return q.reserve(c)
 }
 
-// reserve is Reserve without regard to other processes. A dry run changes nothing.
+// reserve is Reserve as of c.Now, without regard to other processes. A dry run changes nothing.
 func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	now := q.now(c.Now)
+	now := later(c.Now, q.lastGranted)
 	d := throttle.Decision{Policy: q.endpoint.names.quota, At: now}
-	q.describe(&d, now)
-	if inf := q.inference; inf != nil && inf.loop.on() && !c.DryRun {
-		before := q.view()
+	if len(q.estimates) > 0 {
+		q.describe(&d, now)
+	}
+	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.on() {
+		if l := q.endpoint.tracker.listeners.Load(); l != nil {
+			defer l.watch(q, now)()
+		}
 		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
 			q.dropLoop(false, now)
 		}
-		q.record(before)
 	}
 	q.decide(&d, n, c.DryRun, now)
 	if d.OK && !c.DryRun {
@@ -90,16 +104,16 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	return d, nil
 }
 
-// now returns the time of a decision or response: given, or that of the clock if given is zero, but
-// never a time before the latest granted claim.
-func (q *quota) now(given time.Time) time.Time {
-	if given.IsZero() {
-		given = q.endpoint.tracker.clock().Now()
+// change calls f with q locked, and records the events for what f has changed. The time of f is now,
+// but never before the latest granted claim.
+func (q *quota) change(now time.Time, f func(now time.Time)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now = later(now, q.lastGranted)
+	if l := q.endpoint.tracker.listeners.Load(); l != nil {
+		defer l.watch(q, now)()
 	}
-	if given.Before(q.lastGranted) {
-		return q.lastGranted
-	}
-	return given
+	f(now)
 }
 
 // describe sets Limit, Remaining and ResetAfter of d: those of the estimate with the fewest units
@@ -117,66 +131,69 @@ func (q *quota) describe(d *throttle.Decision, now time.Time) {
 // nothing else. A dry run is not limited by bounds on the claims in flight: these end with a
 // response.
 func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time) {
-	t, names := q.endpoint.tracker, q.endpoint.names
+	t, names, inf := q.endpoint.tracker, &q.endpoint.names, q.inference
 	full := t.Mode == Full
-	if d.Wait, d.OK = q.hold.check(now, &q.inFlight); !d.OK {
-		d.Policy, d.ServerImposed, d.Estimated = names.retryAfter, true, q.hold.estimated
-		if d.Estimated {
-			d.Policy = names.learnedRate
-		}
-		return
-	}
-	if full && !dryRun {
-		if d.Wait, d.OK = q.checkSlowStart(now); !d.OK {
-			d.Policy = names.slowStart
-			return
-		}
-		if q.slow.full(q.inFlight.open) && t.initialConcurrency() > 0 {
-			d.Policy, d.OK = names.slowResponses, false
-			return
-		}
-	}
-	for i := range q.estimates {
-		free, wait := q.estimates[i].free(now, &q.inFlight, t.pacing())
-		if free < min(n, max(q.estimates[i].limit, 1)) {
-			d.Wait, d.OK, d.ServerImposed = wait, false, true
-			return
-		}
-	}
-	if full && q.inference != nil {
-		if d.Wait, d.OK = q.inference.loop.check(now); !d.OK {
-			d.Policy, d.ServerImposed, d.Estimated = names.learnedRate, true, true
-			return
-		}
-	}
-	if q.inference != nil && (full || q.inference.window.declared) {
-		if d.Wait, d.OK = q.inference.window.check(now, &q.inFlight); !d.OK {
-			d.ServerImposed, d.Estimated = true, !q.inference.window.declared
+	if q.hold.active || q.hold.until.After(now) {
+		if d.Wait, d.OK = q.hold.check(now, &q.inFlight); !d.OK {
+			d.Policy, d.ServerImposed, d.Estimated = names.retryAfter, true, q.hold.estimated
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
 			return
 		}
 	}
+	if full && !dryRun {
+		if d.Wait, d.OK = q.checkSlowStart(now); !d.OK {
+			d.Policy = names.slowStart
+			return
+		}
+		if q.slow.maxInFlight > 0 && q.slow.full(q.inFlight.open) && t.initialConcurrency > 0 {
+			d.Policy, d.OK = names.slowResponses, false
+			return
+		}
+	}
+	for i := range q.estimates {
+		free, wait := q.estimates[i].free(now, &q.inFlight, t.pacing)
+		if free < min(n, max(q.estimates[i].limit, 1)) {
+			d.Wait, d.OK, d.ServerImposed = wait, false, true
+			return
+		}
+	}
 	d.OK = true
+	if inf == nil || !inf.limits() {
+		return
+	}
+	if full {
+		if d.Wait, d.OK = inf.loop.check(now); !d.OK {
+			d.Policy, d.ServerImposed, d.Estimated = names.learnedRate, true, true
+			return
+		}
+	}
+	if full || inf.window.declared {
+		if d.Wait, d.OK = inf.window.check(now, &q.inFlight); !d.OK {
+			d.ServerImposed, d.Estimated = true, !inf.window.declared
+			if d.Estimated {
+				d.Policy = names.learnedRate
+			}
+		}
+	}
 }
 
 // grant records that a claim of n units is granted at now, and returns its number. After an idle
 // time, what was accepted before shows nothing about the rate that is accepted now.
 func (q *quota) grant(n int64, now time.Time) (number uint64) {
-	t := q.endpoint.tracker
+	t, inf := q.endpoint.tracker, q.inference
 	for i := range q.estimates {
-		q.estimates[i].granted(now, &q.inFlight, t.pacing())
+		q.estimates[i].granted(now, &q.inFlight, t.pacing)
 	}
 	number = q.inFlight.add()
-	q.slow.granted(number, q.inFlight.open, int64(t.initialConcurrency()), now)
+	q.slow.granted(number, q.inFlight.open, int64(t.initialConcurrency), now)
 	for i := range q.estimates {
-		t.pacing().scheduleNext(&q.estimates[i], now, &q.inFlight)
+		t.pacing.scheduleNext(&q.estimates[i], now, &q.inFlight)
 		q.estimates[i].others.granted(number, now, t.random())
 	}
 	busyUntil := later(q.lastGranted, q.hold.until)
 	q.lastGranted = now
-	inf := q.inference
 	if inf != nil {
 		busyUntil = later(busyUntil, inf.loop.next)
 	}
@@ -188,12 +205,14 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 		return number
 	}
 	if idle {
-		inf.loop.span, inf.loop.lastRate, inf.loop.idle = q.span, 0, true
+		inf.loop.span, inf.loop.lastRate = q.span, 0
 	}
-	if inf.loop.on() {
-		inf.loop.spend(n, now)
+	if inf.limits() {
+		if inf.loop.on() {
+			inf.loop.spend(n, now)
+		}
+		inf.window.granted(number, now)
 	}
-	inf.window.granted(number, now)
 	return number
 }
 
@@ -223,55 +242,55 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 		small.Observe(ctx, c, d, f)
 		return
 	}
-	q.observe(d, f)
-	q.endpoint.tracker.listeners.deliver()
+	t := q.endpoint.tracker
+	if f.Now.IsZero() {
+		f.Now = t.clock.Now() // not under a lock
+	}
+	q.change(f.Now, func(now time.Time) {
+		if d.OK && q.inFlight.end(d.Grant) {
+			q.observe(d.Grant, &f, now)
+		}
+	})
+	if l := t.listeners.Load(); l != nil {
+		l.deliver()
+	}
 	if q.endpoint.id != "" {
 		q.publish(f.Now)
 	}
 }
 
-// observe is Observe without calls of other code and without the Exchange.
-func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	if !d.OK || !q.inFlight.end(d.Grant) {
-		return
-	}
-	q.recordOutcome(d.Grant, f.Outcome == throttle.Failed, f.Now)
-	success := f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown
-	if success && len(f.RemoteLimits)+len(q.estimates) == 0 && !q.hold.active && q.inference == nil {
-		q.countSuccess() // there is nothing else to update, so the clock is not read unless slow start needs it
-		if q.slowStart.isNew() || q.slowStart.maxInFlight > 0 {
-			q.lastResponse = q.now(f.Now)
-		}
-		return
-	}
-	now := q.now(f.Now)
+// observe applies f, the response to claim n.
+func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
+	q.recordOutcome(n, f.Outcome == throttle.Failed, now)
 	q.lastResponse = now
 	if f.Cause == throttle.CauseOtherQuota {
 		return
 	}
-	explained := q.updateEstimates(d.Grant, f, now)
-	switch f.Outcome {
-	case throttle.Throttled:
-		q.throttled(d.Grant, f, explained, now)
-	case throttle.Accepted:
-		if success && q.inference != nil {
-			q.succeeded(d.Grant, now)
-		}
-		if q.hold.accepted(d.Grant, q.lastGranted) {
-			q.released(now)
-		}
-		if success {
-			q.countSuccess()
-		}
+	explained := false
+	if len(f.RemoteLimits)+len(q.estimates) > 0 {
+		explained = q.updateEstimates(n, f, now)
+	}
+	if f.Outcome == throttle.Throttled {
+		q.throttled(n, f, explained, now)
+	}
+	if f.Outcome != throttle.Accepted {
+		return
+	}
+	success := f.Cause == throttle.CauseUnknown
+	if success && q.inference != nil {
+		q.succeeded(n, now)
+	}
+	if q.hold.active && q.hold.accepted(n, q.lastGranted) {
+		q.released(now)
+	}
+	if success {
+		q.countSuccess()
 	}
 }
 
 // updateEstimates applies f, the response to claim n, to the limits that the server states. It
 // reports whether one of them is used up, which explains a rejection.
-func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
+func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (explained bool) {
 	if q.inference != nil && q.inference.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
 		q.inference.window = learnedWindow{} // the server states what the program had declared
 	}
@@ -283,9 +302,6 @@ func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (e
 	}
 	var stated [maxEstimates]bool
 	for _, l := range f.RemoteLimits {
-		if !countsRequests(l) {
-			continue
-		}
 		i := q.find(l, now)
 		if i < 0 {
 			continue
@@ -315,31 +331,37 @@ func (q *quota) updateEstimates(n uint64, f throttle.Feedback, now time.Time) (e
 		before := bytesOf(q.estimates[i : i+1])
 		if e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
 			q.estimates = append(q.estimates[:i], q.estimates[i+1:]...)
-			q.endpoint.memory.release(before)
+			q.endpoint.release(before)
 		} else {
-			q.endpoint.memory.release(before - bytesOf(q.estimates[i:i+1]))
+			q.endpoint.release(before - bytesOf(q.estimates[i:i+1]))
 		}
 	}
 	return usedUp || q.applyUnits(f.RemoteLimits, now)
 }
 
-// find returns the index of the estimate of l, which may be new; -1 if there is no memory for it.
+// estimateOf returns the index of the estimate of l, and l in requests. The index is -1 if there is
+// none. Of several with the name and the window of l, it is the one of its size, or else the last.
+func (q *quota) estimateOf(l throttle.RemoteLimit) (i int, inRequests throttle.RemoteLimit) {
+	i = -1
+	for k := range q.estimates {
+		if e := &q.estimates[k]; countsRequests(l) && e.name == l.Name && e.per == l.Per {
+			i, inRequests = k, e.cost.inRequests(l)
+			if inRequests.Limit == e.limit {
+				break
+			}
+		}
+	}
+	return i, inRequests
+}
+
+// find returns the index of the estimate of l, which may be new; -1 if there is no memory for it, or
+// if l counts no requests.
 func (q *quota) find(l throttle.RemoteLimit, now time.Time) int {
-	similar := -1
-	for i := range q.estimates {
-		e := &q.estimates[i]
-		if e.name != l.Name || e.per != l.Per {
-			continue
-		}
-		if e.limit == e.cost.inRequests(l).Limit {
-			return i
-		}
-		similar = i
+	i, own := q.estimateOf(l)
+	if i >= 0 && (own.Limit == q.estimates[i].limit || !q.estimates[i].isOtherWindow(l, now)) {
+		return i
 	}
-	if similar >= 0 && !q.estimates[similar].isOtherWindow(l, now) {
-		return similar
-	}
-	if q.dropped {
+	if q.dropped || !countsRequests(l) {
 		return -1
 	}
 	var ok bool
@@ -356,8 +378,8 @@ func (q *quota) update(e *estimate, l throttle.RemoteLimit, n uint64, now time.T
 	e.update(l, n, now, &q.inFlight)
 	switch {
 	case before != nil && e.refill.log == nil:
-		q.endpoint.memory.release(sendLogBytes)
-	case before == nil && e.refill.log != nil && !q.endpoint.memory.reserve(sendLogBytes):
+		q.endpoint.release(sendLogBytes)
+	case before == nil && e.refill.log != nil && !q.endpoint.reserve(sendLogBytes):
 		e.refill.log = nil
 	}
 }
@@ -369,7 +391,7 @@ func explains(limits []throttle.RemoteLimit) bool {
 
 // throttled applies f, the rejection of claim n. explained is set if a limit that the server states
 // is used up. Without that, a cause that isEstimated is left to the inference.
-func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now time.Time) {
+func (q *quota) throttled(n uint64, f *throttle.Feedback, explained bool, now time.Time) {
 	cause := f.Cause
 	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
 		cause = throttle.CauseUnstated // the feedback is not from Tracker.Feedback
@@ -391,16 +413,6 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 	}
 }
 
-// isEstimated reports whether a limit that causes c can only be estimated, because the responses
-// state neither a limit nor a wait.
-func isEstimated(c throttle.Cause) bool {
-	switch c {
-	case throttle.CauseUnstated, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
-		return true
-	}
-	return false
-}
-
 // rejectionOf returns the description of a rejection that states retryAfter, of a claim that has
 // ended. Zero means that it states no wait.
 func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
@@ -411,7 +423,7 @@ func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
 	return rejection{
 		retryAfter: retryAfter,
 		window:     window,
-		maxHold:    t.maxHold(),
+		maxHold:    t.maxHold,
 		spread:     q.spreadOfClients(),
 		random:     t.random(),
 		sent:       q.inFlight.sent,
@@ -421,18 +433,14 @@ func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
 
 // applyStated applies limits, which the response to a request that another quota granted states.
 func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	defer q.record(q.view())
-	for _, l := range limits {
-		if !countsRequests(l) {
-			continue
+	q.change(now, func(now time.Time) {
+		for _, l := range limits {
+			if i := q.find(l, now); i >= 0 {
+				q.update(&q.estimates[i], l, 0, now)
+			}
 		}
-		if i := q.find(l, now); i >= 0 {
-			q.update(&q.estimates[i], l, 0, now)
-		}
-	}
-	q.applyUnits(limits, now)
+		q.applyUnits(limits, now)
+	})
 }
 
 // statesSame reports whether one of limits is probably one of q: it has the same name or, without a
@@ -440,18 +448,10 @@ func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 func (q *quota) statesSame(limits []throttle.RemoteLimit, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range limits {
-		for i := range q.estimates {
-			e := &q.estimates[i]
-			if !countsRequests(l) || e.name != l.Name || e.per != l.Per {
-				continue
-			}
-			if own := e.cost.inRequests(l); l.Name != "" || e.limit == own.Limit && e.mayBeSameWindow(own, now) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool {
+		i, own := q.estimateOf(l)
+		return i >= 0 && (l.Name != "" || q.estimates[i].limit == own.Limit && q.estimates[i].mayBeSameWindow(own, now))
+	})
 }
 
 // statesOther reports whether q has estimates, and none of them has the name of one of limits.
@@ -475,16 +475,17 @@ func (q *quota) isHeld(now time.Time) bool {
 	return q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.loop.on()
 }
 
-// numSuccesses returns the number of successful responses, at most knownAfter.
-func (q *quota) numSuccesses() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.slowStart.successes
-}
-
 // isBlank reports whether q knows nothing, except successful responses, and no claim is in flight.
 func (q *quota) isBlank() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.inFlight.open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.active && q.inference == nil
+}
+
+// later returns the later one of a and b.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

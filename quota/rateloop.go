@@ -23,9 +23,9 @@ import (
 // two round trips after it, because earlier ones do not show its effect. The goal is the highest rate
 // that is expected to be accepted. Updates of the rate r:
 //
-//	no goal, each second             r += r max(growth, time since a rejection - 8 s) / 10
-//	below the goal, each step        r += (goal - r) / 2
-//	after the plateau, each step     r += r min(1 % 2^(steps since the plateau), 25 %)
+//	no goal, each second             r += r growth
+//	below the goal, each second      r += (goal - r) / 2
+//	after the plateau, each second   r += r min(1 % 2^(seconds since the plateau), 25 %)
 //	rejected, see rejected           r is lowered to what was accepted, but not below a floor
 //
 // The rules and constants are those of a prototype that was measured in simulated time with twenty
@@ -35,7 +35,7 @@ type rateLoop struct {
 	cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
 	rate      float64        // requests per second
 	goal      float64        // requests per second; +Inf: not known
-	confirmed bool           // two spans between rejections agreed on the goal, or two measurements of a bucket did
+	confirmed bool           // two spans between rejections agreed on the goal, or a bucket and its window did
 	next      time.Time      // when the next request may be sent
 
 	lastSent        uint64    // number of the latest claim at the last change of the rate; only later ones count
@@ -46,23 +46,19 @@ type rateLoop struct {
 
 	span             acceptedSpan // requests accepted since the last rejection
 	lastRate         float64      // accepted requests per second in the span before; 0: not known
-	idle             bool         // span began after an idle time
 	accepted         int          // requests accepted since the rate was last lowered, at most manyAccepted
-	goalBefore       float64      // goal that was given up because the rate grew far beyond it; 0: none
 	uselessCuts      int          // cuts to the accepted share without manyAccepted requests since; at a limit, one is enough
 	rejectionsAtGoal int          // rejections at a confirmed goal without manyAccepted requests since
-	floorCuts        int          // cuts in a row that the floor limited
 	floorHalvings    int          // times the floor was halved
 
-	stated         time.Duration // longest Retry-After of a rejection since the loop began; 0: none
-	growth         float64       // growth per step while there is no goal, in tenths of the rate
-	grownAt        time.Time     // when the latest step of growth was made
-	sinceRejection float64       // duration of the steps since the last rejection, in seconds
-	plateau        float64       // time at the goal before the rate grows beyond it, in seconds
-	granted        int64         // requests since grownAt
+	stated         bool      // a rejection stated to wait
+	growth         float64   // growth per step while there is no goal, as a part of the rate
+	grownAt        time.Time // when the latest step of growth was made
+	sinceRejection int       // steps since the last rejection
+	plateau        float64   // steps at the goal before the rate grows beyond it
+	granted        int64     // requests since grownAt
 	trial          trial
-	measured       bool    // the loop began with the rate of a learned window
-	minPlateau     float64 // minimum plateau in seconds, where a rejection costs a long stop; 0: none
+	minPlateau     float64 // minimum plateau, where a rejection costs a long stop; 0: none
 }
 
 // An acceptedSpan counts accepted requests from a moment on.
@@ -78,15 +74,15 @@ func (s acceptedSpan) rate(now time.Time) float64 {
 
 const (
 	minRate        = 1.0 / 60         // lowest estimate, in requests per second
-	maxRate        = 1e9              // highest estimate, in requests per second
 	maxRecent      = 20               // latest responses from which the share of rejections is computed
 	idleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
-	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
-	plateauFirst   = 10               // seconds, the first time
-	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
-	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
+	growthStep     = time.Second      // between two steps of growth
+	growthIdle     = 5 * time.Second  // time without a request after which growth begins again
+	plateauFirst   = 10               // steps, the first time
+	plateauLast    = 20               // steps, or the time of 60 requests if that is longer
+	plateauTrial   = 2                // steps, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
-	belowStated    = 0.99             // part of a rate that was accepted until a stated end: the window is known well
+	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
 	minAccepted    = 8                // accepted requests that make the rate of a span credible
@@ -120,20 +116,15 @@ func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint
 
 // beginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
 // was sent at probed. first counts what was accepted before the stop, and stopped is when the latest
-// rejection began or extended it. hold is how long the server stated to wait; 0: it did not. If hold is
-// short, what was accepted until its end is the goal, because each rejection costs as much time again.
-// floor is the minimum rate, and lastSent the number of the latest claim.
-func (l *rateLoop) beginAfterStop(first acceptedSpan, hold time.Duration, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+// rejection began or extended it. floor is the minimum rate, and lastSent the number of the latest claim.
+func (l *rateLoop) beginAfterStop(first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
 	rate := first.rate(now)
 	if stopped.After(first.until) { // no units had come back when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
 	}
-	*l = newRateLoop(throttle.CauseUnstated, max(rate, floor, minRate), math.Inf(1), 2, lastSent, now)
+	*l = newRateLoop(throttle.CauseUnstated, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
 	if first.n < minAccepted {
-		l.growth = 10
-	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
-		l.rate = max(belowStated*first.rate(first.until.Add(hold)), floor, minRate)
-		l.goal, l.stated = l.rate, hold
+		l.growth = 1
 	}
 	l.next = probed
 	l.spend(1, probed)
@@ -141,10 +132,9 @@ func (l *rateLoop) beginAfterStop(first acceptedSpan, hold time.Duration, stoppe
 
 // beginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
 func (l *rateLoop) beginAt(rate float64, lastSent uint64, now time.Time) {
-	rate = max(belowStated*rate, minRate)
-	*l = newRateLoop(throttle.CauseUnstated, rate, rate, 5, lastSent, now)
-	l.measured = true
-	l.spend(3, now)
+	rate = max(belowWindow*rate, minRate)
+	*l = newRateLoop(throttle.CauseUnstated, rate, rate, 0, lastSent, now)
+	l.spend(1, now)
 	l.granted = 0
 }
 
@@ -152,7 +142,7 @@ func (l *rateLoop) beginAt(rate float64, lastSent uint64, now time.Time) {
 // responses that had this cause, accepted the rate that was accepted meanwhile, and floor the minimum
 // rate.
 func (l *rateLoop) beginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
-	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), 5, lastSent, now)
+	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), .5, lastSent, now)
 	l.trial = trial{active: true, share: share, cuts: 1}
 	l.changed(rtt, lastSent, now)
 }
@@ -199,37 +189,37 @@ func (l *rateLoop) finiteGoal() float64 {
 // request was granted. It reports whether the loop is not needed: less than half of the rate was used,
 // and it is four times the goal and what was ever accepted in the last minute.
 func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
-	step, goal := time.Second, 0.0
-	if l.hasGoal() {
-		step, goal = min(max(time.Duration(3/l.rate*1e9), time.Second), growthIdle), l.goal
-	}
-	if now.Sub(last) > growthIdle+step {
+	if now.Sub(last) > growthIdle {
 		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
 		return false
 	}
-	if now.Sub(l.grownAt) < step || l.trial.active {
+	if now.Sub(l.grownAt) < growthStep || l.trial.active {
 		return false
 	}
 	needed := float64(l.granted) > l.rate*now.Sub(l.grownAt).Seconds()/2
 	l.grownAt, l.granted = now, 0
-	l.sinceRejection += step.Seconds()
-	l.rate = min(l.grownRate(step), maxRate)
-	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.rate > 4*max(goal, accepted.highest(now))
+	l.sinceRejection++
+	l.rate = l.grownRate()
+	limit := accepted.highest(now)
+	if l.hasGoal() {
+		limit = max(limit, l.goal)
+	}
+	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.rate > 4*limit
 }
 
 // grownRate returns the rate after a step of growth.
-func (l *rateLoop) grownRate(step time.Duration) float64 {
+func (l *rateLoop) grownRate() float64 {
 	plateau, first := l.plateau, .01
 	if !l.confirmed && l.cause != throttle.CauseUnstated {
 		plateau, first = plateauTrial, .02
 	}
-	switch {
+	switch steps := float64(l.sinceRejection); {
 	case !l.hasGoal():
-		return l.rate * (1 + .1*max(l.sinceRejection-8, l.growth))
+		return l.rate * (1 + l.growth)
 	case l.rate < .99*l.goal:
 		return l.rate + (l.goal-l.rate)/2
-	case l.sinceRejection > max(plateau, l.minPlateau):
-		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/step.Seconds()), .25))
+	case steps > max(plateau, l.minPlateau):
+		return l.rate * (1 + min(first*math.Pow(2, steps-plateau), .25))
 	}
 	return l.rate
 }
@@ -251,7 +241,7 @@ func (l *rateLoop) addResponse(rejected bool) {
 	l.rejectionsInRow = 0
 	l.accepted = min(l.accepted+1, manyAccepted)
 	if l.accepted == manyAccepted {
-		l.rejectionsAtGoal, l.goalBefore, l.uselessCuts = 0, 0, 0
+		l.rejectionsAtGoal, l.uselessCuts = 0, 0
 	}
 }
 
@@ -265,18 +255,12 @@ func (l *rateLoop) rejections(n int) (rejected, all int) {
 // rejected lowers the rate after a rejection that counts. highest is the highest accepted rate of the
 // last minute, rtt the round trip time, and lastSent the number of the latest claim.
 func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action loopAction) {
-	rejectedRate, implied := l.rate, l.cause == throttle.CauseUnstated
+	implied := l.cause == throttle.CauseUnstated
 	ofEight, _ := l.rejections(8)
 	rejected, all := l.rejections(maxRecent)
 	share := float64(rejected) / float64(max(all, 1))
 	switch {
-	case l.goalBefore > 0 && l.rejectionsInRow < 2 && l.accepted < manyAccepted: // the goal before was right
-		l.goal, l.rate, l.goalBefore = l.goalBefore, l.goalBefore, 0
 	case l.rejectionsInRow >= 2 && implied:
-		if !l.hasGoal() && l.measured {
-			l.goal = belowRejected * rejectedRate
-			l.rate = l.goal
-		}
 		action = stopSending
 	case l.rejectionsInRow >= 2:
 		if l.rejectionsInRow == 2 {
@@ -293,7 +277,6 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 		l.goal, l.confirmed = l.rate/.95, false
 	case l.confirmed && l.rate > 1.005*l.goal:
 		l.returnToGoal(now)
-		rtt = 3 * rtt / 2
 	case l.confirmed && 5*rejected < max(all, 5):
 		if l.rejectionsAtGoal++; l.rejectionsAtGoal >= maxAtGoal {
 			if implied {
@@ -306,7 +289,7 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 	default:
 		l.lowerGoal(share, highest, now)
 	}
-	l.span, l.idle = acceptedSpan{since: now}, false
+	l.span = acceptedSpan{since: now}
 	l.changed(rtt, lastSent, now)
 	return action
 }
@@ -315,19 +298,18 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 func (l *rateLoop) changed(rtt time.Duration, lastSent uint64, now time.Time) {
 	l.lastSent, l.effectAt = lastSent, now.Add(2*rtt)
 	l.sinceRejection, l.granted, l.grownAt, l.accepted = 0, 0, now, 0
-	l.next = later(l.next, now.Add(-time.Second)) // unused requests of at most one second are not lost
+	l.next = later(l.next, now) // to wait for the response was not to be idle
 }
 
 // returnToGoal lowers a rate that grew beyond a confirmed goal to that goal, or to the rate that was
-// accepted meanwhile if that is higher. If the rate grew far beyond the goal, the limit was raised: the
-// goal is given up for most of the rate.
+// accepted meanwhile if that is higher. If the rate grew far beyond the goal, the limit was raised: most
+// of the rate is the new goal.
 func (l *rateLoop) returnToGoal(now time.Time) {
-	rejectedRate, measured := l.rate, belowMeasured*l.span.rate(now)
-	if !l.idle && l.span.n >= manyAccepted && measured > l.goal {
+	if measured := belowMeasured * l.span.rate(now); l.span.n >= manyAccepted && measured > l.goal {
 		l.goal = min(measured, l.rate)
 	}
-	if rejectedRate > 1.5*l.goal {
-		l.goalBefore, l.goal = l.goal, .7*rejectedRate
+	if l.rate > 1.5*l.goal {
+		l.goal = .7 * l.rate
 	}
 	l.rate = l.goal
 	l.plateau = min(2*l.plateau, max(plateauLast, 60/l.rate))
@@ -344,7 +326,7 @@ func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.span.since) >= time.Second {
 			l.goal, l.confirmed = min(l.goal, belowMeasured*(measured+l.lastRate)/2), true
 		}
-		if l.stated > 0 && l.span.n >= 20 {
+		if l.stated && l.span.n >= 20 {
 			l.goal = min(l.goal, 1.15*measured)
 		}
 		minimum := rejectedRate / 4
@@ -354,13 +336,7 @@ func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 		rate = max(min(l.goal, belowMeasured*measured), minimum)
 		l.lastRate = measured
 	}
-	if l.lowerRate(rate, highest) {
-		l.floorCuts = 0
-		return
-	}
-	if l.floorCuts++; l.floorCuts >= 2 && share >= .2 || l.floorCuts >= 4 {
-		l.floorHalvings, l.floorCuts = l.floorHalvings+1, 0
-	}
+	l.lowerRate(rate, highest)
 }
 
 // lowerRate lowers the rate, but not below the floor: half of the highest rate that was accepted in the

@@ -11,36 +11,39 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What the first rate of a loop is after a stop that ended with an accepted probe: what was
-// accepted, over the time until the stated end of a short hold, or else until now.
+// What the first rate of a loop is after a stop that ended with an accepted probe: what was accepted,
+// over the time until now, or until the middle of the last stop if a probe was rejected.
 func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	for name, tt := range map[string]struct {
-		accepted      int64
-		hold          time.Duration // stated
-		stopped       float64       // begin of the last stop; the first began after 1 s
-		now           float64
-		floor         float64
-		rate          float64
-		knowsTheLimit bool
+		accepted int64
+		stopped  float64 // begin of the last stop; the first began after 1 s
+		now      float64
+		floor    float64
+		rate     float64
+		growth   float64
 	}{
-		"stated, short":                {100, 3 * time.Second, 1, 5, 0, .99 * 100 / 4, true},
-		"stated, short, above floor":   {100, 3 * time.Second, 1, 5, 20, .99 * 100 / 4, true},
-		"stated, short, below floor":   {100, 3 * time.Second, 1, 5, 30, 30, true},
-		"stated, 10 s":                 {110, 10 * time.Second, 1, 12, 0, .99 * 110 / 11, true},
-		"stated, long":                 {100, 11 * time.Second, 1, 20, 0, 100. / 20, false},
-		"stated, a probe was rejected": {100, 3 * time.Second, 5, 11, 0, 100. / 8, false},
-		"not stated":                   {100, 0, 1, 5, 0, 100. / 5, false},
-		"few accepted":                 {7, 3 * time.Second, 1, 7, 0, 1, false},
-		"just enough accepted":         {8, 3 * time.Second, 1, 7, 0, .99 * 8 / 4, true},
-		"almost none, long ago":        {1, 0, 1, 1000, 0, 1. / 60, false},
+		"one stop":               {100, 1, 5, 0, 100. / 5, .2},
+		"above the floor":        {100, 1, 5, 19, 20, .2},
+		"below the floor":        {100, 1, 5, 30, 30, .2},
+		"a probe was rejected":   {100, 5, 11, 0, 100. / 8, .2},
+		"few accepted":           {7, 1, 7, 0, 1, 1},
+		"just enough accepted":   {8, 1, 8, 0, 1, .2},
+		"almost none, long ago":  {1, 1, 1000, 0, 1. / 60, 1},
+		"in no time, on a clock": {100, 1, 0, 0, 1e5, .2},
 	} {
 		var l rateLoop
 		first := acceptedSpan{since: at(0), until: at(1), n: tt.accepted}
-		l.beginAfterStop(first, tt.hold, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 1)
+		l.beginAfterStop(first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.rate, 1e-9, name)
-		require.Equal(t, tt.knowsTheLimit, l.goal == l.rate, name)
+		require.False(t, l.hasGoal(), name)
+		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
+		require.Equal(t, at(tt.now).Add(l.timeOf(1)), l.next, name)
+		require.EqualValues(t, 1, l.granted, name)
+		require.EqualValues(t, 7, l.lastSent, name)
+		require.Equal(t, throttle.CauseUnstated, l.cause, name)
+		require.InDelta(t, 10, l.plateau, 1e-9, name)
 	}
 }
 
@@ -69,12 +72,11 @@ func TestRateLoop_countsTheLatestResponses(t *testing.T) {
 		twenty, all := l.rejections(20)
 		require.Equal(t, want, struct{ ofEight, ofTwenty, all, inRow, accepted int }{eight, twenty, all, l.rejectionsInRow, l.accepted}, text)
 	}
-	l := rateLoop{rejectionsAtGoal: 3, goalBefore: 5, uselessCuts: 2}
+	l := rateLoop{rejectionsAtGoal: 3, uselessCuts: 2}
 	l.respond(strings.Repeat("g", manyAccepted-1))
 	require.Equal(t, 3, l.rejectionsAtGoal)
 	l.respond("g")
 	require.Zero(t, l.rejectionsAtGoal)
-	require.Zero(t, l.goalBefore)
 	require.Zero(t, l.uselessCuts)
 }
 
@@ -92,18 +94,16 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		rate, goal float64       // afterwards; 0: the loop ends
 		ignored    time.Duration // responses do not count for so long
 	}{
-		"the goal that was given up was right": {rateLoop{goal: 100, goalBefore: 50}, "gr", 0, continueLoop, 50, 50, 2 * rtt},
-		"a second rejection":                   {rateLoop{goal: 100, goalBefore: 50}, "grr", 0, stopSending, 100, 100, 2 * rtt},
-		"a second one, of a learned window":    {rateLoop{goal: unknown, measured: true}, "grr", 0, stopSending, 93, 93, 2 * rtt},
+		"a second rejection":                   {rateLoop{goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
 		"a second one, suspected":              {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grr", 0, continueLoop, 50, 95, 2 * rtt},
 		"a third one, suspected":               {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grrr", 0, continueLoop, 50, 100, 2 * rtt},
 		"suspected, not below the goal/8":      {rateLoop{cause: throttle.CauseDropped, goal: 1600}, "grrr", 0, continueLoop, 200, 1600, 2 * rtt},
 		"half of eight":                        {rateLoop{goal: 100}, "grgrgrgr", 0, continueLoop, 47.5, 50, 2 * rtt},
 		"half of eight, above what is known":   {rateLoop{goal: 100}, "grgrgrgr", 100, continueLoop, 50, 50 / .95, 2 * rtt},
 		"half of eight, for the fourth time":   {rateLoop{goal: 100, uselessCuts: 3}, "grgrgrgr", 0, abandonLoop, 0, 0, 0},
-		"above a known goal":                   {rateLoop{goal: 90, confirmed: true}, "gggr", 0, continueLoop, 90, 90, 3 * rtt},
-		"above a known goal, more was seen":    {rateLoop{goal: 90, confirmed: true, span: acceptedSpan{since: now.Add(-time.Second), n: 98}}, "gggr", 0, continueLoop, .98 * 98, .98 * 98, 3 * rtt},
-		"far above a known goal":               {rateLoop{goal: 60, confirmed: true}, "gggr", 0, continueLoop, 70, 70, 3 * rtt},
+		"above a known goal":                   {rateLoop{goal: 90, confirmed: true}, "gggr", 0, continueLoop, 90, 90, 2 * rtt},
+		"above a known goal, more was seen":    {rateLoop{goal: 90, confirmed: true, span: acceptedSpan{since: now.Add(-time.Second), n: 98}}, "gggr", 0, continueLoop, .98 * 98, .98 * 98, 2 * rtt},
+		"far above a known goal":               {rateLoop{goal: 60, confirmed: true}, "gggr", 0, continueLoop, 70, 70, 2 * rtt},
 		"at a known goal":                      {rateLoop{goal: 100, confirmed: true}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fourth time": {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 3}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fifth time":  {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, endLoop, 0, 0, 0},
@@ -113,7 +113,7 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"the same, many rejections":            {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
 		"two spans agree":                      {rateLoop{goal: 100, lastRate: 52, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, .98 * 51, 2 * rtt},
 		"two spans do not":                     {rateLoop{goal: 100, lastRate: 54, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
-		"the server stated how long":           {rateLoop{goal: 100, stated: time.Second, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
+		"the server stated how long":           {rateLoop{goal: 100, stated: true, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
 	} {
 		l := tt.loop
 		l.rate, l.plateau = 100, plateauFirst
@@ -188,9 +188,8 @@ func TestRateLoop_grows(t *testing.T) {
 		after time.Duration // since the last step
 		rate  float64
 	}{
-		"the goal is not known":        {rateLoop{goal: unknown, growth: 2}, time.Second, 120},
-		"not known, for long":          {rateLoop{goal: unknown, growth: 2, sinceRejection: 19}, time.Second, 220},
-		"too soon":                     {rateLoop{goal: unknown, growth: 2}, time.Second - 1, 100},
+		"the goal is not known":        {rateLoop{goal: unknown, growth: .2}, time.Second, 120},
+		"too soon":                     {rateLoop{goal: unknown, growth: .2}, time.Second - 1, 100},
 		"below the goal":               {rateLoop{goal: 200, confirmed: true}, time.Second, 150},
 		"at the goal":                  {rateLoop{goal: 100, confirmed: true, sinceRejection: 9}, time.Second, 100},
 		"at the goal, after a plateau": {rateLoop{goal: 100, confirmed: true, sinceRejection: 10}, time.Second, 102},
@@ -211,5 +210,164 @@ func TestRateLoop_grows(t *testing.T) {
 		var accepted acceptedRate
 		require.False(t, l.grow(now, last, &accepted), name)
 		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
+	}
+}
+
+// A loop that begins at a measured rate uses 1 % less, and its first request waits for an interval.
+func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var l rateLoop
+	l.beginAt(100, 7, now)
+	require.Equal(t, rateLoop{
+		cause: throttle.CauseUnstated, rate: 99, goal: 99, plateau: 10, lastSent: 7,
+		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(1)),
+	}, l)
+	l.beginAt(0, 7, now)
+	require.InDelta(t, 1./60, l.rate, 1e-9)
+}
+
+// A suspected cause begins on trial with 70 % of the accepted rate, which is not lowered below a floor,
+// or below one request a minute. Responses of the first two round trips do not count.
+func TestRateLoop_beginsOnTrial(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for accepted, want := range map[float64]float64{100: 70, 10: 20, 0: 20} {
+		var l rateLoop
+		l.beginTrial(throttle.CauseDropped, .6, accepted, 20, 50*time.Millisecond, 7, now)
+		require.InDelta(t, want, l.rate, 1e-9)
+		require.True(t, math.IsInf(l.goal, 1))
+		require.Equal(t, trial{active: true, share: .6, cuts: 1}, l.trial)
+		require.Equal(t, throttle.CauseDropped, l.cause)
+		require.False(t, l.counts(7, now.Add(time.Hour)))
+		require.False(t, l.counts(8, now.Add(100*time.Millisecond-1)))
+		require.True(t, l.counts(8, now.Add(100*time.Millisecond)))
+	}
+	var l rateLoop
+	l.beginTrial(throttle.CauseDropped, .6, 0, 0, time.Millisecond, 7, now)
+	require.InDelta(t, 1./60, l.rate, 1e-9)
+}
+
+// Requests are sent at even intervals. Time that was not used is lost, and a request that was not sent
+// gives its interval back.
+func TestRateLoop_spacesRequests(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	var l rateLoop
+	_, ok := l.check(now)
+	require.True(t, ok, "no estimate")
+	l.unspend(1)
+	require.True(t, l.next.IsZero())
+	l = rateLoop{cause: throttle.CauseUnstated, rate: 10, next: now}
+	_, ok = l.check(now)
+	require.True(t, ok)
+	l.spend(1, now)
+	wait, ok := l.check(now)
+	require.False(t, ok)
+	require.Equal(t, 100*ms, wait)
+	wait, ok = l.check(now.Add(100 * ms))
+	require.True(t, ok)
+	require.Zero(t, wait)
+	l.spend(2, now.Add(time.Second))
+	require.Equal(t, now.Add(1200*ms), l.next)
+	require.EqualValues(t, 3, l.granted)
+	l.unspend(1)
+	require.Equal(t, now.Add(1100*ms), l.next)
+	require.Equal(t, maxDelay, l.timeOf(math.MaxInt64))
+}
+
+// A rate that is four times the goal, and four times what was accepted in the last minute, is not needed
+// if less than half of it is used. Without a goal it has to have grown for ten seconds.
+func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		goal     float64
+		since    int   // steps since a rejection
+		granted  int64 // requests in the last second, of 100
+		accepted int64 // in each of the last seconds
+		unneeded bool
+	}{
+		"not used":                     {24, 0, 0, 0, true},
+		"less than half":               {24, 0, 50, 0, true},
+		"more than half":               {24, 0, 51, 0, false},
+		"not four times the goal":      {26, 0, 0, 0, false},
+		"not four times the accepted":  {24, 0, 0, 26, false},
+		"four times the accepted":      {24, 0, 0, 24, true},
+		"no goal, 9 s":                 {math.Inf(1), 8, 0, 0, false},
+		"no goal, 10 s":                {math.Inf(1), 9, 0, 0, true},
+		"no goal, 10 s, more accepted": {math.Inf(1), 9, 0, 40, false},
+	} {
+		l := rateLoop{cause: throttle.CauseUnstated, rate: 100, goal: tt.goal, growth: .2, confirmed: true, sinceRejection: tt.since, plateau: plateauFirst, grownAt: start, granted: tt.granted}
+		var a acceptedRate
+		for i := range 5 {
+			a.add(tt.accepted, start.Add(time.Duration(i-4)*time.Second))
+		}
+		require.Equal(t, tt.unneeded, l.grow(start.Add(time.Second), start, &a), name)
+		require.Zero(t, l.granted, name)
+		require.Equal(t, start.Add(time.Second), l.grownAt, name)
+	}
+}
+
+// A step takes a second. After five seconds without a request, growth begins again.
+func TestRateLoop_steps(t *testing.T) {
+	const s = time.Second
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		last, after time.Duration // of the latest request, before the step; since the step before
+		steps       int           // afterwards: 20 and this one, or 0
+	}{
+		"too early": {0, s - 1, 20},
+		"a second":  {0, s, 21},
+		"not idle":  {4 * s, s, 21},
+		"idle":      {4*s + 1, s, 0},
+	} {
+		l := rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 10, confirmed: true, sinceRejection: 20, plateau: 1000, grownAt: start, granted: 100}
+		var a acceptedRate
+		now := start.Add(tt.after)
+		require.False(t, l.grow(now, start.Add(-tt.last), &a), name)
+		require.Equal(t, tt.steps, l.sinceRejection, name)
+		if tt.steps != 20 {
+			require.Equal(t, now, l.grownAt, name)
+			require.Zero(t, l.granted, name)
+		}
+	}
+}
+
+// After a rejection far beyond the goal the plateau is doubled, to 20 s, or to the time of 60 requests.
+func TestRateLoop_plateauGrows(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tt := range []struct{ goal, was, want float64 }{{100, 10, 20}, {100, 20, 20}, {2, 20, 30}, {2, 10, 20}, {1, 40, 60}} {
+		l := rateLoop{rate: 1.1 * tt.goal, goal: tt.goal, plateau: tt.was}
+		l.returnToGoal(now)
+		require.InDelta(t, tt.want, l.plateau, 1e-9, "%+v", tt)
+		require.InDelta(t, tt.goal, l.rate, 1e-9, "%+v", tt)
+	}
+}
+
+// What counts as a rejected rate, and how the goal follows from what was accepted.
+func TestRateLoop_spansThatCount(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		n         int64         // accepted in the span
+		took      time.Duration // the span
+		lastRate  float64
+		confirmed bool
+	}{
+		"8 accepted":           {8, time.Second, 8, true},
+		"7 accepted":           {7, time.Second, 7, false},
+		"less than a second":   {8, time.Second - 1, 8, false},
+		"no span before":       {8, time.Second, 0, false},
+		"6.9 % apart":          {1000, time.Second, 931.1, true},
+		"7 % apart":            {1000, time.Second, 929.9, false},
+		"7 % apart, faster":    {1000, time.Second, 1070.1, false},
+		"6.9 % apart, faster":  {1000, time.Second, 1069, true},
+		"many seconds, slowly": {1000, 10 * time.Second, 100, true},
+	} {
+		l := rateLoop{rate: 2000, goal: 2000, lastRate: tt.lastRate, span: acceptedSpan{since: now.Add(-tt.took), n: tt.n}}
+		l.lowerGoal(0, 0, now)
+		require.Equal(t, tt.confirmed, l.confirmed, name)
+		if tt.n >= minAccepted {
+			require.InDelta(t, float64(tt.n)/tt.took.Seconds(), l.lastRate, 1e-9, name)
+		} else {
+			require.InDelta(t, tt.lastRate, l.lastRate, 1e-9, name)
+		}
 	}
 }

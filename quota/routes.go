@@ -104,7 +104,7 @@ const (
 	// they differ by no more than this factor.
 	maxRateRatio = 4
 
-	// peakMaxAge is the time for which a peak is remembered.
+	// peakMaxAge is the time for which patterns.peak is remembered.
 	peakMaxAge = 10 * time.Second
 )
 
@@ -120,20 +120,11 @@ type patterns struct {
 	varying     uint8      // bit i is set if a set that is a pattern differs in segment i
 	extraRoutes int        // routes that were remembered for patterns, beyond one for each pattern
 	latest      uint32     // number of the latest use of a set
-	peak        peakInFlight
-}
 
-// A peakInFlight is the maximum number of requests that were in flight together. Their responses
-// can state the remaining units in any order.
-type peakInFlight struct {
-	max int64
-	at  time.Time // of the maximum
-}
-
-func (p *peakInFlight) add(n int64, now time.Time) {
-	if n >= p.max || now.Sub(p.at) > peakMaxAge {
-		p.max, p.at = n, now
-	}
+	// The most requests of one quota that were in flight together, whose responses can state the
+	// remaining units in any order.
+	peak   int64
+	peakAt time.Time
 }
 
 // A routeSet is the routes that differ in one segment only.
@@ -261,9 +252,9 @@ func (ep *endpoint) quotaOfSimilar(req *http.Request, limits []throttle.RemoteLi
 		}
 		tolerated := reordered
 		if r.isPattern() { // the quota of a pattern is likely to be that of one more route
-			tolerated = max(reordered, ep.patterns.peak.max)
+			tolerated = max(reordered, ep.patterns.peak)
 		}
-		if r.quota.mayHave(limits, tolerated, now) {
+		if may, _ := r.quota.matches(limits, tolerated, now); may {
 			return r.quota
 		}
 	}
@@ -272,7 +263,7 @@ func (ep *endpoint) quotaOfSimilar(req *http.Request, limits []throttle.RemoteLi
 
 // recordShown records in the sets of route, which is that of req, that a response concerned q, and
 // that route was not known to have q. shown reports whether the response showed that the route has
-// the same quota as the others that have shown q, see isShownBy.
+// the same quota as the others that have shown q, see matches.
 func (ep *endpoint) recordShown(req *http.Request, route uint64, q *quota, shown bool) {
 	for at, shape := range ep.shapes(req, allSegments) {
 		r := ep.patterns.find(shape)
@@ -299,7 +290,7 @@ func (ep *endpoint) recordShown(req *http.Request, route uint64, q *quota, shown
 // that have shown one quota and are no patterns. It returns nil if there is none.
 func (ep *endpoint) addSet() *routeSet {
 	p := &ep.patterns
-	if len(p.sets) < maxSets && ep.memory.reserve(setBytes) {
+	if len(p.sets) < maxSets && ep.reserve(setBytes) {
 		grown := make([]routeSet, len(p.sets)+1) // append would allocate more
 		copy(grown, p.sets)
 		p.sets = grown
@@ -315,62 +306,34 @@ func (ep *endpoint) addSet() *routeSet {
 	return oldest
 }
 
-// mayHave reports whether a response that states limits may concern q: the limits have the sizes
-// that q knows, a reset that such a window or bucket can have, and no more units left than
-// possible. reordered is how many responses that q has not observed may have arrived earlier. A new
-// quota may have any limits until it has observed the response that it was added for.
-func (q *quota) mayHave(limits []throttle.RemoteLimit, reordered int64, now time.Time) (may bool) {
+// matches compares limits, which a response states, with those of q. may is set if the response may
+// concern q: the limits have the sizes that q knows, a reset that such a window or bucket can have,
+// and no more units left than possible. A new quota may have any limits until it has observed the
+// response that it was added for. shown is set if the response shows that these are the limits of q:
+// more than one unit is used, and about as many as q knows of. An unused quota cannot be
+// distinguished from any other of its size. reordered is how many responses that q has not observed
+// may have arrived earlier.
+func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time.Time) (may, shown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.estimates) == 0 {
-		return !q.hold.active && !q.hold.until.After(now) && q.inference == nil
+		return !q.hold.active && !q.hold.until.After(now) && q.inference == nil, false
 	}
-	for _, w := range limits {
-		e := q.estimateOf(w)
-		if e == nil {
+	few := false
+	for _, l := range limits {
+		i, l := q.estimateOf(l)
+		if i < 0 {
 			continue
 		}
-		w = e.cost.inRequests(w)
-		if w.Limit != e.limit || !e.mayBe(w, reordered+q.inFlight.span()+e.limit/8, now) {
-			return false
+		e := &q.estimates[i]
+		tolerated := reordered + q.inFlight.span() + e.limit/8
+		if l.Limit != e.limit || !e.mayBe(l, tolerated, now) {
+			return false, false
 		}
-		may = true
+		over := !now.Before(e.reset.Add(-toleranceOf(l)))
+		may, few, shown = true, few || !over && l.Remaining < e.left(now)-tolerated, shown || l.Limit-l.Remaining > 1
 	}
-	return may
-}
-
-// isShownBy reports whether a response that states limits shows that these are the limits of q:
-// more than one unit is used, and about as many as q knows of. An unused quota cannot be
-// distinguished from any other of its size.
-func (q *quota) isShownBy(limits []throttle.RemoteLimit, reordered int64, now time.Time) (shown bool) {
-	if !q.mayHave(limits, reordered, now) {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, w := range limits {
-		e := q.estimateOf(w)
-		if e == nil {
-			continue
-		}
-		w = e.cost.inRequests(w)
-		over := !now.Before(e.reset.Add(-toleranceOf(w)))
-		if !over && w.Remaining < e.left(now)-reordered-q.inFlight.span()-e.limit/8 {
-			return false
-		}
-		shown = shown || w.Limit-w.Remaining > 1
-	}
-	return shown
-}
-
-// estimateOf returns the estimate of the limit that w states; nil if there is none.
-func (q *quota) estimateOf(w throttle.RemoteLimit) *estimate {
-	for i := range q.estimates {
-		if e := &q.estimates[i]; countsRequests(w) && e.name == w.Name && e.per == w.Per {
-			return e
-		}
-	}
-	return nil
+	return may, shown && !few
 }
 
 // mayBe reports whether w may state e as of now, although it may state up to reordered more units
@@ -401,23 +364,4 @@ func (e *estimate) mayBeBucket(w throttle.RemoteLimit, reordered int64, now time
 	}
 	expected, stated := float64(w.Limit-w.Remaining)/missing*untilFull, resetOf(w, now).Sub(now).Seconds()
 	return stated >= expected/maxRateRatio-tolerated && stated <= expected*maxRateRatio+tolerated
-}
-
-// maxReordered returns how many responses to requests that q admitted may have arrived before the
-// response to the oldest request in flight, at most.
-func (q *quota) maxReordered() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.inFlight.span()
-}
-
-// span returns the number of claims from the oldest one in flight to the latest granted. Zero means
-// that none is in flight.
-func (f *inFlight) span() int64 {
-	for i, word := range f.words {
-		if word != 0 && f.open > 0 {
-			return int64(f.sent-f.base) - int64(i*64+bits.TrailingZeros64(word)) + 1
-		}
-	}
-	return 0
 }

@@ -83,19 +83,24 @@ func (s *sharing) hash(words ...string) []byte {
 	return h.Sum(nil)
 }
 
-// add shares ep, the new endpoint of a. Without a key, accounts with credentials are not shared.
-// The first requests wait for the fetch that announce begins.
-func (s *sharing) add(ep *endpoint, a account) {
-	if s.ctx.Err() != nil || !a.isAnonymous() && len(s.key) == 0 {
+// share makes ep, the new endpoint of the account of req, a shared one. Without a key, accounts with
+// credentials are not shared. The first requests wait for the fetch that announce begins.
+func (s *sharing) share(ep *endpoint, req *http.Request) {
+	credentials := s.tracker.allCredentials(req, ep.host)
+	if s.ctx.Err() != nil || credentials != "" && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
-	if a.plain {
+	if req.URL.Scheme == "http" {
 		scheme = "http"
 	}
-	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, a.host, a.credential)[:16])
-	q, until := ep.unknown.Load(), s.tracker.clock().Now().Add(fetchTime)
+	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
+	q, until := ep.unknown.Load(), s.tracker.clock.Now().Add(fetchTime)
 	q.hold.until, q.shared.fetchUntil = until, until
+}
+
+// add begins to apply updates to ep, which the Tracker keeps from now on.
+func (s *sharing) add(ep *endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints[ep.id] = ep
@@ -109,11 +114,8 @@ func (s *sharing) announce(ep *endpoint) {
 	}
 }
 
-// remove ends the sharing of ep, which the Tracker drops. s may be nil.
+// remove ends the sharing of ep, which the Tracker drops.
 func (s *sharing) remove(ep *endpoint) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endpoints[ep.id] == ep {
@@ -142,11 +144,14 @@ func (s *sharing) receive(u Update) {
 	if ep == nil {
 		return
 	}
-	if ep.apply(u.aged(), s.tracker.clock().Now()) {
+	woken := ep.apply(u.aged(), s.tracker.clock.Now())
+	if ep.hasReplaced.Load() {
 		ep.renewWaits()
+	}
+	if woken {
 		s.tracker.wake()
 	}
-	s.tracker.listeners.deliver()
+	s.tracker.listeners.Load().deliver()
 }
 
 // route returns the hash of the route of req. In updates it is FNV-1a with an initial value that
@@ -202,7 +207,7 @@ func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, err error)
 	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now(c.Now)
+	now := later(c.Now, q.lastGranted)
 	if wait, ok := q.leaveToPeers(now); !ok {
 		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
 		q.describe(&d, now)
@@ -237,10 +242,11 @@ func (q *quota) addRejection(route uint64) {
 // publishQuota publishes the state of the quota of req after a response to it, unless that is
 // asked, the quota that granted the request: it publishes when it observes the response.
 func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time) {
-	if ep.id == "" {
-		return
-	}
-	if q, known := ep.lookUp(ep.route(req), req); known && q != asked {
+	route := ep.route(req)
+	ep.mu.Lock()
+	q, known := ep.lookUp(route, req)
+	ep.mu.Unlock()
+	if known && q != asked {
 		q.publish(now)
 	}
 }
@@ -248,7 +254,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 // publish publishes what other processes do not know of q as of now.
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
-	now = q.now(now)
+	now = later(now, q.lastGranted)
 	s, rejections := q.shared, Update{}
 	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
 		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}

@@ -72,7 +72,7 @@ func TestSharing_fetchesAgainWhatItHasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		other.MaxAccounts = 1 // per shard
+		other.maxAccounts = 1
 		reject(t, one, users, "Retry-After", "600")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)

@@ -27,6 +27,10 @@ type scenario struct {
 	rate    int // calls per second after that
 	clients int // make the calls in turn, each with a Tracker of its own; zero means 1
 
+	// pause is the time from the first call to a second job of as many calls, which begins with the same
+	// burst. Zero means that there is one job.
+	pause time.Duration
+
 	// ideal is the shortest time in which clients that know the limit could make the calls
 	// if responses took no time.
 	ideal time.Duration
@@ -48,6 +52,11 @@ const (
 
 // arrival returns when call i is made, from the start of the scenario.
 func (c *scenario) arrival(i int) time.Duration {
+	if second := c.calls / 2; c.pause > 0 && i >= second {
+		one := *c
+		one.pause = 0
+		return c.pause + one.arrival(i-second)
+	}
 	if i < c.burst {
 		return 0
 	}

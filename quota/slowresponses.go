@@ -72,7 +72,7 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	n, took := s.watched, max(now.Sub(s.sent), 1)
 	s.watched = 0
 	switch {
-	case s.isLate(took):
+	case s.typical > 0 && s.isLate(took):
 		s.begin(sent, open+1, minimum)
 	case n <= s.since || s.maxInFlight == 0:
 	case open < s.maxInFlight/2:
@@ -94,9 +94,9 @@ func (s *slowResponses) cancelled(n uint64) {
 }
 
 // recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
-// one that is a failure. If now is zero, it reads the clock, but only for the watched claim.
+// one that is a failure.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
-	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency())
+	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency)
 	if failed {
 		s.cancelled(n)
 		if s.failures++; s.failures >= maxFailuresInRow {
@@ -105,7 +105,7 @@ func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
 		return
 	}
 	if n == s.watched {
-		s.responded(sent, open, minimum, q.now(now))
+		s.responded(sent, open, minimum, now)
 	}
 	s.failures = 0
 }

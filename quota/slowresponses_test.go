@@ -126,3 +126,102 @@ func TestSlowResponses_lateIsRelativeToTheUsualTime(t *testing.T) {
 	s.typical = 0
 	require.False(t, s.isLate(time.Hour), "the usual time is not known")
 }
+
+// One claim is watched at a time. When its response is overdue as another claim is granted, no more
+// requests may be in flight, and that other one is watched.
+func TestSlowResponses_watchesOneClaim(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	s := slowResponses{typical: 100 * ms}
+	s.granted(1, 1, 4, now)
+	s.granted(2, 2, 4, now.Add(500*ms))
+	require.Equal(t, slowResponses{watched: 1, sent: now, typical: 100 * ms}, s, "it is not late yet")
+	late := now.Add(500*ms + 1)
+	s.granted(3, 9, 4, late)
+	require.Equal(t, slowResponses{watched: 3, sent: late, typical: 100 * ms, maxInFlight: 9, since: 2}, s)
+	s.granted(4, 9, 4, late.Add(time.Second))
+	require.Equal(t, slowResponses{watched: 3, sent: late, typical: 100 * ms, maxInFlight: 9, since: 2}, s, "it was granted after the bound was set")
+}
+
+// What the response to the watched claim changes. The bound was set at 8 when claim 10 was the latest.
+func TestSlowResponses_theResponseToTheWatchedClaimDecides(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		watched     uint64
+		took        time.Duration
+		maxInFlight int64
+		open        int64
+		wantMax     int64
+		wantSince   uint64
+		typical     time.Duration
+	}{
+		"in time, no bound":             {11, 100 * ms, 0, 7, 0, 10, 100 * ms},
+		"late, no bound":                {11, 900 * ms, 0, 7, 8, 20, 200 * ms},
+		"late, no bound, few in flight": {11, 900 * ms, 0, 1, 4, 20, 200 * ms},
+		"late, bounded":                 {11, 900 * ms, 8, 7, 8, 10, 200 * ms},
+		"in time, sent before":          {10, 100 * ms, 8, 7, 8, 10, 100 * ms},
+		"in time, sent after":           {11, 100 * ms, 8, 4, 16, 20, 100 * ms},
+		"in time, little is used":       {11, 100 * ms, 8, 3, 0, 10, 100 * ms},
+		"faster than usual":             {11, 20 * ms, 0, 7, 0, 10, 90 * ms},
+	} {
+		s := slowResponses{watched: tt.watched, sent: now, typical: 100 * ms, maxInFlight: tt.maxInFlight, since: 10}
+		s.responded(20, tt.open, 4, now.Add(tt.took))
+		require.Equal(t, slowResponses{sent: now, typical: tt.typical, maxInFlight: tt.wantMax, since: tt.wantSince}, s, name)
+	}
+	var s slowResponses
+	s.granted(1, 1, 4, now)
+	s.responded(1, 0, 4, now.Add(-time.Hour))
+	require.EqualValues(t, 1, s.typical, "a clock that was set back")
+	s.responded(1, 0, 4, now.Add(9))
+	require.EqualValues(t, 2, s.typical)
+}
+
+// The first response is the usual time.
+func TestSlowResponses_firstResponse(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var s slowResponses
+	s.granted(1, 1, 4, now)
+	s.responded(1, 0, 4, now.Add(time.Second))
+	require.Equal(t, slowResponses{sent: now, typical: time.Second}, s)
+}
+
+// The bound holds as many requests as are in flight, at least the minimum, and is set once.
+func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
+	var s slowResponses
+	require.False(t, s.full(1000))
+	s.begin(7, 3, 4)
+	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
+	require.False(t, s.full(3))
+	require.True(t, s.full(4))
+	s.begin(8, 9, 4)
+	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
+	s = slowResponses{}
+	s.begin(7, 9, 4)
+	require.EqualValues(t, 9, s.maxInFlight)
+}
+
+// Two failures in a row begin slow responses, unless a success is between them. A failed or cancelled
+// claim is not watched any more.
+func TestSlowResponses_failuresBeginThem(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := quotaAt(t, 0)
+	q.inFlight.open, q.inFlight.sent = 9, 30
+	q.slow.granted(21, 9, 4, now)
+	q.recordOutcome(20, true, now)
+	require.EqualValues(t, 21, q.slow.watched)
+	q.recordOutcome(22, false, now)
+	require.Equal(t, slowResponses{watched: 21, sent: now}, q.slow, "another claim succeeded")
+	q.recordOutcome(23, true, now)
+	require.Zero(t, q.slow.maxInFlight)
+	q.recordOutcome(21, true, now)
+	require.Equal(t, slowResponses{sent: now, failures: 2, maxInFlight: 10, since: 30}, q.slow)
+	q.slow = slowResponses{watched: 24, sent: now, failures: 1}
+	q.recordOutcome(24, false, now.Add(time.Second))
+	require.Equal(t, slowResponses{sent: now, typical: time.Second}, q.slow)
+	q.slow.watched = 25
+	q.slow.cancelled(26)
+	require.EqualValues(t, 25, q.slow.watched)
+	q.slow.cancelled(25)
+	require.Zero(t, q.slow.watched)
+}

@@ -49,18 +49,15 @@ func (s *slowStart) bound(n int64, steady int) {
 
 // knownBound returns the bound when a host becomes known, and the least bound after a hold.
 func (q *quota) knownBound() int64 {
-	return int64(max(q.endpoint.tracker.initialConcurrency(), 0) + maxGrowth)
+	return int64(max(q.endpoint.tracker.initialConcurrency, 0) + maxGrowth)
 }
 
-// countSuccess counts a successful response. While the rate or the window of a known host is
-// estimated, the estimate limits the requests in flight, so their number does not show whether the
-// bound is needed. If the host has shown no limit when the bound ends, the endpoint is unlimited.
+// countSuccess counts a successful response. If the host has shown no limit when the bound ends, the
+// endpoint is unlimited.
 func (q *quota) countSuccess() {
 	q.span.n++
-	s, inf, open := &q.slowStart, q.inference, q.inFlight.open
+	s, open := &q.slowStart, q.inFlight.open
 	switch {
-	case !s.isNew() && inf != nil && (inf.loop.on() || inf.window.on()):
-		return
 	case s.successes < knownAfter:
 		s.successes++
 		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
@@ -81,7 +78,7 @@ func (q *quota) countSuccess() {
 		}
 		s.peak = 0
 	}
-	if s.successes == knownAfter && s.maxInFlight == 0 && inf == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
+	if s.successes == knownAfter && s.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
 	}
 }
@@ -90,7 +87,7 @@ func (q *quota) countSuccess() {
 // server states its limits, the bound grows faster and ends when the host is known. Processes that
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
-	start, s := q.endpoint.tracker.initialConcurrency(), &q.slowStart
+	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
 	stated := len(q.estimates) > 0
 	switch {
 	case start < 0, stated && !s.isNew():
@@ -145,9 +142,8 @@ const (
 	cutEndsAfter = 8 // successes in a row, after which the cut ends
 )
 
-// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence. Rejections
-// within its round trip are of the same burst. A host that is not known gets as many requests in
-// flight as at the beginning of slow start, a known host half of what it has, at least minInFlight.
+// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence: half of what is in
+// flight may be, at least minInFlight. Rejections within its round trip are of the same burst.
 func (q *quota) cutConcurrency(now time.Time) {
 	c := &q.inference.cut
 	c.successes = 0
@@ -155,13 +151,7 @@ func (q *quota) cutConcurrency(now time.Time) {
 		return
 	}
 	c.until = now.Add(q.roundTrip())
-	if start := int64(q.endpoint.tracker.initialConcurrency()); q.slowStart.isNew() && start > 0 {
-		c.maxInFlight = start
-		return
-	}
-	inFlight := float64(q.inFlight.open)
-	if !q.slowStart.isNew() { // by Little's law: requests to an unlimited endpoint are not claims
-		inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
-	}
+	// By Little's law, because requests to an unlimited endpoint are not claims.
+	inFlight := max(float64(q.inFlight.open), q.inference.accepted.latest(now)*q.roundTrip().Seconds())
 	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
 }

@@ -118,7 +118,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		}
 		return
 	}
-	if !ep.memory.reserve(smallBytes) {
+	if !ep.reserve(smallBytes) {
 		oldest := -1
 		for i, r := range s.routes {
 			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
@@ -141,7 +141,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 // and there is memory: one request at a time is sent until a response states the limit. It returns
 // nil if route uses the unknown quota.
 func (ep *endpoint) addUnstated(route uint64) *smallQuota {
-	now := ep.tracker.clock().Now() // before the lock: it may be code of the program
+	now := ep.tracker.clock.Now() // before the lock: it may be code of the program
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.small == nil || isNamed(route) || ep.routes[route] != nil {
@@ -150,13 +150,13 @@ func (ep *endpoint) addUnstated(route uint64) *smallQuota {
 	if _, known := ep.small.search(route); known {
 		return nil
 	}
-	if !ep.memory.reserve(smallBytes) {
+	if !ep.reserve(smallBytes) {
 		ep.shrinkQuotas(now)
-		if !ep.memory.reserve(smallBytes) {
+		if !ep.reserve(smallBytes) {
 			return nil
 		}
 	}
-	ep.memory.release(smallBytes) // addSmall reserves it
+	ep.release(smallBytes) // addSmall reserves it
 	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
 	ep.addSmall(route, q, now)
 	return q
@@ -219,7 +219,7 @@ func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 // request after Tracker.MaxHold, see hold.
 func (q *smallQuota) tested(end, now time.Time) time.Duration {
 	if end.Sub(now) > maxStated {
-		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold()))
+		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold))
 	}
 	return end.Sub(q.endpoint.small.began)
 }
@@ -260,12 +260,12 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	}
 	ep, now := q.endpoint, c.Now
 	if now.IsZero() {
-		now = ep.tracker.clock().Now()
+		now = ep.tracker.clock.Now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
-	pacing := ep.tracker.pacing()
+	pacing := ep.tracker.pacing
 	free := int64(q.remaining) - int64(q.open) - pacing.reserved(int64(q.limit))
 	wait := q.reset - at
 	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
@@ -302,7 +302,7 @@ func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Deci
 func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	ep, now := q.endpoint, f.Now
 	if now.IsZero() {
-		now = ep.tracker.clock().Now()
+		now = ep.tracker.clock.Now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

@@ -69,7 +69,7 @@ func TestTracker_hundredsOfNamedQuotas(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 			}
-			require.LessOrEqual(t, endpointIn(tr).memory.used.Load(), int64(maxBytes))
+			require.LessOrEqual(t, endpointIn(tr).memory.Load(), int64(maxBytes))
 			snapshot := tr.Snapshot(0)
 			require.Len(t, snapshot.Shown, 1)
 			require.LessOrEqual(t, len(snapshot.Shown[0].Quotas), maxSmallShown+maxQuotas+1)
@@ -77,7 +77,7 @@ func TestTracker_hundredsOfNamedQuotas(t *testing.T) {
 	}
 }
 
-func endpointIn(tr *Tracker) *endpoint { return tr.allEndpoints()[0] }
+func endpointIn(tr *Tracker) *endpoint { return tr.recent.Load() }
 
 // small returns a Tracker whose host has small quotas, the server, and the route of one.
 func small(t *testing.T, limit int) (tr *Tracker, s *namedServer, route int) {
@@ -362,9 +362,9 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	add(14, nil)
 	add(14, nil)
 	require.Len(t, ep.small.routes, 6)
-	used := ep.memory.used.Load()
+	used := ep.memory.Load()
 	require.EqualValues(t, 6*smallBytes, used)
-	ep.memory.used.Store(maxBytes)
+	ep.memory.Store(maxBytes)
 	for i, gone := range []uint64{12, 13, 14} {
 		add(uint64(20+i), func(q *smallQuota) { q.open = 1 })
 		require.Nil(t, ep.small.find(gone))
@@ -379,7 +379,7 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	}
 	require.Len(t, ep.small.routes, 6)
 	require.LessOrEqual(t, cap(ep.small.routes), 8)
-	ep.memory.used.Store(0)
+	ep.memory.Store(0)
 	for i := range uint64(20) {
 		add(100+i, nil)
 		require.LessOrEqual(t, cap(ep.small.routes)-len(ep.small.routes), 8, "memory that is not used")
@@ -526,9 +526,9 @@ func TestSmallQuotas_unknownRoutes(t *testing.T) {
 	tr.Feedback(req, m, answer(200), nil, now, nil)
 	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
 	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
-	ep.memory.used.Store(maxBytes)
+	ep.memory.Store(maxBytes)
 	require.Same(t, ep.unknown.Load(), tr.Demand(request(t, issues)).Limiter, "there is no memory")
-	ep.memory.used.Store(0)
+	ep.memory.Store(0)
 	named := request(t, issues)
 	require.Same(t, ep.unknown.Load(), tr.Demand(named.WithContext(WithName(t.Context(), "name"))).Limiter)
 	ep.rememberRoute(ep.route(named), ep.unknown.Load())

@@ -3,7 +3,6 @@ package quota
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -131,79 +130,64 @@ func (t *Tracker) Snapshot(maxAccounts int) Snapshot {
 	if maxAccounts <= 0 {
 		maxAccounts = defaultShown
 	}
-	all, now := t.allEndpoints(), t.clock().Now()
-	s := Snapshot{At: now, Accounts: len(all)}
-	ranks := make([]rank, len(all))
-	for i, ep := range all {
-		ranks[i] = ep.rank(now)
+	t.mu.RLock()
+	all := slices.Collect(maps.Values(t.endpoints))
+	t.mu.RUnlock()
+	now := t.clock.Now()
+	type ranked struct {
+		AccountSnapshot
+		left float64
 	}
-	slices.SortFunc(ranks, compareRanks)
-	for _, r := range ranks[:min(maxAccounts, len(ranks))] {
-		s.Shown = append(s.Shown, r.endpoint.snapshot(now))
+	accounts := make([]*ranked, len(all))
+	for i, ep := range all {
+		a := ep.snapshot(now)
+		accounts[i] = &ranked{a, a.left()}
+	}
+	slices.SortFunc(accounts, func(a, b *ranked) int {
+		switch {
+		case a.left != b.left:
+			return cmp.Compare(a.left, b.left)
+		case !a.LastUsed.Equal(b.LastUsed):
+			return b.LastUsed.Compare(a.LastUsed)
+		}
+		return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.Account, b.Account))
+	})
+	s := Snapshot{At: now, Accounts: len(all)}
+	for _, a := range accounts[:min(maxAccounts, len(all))] {
+		s.Shown = append(s.Shown, a.AccountSnapshot)
 	}
 	return s
 }
 
-// allEndpoints returns the endpoints that are kept.
-func (t *Tracker) allEndpoints() (all []*endpoint) {
-	for i := range t.shards {
-		sh := &t.shards[i]
-		sh.mu.Lock()
-		all = slices.AppendSeq(all, maps.Values(sh.endpoints))
-		sh.mu.Unlock()
-	}
-	return all
-}
-
-// A rank determines the position of an account in Snapshot.Shown.
-type rank struct {
-	endpoint *endpoint
-	held     bool
-	left     float64   // smallest part of a limit that is left; 1 if no limit is known
-	used     time.Time // when a quota last admitted a request; zero: never
-}
-
-// compareRanks returns a negative number if a is shown before b.
-func compareRanks(a, b rank) int {
-	switch {
-	case a.held != b.held:
-		if a.held {
+// left returns the smallest part of a limit of a that is left, 1 if no limit is known, and -1 if one
+// of the quotas is held.
+func (a *AccountSnapshot) left() float64 {
+	left := 1.0
+	for i := range a.Quotas {
+		q := &a.Quotas[i]
+		if q.Hold != nil {
 			return -1
 		}
-		return 1
-	case a.left != b.left:
-		return cmp.Compare(a.left, b.left)
-	case !a.used.Equal(b.used):
-		return b.used.Compare(a.used)
-	}
-	return cmp.Or(strings.Compare(a.endpoint.names.host, b.endpoint.names.host), cmp.Compare(a.endpoint.key, b.endpoint.key))
-}
-
-// rank returns the rank of ep as of now.
-func (ep *endpoint) rank(now time.Time) rank {
-	r := rank{endpoint: ep, left: 1}
-	for _, q := range ep.allQuotas() {
-		q.mu.Lock()
-		at := q.now(now)
-		r.held = r.held || q.holdSnapshot(at) != nil
-		r.used = later(r.used, q.lastGranted)
-		for _, l := range q.limitSnapshots(at) {
-			if l.Size > 0 {
-				r.left = min(r.left, float64(l.Remaining)/float64(l.Size))
+		for k := range q.Limits {
+			if l := &q.Limits[k]; l.Size > 0 {
+				left = min(left, float64(l.Remaining)/float64(l.Size))
 			}
 		}
-		q.mu.Unlock()
 	}
-	return r
+	return left
 }
 
-// snapshot describes ep as of now.
+// snapshot describes ep as of now. Two numbers of AccountSnapshot.Account differ because the seed of
+// the hashes is random.
 func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
-	a := AccountSnapshot{Host: ep.names.host, Account: ep.accountNumber()}
-	all := ep.allQuotas()
+	a := AccountSnapshot{Host: ep.host}
+	if ep.key != ep.hostKey {
+		a.Account = fmt.Sprintf("%06x", ep.key&0xffffff)
+	}
 	ep.mu.Lock()
-	a.Quotas = ep.small.snapshots(ep.names.host, now)
-	ep.mu.Unlock()
+	defer ep.mu.Unlock()
+	all := ep.all()
+	a.Quotas = ep.small.snapshots(ep.host, now)
 	for _, q := range all {
 		snap, last, blank := q.snapshot(now)
 		a.LastUsed = later(a.LastUsed, last)
@@ -214,23 +198,13 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	return a
 }
 
-// accountNumber returns AccountSnapshot.Account. Without credentials, the key of an account is the
-// hash of its host, see Tracker.hostOf. The seed of the hashes is random.
-func (ep *endpoint) accountNumber() string {
-	host := maphash.String(ep.tracker.seed, ep.names.host)
-	if ep.key == host || ep.key == host+1 { // of https, of http
-		return ""
-	}
-	return fmt.Sprintf("%06x", ep.key&0xffffff)
-}
-
 // snapshot describes q as of now. last is the time of the latest admission, and blank reports
 // whether q knows nothing and has no request in flight.
 func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = q.now(now)
-	snap = QuotaSnapshot{Name: q.endpoint.names.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
+	now = later(now, q.lastGranted)
+	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
 	if q.inference != nil && q.inference.loop.on() {
 		snap.Rate = q.inference.loop.rate
@@ -267,7 +241,7 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	case q.inference != nil && q.inference.cut.until.After(now):
 		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
 	}
-	use := q.endpoint.tracker.pacing()
+	use := q.endpoint.tracker.pacing
 	for i := range q.estimates {
 		e := &q.estimates[i]
 		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.concurrency.confirmed || e.left(now) > use.reserved(e.limit) {
@@ -281,7 +255,7 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 // concurrency returns the maximum number of requests in flight and its reason. Zero means that
 // there is no maximum. The caller holds q.mu.
 func (q *quota) concurrency() (n int, reason string) {
-	start := q.endpoint.tracker.initialConcurrency()
+	start := q.endpoint.tracker.initialConcurrency
 	if q.endpoint.tracker.Mode != Full || start < 0 {
 		return 0, ""
 	}

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,28 +69,28 @@ type Tracker struct {
 	// is shared. Package quota/fleet has one over any message bus.
 	Exchange Exchange
 
-	once    sync.Once // calls init
-	seed    maphash.Seed
-	zero    headers.Reader            // used if Reader is nil
-	randMu  sync.Mutex                // serializes the calls of Rand
-	sharing *sharing                  // nil: there is no Exchange
-	host    atomic.Pointer[knownHost] // cache of hostOf
-	recent  atomic.Pointer[endpoint]  // endpoint of the latest request, and probably of the next one
-	shards  [numShards]shard          // endpoints by account.key % numShards
+	once               sync.Once // calls init, which sets the fields of this paragraph: the ones above, or their defaults
+	clock              throttle.Clock
+	reader             *headers.Reader
+	pacing             pacing
+	maxHold            time.Duration
+	initialConcurrency int
+	maxAccounts        int
+	seed               maphash.Seed
+	sharing            *sharing // nil: there is no Exchange
 
-	declared  declared
+	mu        sync.RWMutex             // guards the fields of this paragraph, and endpoint.lastUsed
+	endpoints map[uint64]*endpoint     // by endpoint.key, at most MaxAccounts
+	uses      uint64                   // numbers the uses of endpoints for endpoint.lastUsed
+	recent    atomic.Pointer[endpoint] // of the latest request, and probably of the next one; set with mu locked, read without
+
+	randMu    sync.Mutex // serializes the calls of Rand
 	latencies latencies
-	listeners listeners
-	wakers    wakers
-}
 
-const numShards = 16
-
-// A shard holds a part of the endpoints of a Tracker, by the hashes of their accounts.
-type shard struct {
-	mu        sync.Mutex // guards all fields, and endpoint.lastUsed
-	endpoints map[uint64]*endpoint
-	uses      uint64 // lookups; numbers them for endpoint.lastUsed
+	// Nil until Declare, Listen and Notify are called. The values are replaced and never changed.
+	declared  atomic.Pointer[map[string]throttle.Limit] // by canonical host
+	listeners atomic.Pointer[listeners]
+	wakers    atomic.Pointer[[]interface{ Wake() }]
 }
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
@@ -102,91 +103,94 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 		return throttle.Demand{}
 	}
 	ep := t.endpointOf(req)
-	if ep.unlimited.Load() {
+	switch {
+	case ep.unlimited.Load():
 		return throttle.Demand{}
+	case !ep.hasQuotas.Load():
+		return throttle.Demand{Limiter: ep.unknown.Load()}
 	}
 	return throttle.Demand{Limiter: ep.limiterOf(req)}
 }
 
-// endpointOf returns the endpoint of the account of req.
-func (t *Tracker) endpointOf(req *http.Request) *endpoint {
-	t.once.Do(t.init)
-	key := t.keyOf(req)
-	if ep := t.recent.Load(); ep != nil && ep.key == key {
-		if !ep.usedRecently.Load() { // most stores would only move the cache line
-			ep.usedRecently.Store(true)
-		}
-		return ep
-	}
-	sh := &t.shards[key%numShards]
-	ep := sh.find(key)
-	if ep == nil {
-		a := t.accountOf(req) // may call Tracker.Account: not under a lock
-		var isNew bool
-		if ep, isNew = sh.findOrAdd(t, key, a); isNew && ep.id != "" {
-			t.sharing.announce(ep) // calls Exchange: not under a lock
-		}
-	}
-	t.recent.Store(ep)
-	return ep
-}
-
 func (t *Tracker) init() {
+	t.clock = throttle.ClockOr(t.Clock)
+	if t.reader = t.Reader; t.reader == nil {
+		t.reader = new(headers.Reader)
+	}
+	if t.maxHold = t.MaxHold; t.maxHold <= 0 {
+		t.maxHold = defaultHold
+	}
+	if t.initialConcurrency = t.InitialConcurrency; t.initialConcurrency == 0 {
+		t.initialConcurrency = 4
+	}
+	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
+		t.maxAccounts = 4096
+	}
+	t.pacing = pacing{t.Pacing, t.Headroom, t.maxHold}
 	t.seed = maphash.MakeSeed()
+	t.endpoints = make(map[uint64]*endpoint)
 	if t.Exchange != nil {
 		t.sharing = newSharing(t)
 	}
 }
 
-// find returns the endpoint of key; nil if there is none.
-func (sh *shard) find(key uint64) *endpoint {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	ep := sh.endpoints[key]
-	if ep != nil {
-		sh.use(ep)
+// endpointOf returns the endpoint of the account of req.
+func (t *Tracker) endpointOf(req *http.Request) *endpoint {
+	t.once.Do(t.init)
+	ep := t.recent.Load()
+	key, host := t.identify(req, ep)
+	if ep == nil || ep.key != key {
+		t.mu.RLock()
+		if ep = t.endpoints[key]; ep != nil {
+			t.recent.Store(ep)
+		}
+		t.mu.RUnlock()
+		if ep == nil {
+			return t.addEndpoint(t.newEndpoint(req, key, host))
+		}
+	}
+	if !ep.usedRecently.Load() { // most stores would only move the cache line
+		ep.usedRecently.Store(true)
 	}
 	return ep
 }
 
-// findOrAdd returns the endpoint of key, and reports whether it was added, for account a.
-func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (ep *endpoint, isNew bool) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	ep = sh.endpoints[key]
-	if isNew = ep == nil; isNew {
-		ep = newEndpoint(t, key, a)
-		sh.add(ep, max(t.maxAccounts()/numShards, 1))
+// addEndpoint adds ep, unless another goroutine has added one for the same account. It returns the
+// endpoint of the account.
+func (t *Tracker) addEndpoint(ep *endpoint) *endpoint {
+	t.mu.Lock()
+	added := t.endpoints[ep.key]
+	if added == nil {
+		for len(t.endpoints) >= t.maxAccounts {
+			t.remove(t.evictable())
+		}
+		t.endpoints[ep.key] = ep
+		t.uses++
+		ep.lastUsed = t.uses
+		if ep.id != "" {
+			t.sharing.add(ep)
+		}
 	}
-	sh.use(ep)
-	return ep, isNew
-}
-
-// use records that ep is in use. The caller holds sh.mu.
-func (sh *shard) use(ep *endpoint) {
-	sh.uses++
-	ep.lastUsed = sh.uses
-}
-
-// add adds ep, and removes others so that there are at most maxEndpoints. The caller holds sh.mu.
-func (sh *shard) add(ep *endpoint, maxEndpoints int) {
-	if sh.endpoints == nil {
-		sh.endpoints = make(map[uint64]*endpoint)
+	t.recent.Store(t.endpoints[ep.key])
+	t.mu.Unlock()
+	if added != nil {
+		return added
 	}
-	for len(sh.endpoints) >= maxEndpoints {
-		sh.remove(sh.evictable())
+	if ep.id != "" {
+		t.sharing.announce(ep) // calls Exchange: not under a lock
 	}
-	sh.endpoints[ep.key] = ep
+	return ep
 }
 
 // evictable returns one of a few endpoints: a blank one, or else the one used least recently. The
-// caller holds sh.mu.
-func (sh *shard) evictable() (oldest *endpoint) {
+// caller holds t.mu.
+func (t *Tracker) evictable() (oldest *endpoint) {
 	const maxSeen = 8
 	seen := 0
-	for _, ep := range sh.endpoints {
+	for _, ep := range t.endpoints {
 		if ep.usedRecently.Swap(false) {
-			sh.use(ep)
+			t.uses++
+			ep.lastUsed = t.uses
 		}
 		if ep.isBlank() {
 			return ep
@@ -201,82 +205,33 @@ func (sh *shard) evictable() (oldest *endpoint) {
 	return oldest
 }
 
-// remove removes ep. The caller holds sh.mu.
-func (sh *shard) remove(ep *endpoint) {
-	delete(sh.endpoints, ep.key)
-	ep.tracker.recent.CompareAndSwap(ep, nil)
-	ep.tracker.sharing.remove(ep)
+// remove removes ep. The caller holds t.mu.
+func (t *Tracker) remove(ep *endpoint) {
+	delete(t.endpoints, ep.key)
+	t.recent.CompareAndSwap(ep, nil)
+	if ep.id != "" {
+		t.sharing.remove(ep)
+	}
 }
 
 // Forget drops everything that is known of the account of req at its host: limits, holds and
 // estimates. Requests that wait for these limits are sent as to an unknown host.
 func (t *Tracker) Forget(req *http.Request) {
 	t.once.Do(t.init)
-	key := t.keyOf(req)
-	sh := &t.shards[key%numShards]
-	sh.mu.Lock()
-	ep := sh.endpoints[key]
+	key, _ := t.identify(req, nil)
+	t.mu.Lock()
+	ep := t.endpoints[key]
 	if ep != nil {
-		sh.remove(ep)
+		t.remove(ep)
 	}
-	sh.mu.Unlock()
+	t.mu.Unlock()
 	if ep == nil {
 		return
 	}
-	for _, q := range ep.allQuotas() { // requests may still wait for them
-		q.forget()
-	}
-	ep.mu.Lock()
-	ep.small.forget()
-	ep.mu.Unlock()
+	ep.forget(t.clock.Now())
 	t.wake()
-	t.listeners.deliver()
+	t.listeners.Load().deliver()
 }
-
-// forget removes everything that q knows, so that it admits all requests from now on.
-func (q *quota) forget() {
-	q.mu.Lock()
-	before := q.view()
-	q.hold, q.slow, q.slowStart, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, slowStart{successes: knownAfter}, nil
-	q.estimates = nil
-	q.record(before)
-	q.mu.Unlock()
-	q.drop()
-}
-
-// The methods below return the fields of the Tracker or their defaults.
-
-func (t *Tracker) initialConcurrency() int {
-	if t.InitialConcurrency == 0 {
-		return 4
-	}
-	return t.InitialConcurrency
-}
-
-func (t *Tracker) maxAccounts() int {
-	if t.MaxAccounts <= 0 {
-		return 4096
-	}
-	return t.MaxAccounts
-}
-
-func (t *Tracker) reader() *headers.Reader {
-	if t.Reader == nil {
-		return &t.zero
-	}
-	return t.Reader
-}
-
-func (t *Tracker) maxHold() time.Duration {
-	if t.MaxHold <= 0 {
-		return defaultHold
-	}
-	return t.MaxHold
-}
-
-func (t *Tracker) pacing() pacing { return pacing{t.Pacing, t.Headroom, t.maxHold()} }
-
-func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 
 // random returns a random number in [0, 1).
 func (t *Tracker) random() float64 {
@@ -286,6 +241,41 @@ func (t *Tracker) random() float64 {
 	t.randMu.Lock()
 	defer t.randMu.Unlock()
 	return t.Rand()
+}
+
+// Notify registers w, usually the queue whose callers wait for limits of t. t calls Wake when
+// requests may be sent earlier than it had stated: after an Update of another process, and
+// after Forget. If w has a method Renew(throttle.Limiter), t calls it when Demand may return
+// another Limiter for requests that wait for this one. A heed.Transport calls Notify for its
+// Queue. Nil has no effect, and each w is registered once.
+//
+// t keeps w. If w has a method Alive() bool, t drops w when Alive returns false; a type that
+// refers to a queue by a weak pointer can have it.
+func (t *Tracker) Notify(w interface{ Wake() }) {
+	for w != nil {
+		before, all := t.wakers.Load(), []interface{ Wake() }{w}
+		if before != nil {
+			for _, o := range *before {
+				a, mayEnd := o.(interface{ Alive() bool })
+				same := reflect.ValueOf(o).Comparable() && reflect.ValueOf(w).Comparable() && o == w
+				if !same && (!mayEnd || a.Alive()) {
+					all = append(all, o)
+				}
+			}
+		}
+		if t.wakers.CompareAndSwap(before, &all) {
+			return
+		}
+	}
+}
+
+// wake calls all wakers. The caller holds no lock.
+func (t *Tracker) wake() {
+	if all := t.wakers.Load(); all != nil {
+		for _, w := range *all {
+			w.Wake()
+		}
+	}
 }
 
 // A Mode selects the reasons for which a Tracker may hold requests.

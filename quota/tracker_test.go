@@ -72,11 +72,7 @@ func TestTracker_memoryIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 	}
-	n := 0
-	for i := range tr.shards {
-		n += len(tr.shards[i].endpoints)
-	}
-	require.LessOrEqual(t, n, 64)
+	require.Len(t, tr.endpoints, 64)
 	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "blank endpoints are dropped first")
 }
 
@@ -175,22 +171,19 @@ func TestTracker_countsResponsesWithoutHeaders(t *testing.T) {
 
 // The account that is dropped for a new one is the one which was used least recently. Its use is not
 // recorded each time.
-func TestShard_dropsTheAccountUsedLeastRecently(t *testing.T) {
+func TestTracker_dropsTheAccountUsedLeastRecently(t *testing.T) {
 	var tr Tracker
-	sh := shard{endpoints: map[uint64]*endpoint{}}
 	var all []*endpoint
-	for i, url := range []string{"https://a.test/", "https://b.test/", "https://c.test/"} {
+	for _, url := range []string{"https://a.test/", "https://b.test/", "https://c.test/"} {
 		ask(t, &tr, url, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"))
 		ep := tr.endpointOf(request(t, url))
 		ep.usedRecently.Store(false)
-		sh.endpoints[uint64(i)] = ep
-		sh.use(ep)
 		all = append(all, ep)
 	}
-	require.Same(t, all[0], sh.evictable())
+	require.Same(t, all[0], tr.evictable())
 	all[0].usedRecently.Store(true)
-	require.Same(t, all[1], sh.evictable())
-	require.Same(t, all[1], sh.evictable(), "the first is the one used last")
+	require.Same(t, all[1], tr.evictable())
+	require.Same(t, all[1], tr.evictable(), "the first is the one used last")
 }
 
 // A claim that is cancelled is not in flight: another one takes its place.

@@ -64,7 +64,7 @@ func (q *quota) unitQuota(unit string) *unitQuota {
 		return nil
 	}
 	u := &unitQuota{endpoint: q.endpoint, unit: strings.Clone(unit), policy: q.endpoint.names.quota + " of " + unit}
-	if !q.endpoint.memory.reserve(u.bytes()) {
+	if !q.endpoint.reserve(u.bytes()) {
 		return nil
 	}
 	q.units = append(q.units, u)
@@ -77,9 +77,12 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	if err != nil {
 		return throttle.Decision{}, err
 	}
+	if c.Now.IsZero() {
+		c.Now = u.endpoint.tracker.clock.Now() // not under a lock
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := u.now(c.Now)
+	now := later(c.Now, u.lastGranted)
 	d := throttle.Decision{OK: true, Policy: u.policy, At: now}
 	f := u.inUnits()
 	for i := range u.estimates {
@@ -104,15 +107,6 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	return d, nil
 }
 
-// now returns the time as of which a decision is made; given is that of the claim or feedback, zero
-// means the clock of the Tracker.
-func (u *unitQuota) now(given time.Time) time.Time {
-	if given.IsZero() {
-		given = u.endpoint.tracker.clock().Now()
-	}
-	return later(given, u.lastGranted)
-}
-
 // inUnits returns the claims in flight, with open in units.
 func (u *unitQuota) inUnits() inFlight {
 	f := u.inFlight
@@ -124,7 +118,7 @@ func (u *unitQuota) inUnits() inFlight {
 // a response arrives. A claim of more than the limit is admitted when the limit is.
 func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wait time.Duration, ok bool) {
 	free := u.free(e, now, f)
-	n = min(n, max(e.limit-u.endpoint.tracker.pacing().reserved(e.limit), 1))
+	n = min(n, max(e.limit-u.endpoint.tracker.pacing.reserved(e.limit), 1))
 	switch {
 	case e.probe:
 		return 0, f.after(e.lastSent) == 0
@@ -142,7 +136,7 @@ func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wai
 
 // free returns how many units of e are neither in flight nor reserved for other clients.
 func (u *unitQuota) free(e *estimate, now time.Time, f *inFlight) int64 {
-	return e.left(now) - f.open - u.endpoint.tracker.pacing().reserved(e.limit)
+	return e.left(now) - f.open - u.endpoint.tracker.pacing.reserved(e.limit)
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
@@ -170,6 +164,9 @@ func (u *unitQuota) end(k uint64, n int64) bool {
 
 // Observe implements throttle.Observer. The first feedback on a claim counts as its response.
 func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.Now.IsZero() {
+		f.Now = u.endpoint.tracker.clock.Now() // not under a lock
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n, err := c.Units()
@@ -181,7 +178,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 			u.estimates[i].refill.responses += n
 		}
 	}
-	stated := u.update(f.RemoteLimits, d.Grant, u.now(f.Now))
+	stated := u.update(f.RemoteLimits, d.Grant, later(f.Now, u.lastGranted))
 	for i := len(u.estimates) - 1; i >= 0; i-- {
 		e := &u.estimates[i]
 		switch {
@@ -189,7 +186,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 		case !e.probe:
 			e.remaining = max(e.remaining-n, 0)
 		case d.Grant > e.lastSent: // not even the response to the probe states the limit
-			u.endpoint.memory.release(bytesOf(u.estimates[i : i+1]))
+			u.endpoint.release(bytesOf(u.estimates[i : i+1]))
 			u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
 		}
 	}
@@ -211,7 +208,7 @@ func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp
 func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.update(limits, 0, u.now(now))
+	u.update(limits, 0, later(now, u.lastGranted))
 }
 
 // update applies limits, which the response to claim k states. It returns which estimates they

@@ -295,14 +295,14 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 		require.NoError(t, err)
 		e := &u.estimates[0]
 		e.probe, e.lastSent, e.refill.at = tt.probe, tt.lastSent, now
-		used := u.endpoint.memory.used.Load()
+		used := u.endpoint.memory.Load()
 		f := tt.f
 		f.Now = now
 		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
 		require.Equal(t, []int64{0, 0}, []int64{u.extra, u.inFlight.open}, name)
 		if tt.left < 0 {
 			require.Empty(t, u.estimates, name)
-			require.Equal(t, estimateBytes, used-u.endpoint.memory.used.Load(), name)
+			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
 			continue
 		}
 		require.Len(t, u.estimates, 1, name)
@@ -327,9 +327,9 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	require.Nil(t, unit("one more"))
 	tr = &Tracker{}
 	q := tr.endpointOf(request(t, users)).unknown.Load()
-	q.endpoint.memory.used.Store(maxBytes)
+	q.endpoint.memory.Store(maxBytes)
 	require.Nil(t, unit("tokens"))
-	q.endpoint.memory.used.Store(0)
+	q.endpoint.memory.Store(0)
 	q.dropped = true
 	require.Nil(t, unit("tokens"))
 	q.dropped = false
@@ -342,7 +342,7 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
 	u.dropped = false
-	q.endpoint.memory.used.Store(maxBytes)
+	q.endpoint.memory.Store(maxBytes)
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
 	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
 }

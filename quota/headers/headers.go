@@ -60,24 +60,89 @@ func (r *Reader) Parse(host string, status int, h http.Header, received time.Tim
 // parse reads a response of the host that provider describes. A nil provider means an
 // unknown host.
 func (r *Reader) parse(provider *Provider, status int, h http.Header, received time.Time) (out Report) {
+	hasRules := provider != nil && provider.Headers != nil
 	retryAfter := h["Retry-After"]
-	if len(h) == 0 || len(h) == 1 && len(retryAfter) > 0 && (provider == nil || provider.Headers == nil) {
+	var p *parser // nil: no header states a limit
+	switch {
+	case len(retryAfter) == 0 || len(h) > 1 || hasRules:
+		p = r.collect(provider, h, hasRules, received)
+	default:
 		c := clock{header: h, received: received}
 		out.readRetryAfter(retryAfter, 0, &c)
+	}
+	if p == nil {
 		out.Throttled = isRejection(provider, status, out.HasRetryAfter, false)
 	} else {
-		p := parserPool.Get().(*parser)
-		p.clock.header, p.clock.received = h, received
-		p.provider, p.useTable = provider, !r.NoProviderTable
-		p.collect()
 		p.finish(status)
 		out = p.out
 		p.reset()
 		parserPool.Put(p)
 	}
-	out.resolve(status)
+	if out.Throttled || out.HasRetryAfter || len(out.Limits) > 0 {
+		out.resolve(status)
+	}
 	out.provider = provider
 	return out
+}
+
+// isRejection reports whether a response is a rejection because of a limit. A 429 is one by
+// definition. 403 and 503 have other meanings as well: an exhausted limit makes them a
+// rejection, and Retry-After makes a 403 one. Some servers use 418, 420 and 529 for
+// rejections.
+func isRejection(p *Provider, status int, hasRetryAfter, exhausted bool) bool {
+	if p != nil && p.isThrottledStatus(status) {
+		return true
+	}
+	switch status {
+	case http.StatusTooManyRequests, 420, 529:
+		return true
+	case http.StatusTeapot:
+		return hasRetryAfter
+	case http.StatusForbidden:
+		return hasRetryAfter || exhausted
+	case http.StatusServiceUnavailable:
+		return exhausted
+	}
+	return false
+}
+
+// Read returns what a response that was received at now states about limits: its headers,
+// and the first bytes of its body if these may state more. It does not read the body of a
+// rejection that states a delay. If it reads from a body, it replaces resp.Body by one that
+// returns all of its bytes, and waits at most 100 ms for the first ones. provider is the
+// result of Provider for the host; it may be nil.
+func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
+	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
+	if resp.Body == nil || resp.Body == http.NoBody || r.Body == nil && rep.Throttled && rep.HasRetryAfter ||
+		!r.inspectsBody(provider, resp.StatusCode, resp.Header) {
+		return rep
+	}
+	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
+		return rep // rejections are shorter
+	}
+	// If the length is unknown, the end of the body may never arrive, so only the first
+	// piece is read.
+	return r.addBody(rep, resp, peek(resp, resp.ContentLength < 0))
+}
+
+// ReadPeeked returns what Read has returned for resp, which was received at now, or what
+// Read would return from the headers alone if it has not read from the body. It does not
+// read from the body.
+func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
+	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
+	if p, ok := resp.Body.(*peekedBody); ok {
+		return r.addBody(rep, resp, p.peeked())
+	}
+	return rep
+}
+
+// addBody adds to rep what the first bytes of a body state. It is separate so that a report
+// without a body stays on the stack.
+func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
+	if len(head) > 0 {
+		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
+	}
+	return rep
 }
 
 // Provider returns the entry of Hosts or of the built-in table for host. It returns nil if
@@ -164,20 +229,26 @@ func (p *parser) reset() {
 	*p = parser{groups: p.groups[:0], retryHeaders: p.retryHeaders[:0], custom: p.custom[:0], limits: p.limits[:0], policies: p.policies[:0]}
 }
 
-// collect sorts the headers into groups. The result does not depend on the order of the map:
-// if there is more than is read, the headers are collected again in the order of their names.
-func (p *parser) collect() {
-	hasRules := p.provider != nil && p.provider.Headers != nil
-	for name, values := range p.clock.header {
+// collect returns a parser with the headers in groups; nil if none may be about limits. The result
+// does not depend on the order of the map: if there is more than is read, the headers are collected
+// again in the order of their names.
+func (r *Reader) collect(provider *Provider, h http.Header, hasRules bool, received time.Time) (p *parser) {
+	for name, values := range h {
 		class, spelling := classify(name)
 		if class == nameIgnored && !hasRules {
 			continue
 		}
+		if p == nil {
+			p = parserPool.Get().(*parser)
+			p.clock.header, p.clock.received = h, received
+			p.provider, p.useTable = provider, !r.NoProviderTable
+		}
 		if p.collectHeader(name, values, class, spelling); p.overflow {
 			p.collectInOrder()
-			return
+			break
 		}
 	}
+	return p
 }
 
 // collectInOrder collects the headers with well-known names, and then the first of the others.

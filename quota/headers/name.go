@@ -176,9 +176,9 @@ func classifyRateLimit(name string) (nameClass, uint8) {
 // mayStateLimit reports whether a header name may be about limits. It is much faster than
 // parseName, and never returns false for a name that parseName accepts or takes for a limit.
 func mayStateLimit(name string) bool {
-	found := uint8(0)
+	table, found := letterPairs(), uint8(0)
 	for i := 1; i < len(name); i++ {
-		found |= letterPairs[name[i-1]&0x5f][name[i]&31]
+		found |= table[name[i-1]&0x5f][name[i]&31]
 	}
 	return found&pairOfLimit != 0 || found&(pairOfField|pairOfDetail) == pairOfField|pairOfDetail
 }

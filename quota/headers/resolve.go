@@ -743,27 +743,6 @@ func boundKey(key string) string {
 // boundDelay returns d, at least 0 and at most MaxDelay.
 func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), MaxDelay) }
 
-// isRejection reports whether a response is a rejection because of a limit. A 429 is one by
-// definition. 403 and 503 have other meanings as well: an exhausted limit makes them a
-// rejection, and Retry-After makes a 403 one. Some servers use 418, 420 and 529 for
-// rejections.
-func isRejection(p *Provider, status int, hasRetryAfter, exhausted bool) bool {
-	if p != nil && p.isThrottledStatus(status) {
-		return true
-	}
-	switch status {
-	case http.StatusTooManyRequests, 420, 529:
-		return true
-	case http.StatusTeapot:
-		return hasRetryAfter
-	case http.StatusForbidden:
-		return hasRetryAfter || exhausted
-	case http.StatusServiceUnavailable:
-		return exhausted
-	}
-	return false
-}
-
 // anyExhausted reports whether one of the assembled limits has no units left.
 func (p *parser) anyExhausted() bool {
 	for i := range p.limits {

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -233,23 +234,20 @@ const (
 	pairOfDetail             // of a word that makes a name with a field one about limits
 )
 
-// letterPairs holds the properties of two letters in upper case. For each word of the
+// letterPairs returns the properties of two letters in upper case. For each word of the
 // dictionary with one of these properties, a pair was chosen that few other words contain:
-// MI for limit, EQ for requests.
-var letterPairs = newLetterPairs([3]string{
-	"MI HR RY " + // limit, throttle, retry
-		"AX UO CI OT OW", // also after rate, or with a value such as 2/40: max, quota, capacity, total and allotted, allowed
-	"AI FT AV RV US AG BS SU ET OD WI FR " + // remaining, left, available, interval, used, usage, observed, consumed, reset, period, window, timeframe
-		"OL AT UN RR XT XP EW TT SO CK NA BY UP", // policy, rate, count, current, next, expires, renew, ttl, resource and reason, bucket, name, by, group
-	"EQ CA HI OK CR OI XI WE IP SS MA NC " + // requests, calls, hits, tokens, credits, points, complexity, weight and week, recipients, messages, emails, concurrent
-		"QP RP TP EC HO DA MO YE " + // qps and qpm, rps, tpm, second, hour, day, month, year
-		"US AG BS SU UN RR", // used, usage, observed, consumed, count, current
-})
-
-// newLetterPairs returns the pairs of pairOfLimit, pairOfField and pairOfDetail. A digit and
-// a letter may be a window such as 1m.
-func newLetterPairs(pairs [3]string) (table [96][32]uint8) {
-	for i, list := range pairs {
+// MI for limit, EQ for requests. A digit and a letter may be a window such as 1m.
+var letterPairs = sync.OnceValue(func() *[96][32]uint8 {
+	table := new([96][32]uint8)
+	for i, list := range [...]string{
+		"MI HR RY " + // limit, throttle, retry
+			"AX UO CI OT OW", // also after rate, or with a value such as 2/40: max, quota, capacity, total and allotted, allowed
+		"AI FT AV RV US AG BS SU ET OD WI FR " + // remaining, left, available, interval, used, usage, observed, consumed, reset, period, window, timeframe
+			"OL AT UN RR XT XP EW TT SO CK NA BY UP", // policy, rate, count, current, next, expires, renew, ttl, resource and reason, bucket, name, by, group
+		"EQ CA HI OK CR OI XI WE IP SS MA NC " + // requests, calls, hits, tokens, credits, points, complexity, weight and week, recipients, messages, emails, concurrent
+			"QP RP TP EC HO DA MO YE " + // qps and qpm, rps, tpm, second, hour, day, month, year
+			"US AG BS SU UN RR", // used, usage, observed, consumed, count, current
+	} {
 		for pair := range strings.FieldsSeq(list) {
 			table[pair[0]][pair[1]&31] |= 1 << i
 		}
@@ -260,4 +258,4 @@ func newLetterPairs(pairs [3]string) (table [96][32]uint8) {
 		}
 	}
 	return table
-}
+})
