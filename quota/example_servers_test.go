@@ -211,7 +211,7 @@ func Example_retryAfterOnly() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted   100 │▂                                                  █
-	//                │█         ▆▃         ▃▆        ▃▆        ▃▆        █
+	//                │█         ▆▃         ▃▆        ▃▆        ▂▇        █
 	//                │█▄▃       ██         ██        ██        ██        █
 	// rejected       │  1        +                                  1
 	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarr
