@@ -30,7 +30,7 @@ var importOrder = [][]string{
 	{"internal/adapter", "internal/ticks", "internal/explain"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal"},
 	{"throttle", "backoff/cenkalti"},
-	{"throttle/adaptive"},
+	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},

@@ -47,8 +47,8 @@ func chunkOf(burst int64, per time.Duration) (size int64, restored time.Duration
 		return size, 0
 	}
 	if per > 0 {
-		rate := float64(burst) / float64(per) // bytes per nanosecond
-		size = min(size, max(int64(rate*float64(chunkTime)), min(int64(rate*float64(maxChunkTime)), minChunk)))
+		rate := float64(burst) / float64(per) // bytes per nanosecond; products with it can exceed an int64
+		size = int64(min(maxChunk, max(rate*float64(chunkTime), min(rate*float64(maxChunkTime), minChunk))))
 	}
 	size = max(min(size, burst/2), 1) // the other half of the burst accumulates while a timer is late
 	return size, time.Duration(float64(per) * float64(size) / float64(burst))

@@ -1,6 +1,8 @@
 package bandwidth_test
 
 import (
+	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,5 +45,40 @@ func TestStream_chunks(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.want, n, tt.limit)
 		})
+	}
+}
+
+// A statingLimiter grants everything and states a limit.
+type statingLimiter struct {
+	throttle.Limiter
+	size int64
+	per  time.Duration
+}
+
+func (l statingLimiter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{OK: true, Limit: l.size, Per: l.per, Remaining: l.size}, nil
+}
+
+func (statingLimiter) NonBlocking() bool { return true }
+
+// TestStream_chunksOfExtremeLimits checks the chunks of limits whose numbers are the largest and
+// the smallest.
+func TestStream_chunksOfExtremeLimits(t *testing.T) {
+	for _, tt := range []struct {
+		size int64
+		per  time.Duration
+		want int
+	}{
+		{math.MaxInt64, 1, 256 << 10},
+		{math.MaxInt64, math.MaxInt64, 256 << 10},
+		{math.MaxInt64, 0, 256 << 10},
+		{math.MaxInt64, -1, 256 << 10},
+		{1, math.MaxInt64, 1},
+		{2, 1, 1},
+		{-1, time.Second, 256 << 10},
+	} {
+		n, err := download(t, statingLimiter{throttle.AllowAll, tt.size, tt.per}, zeros{}).Read(make([]byte, 1<<20))
+		require.NoError(t, err)
+		require.Equal(t, tt.want, n, tt)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,28 +20,6 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// capabilities returns the optional interfaces that w implements.
-func capabilities(w http.ResponseWriter) (can []string) {
-	for name, ok := range map[string]bool{
-		"flush":  implements[http.Flusher](w) && implements[interface{ FlushError() error }](w),
-		"hijack": implements[http.Hijacker](w),
-		"read":   implements[io.ReaderFrom](w),
-		"push":   implements[http.Pusher](w),
-		"string": implements[io.StringWriter](w),
-	} {
-		if ok {
-			can = append(can, name)
-		}
-	}
-	slices.Sort(can)
-	return can
-}
-
-func implements[T any](v any) bool {
-	_, ok := v.(T)
-	return ok
-}
-
 // TestMiddleware_preservesWriterInterfaces checks that the ResponseWriter has the optional
 // interfaces of the one of net/http.
 func TestMiddleware_preservesWriterInterfaces(t *testing.T) {
@@ -52,14 +29,14 @@ func TestMiddleware_preservesWriterInterfaces(t *testing.T) {
 				var below, paced []string
 				m := &bandwidth.Middleware{Download: throttle.AllowAll}
 				h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					paced = capabilities(w)
+					paced = memhttp.Capabilities(w)
 					rc := http.NewResponseController(w)
 					assert.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)))
 					assert.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)))
 					assert.NoError(t, rc.Flush())
 				}))
 				s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					below = capabilities(w)
+					below = memhttp.Capabilities(w)
 					h.ServeHTTP(w, r)
 				}))
 				defer s.Close()
@@ -99,7 +76,7 @@ func TestMiddleware_wrapsAnyWriter(t *testing.T) {
 	} {
 		m := &bandwidth.Middleware{Download: throttle.AllowAll}
 		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			require.Equal(t, tt.want, capabilities(w), name)
+			require.Equal(t, tt.want, memhttp.Capabilities(w), name)
 			require.Equal(t, tt.w, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
 			require.ErrorIs(t, http.NewResponseController(w).SetReadDeadline(time.Now()), http.ErrNotSupported)
 		})).ServeHTTP(tt.w, newRequest(http.MethodGet))

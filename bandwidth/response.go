@@ -199,7 +199,7 @@ func (w readerFrom) readFromFile(src io.Reader, file file, size int64) (n int64,
 	for n < size {
 		chunk, err := w.out.size(int(min(size-n, maxChunk)))
 		if err == nil {
-			err = w.out.take(chunk)
+			_, err = w.out.take(chunk)
 		}
 		if err != nil {
 			return n, true, err

@@ -58,7 +58,8 @@ func (s *stream) read(r io.Reader, p []byte) (int, error) {
 	if len(p) == 0 {
 		return r.Read(p)
 	}
-	if err := s.take(0); err != nil {
+	if missing, err := s.take(0); err != nil {
+		s.debt.Store(missing)
 		return 0, err
 	}
 	size, err := s.size(len(p))
@@ -69,10 +70,10 @@ func (s *stream) read(r io.Reader, p []byte) (int, error) {
 	if n <= 0 {
 		return n, err
 	}
-	waitErr := s.take(n)
+	missing, waitErr := s.take(n)
 	s.settle(0)
 	if errors.Is(waitErr, os.ErrDeadlineExceeded) {
-		s.debt.Store(int64(n))
+		s.debt.Store(missing)
 	} else if waitErr != nil {
 		return 0, waitErr
 	}
@@ -89,7 +90,7 @@ func writePaced[T string | []byte](s *stream, p T, write func(T) (int, error)) (
 		if err != nil {
 			return n, err
 		}
-		if err := s.take(size); err != nil {
+		if _, err := s.take(size); err != nil {
 			return n, err
 		}
 		m, err := write(p[:size])
@@ -148,11 +149,12 @@ func (s *stream) learn(d throttle.Decision) {
 }
 
 // take waits until n bytes are granted, and those of an earlier read that was not. The
-// caller passes them on and then calls settle.
-func (s *stream) take(n int) error {
+// caller passes them on and then calls settle. If the wait fails, take returns how many of
+// them are missing.
+func (s *stream) take(n int) (missing int64, err error) {
 	left := int64(n) + s.debt.Load()
 	if left == 0 {
-		return nil
+		return 0, nil
 	}
 	s.op.lock()
 	defer s.unlock()
@@ -165,12 +167,12 @@ func (s *stream) take(n int) error {
 		s.unused = 0
 		s.endTicket()
 		if err := s.claim(left); err != nil {
-			return err
+			return left, err
 		}
 	}
 	s.unused -= left
 	s.debt.Store(0)
-	return nil
+	return 0, nil
 }
 
 // settle ends a take of which the last n bytes were not passed on.

@@ -55,7 +55,7 @@ type itemState struct {
 // failed.
 type itemDoubt struct {
 	sentAt int64  // when the first request with an Idempotency-Key was sent, as Unix time in milliseconds
-	reason string // text of the error if the item failed and must not be repeated
+	reason string // text of the error if the item failed and may have to be reported again
 }
 
 // phase is how far an item got.
@@ -118,7 +118,7 @@ func (c *checkpoint) apply(record []byte, restore func(int, []byte) error) error
 	case kind == recordStart && len(rest) == 4:
 		s.identity = binary.LittleEndian.Uint32(rest)
 		s.phase = phaseStarted
-	case kind == recordSent && len(rest) == 9:
+	case kind == recordSent && len(rest) == 9 && rest[0] <= byte(sentUnsafe):
 		c.applySent(index, sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:])))
 	case kind == recordFailed && len(rest) >= 1:
 		c.applyFailed(index, rest[0] == 1, string(rest[1:]))
@@ -164,14 +164,14 @@ func (c *checkpoint) applySent(index int, kind sent, at int64) {
 func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
 	s, d := &c.items[index], c.doubts[index]
 	s.phase = phaseFailed
-	if doubt || c.o.Repeat == RepeatNever {
-		d.reason = reason
-	}
 	if !doubt && s.sent == sentUnsafe {
 		s.sent = sentIdempotent
 		if d.sentAt != 0 {
 			s.sent = sentKeyed
 		}
+	}
+	if doubt || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
+		d.reason = reason
 	}
 	c.doubts[index] = d
 }
@@ -254,7 +254,8 @@ func (c *checkpoint) done(index int, value []byte) error {
 func (c *checkpoint) append(record []byte, durable bool) error {
 	now := time.Now().UnixNano()
 	last := c.syncedAt.Load()
-	if durable || now-last >= int64(syncInterval) && c.syncedAt.CompareAndSwap(last, now) {
+	isOld := now-last >= int64(syncInterval) || now < last // the clock may have been set back
+	if durable || isOld && c.syncedAt.CompareAndSwap(last, now) {
 		return c.log.AppendSync(record)
 	}
 	return c.log.Append(record)

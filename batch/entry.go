@@ -10,10 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // An entry is a request of an Outbox. Only the sender changes it after it was submitted.
@@ -38,9 +39,6 @@ type entryMeta struct {
 	Options   heed.RequestOptions
 	Submitted int64 // Unix time in milliseconds
 }
-
-// credentialHeaders are the names of headers that an Outbox on disk rejects.
-var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "X-Amz-Security-Token"}
 
 // newEntry returns the entry of req, and reads and closes its body.
 func (o *Outbox) newEntry(req *http.Request) (*entry, error) {
@@ -84,15 +82,40 @@ func (o *Outbox) check(req *http.Request) error {
 	if _, err := http.NewRequest(req.Method, u.String(), nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err)
 	}
-	if o.store == nil || o.c.StoreCredentials {
+	if o.store == nil {
 		return nil
 	}
-	if u.User != nil {
+	if !o.c.StoreCredentials {
+		if err := checkCredentials(req); err != nil {
+			return err
+		}
+	}
+	return checkText(req)
+}
+
+// checkCredentials returns an error if req has credentials.
+func checkCredentials(req *http.Request) error {
+	if req.URL.User != nil {
 		return fmt.Errorf("%w: the URL has a user", ErrCredentials)
 	}
 	for name := range req.Header {
-		if slices.Contains(credentialHeaders, http.CanonicalHeaderKey(name)) {
+		if httphost.IsSecret(http.CanonicalHeaderKey(name)) {
 			return fmt.Errorf("%w: the header %s", ErrCredentials, name)
+		}
+	}
+	return nil
+}
+
+// checkText returns an error if JSON would change req.
+func checkText(req *http.Request) error {
+	if !utf8.ValidString(req.URL.String()) || !utf8.ValidString(req.Host) {
+		return fmt.Errorf("%w: its URL is not UTF-8, so the file cannot hold it", ErrInvalidRequest)
+	}
+	for name, values := range req.Header {
+		for _, v := range values {
+			if !utf8.ValidString(v) {
+				return fmt.Errorf("%w: the header %s is not UTF-8, so the file cannot hold it", ErrInvalidRequest, name)
+			}
 		}
 	}
 	return nil

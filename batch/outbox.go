@@ -30,8 +30,8 @@ var (
 	// ErrInvalidRequest means that a request cannot be sent by an Outbox.
 	ErrInvalidRequest = errors.New("batch: the Outbox cannot send the request")
 
-	// ErrRejected means that a request left the Outbox because of its response: one that
-	// does not change if the request is repeated, or the last of OutboxConfig.MaxAttempts.
+	// ErrRejected means that a request left the Outbox because of its response, which does
+	// not change if the request is repeated, or after the last of OutboxConfig.MaxAttempts.
 	ErrRejected = errors.New("batch: the server rejected the request")
 
 	// ErrExpired means that a request left the Outbox because of OutboxConfig.MaxAge.
@@ -62,7 +62,9 @@ func (e *FullError) Is(target error) bool { return target == ErrOutboxFull }
 type OutboxConfig struct {
 	// Client sends the requests. Its Transport should be a heed.Transport, which delays them
 	// as limits require; a StartJitter there spreads the first requests of devices that start
-	// together. Nil means heed.NewClient(nil).
+	// together. Set RetryPolicy.AttemptTimeout, or Timeout of the Client: without one, a
+	// server that never responds delays all requests. Nil means a heed.Transport with an
+	// AttemptTimeout of one minute.
 	Client *http.Client
 
 	// Path is the path of the file that keeps the requests. It is created if it does not
@@ -82,11 +84,13 @@ type OutboxConfig struct {
 	// MaxRequests is the maximum number of requests. Zero means 10,000.
 	MaxRequests int
 
-	// MaxBytes is the maximum size of all requests with their bodies, in memory and, up to
-	// twice as much, on disk. Zero means 16 MiB.
+	// MaxBytes is the maximum size of all requests with their bodies in memory. The file can be
+	// twice as long, or 256 KiB if that is more, and while it is rewritten there is a second
+	// one. Zero means 16 MiB.
 	MaxBytes int64
 
-	// MaxBody is the maximum size of the body of a request. Zero means 1 MiB.
+	// MaxBody is the maximum size of the body of a request. On disk a request can have at most
+	// 64 MiB with its headers. Zero means 1 MiB.
 	MaxBody int64
 
 	// IdempotencyKey returns the Idempotency-Key of a request that has none, when it is
@@ -103,7 +107,9 @@ type OutboxConfig struct {
 
 	// MaxAttempts is the number of times that a request is sent to a server that responds
 	// with an error of its own, such as 500. Each may include the retries of the Transport.
-	// Failures of the network, 408, 425, 429, 502, 503 and 504 do not count. Zero means 10.
+	// Errors of the Client count too, such as that of RetryPolicy.BeforeSend. Failures of the
+	// network, waits for limits, 408, 425, 429, 502, 503, 504 and 520 to 524 do not count. Zero
+	// means 10.
 	MaxAttempts int
 
 	// MaxAge is the time after which a request is not sent any longer. Zero means that
@@ -116,10 +122,10 @@ type OutboxConfig struct {
 	Backoff backoff.Policy
 
 	// StoreCredentials permits requests with headers or URLs that hold credentials in an
-	// Outbox on disk: the headers Authorization, Proxy-Authorization, Cookie, X-Api-Key,
-	// Api-Key, X-Auth-Token and X-Amz-Security-Token, and a user in the URL. Without it,
-	// Submit rejects them with ErrCredentials. Other headers, the query and the body are
-	// always written to disk.
+	// Outbox on disk: the headers that are known to carry secrets (Authorization, Cookie,
+	// X-API-Key, Private-Token and the like), and a user in the URL. Without it, Submit
+	// rejects them with ErrCredentials. Other headers, the query and the body are always
+	// written to disk.
 	StoreCredentials bool
 }
 
@@ -128,12 +134,14 @@ const (
 	defaultMaxBytes    = 16 << 20
 	defaultMaxBody     = 1 << 20
 	defaultMaxAttempts = 10
+
+	defaultAttemptTimeout = time.Minute
 )
 
 // withDefaults returns c with defaults for zero fields.
 func (c OutboxConfig) withDefaults() OutboxConfig {
 	if c.Client == nil {
-		c.Client = heed.NewClient(nil)
+		c.Client = heed.NewClient(&heed.Transport{Retry: &heed.RetryPolicy{AttemptTimeout: defaultAttemptTimeout}})
 	}
 	if c.MaxRequests == 0 {
 		c.MaxRequests = defaultMaxRequests
@@ -158,18 +166,10 @@ func (c OutboxConfig) withDefaults() OutboxConfig {
 
 // Validate returns an error if a field has a value that OpenOutbox rejects.
 func (c OutboxConfig) Validate() error {
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
+	return rejectNegative("OutboxConfig", []field{
 		{"MaxRequests", int64(c.MaxRequests)}, {"MaxBytes", c.MaxBytes}, {"MaxBody", c.MaxBody},
 		{"MaxAttempts", int64(c.MaxAttempts)}, {"MaxAge", int64(c.MaxAge)},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("batch: OutboxConfig.%s is %d: it must not be negative", f.name, f.value)
-		}
-	}
-	return nil
+	})
 }
 
 // A QueuedRequest is a request in an Outbox.
@@ -241,7 +241,7 @@ type Outbox struct {
 	mu       sync.Mutex
 	isClosed bool
 	entries  []*entry      // by ID; only the sender removes them
-	reserved int           // number of requests that are being stored
+	storing  []uint64      // the numbers of the requests that are being stored, in order
 	bytes    int64         // size of entries and of the requests that are being stored
 	nextID   uint64        // of the next request
 	changed  chan struct{} // is closed when an entry was added or removed
@@ -279,7 +279,9 @@ func OpenOutbox(c OutboxConfig) (*Outbox, error) {
 // its deadline and other values do not.
 //
 // The error is a *FullError, or matches ErrBodyTooLarge, ErrCredentials, ErrOutboxClosed or
-// ErrInvalidRequest, or is that of the body or the file. The request was then not added.
+// ErrInvalidRequest, or is that of the body or the file. The request was then not added. Only
+// if the disk fails after the file was written, the request may be in the file, and is then
+// sent after a restart.
 func (o *Outbox) Submit(req *http.Request) (id uint64, err error) {
 	e, err := o.newEntry(req)
 	if err != nil {
@@ -307,13 +309,13 @@ func (o *Outbox) reserve(e *entry) error {
 	if o.isClosed {
 		return ErrOutboxClosed
 	}
-	n := len(o.entries) + o.reserved
+	n := len(o.entries) + len(o.storing)
 	if n >= o.c.MaxRequests || o.bytes+e.size > o.c.MaxBytes {
 		return &FullError{Requests: n, Bytes: o.bytes, MaxRequests: o.c.MaxRequests, MaxBytes: o.c.MaxBytes}
 	}
 	e.ID = o.nextID
 	o.nextID++
-	o.reserved++
+	o.storing = append(o.storing, e.ID)
 	o.bytes += e.size
 	return nil
 }
@@ -322,16 +324,23 @@ func (o *Outbox) reserve(e *entry) error {
 func (o *Outbox) release(e *entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.reserved--
+	o.stored(e)
 	o.bytes -= e.size
 	o.signal()
+}
+
+// stored ends the count of e among those that are being stored. The caller holds mu.
+func (o *Outbox) stored(e *entry) {
+	if i, ok := slices.BinarySearch(o.storing, e.ID); ok {
+		o.storing = slices.Delete(o.storing, i, i+1)
+	}
 }
 
 // insert adds e, which is stored.
 func (o *Outbox) insert(e *entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.reserved--
+	o.stored(e)
 	i, _ := slices.BinarySearchFunc(o.entries, e.ID, func(e *entry, id uint64) int {
 		return int(min(max(int64(e.ID)-int64(id), -1), 1))
 	})
@@ -353,7 +362,7 @@ func (o *Outbox) Drain(ctx context.Context) error {
 	o.mu.Unlock()
 	for {
 		o.mu.Lock()
-		empty := o.reserved == 0 && (len(o.entries) == 0 || o.entries[0].ID >= next)
+		empty := (len(o.storing) == 0 || o.storing[0] >= next) && (len(o.entries) == 0 || o.entries[0].ID >= next)
 		closed, changed := o.isClosed, o.changed
 		o.mu.Unlock()
 		switch {
@@ -389,9 +398,10 @@ func (o *Outbox) State() OutboxState {
 }
 
 // Close ends the Outbox. It lets the request in flight finish, or cancels it when ctx ends,
-// and returns the requests that were not delivered. Those of an Outbox on disk stay there,
-// and are sent when it is opened again. The error is that of the file. Later calls return
-// the same requests.
+// and returns the requests that were not delivered. It waits for OutboxConfig.Done and for
+// calls of Submit, also when ctx has ended. The requests of an Outbox on disk stay there, and
+// are sent when it is opened again. The error is that of the file. Later calls return the
+// same requests.
 func (o *Outbox) Close(ctx context.Context) ([]QueuedRequest, error) {
 	o.mu.Lock()
 	if !o.isClosed {
@@ -417,7 +427,7 @@ func (o *Outbox) Close(ctx context.Context) ([]QueuedRequest, error) {
 func (o *Outbox) awaitSubmits() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.reserved > 0 {
+	for len(o.storing) > 0 {
 		changed := o.changed
 		o.mu.Unlock()
 		<-changed

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -199,7 +200,7 @@ func TestOutbox_keepsRequestsWhileOffline(t *testing.T) {
 		r := newRig(t, nil)
 		network := &offline{RoundTripper: r.Transport()}
 		network.is.Store(true)
-		c := batch.OutboxConfig{Client: heed.NewClient(&heed.Transport{Base: network}), MaxAttempts: 1, Path: filepath.Join(t.TempDir(), "outbox")}
+		c := batch.OutboxConfig{Client: heed.NewClient(&heed.Transport{Base: network}), MaxAttempts: 1, Path: filepath.Join(t.TempDir(), "outbox"), Backoff: backoff.Constant(10 * time.Minute)}
 		defer c.Client.CloseIdleConnections()
 		o := r.open(t, c)
 		for i := range 5 {
@@ -344,7 +345,7 @@ func TestOutbox_rejectsWhatItCannotSend(t *testing.T) {
 	require.ErrorIs(t, err, fault)
 	require.True(t, closed)
 
-	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "x-api-key"} {
+	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "x-api-key", "Private-Token", "X-Goog-Api-Key"} {
 		req := newRequest("POST", "http://a.test")
 		req.Header[name] = []string{"secret"}
 		_, err := o.Submit(req)
@@ -354,6 +355,12 @@ func TestOutbox_rejectsWhatItCannotSend(t *testing.T) {
 	}
 	_, err = o.Submit(newRequest("POST", "http://user:secret@a.test"))
 	require.ErrorIs(t, err, batch.ErrCredentials)
+	req := newRequest("POST", "http://a.test") // JSON would change it
+	req.Header.Set("X-Name", "caf\xe9")
+	_, err = o.Submit(req)
+	require.ErrorIs(t, err, batch.ErrInvalidRequest)
+	_, err = o.Submit(newRequest("POST", "http://a.test/?name=caf\xe9"))
+	require.ErrorIs(t, err, batch.ErrInvalidRequest)
 	content, err := os.ReadFile(filepath.Join(dir, "outbox"))
 	require.NoError(t, err)
 	require.NotContains(t, string(content), "secret")
@@ -690,6 +697,89 @@ func TestOutbox_theFileStaysSmallWhileOffline(t *testing.T) {
 		require.Less(t, info.Size(), int64(300_000))
 		require.Greater(t, info.Size(), int64(300))
 		require.Equal(t, 1, o.State().Requests)
+	})
+}
+
+// A body that does not end delays no later request.
+func TestOutbox_aBodyWithoutEndDelaysNothing(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(req heedtest.Request) heedtest.Response {
+					if req.URL == "/hangs" && req.N <= 6 {
+						return heedtest.Response{Status: status, Body: "response", Fault: heedtest.HangBody}
+					}
+					return heedtest.Response{}
+				})
+				if plain {
+					r.client = r.Client()
+					defer r.client.CloseIdleConnections()
+				}
+				o := r.open(t, batch.OutboxConfig{})
+				r.submit(t, o, "POST", "/hangs")
+				r.submit(t, o, "POST", "/next")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				require.NoError(t, o.Drain(ctx))
+				require.Equal(t, []string{"1 200", "2 200"}, r.got())
+			})
+		}
+	}
+}
+
+// A server that states an end in the far future is asked again after a day.
+func TestOutbox_asksAgainBeforeAStatedEndThatIsFarAway(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"31000000"}}}))
+			var requests atomic.Int64
+			r.Key = func(*http.Request) string { return fmt.Sprint(requests.Add(1)) } // it does not insist on what it states
+			if plain {
+				r.client = r.Client()
+				defer r.client.CloseIdleConnections()
+			}
+			o := r.open(t, batch.OutboxConfig{})
+			r.submit(t, o, "POST", "/")
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*24*time.Hour)
+			defer cancel()
+			require.NoError(t, o.Drain(ctx))
+			require.Equal(t, []string{"1 200"}, r.got())
+			require.GreaterOrEqual(t, time.Since(start), 24*time.Hour)
+			require.Less(t, time.Since(start), 25*time.Hour)
+		})
+	}
+}
+
+// A power failure must not make a request count as never sent, as its key is forgotten later, nor
+// as sent if it was not.
+func TestOutbox_whatWasSentIsOnDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "outbox")
+		var onDisk []int64 // how much of the file was on disk, as the first frame after each event states
+		frames := func() (ends []int64) {
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for at := int64(8); at < int64(len(content)); {
+				onDisk = append(onDisk, int64(binary.LittleEndian.Uint64(content[at+8:])))
+				at += 24 + int64(binary.LittleEndian.Uint32(content[at+4:]))
+				ends = append(ends, at)
+			}
+			return ends
+		}
+		r := newRig(t, nil)
+		network := &offline{RoundTripper: r.Transport()}
+		network.is.Store(true)
+		client := heed.NewClient(&heed.Transport{Base: network, Retry: &heed.RetryPolicy{MaxAttempts: 1}})
+		defer client.CloseIdleConnections()
+		o := r.open(t, batch.OutboxConfig{Path: path, Client: client, Backoff: backoff.Constant(time.Second)})
+		r.submit(t, o, "POST", "/")
+		time.Sleep(500 * time.Millisecond)
+		network.is.Store(false)
+		require.NoError(t, o.Drain(t.Context()))
+		ends := frames() // the header, the request, that it will be sent, that it was not, that it will be sent, that it has left
+		require.Len(t, ends, 6)
+		require.Equal(t, []int64{8, ends[0], ends[1], ends[2], ends[3], ends[4]}, onDisk)
 	})
 }
 

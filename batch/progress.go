@@ -84,6 +84,9 @@ type sample struct {
 	active    time.Duration
 }
 
+// maxTimeLeft bounds estimates, so that a pause can be added: 146 years.
+const maxTimeLeft = 1 << 62
+
 // add takes a sample and returns the time for left items, or 0 if it is not known.
 func (e *estimator) add(s sample, left int) time.Duration {
 	e.samples[e.n%len(e.samples)] = s
@@ -96,5 +99,5 @@ func (e *estimator) add(s sample, left int) time.Duration {
 	if left <= 0 || processed <= 0 || active <= 0 {
 		return 0
 	}
-	return time.Duration(float64(active) / float64(processed) * float64(left))
+	return time.Duration(min(float64(active)/float64(processed)*float64(left), maxTimeLeft))
 }

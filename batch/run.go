@@ -111,19 +111,27 @@ const (
 
 // Validate returns an error if a field has a value that Run rejects.
 func (o Options) Validate() error {
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"Workers", int64(o.Workers)}, {"Total", int64(o.Total)}, {"ProgressInterval", int64(o.ProgressInterval)},
-		{"MaxFailures", int64(o.MaxFailures)}, {"MaxPause", int64(o.MaxPause)},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("batch: Options.%s is %d: it must not be negative", f.name, f.value)
-		}
-	}
 	if o.Repeat < RepeatSafe || o.Repeat > RepeatNever {
 		return fmt.Errorf("batch: Options.Repeat is %d: it must be one of the constants", o.Repeat)
+	}
+	return rejectNegative("Options", []field{
+		{"Workers", int64(o.Workers)}, {"Total", int64(o.Total)}, {"ProgressInterval", int64(o.ProgressInterval)},
+		{"MaxFailures", int64(o.MaxFailures)}, {"MaxPause", int64(o.MaxPause)},
+	})
+}
+
+// A field is a number in Options or OutboxConfig.
+type field struct {
+	name  string
+	value int64
+}
+
+// rejectNegative returns an error if one of the fields of a struct is negative.
+func rejectNegative(name string, fields []field) error {
+	for _, f := range fields {
+		if f.value < 0 {
+			return fmt.Errorf("batch: %s.%s is %d: it must not be negative", name, f.name, f.value)
+		}
 	}
 	return nil
 }
@@ -228,14 +236,13 @@ func Map[T, R any](ctx context.Context, items iter.Seq[T], fn func(ctx context.C
 		if err != nil {
 			return nil, err
 		}
+		var text []byte
+		if o.Checkpoint != "" {
+			if text, err = json.Marshal(v); err != nil {
+				return nil, &storeError{err}
+			}
+		}
 		set(ItemFrom(ctx).Index, v)
-		if o.Checkpoint == "" {
-			return nil, nil
-		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			return nil, &storeError{err}
-		}
 		return text, nil
 	}
 	restore := func(i int, value []byte) error {

@@ -453,6 +453,32 @@ func TestRun_doesNotRepeatWhenTheServerHasForgottenTheKey(t *testing.T) {
 	}
 }
 
+// An item that failed with a key is repeated while the server remembers the key. Later its error is
+// reported again.
+func TestRun_reportsTheErrorAgainWhenTheKeyIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &heedtest.Server{Respond: func(heedtest.Request) heedtest.Response { return heedtest.Response{Status: 500} }}
+		server.StartInMemory()
+		defer server.Close()
+		client := heed.NewClient(&heed.Transport{Base: server.Transport(), Retry: &heed.RetryPolicy{MaxAttempts: 1}})
+		defer client.CloseIdleConnections()
+		o := batch.Options{Checkpoint: checkpointIn(t)}
+		fail := func(ctx context.Context, _ int) error {
+			_ = send(ctx, client, "POST", server.URL, batch.ItemFrom(ctx).IdempotencyKey)
+			return errors.New("fault")
+		}
+		for range 2 { // it is repeated
+			_, err := batch.Run(t.Context(), upTo(1), fail, o)
+			require.ErrorContains(t, err, "fault")
+		}
+		time.Sleep(25 * time.Hour)
+		_, err := batch.Run(t.Context(), upTo(1), fail, o)
+		require.ErrorIs(t, err, batch.ErrItems)
+		require.ErrorContains(t, err, "failed in an earlier process and not repeated: fault")
+		require.Len(t, server.Requests(), 2)
+	})
+}
+
 func TestRun_pausesWhenTheServerStatesALongWait(t *testing.T) {
 	for name, tt := range map[string]struct {
 		response heedtest.Response
@@ -766,6 +792,7 @@ func TestMap_returnsValuesInOrderAlsoOfEarlierProcesses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []value{{0}, {1}, {4}}, values)
 
-	_, _, err = batch.Map(t.Context(), upTo(3), func(context.Context, int) (any, error) { return func() {}, nil }, batch.Options{Checkpoint: checkpointIn(t)})
+	stored, _, err := batch.Map(t.Context(), upTo(3), func(context.Context, int) (any, error) { return func() {}, nil }, batch.Options{Checkpoint: checkpointIn(t)})
 	require.ErrorContains(t, err, "the value cannot be stored")
+	require.Empty(t, stored, "the item is not done")
 }

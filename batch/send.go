@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -66,19 +67,36 @@ func (o *Outbox) first() *entry {
 
 // A tryResult is the result of trying to send a request.
 type tryResult struct {
-	final bool // the request leaves the Outbox
-	resp  *http.Response
-	err   error // why the request is kept, or Delivery.Err
+	final  bool // the request leaves the Outbox
+	resp   *http.Response
+	cancel context.CancelCauseFunc // ends the context of resp
+	err    error                   // why the request is kept, or Delivery.Err
 
 	until    time.Time // if the request is kept: when the server accepts it again; zero means unknown
 	wakeable bool      // if the request is kept: Wake ends the delay
 }
 
+// What is left of a response is read to its end, so that its connection can be used again,
+// unless it is long or arrives slowly.
+const (
+	maxDrain     = 64 << 10 // bytes
+	drainTimeout = 100 * time.Millisecond
+)
+
 // close discards the response.
 func (r *tryResult) close() {
-	if r.resp != nil {
-		_, _ = io.CopyN(io.Discard, r.resp.Body, 64<<10) // so that the connection can be used again
-		r.resp.Body.Close()
+	if r.resp == nil {
+		return
+	}
+	defer r.cancel(nil)
+	defer r.resp.Body.Close()
+	if httpbody.HasBody(r.resp) {
+		timer := time.AfterFunc(drainTimeout, func() {
+			r.cancel(nil)
+			r.resp.Body.Close() // ends a Read of a body that ignores the context
+		})
+		defer timer.Stop()
+		_, _ = io.CopyN(io.Discard, r.resp.Body, maxDrain)
 	}
 }
 
@@ -117,10 +135,8 @@ func (o *Outbox) try(e *entry) tryResult {
 		return tryResult{err: unrecorded}
 	}
 	o.classify(e, w, before, &r)
-	if r.resp == nil {
+	if r.cancel = cancel; r.resp == nil {
 		cancel(nil)
-	} else {
-		r.resp.Body = &cancelBody{r.resp.Body, func() { cancel(nil) }}
 	}
 	return r
 }
@@ -135,18 +151,6 @@ func (o *Outbox) do(ctx context.Context, req *http.Request, w *watch) (r tryResu
 		r.resp, r.err = o.c.Client.Do(req)
 	}
 	return r
-}
-
-// A cancelBody ends the context of the request when it is closed.
-type cancelBody struct {
-	io.ReadCloser
-	cancel func()
-}
-
-// Close closes the body and ends the context.
-func (b *cancelBody) Close() error {
-	defer b.cancel()
-	return b.ReadCloser.Close()
 }
 
 // mayRepeat reports whether e may be sent although it may have been processed.
@@ -244,7 +248,8 @@ func (o *Outbox) note(e *entry, kind byte) {
 	if o.store != nil {
 		o.store.begin()
 		defer o.store.end()
-		_ = o.store.note(kind, e, false)
+		// On disk, so that a power failure does not make a request count as sent that was not.
+		_ = o.store.note(kind, e, kind == recordUnsent)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -283,11 +288,19 @@ func (o *Outbox) remove(e *entry) {
 	o.signal()
 }
 
+// maxStatedDelay is the longest delay that a server can impose. A later end may be a mistake:
+// the request is then tried again, and a heed.Transport decides whether it is sent, see
+// quota.Tracker.MaxHold.
+const maxStatedDelay = 24 * time.Hour
+
 // delay waits before the first request is sent again. It returns false when the Outbox is
 // closed.
 func (o *Outbox) delay(r tryResult, f *failures) bool {
 	until := r.until
 	now := time.Now()
+	if latest := now.Add(maxStatedDelay); until.After(latest) {
+		until = latest
+	}
 	if !until.After(now) {
 		until = now.Add(f.next())
 	}

@@ -3,7 +3,9 @@ package batch
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -135,4 +137,87 @@ func TestRun_aCheckpointThatFails(t *testing.T) {
 	require.False(t, j.recordDone(1, nil))
 	require.False(t, j.recordFailed(1, err, true))
 	require.Zero(t, j.report.Done+j.report.Failed)
+}
+
+// Drain waits for the requests before it, and not for those that are being stored.
+func TestOutbox_drainDoesNotWaitForLaterRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := OpenOutbox(OutboxConfig{})
+		require.NoError(t, err)
+		earlier, later := new(entry), new(entry)
+		require.NoError(t, o.reserve(earlier))
+		drained := make(chan error, 1)
+		go func() { drained <- o.Drain(context.Background()) }()
+		synctest.Wait()
+		require.NoError(t, o.reserve(later))
+		require.Empty(t, drained)
+		o.release(earlier)
+		synctest.Wait()
+		require.Len(t, drained, 1)
+		o.release(later)
+		require.NoError(t, <-drained)
+		_, err = o.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// After the clock was set back, records are still written to disk.
+func TestCheckpoint_syncsAfterTheClockWasSetBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	c, err := openCheckpoint(Options{Checkpoint: path}.withDefaults(), nil)
+	require.NoError(t, err)
+	c.syncedAt.Store(time.Now().Add(time.Hour).UnixNano())
+	require.NoError(t, c.start(0, 1))
+	size := c.log.Size()
+	require.NoError(t, c.start(1, 1)) // its frame states how much was on disk
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.EqualValues(t, size, binary.LittleEndian.Uint64(content[size+8:]))
+	require.NoError(t, c.log.Close())
+}
+
+// A server that never responds does not stop an Outbox with the default Client.
+func TestOutbox_theDefaultClientDoesNotWaitForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Fault: heedtest.Hang})}
+		server.StartInMemory()
+		defer server.Close()
+		c := OutboxConfig{}.withDefaults()
+		c.Client.Transport.(*heed.Transport).Base = server.Transport()
+		defer c.Client.CloseIdleConnections()
+		o, err := OpenOutbox(c)
+		require.NoError(t, err)
+		req, err := http.NewRequest(http.MethodPost, server.URL, nil)
+		require.NoError(t, err)
+		_, err = o.Submit(req)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, o.Drain(ctx))
+		require.Len(t, server.Requests(), 2)
+		_, err = o.Close(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// A file with a kind of request that does not exist is damaged.
+func TestStoreReader_rejectsUnknownKinds(t *testing.T) {
+	e := &entry{entryMeta: entryMeta{ID: 1, Method: "POST", URL: "http://a.test"}}
+	queued, err := e.record()
+	require.NoError(t, err)
+	r := storeReader{entries: map[uint64]*entry{}}
+	require.NoError(t, r.apply(headerRecord(1)))
+	require.NoError(t, r.apply(queued))
+	require.NoError(t, r.apply(inFlightRecord(1, sentUnsafe, 5)))
+	require.ErrorIs(t, r.apply(inFlightRecord(1, sentUnsafe+1, 5)), ErrDamaged)
+
+	c := &checkpoint{hasHeader: true, doubts: map[int]itemDoubt{}}
+	record := append(newRecord(recordSent, 0), byte(sentUnsafe+1))
+	require.ErrorIs(t, c.apply(append(record, make([]byte, 8)...), nil), ErrDamaged)
+}
+
+func TestEstimator_longestTime(t *testing.T) {
+	var e estimator
+	e.add(sample{}, 0)
+	require.Equal(t, time.Duration(1<<62), e.add(sample{processed: 1, active: time.Hour}, math.MaxInt))
 }

@@ -100,7 +100,7 @@ func (r *storeReader) apply(record []byte) error {
 	switch {
 	case e == nil:
 		return errRecord
-	case kind == recordInFlight && len(rest) == 9:
+	case kind == recordInFlight && len(rest) == 9 && rest[0] <= byte(sentUnsafe):
 		e.sent, e.sentAt = sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:]))
 	case kind == recordUnsent:
 		e.sent, e.sentAt = sentIdempotent, 0
@@ -127,13 +127,10 @@ func (s *store) add(e *entry) error {
 	return s.log.AppendSync(record)
 }
 
-// send records that a request of kind will be sent; on disk if it must not be repeated.
+// send records on disk that a request of kind will be sent. A power failure that lost the
+// record of one with an Idempotency-Key would also lose when KeyLifetime began.
 func (s *store) send(e *entry, kind sent, at int64) error {
-	record := inFlightRecord(e.ID, kind, at)
-	if kind == sentUnsafe {
-		return s.log.AppendSync(record)
-	}
-	return s.log.Append(record)
+	return s.log.AppendSync(inFlightRecord(e.ID, kind, at))
 }
 
 // note records a change of e that has no content. durable means that it must be on disk.

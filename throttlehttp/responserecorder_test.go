@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,28 +42,6 @@ func (s *recordedResponses) all() []throttlehttp.Response {
 	return s.list
 }
 
-// capabilities returns the optional interfaces that w implements.
-func capabilities(w http.ResponseWriter) (can []string) {
-	for name, ok := range map[string]bool{
-		"flush":  implements[http.Flusher](w) && implements[interface{ FlushError() error }](w),
-		"hijack": implements[http.Hijacker](w),
-		"read":   implements[io.ReaderFrom](w),
-		"push":   implements[http.Pusher](w),
-		"string": implements[io.StringWriter](w),
-	} {
-		if ok {
-			can = append(can, name)
-		}
-	}
-	slices.Sort(can)
-	return can
-}
-
-func implements[T any](v any) bool {
-	_, ok := v.(T)
-	return ok
-}
-
 // TestResponseRecorder_preservesWriterInterfaces checks that a recorded ResponseWriter of
 // net/http implements the same optional interfaces as without recording.
 func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
@@ -73,14 +50,14 @@ func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
 			var seen recordedResponses
 			var bare, watched []string
 			h := seen.middleware().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				watched = capabilities(w)
+				watched = memhttp.Capabilities(w)
 				rc := http.NewResponseController(w)
 				assert.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)))
 				assert.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)))
 				assert.NoError(t, rc.Flush())
 			}))
 			s := start(&http.Server{ErrorLog: discardLogger, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				bare = capabilities(w)
+				bare = memhttp.Capabilities(w)
 				h.ServeHTTP(w, r)
 			})})
 			defer s.Close()
@@ -115,7 +92,7 @@ func TestResponseRecorder_wrapsAnyWriter(t *testing.T) {
 	} {
 		var seen recordedResponses
 		seen.middleware().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, tt.want, capabilities(w), name)
+			require.Equal(t, tt.want, memhttp.Capabilities(w), name)
 			require.Equal(t, tt.w, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
 			if h, ok := w.(http.Hijacker); ok {
 				_, _, err := h.Hijack()

@@ -25,6 +25,10 @@ type asyncCaller struct {
 	limiter   throttle.Limiter
 	timeout   time.Duration
 	semaphore chan struct{} // contains one element for each goroutine that is running
+
+	// onPanic is called with a panic of limiter, or of a hook that it calls, if no caller
+	// waits for it any longer.
+	onPanic func(value any)
 }
 
 // lateTimeout is the time for which a goroutine waits for a late decision.
@@ -80,7 +84,8 @@ func (r *asyncCaller) timeoutFor(ctx context.Context) time.Duration {
 // run runs f on a separate goroutine and waits until it returns, but not longer than
 // timeoutFor returns. It returns an error if it stops waiting: the semaphore was full, or
 // there was no result in time. If ctx is done, the error is one of both or that of ctx. If
-// f was started, the returned channel is closed when f has returned.
+// f was started, the returned channel is closed when f has returned. A panic of f is raised by
+// run while it waits, and passed to onPanic afterwards.
 func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan struct{}, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -93,18 +98,46 @@ func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan 
 	case <-waitCtx.Done():
 		return nil, fmt.Errorf("%w: none has come back within %v", errTooManyCalls, wait)
 	}
-	done := make(chan struct{})
+	q := &asyncCall{done: make(chan struct{})}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+lateTimeout)
 		defer cancel()
 		defer func() { <-r.semaphore }()
-		f(ctx)
-		close(done)
+		if v := q.run(ctx, f); v != nil && !q.decided.CompareAndSwap(false, true) {
+			r.onPanic(v)
+		}
 	}()
 	select {
-	case <-done:
-		return done, nil
+	case <-q.done:
 	case <-waitCtx.Done():
-		return done, fmt.Errorf("%w: no reply within %v", ErrUncertain, wait)
+		if q.decided.CompareAndSwap(false, true) {
+			return q.done, fmt.Errorf("%w: no reply within %v", ErrUncertain, wait)
+		}
+		<-q.done // it panicked at the same moment
 	}
+	if q.panicked != nil {
+		panic(q.panicked)
+	}
+	return q.done, nil
+}
+
+// An asyncCall is a function that runs on its own goroutine.
+type asyncCall struct {
+	done     chan struct{} // closed when the function has returned or panicked
+	panicked any           // the value of its panic; nil: none. Set before done is closed
+	decided  atomic.Bool   // whether the caller raises a panic: set by the panic, or by a caller that stops waiting
+}
+
+// run calls f and returns the value of its panic, or nil.
+func (q *asyncCall) run(ctx context.Context, f func(context.Context)) (panicked any) {
+	returned := false
+	defer func() {
+		if panicked = recover(); returned || panicked != nil { // else runtime.Goexit
+			q.panicked = panicked
+			close(q.done)
+		}
+	}()
+	f(ctx)
+	returned = true
+	return nil
 }

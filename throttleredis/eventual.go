@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -102,7 +103,8 @@ type EventualStats struct {
 	// were more than MaxKeys keys.
 	DroppedKeys uint64
 
-	// Err is the latest error. Nil means none since a publication succeeded.
+	// Err is the latest error. Nil means none since a publication succeeded, and that
+	// Store.OnOperation has never panicked.
 	Err error
 }
 
@@ -174,6 +176,7 @@ func (s *Store) validateEventual() error {
 type eventualState struct {
 	once     sync.Once
 	exchange *usageExchange
+	panicked atomic.Pointer[error] // the latest panic of Store.OnOperation; nil: none
 }
 
 // eventualTimeout is the time limit of one script of the exchange if Store.Timeout is zero.
@@ -189,11 +192,25 @@ func (s *Store) startExchange() *usageExchange {
 		o := s.Eventual.withDefaults()
 		var links []regionLink
 		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {
-			links = append(links, &redisLink{c, s.prefix(), timeout, s.OnOperation, o.PeerTimeout / 2})
+			links = append(links, &redisLink{c, s.prefix(), timeout, s.reportOperation, o.PeerTimeout / 2})
 		}
 		s.eventual.exchange = newUsageExchange(o, links...)
 	})
 	return s.eventual.exchange
+}
+
+// reportOperation calls OnOperation on a goroutine without a caller. Stats reports its panic.
+func (s *Store) reportOperation(name string, took time.Duration, err error) {
+	if s.OnOperation == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			panicked := fmt.Errorf("throttleredis: Store.OnOperation panicked: %v", v)
+			s.eventual.panicked.Store(&panicked)
+		}
+	}()
+	s.OnOperation(name, took, err)
 }
 
 // newUsage returns the usage of l, or an error if l cannot be used in Mode Eventual.
@@ -207,7 +224,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 	}
 	x := s.startExchange()
 	sum := sha256.Sum256([]byte(limitID(l)))
-	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, seed: maphash.MakeSeed()}
+	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, keys: new(atomic.Int64), seed: maphash.MakeSeed()}
 	u.rule, u.time = l.newRule(x.options), ticks.NewTimeline()
 	if l.window > 0 || l.calendar != nil {
 		u.time = ticks.NewWallTimeline()
@@ -236,5 +253,9 @@ func (s *Store) Stats() EventualStats {
 	if s.Mode != Eventual || s.Validate() != nil {
 		return EventualStats{}
 	}
-	return s.startExchange().stats()
+	stats := s.startExchange().stats()
+	if panicked := s.eventual.panicked.Load(); panicked != nil && stats.Err == nil {
+		stats.Err = *panicked
+	}
+	return stats
 }

@@ -1,7 +1,9 @@
 package throttleredis
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -187,6 +189,89 @@ func TestEventual_forgetsLimits(t *testing.T) {
 		defer network.mu.Unlock()
 		return len(network.regions[0].stored[x.host]) == 1
 	})
+}
+
+// The keys of limits that the program no longer has leave space for others.
+func TestEventual_forgetsTheKeysOfLimits(t *testing.T) {
+	network := newSimNetwork(t, 1, 1, time.Millisecond)
+	s := network.host(t, 0, EventualOptions{Interval: 10 * time.Millisecond, MaxKeys: 3})
+	for count := range int64(3) {
+		l := s.PermitsPerPeriod(count+1, time.Hour)
+		for key := range 3 {
+			d, err := l.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(key)})
+			require.NoError(t, err)
+			require.False(t, d.Degraded, "limit %d, key %d", count, key)
+		}
+		require.Equal(t, 3, s.Stats().Keys)
+		runtime.KeepAlive(l)
+		redistest.Await(t, "the keys to be forgotten", func() bool {
+			runtime.GC()
+			return s.Stats().Keys == 0
+		})
+	}
+}
+
+// A limit decides at any time.
+func TestEventual_extremeTimes(t *testing.T) {
+	network := newSimNetwork(t, 1, 1, time.Millisecond)
+	s := network.host(t, 0, EventualOptions{})
+	kinds := eventualKinds(10, time.Hour)
+	kinds["each month"] = func(s *Store) *Limiter {
+		return s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachMonth})
+	}
+	for name, kind := range kinds {
+		l := kind(s)
+		for i, now := range []time.Time{
+			time.Unix(0, math.MinInt64), time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(-9999, 1, 1, 0, 0, 0, 0, time.UTC),
+			time.Unix(0, math.MaxInt64), time.Unix(0, math.MaxInt64).Add(-time.Hour), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+			time.Unix(1<<62, 0), time.Now(),
+		} {
+			c := throttle.Claim{Key: fmt.Sprint(i), Now: now}
+			for range 12 {
+				d, err := l.Reserve(t.Context(), c)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, d.Wait, time.Duration(0), "%s, %v", name, now)
+				require.GreaterOrEqual(t, d.ResetAfter, time.Duration(0), "%s, %v", name, now)
+				require.LessOrEqual(t, d.Remaining, int64(10), "%s, %v", name, now)
+				require.Equal(t, d.OK, d.Wait == 0, "%s, %v", name, now)
+				l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 2})
+			}
+		}
+	}
+}
+
+// A hook that panics in the background ends nothing, and Stats reports it.
+func TestEventual_survivesPanicsOfHooks(t *testing.T) {
+	c, prefix := client(t), newTestStore(t).Prefix
+	one, other := newEventualStore(t, prefix, c), newEventualStore(t, prefix, c)
+	one.OnOperation = func(string, time.Duration, error) { panic("hook") }
+	hosts := window(100, one, other)
+	for _, l := range hosts {
+		require.Equal(t, 10, granted(t, l, "k", 10))
+	}
+	awaitRemaining(t, 80, hosts)
+	require.ErrorContains(t, one.Stats().Err, "throttleredis: Store.OnOperation panicked: hook")
+	require.NoError(t, other.Stats().Err)
+
+	broken := dial(t, c.Options().Addr)
+	broken.AddHook(panickingHook{})
+	s := newEventualStore(t, prefix, broken)
+	require.Equal(t, 10, granted(t, s.PermitsPerPeriod(1000, time.Hour), "k", 10))
+	redistest.Await(t, "the error", func() bool { return s.Stats().Err != nil })
+	require.ErrorContains(t, s.Stats().Err, "client hook")
+}
+
+// A panickingHook is a hook of a client of go-redis.
+type panickingHook struct{ redis.Hook }
+
+func (panickingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (panickingHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { panic("client hook") }
+}
+
+func (panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // Units that are returned, and costs that are corrected, reach the other hosts.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/quota/fleet"
 )
@@ -38,10 +36,7 @@ import (
 type Exchange struct {
 	// Client is a Client, ClusterClient, Ring or failover client of go-redis. It must be
 	// set. Exchange.Close does not close it.
-	Client interface {
-		redis.Scripter
-		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
-	}
+	Client Subscriber
 
 	// Prefix begins all keys and the channel. It must not contain braces. Empty means
 	// "heed".

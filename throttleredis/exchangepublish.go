@@ -67,7 +67,7 @@ func (t *exchangeBus) process(updates []queuedUpdate, fetches []string) error {
 func (t *exchangeBus) runScript(s *redis.Script, keys []string, args []any) (any, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
-	return s.Run(ctx, t.client, keys, args...).Result()
+	return runScript(ctx, t.client, s, keys, args)
 }
 
 // publishAll publishes updates with one script.

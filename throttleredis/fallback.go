@@ -85,8 +85,10 @@ type Fallback struct {
 	// separate Breaker.
 	Breaker *Breaker
 
-	// OnError is called with the reason why Redis did not decide, except for ErrOpen. Nil
-	// means no calls.
+	// OnError is called with the reason why Redis did not decide, except for ErrOpen. A panic
+	// of Limiter, or of a hook of a Store or Breaker, is raised by the method of the Fallback
+	// that was called; if that does not wait for it any longer, OnError is called with it,
+	// on another goroutine. Nil means no calls.
 	OnError func(error)
 
 	// OnDegraded is called with each decision that Redis did not make, for metrics: with what
@@ -134,7 +136,7 @@ func (f *Fallback) setup() {
 	if timeout <= 0 {
 		timeout = 50 * time.Millisecond
 	}
-	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, positiveOr(f.MaxCalls, 256))}, breaker: breaker}
+	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, positiveOr(f.MaxCalls, 256)), f.reportPanic}, breaker: breaker}
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
 	case secondary != nil:
@@ -165,6 +167,14 @@ func (f *Fallback) reportError(err error) {
 	}
 	if f.OnError != nil && !errors.Is(err, ErrOpen) {
 		f.OnError(err)
+	}
+}
+
+// reportPanic reports a panic on a goroutine without a caller. One of OnError itself is ignored.
+func (f *Fallback) reportPanic(value any) {
+	defer func() { _ = recover() }()
+	if f.OnError != nil {
+		f.OnError(fmt.Errorf("throttleredis: a limiter or hook panicked: %v", value))
 	}
 }
 

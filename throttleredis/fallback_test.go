@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,4 +369,135 @@ func TestFallback_reportsWhatDecidesInstead(t *testing.T) {
 			require.ErrorIs(t, errs[6], ErrOpen, "the breaker is open after five failures, and a probe")
 		})
 	}
+}
+
+// panickyRedis panics after latency, as a limiter does whose hook panics.
+type panickyRedis struct {
+	latency time.Duration
+	panics  atomic.Bool
+}
+
+func (p *panickyRedis) call() {
+	time.Sleep(p.latency)
+	if p.panics.Load() {
+		panic("hook")
+	}
+}
+
+func (p *panickyRedis) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	p.call()
+	return throttle.Decision{OK: true}, nil
+}
+
+func (p *panickyRedis) Cancel(context.Context, throttle.Claim, throttle.Decision) { p.call() }
+
+// A panic is raised by the call that waits for it, and otherwise reported to OnError. It leaves the
+// Fallback usable.
+func TestFallback_panicsReachTheCallerOrOnError(t *testing.T) {
+	for _, latency := range []time.Duration{time.Millisecond, 49 * time.Millisecond, 51 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &panickyRedis{latency: latency}
+			r.panics.Store(true)
+			var mu sync.Mutex
+			var reported []string
+			f := &Fallback{Limiter: r, MaxCalls: 2, Breaker: &Breaker{Failures: 100}, OnError: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !errors.Is(err, ErrUncertain) {
+					reported = append(reported, err.Error())
+				}
+				panic("OnError") // also in the background
+			}}
+			raised := func(call func()) (v any) {
+				defer func() { v = recover() }()
+				call()
+				return nil
+			}
+			for range 4 {
+				reserve := raised(func() { _, _ = f.Reserve(t.Context(), throttle.Claim{}) })
+				cancel := raised(func() { f.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}) })
+				if latency < 50*time.Millisecond {
+					require.Equal(t, []any{"hook", "hook"}, []any{reserve, cancel})
+				} else {
+					require.Equal(t, []any{"OnError", nil}, []any{reserve, cancel}, "OnError gets ErrUncertain")
+				}
+				time.Sleep(2 * time.Second)
+			}
+			synctest.Wait()
+			if latency < 50*time.Millisecond {
+				require.Empty(t, reported)
+			} else {
+				require.Equal(t, slices.Repeat([]string{"throttleredis: a limiter or hook panicked: hook"}, 8), reported)
+			}
+			r.panics.Store(false)
+			r.latency = 0
+			f.OnError = nil
+			require.False(t, claim(t, f, throttle.Claim{}).Degraded)
+		})
+	}
+}
+
+// A probe whose caller gets a panic does not leave the Breaker open for good.
+func TestFallback_aProbeMayPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis()
+		p := &panickyRedis{}
+		breaker := &Breaker{Failures: 1}
+		f := &Fallback{Limiter: r, Breaker: breaker}
+		r.set(errDown, 0)
+		claim(t, f, throttle.Claim{})
+		require.True(t, breaker.Open())
+		time.Sleep(time.Minute)
+		p.panics.Store(true)
+		other := &Fallback{Limiter: p, Breaker: breaker}
+		require.PanicsWithValue(t, "hook", func() { _, _ = other.Reserve(t.Context(), throttle.Claim{}) })
+		r.set(nil, 0)
+		time.Sleep(time.Minute)
+		require.False(t, claim(t, f, throttle.Claim{}).Degraded)
+		require.False(t, breaker.Open())
+	})
+}
+
+// Ends that were kept during an outage, and hooks of a Breaker, may panic in the background.
+func TestFallback_panicsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis()
+		var reported []string
+		panicking := false
+		f := &Fallback{Limiter: endsPanic{r, &panicking}, Breaker: &Breaker{Failures: 1, Trace: &BreakerTrace{Opened: func(error) { panic("opened") }}}, OnError: func(err error) {
+			if !errors.Is(err, ErrUncertain) {
+				reported = append(reported, err.Error())
+			}
+		}}
+		held := claim(t, f, throttle.Claim{})
+		r.set(nil, time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the rest of the timeout is waited for in the background
+		defer cancel()
+		_, _ = f.Reserve(ctx, throttle.Claim{})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"throttleredis: a limiter or hook panicked: opened"}, reported)
+		require.True(t, f.Breaker.Open())
+		f.Cancel(t.Context(), throttle.Claim{}, held) // kept
+		time.Sleep(2 * time.Hour) // until the first call has ended
+		synctest.Wait()
+		panicking = true
+		r.set(nil, 0)
+		require.False(t, claim(t, f, throttle.Claim{}).Degraded)
+		synctest.Wait()
+		require.Equal(t, "throttleredis: a limiter or hook panicked: end", reported[len(reported)-1])
+	})
+}
+
+// endsPanic is a Redis whose Cancel panics.
+type endsPanic struct {
+	*fakeRedis
+	panics *bool
+}
+
+func (e endsPanic) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if *e.panics {
+		panic("end")
+	}
+	e.fakeRedis.Cancel(ctx, c, d)
 }

@@ -51,10 +51,17 @@ func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxW
 	if err != nil {
 		return throttle.Decision{}, err
 	}
+	returned := false
+	defer func() {
+		if !returned { // the limiter panicked, and a probe must not be in flight for good
+			breaker.report(generation, outcomeAbandoned, nil)
+		}
+	}()
 	start := time.Now()
 	d, late, err := g.asyncCaller.Reserve(ctx, c, maxWait)
+	returned = true
 	if remaining := g.timeout - time.Since(start); late != nil && ctx.Err() == nil && remaining > 0 {
-		go reportLate(breaker, generation, late, remaining, err)
+		go g.reportLate(breaker, generation, late, remaining, err)
 		return d, err
 	}
 	breaker.report(generation, outcomeOf(ctx, err), err)
@@ -67,7 +74,8 @@ func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxW
 // reportLate reports the outcome of a claim whose caller did not wait for the whole
 // timeout. It waits for the remaining time, so that short deadlines do not open the Breaker
 // of a Redis that responds within the timeout.
-func reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time.Duration, err error) {
+func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time.Duration, err error) {
+	defer g.recoverPanic() // of a BreakerTrace
 	timer := time.NewTimer(remaining)
 	defer timer.Stop()
 	select {
@@ -123,7 +131,20 @@ func (g *guardedCaller) drainDeferred() {
 
 func (g *guardedCaller) runDeferred() {
 	for do := g.nextDeferred(); do != nil; do = g.nextDeferred() {
-		_, _ = g.run(context.Background(), do)
+		g.runInBackground(do)
+	}
+}
+
+func (g *guardedCaller) runInBackground(do func(context.Context)) {
+	defer g.recoverPanic()
+	_, _ = g.run(context.Background(), do)
+}
+
+// recoverPanic, which must be deferred, passes a panic in a goroutine without a caller to
+// onPanic.
+func (g *guardedCaller) recoverPanic() {
+	if v := recover(); v != nil {
+		g.onPanic(v)
 	}
 }
 

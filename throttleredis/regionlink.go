@@ -44,8 +44,8 @@ type usagePublication struct {
 type redisLink struct {
 	client      Subscriber
 	prefix      string
-	timeout     time.Duration // of a round trip
-	onOperation func(name string, took time.Duration, err error)
+	timeout     time.Duration                                    // of a round trip
+	onOperation func(name string, took time.Duration, err error) // does not panic
 
 	pingInterval time.Duration // idle time after which the subscription is tested
 }
@@ -72,14 +72,23 @@ func (l *redisLink) run(ctx context.Context, name string, s *redis.Script, keys 
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	start := time.Now()
-	reply, err := s.Run(ctx, l.client, keys, args...).Result()
+	reply, err := runScript(ctx, l.client, s, keys, args)
 	if err != nil {
 		err = fmt.Errorf("throttleredis: %s: %w", name, err)
 	}
-	if l.onOperation != nil {
-		l.onOperation(name, time.Since(start), err)
-	}
+	l.onOperation(name, time.Since(start), err)
 	return reply, err
+}
+
+// runScript runs s on a goroutine without a caller. A panic of the client, or of a hook of the
+// client, becomes an error.
+func runScript(ctx context.Context, client redis.Scripter, s *redis.Script, keys []string, args []any) (reply any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the client panicked: %v", v)
+		}
+	}()
+	return s.Run(ctx, client, keys, args...).Result()
 }
 
 func (l *redisLink) publish(ctx context.Context, p *usagePublication) (existed bool, err error) {

@@ -34,6 +34,7 @@ type limitUsage struct {
 	per      time.Duration // Decision.Per; zero: that of the window
 	time     ticks.Timeline
 	exchange *usageExchange
+	keys     *atomic.Int64 // number of records that reserveKey has counted
 
 	seed   maphash.Seed
 	shards [usageShards]usageShard
@@ -206,13 +207,22 @@ func (u *limitUsage) record(s *usageShard, tag string, dry bool, now int64, h ho
 	if dry {
 		return u.newRecord(tag), false
 	}
-	if u.exchange.reserveKey() || u.sweep(s, now, h, sweepForSpace) > 0 && u.exchange.reserveKey() {
+	if u.reserveKey() || u.sweep(s, now, h, sweepForSpace) > 0 && u.reserveKey() {
 		return u.add(s, tag), false
 	}
 	if s.overflow == nil {
 		s.overflow = u.newRecord("")
 	}
 	return s.overflow, true
+}
+
+// reserveKey counts a key. It returns false if there are too many.
+func (u *limitUsage) reserveKey() bool {
+	reserved := u.exchange.reserveKey()
+	if reserved {
+		u.keys.Add(1)
+	}
+	return reserved
 }
 
 // add adds the record of a tag, for which reserveKey has returned true.
@@ -238,7 +248,8 @@ func (u *limitUsage) sweep(s *usageShard, now int64, h hostCounts, most int) (re
 			continue
 		}
 		delete(s.records, tag)
-		u.exchange.releaseKey()
+		u.exchange.releaseKeys(1)
+		u.keys.Add(-1)
 		if removed++; r.sent {
 			s.dropped = append(s.dropped, tag)
 		}
@@ -301,7 +312,7 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 		if !u.rule.counts(i, now) {
 			return
 		}
-		if !u.exchange.reserveKey() && (u.sweep(s, now, h, sweepForSpace) == 0 || !u.exchange.reserveKey()) {
+		if !u.reserveKey() && (u.sweep(s, now, h, sweepForSpace) == 0 || !u.reserveKey()) {
 			u.exchange.droppedKeys.Add(1)
 			return
 		}

@@ -58,6 +58,7 @@ type usageExchange struct {
 type limitReference struct {
 	id    uint64
 	usage weak.Pointer[limitUsage]
+	keys  *atomic.Int64 // limitUsage.keys
 }
 
 // errTooManyHosts is the error if messages of a host are ignored.
@@ -75,7 +76,7 @@ const (
 	maxRemoved     = 1024 // names of counters in a publication that are removed
 	maxPeers       = 1024 // hosts whose counters are received
 	maxFetchPause  = 250 * time.Millisecond
-	endingTimeout  = time.Second // of the last publication, if the context of Close has no deadline
+	endingTimeout  = time.Second // of the last publication
 	forgetTimeouts = 5           // a host of a connected region has ended after so many times PeerTimeout
 )
 
@@ -133,7 +134,7 @@ func (x *usageExchange) reserveKey() bool {
 	return false
 }
 
-func (x *usageExchange) releaseKey() { x.keys.Add(-1) }
+func (x *usageExchange) releaseKeys(n int64) { x.keys.Add(-n) }
 
 // reportDegraded reports a decision that was made while some hosts were unreachable.
 func (x *usageExchange) reportDegraded() {
@@ -151,7 +152,7 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 			return v
 		}
 	}
-	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u)})
+	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u), u.keys})
 	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
 	for _, r := range x.regions {
 		r.fetchSoon() // others may have used the limit before
@@ -176,11 +177,18 @@ func (x *usageExchange) allLimits() iter.Seq[*limitUsage] {
 	}
 }
 
-// forgetLimits removes limits that are no longer in use, and what is stored of them.
+// forgetLimits removes limits that are no longer in use, their keys, and what is stored of
+// them.
 func (x *usageExchange) forgetLimits() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	used := slices.DeleteFunc(slices.Clone(x.limits), func(l limitReference) bool { return l.usage.Value() == nil })
+	used := slices.DeleteFunc(slices.Clone(x.limits), func(l limitReference) bool {
+		ended := l.usage.Value() == nil
+		if ended {
+			x.releaseKeys(l.keys.Load())
+		}
+		return ended
+	})
 	if len(used) < len(x.limits) {
 		x.limits = used
 		x.rewrite.Store(true)
@@ -563,7 +571,7 @@ func (r *usageRegion) connectedFor(now time.Duration) time.Duration {
 	return now - time.Duration(r.connectedAt.Load())
 }
 
-// Close stops the exchange, waits until its goroutines have ended, and tells the other hosts
+// close stops the exchange, waits until its goroutines have ended, and tells the other hosts
 // that this one has ended. If ctx ends first, it returns the cause of ctx.
 func (x *usageExchange) close(ctx context.Context) error {
 	x.cancel()

@@ -38,7 +38,8 @@ var (
 	// ErrNotJournal means that a file exists and was not written by this package.
 	ErrNotJournal = errors.New("the file is not a journal")
 
-	// ErrTooLong means that a record is longer than MaxRecord.
+	// ErrTooLong means that a record is longer than MaxRecord, or that too many records wait
+	// to be written.
 	ErrTooLong = errors.New("journal: the record is too long")
 
 	errClosed = errors.New("journal: the log is closed")
@@ -94,11 +95,15 @@ type batch struct {
 // Open opens or creates the file at path, calls apply with each record, in order, and
 // removes an incomplete end. It locks path + ".lock" until Close. If apply returns an
 // error, Open returns it and does not modify the file. A record must not be retained after
-// apply returns.
+// apply returns. A symbolic link and the file that it leads to are one file.
 //
 // The error wraps ErrLocked, ErrNotJournal or a *CorruptError, or is that of apply or of the
 // file system.
 func Open(path string, apply func(record []byte) error) (*Log, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
 		return nil, err
@@ -110,6 +115,21 @@ func Open(path string, apply func(record []byte) error) (*Log, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// resolve returns the absolute path of the file, without symbolic links: Rewrite replaces the
+// file at the same path later, even if the working directory was changed, and all names of the file
+// must have one lock.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return path, nil
+	}
+	return target, err
 }
 
 // open reads the file and prepares it for appending. The lock is held.

@@ -162,6 +162,36 @@ func TestLog_isLockedWhileItIsOpen(t *testing.T) {
 	open(t, path)
 }
 
+// A file has one lock and one content, whatever its name.
+func TestOpen_followsSymbolicLinks(t *testing.T) {
+	path, link := filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "link")
+	write(t, path, "first")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	l, _ := open(t, link)
+	_, _, err := tryOpen(path)
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{[]byte("second")})))
+	require.NoError(t, l.Close())
+	_, records := open(t, path)
+	require.Equal(t, []string{"second"}, records)
+}
+
+// The file is where it was opened, also if the process changes its working directory.
+func TestRewrite_afterAChangeOfTheWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	l, _ := open(t, "log")
+	require.NoError(t, l.AppendSync([]byte("first")))
+	t.Chdir(t.TempDir())
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{[]byte("second")})))
+	require.NoError(t, l.Close())
+	require.NoFileExists(t, "log")
+	_, records := open(t, filepath.Join(dir, "log"))
+	require.Equal(t, []string{"second"}, records)
+}
+
 func TestOpen_anErrorOfApplyModifiesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	write(t, path, "first")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heed-go/heed/internal/limitertest"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/keyed"
 )
@@ -37,23 +38,6 @@ func TestNoAllocs(t *testing.T) {
 		if row.pools && keyed.Racing {
 			continue
 		}
-		for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
-			noAllocs(t, row.name+": Reserve and Cancel", func() {
-				d, _ := row.l.Reserve(ctx, c)
-				row.l.Cancel(ctx, c, d)
-			})
-			noAllocs(t, row.name+": Reserve and Observe", func() {
-				d, _ := row.l.Reserve(ctx, c)
-				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{Partial: true})
-				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{Cost: 1})
-			})
-		}
-	}
-}
-
-func noAllocs(t *testing.T, what string, f func()) {
-	t.Helper()
-	if n := testing.AllocsPerRun(200, f); n != 0 {
-		t.Errorf("%s: %v allocations", what, n)
+		limitertest.RequireNoAllocs(t, row.name, row.l)
 	}
 }

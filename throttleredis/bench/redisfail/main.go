@@ -6,7 +6,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"log"
 	"os"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
@@ -51,7 +48,7 @@ func main() {
 	only := flag.String("only", "", "the name of a fault; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	redis.SetLogger(new(noLogger))
+	redistest.DiscardLog()
 	t := new(redistest.Program)
 	defer t.End()
 	for _, f := range faults {
@@ -113,9 +110,3 @@ func viaProxy(name string, f redistest.Fault) fault {
 		end:      func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Pass) },
 	}
 }
-
-// noLogger discards the log of go-redis.
-type noLogger struct{}
-
-// Printf implements the logger of go-redis.
-func (*noLogger) Printf(context.Context, string, ...any) {}

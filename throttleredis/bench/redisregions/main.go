@@ -14,8 +14,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
@@ -73,7 +71,7 @@ func main() {
 	delay := flag.Duration("delay", 150*time.Millisecond, "EventualOptions.Delay")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	redis.SetLogger(new(noLogger))
+	redistest.DiscardLog()
 	t := new(redistest.Program)
 	defer t.End()
 	options := throttleredis.EventualOptions{Interval: *interval, Delay: *delay}

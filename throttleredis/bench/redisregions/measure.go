@@ -310,9 +310,3 @@ func bound(p plan) int64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// noLogger discards the log of go-redis.
-type noLogger struct{}
-
-// Printf implements the logger of go-redis.
-func (*noLogger) Printf(context.Context, string, ...any) {}

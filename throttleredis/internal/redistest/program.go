@@ -1,6 +1,11 @@
 package redistest
 
-import "log"
+import (
+	"context"
+	"log"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // A Program implements T for programs that are not tests. End must be called before the
 // program exits.
@@ -30,3 +35,12 @@ func (p *Program) End() {
 		f()
 	}
 }
+
+// DiscardLog discards the log of go-redis, which reports each fault.
+func DiscardLog() { redis.SetLogger(noLogger{}) }
+
+// noLogger is a logger of go-redis that writes nothing.
+type noLogger struct{}
+
+// Printf implements the logger of go-redis.
+func (noLogger) Printf(context.Context, string, ...any) {}

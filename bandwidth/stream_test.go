@@ -1,0 +1,84 @@
+package bandwidth
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+)
+
+// A countingLimiter counts the units that are taken. It grants nothing while it is closed.
+type countingLimiter struct {
+	mu     sync.Mutex
+	closed bool
+	taken  int64
+}
+
+func (l *countingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := throttle.Decision{OK: !l.closed, Limit: 1000, Per: time.Second}
+	if l.closed {
+		d.Wait = time.Millisecond
+	} else if !c.DryRun {
+		l.taken += c.Cost
+	}
+	return d, nil
+}
+
+func (l *countingLimiter) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
+	l.add(-c.Cost)
+}
+
+func (l *countingLimiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	l.add(f.ExtraCost(c, d))
+}
+
+func (*countingLimiter) NonBlocking() bool { return true }
+
+func (l *countingLimiter) add(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken += n
+}
+
+func (l *countingLimiter) set(closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = closed
+}
+
+// TestStream_aDeadlineChargesNothingTwice reads in small pieces, so that the stream claims more than
+// it needs for the moment, and lets a deadline end a wait for the rest.
+func TestStream_aDeadlineChargesNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, total := new(countingLimiter), 0
+		s := newStream(t.Context(), l, "", "tenant", new(queue.Queue))
+		read := func(n int, wait time.Duration) {
+			l.set(wait > 0)
+			time.AfterFunc(wait, func() { l.set(false) })
+			got, err := s.read(bytes.NewReader(make([]byte, 1000)), make([]byte, n))
+			require.NoError(t, err)
+			total += got
+		}
+		read(10, 10*time.Millisecond)
+		read(10, 10*time.Millisecond)
+		require.Positive(t, s.unused)
+		s.waits.setDeadline(time.Now().Add(5 * time.Millisecond))
+		read(30, 10*time.Millisecond) // the bytes have arrived, and are charged before the next read
+		s.waits.setDeadline(time.Time{})
+		time.Sleep(10 * time.Millisecond)
+		read(10, 0)
+		s.close(net.ErrClosed)
+		require.Equal(t, 60, total)
+		require.EqualValues(t, total, l.taken)
+	})
+}
