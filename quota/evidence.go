@@ -143,15 +143,22 @@ func (ev *evidence) suggestsLimit(kind throttle.Cause, rtt time.Duration, now ti
 }
 
 // wasHealthy reports whether at least 90 % of the 20 responses before the oldest failure of kind
-// that counts were successful. There may be fewer, but at least one.
+// that counts were successful. If the quota has had fewer than 20 responses, one success suffices.
 func (ev *evidence) wasHealthy(kind throttle.Cause, now time.Time) bool {
-	oldest, t := 0, tick(now)
+	oldest, successes, t := 0, 0, tick(now)
 	for i := range min(ev.len(), 50) {
-		if k, age := ev.at(i, t); k == kind && age < maxEvidenceTicks {
+		switch k, age := ev.at(i, t); {
+		case k == causeSuccess:
+			successes++
+		case k == kind && age < maxEvidenceTicks:
 			oldest = i
 		}
 	}
-	successes, before := 0, min(ev.len()-oldest-1, 20)
+	if ev.total < 20 {
+		return successes > 0
+	}
+	successes = 0
+	before := min(ev.len()-oldest-1, 20)
 	for i := range before {
 		if k, _ := ev.at(oldest+1+i, t); k == causeSuccess {
 			successes++

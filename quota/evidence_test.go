@@ -75,6 +75,7 @@ func TestEvidence_suggestsALimit(t *testing.T) {
 		"17 of 20 before":                   {text: "nnn" + strings.Repeat("g", 17) + "uuuuuugggg", before: 100, every: time.Second / 10},
 		"never":                             {text: "uuuuuuuuuu", before: 100, every: time.Second / 10},
 		"a new host, one success":           {text: "guuuuuu", every: time.Second / 10, share: 6. / 7},
+		"a new host, a success after it":    {text: "ugguuuuu", every: time.Second / 10, share: 6. / 8},
 		"a new host, none":                  {text: "uuuuuuu", every: time.Second / 10},
 		"a quarter of a round trip":         {text: strings.Repeat("g", 18) + "uuuuuu", before: 100, every: time.Millisecond, share: .6},
 		"less of a round trip":              {text: strings.Repeat("g", 19) + "uuuuuu", before: 100, every: time.Millisecond},

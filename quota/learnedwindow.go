@@ -129,8 +129,8 @@ func (w *learnedWindow) begin(now time.Time, n uint64) {
 	w.windows++
 	w.next = now.Add(w.interval())
 	w.reset = now.Add(w.length)
-	if !w.gridless {
-		w.reset = nextMultiple(now, w.boundary, w.length)
+	if grid := nextMultiple(now, w.boundary, w.length); !w.gridless && grid.Before(w.reset.Add(-w.length/8)) && grid.Sub(now) > w.length/8 {
+		w.reset = grid
 	}
 }
 

@@ -370,7 +370,8 @@ func TestNextMultiple(t *testing.T) {
 	}
 }
 
-// Windows end on a grid of the server's clock, unless a probe has shown that they do not.
+// Windows end on a grid of the server's clock, unless that would be in the first or last eighth of the
+// window, or a probe has shown that they do not.
 func TestLearnedWindow_endsOnAGrid(t *testing.T) {
 	const ms = time.Millisecond
 	boundary := time.Unix(1000, 0)
@@ -379,11 +380,15 @@ func TestLearnedWindow_endsOnAGrid(t *testing.T) {
 		gridless bool
 		end      time.Duration // since the boundary
 	}{
-		"at a boundary":          {0, false, 800 * ms},
-		"after it":               {300 * ms, false, 800 * ms},
-		"windows are on no grid": {400 * ms, true, 1200 * ms},
-		"two windows later":      {2000 * ms, false, 2400 * ms},
-		"long before a boundary": {-2000 * ms, false, -1600 * ms},
+		"at a boundary":           {0, false, 800 * ms},
+		"in the first eighth":     {100 * ms, false, 900 * ms},
+		"after it":                {101 * ms, false, 800 * ms},
+		"before the last eighth":  {700*ms - 1, false, 800 * ms},
+		"in the last eighth":      {700 * ms, false, 1500 * ms},
+		"windows are on no grid":  {400 * ms, true, 1200 * ms},
+		"two windows later":       {2000 * ms, false, 2400 * ms},
+		"long before a boundary":  {-2000 * ms, false, -1600 * ms},
+		"shortly before boundary": {-50 * ms, false, 750 * ms},
 	} {
 		w := learnedWindow{limit: 10, length: 800 * ms, boundary: boundary, gridless: tt.gridless, used: 7, accepted: 6, test: 5, windows: 3}
 		now := boundary.Add(tt.after)
@@ -416,6 +421,8 @@ func TestLearnedWindow_whenTheNextRequestIsSent(t *testing.T) {
 		"used up":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 600 * ms, 0, 415 * ms, false},
 		"its end":                   {func(w *learnedWindow) { w.used, w.testAfter = 10, 1 }, 1015 * ms, 0, 0, true},
 		"the test is due":           {func(w *learnedWindow) { w.used = 10 }, 500 * ms, 0, 0, true},
+		"a moment before the test":  {func(w *learnedWindow) { w.used = 10 }, 500*ms - 1, 0, 1, false},
+		"a moment before its turn":  {func(w *learnedWindow) {}, 100*ms/7 - 1, 0, 1, false},
 		"before the test":           {func(w *learnedWindow) { w.used = 10 }, 400 * ms, 0, 100 * ms, false},
 		"a test at the end": {func(w *learnedWindow) {
 			w.used, w.reset, w.limit, w.confirmedLimit, w.loweredAt, w.rejectedTests = 9, start.Add(4*time.Second), 9, 10, start, 1

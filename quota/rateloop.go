@@ -24,8 +24,8 @@ import (
 // that is expected to be accepted. Updates of the rate r:
 //
 //	no goal, each second             r += r growth
-//	below the goal, each second      r += (goal - r) / 2
-//	after the plateau, each second   r += r min(1 % 2^(seconds since the plateau), 25 %)
+//	below the goal, each step        r += (goal - r) / 2
+//	after the plateau, each step     r += r min(1 % 2^(steps since the plateau), 25 %)
 //	rejected, see rejected           r is lowered to what was accepted, but not below a floor
 //
 // The rules and constants are those of a prototype that was measured in simulated time with twenty
@@ -54,11 +54,11 @@ type rateLoop struct {
 	stated         bool      // a rejection stated to wait
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
-	sinceRejection int       // steps since the last rejection
-	plateau        float64   // steps at the goal before the rate grows beyond it
+	sinceRejection float64   // duration of the steps since the last rejection, in seconds
+	plateau        float64   // time at the goal before the rate grows beyond it, in seconds
 	granted        int64     // requests since grownAt
 	trial          trial
-	minPlateau     float64 // minimum plateau, where a rejection costs a long stop; 0: none
+	minPlateau     float64 // minimum plateau in seconds, where a rejection costs a long stop; 0: none
 }
 
 // An acceptedSpan counts accepted requests from a moment on.
@@ -76,11 +76,10 @@ const (
 	minRate        = 1.0 / 60         // lowest estimate, in requests per second
 	maxRecent      = 20               // latest responses from which the share of rejections is computed
 	idleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
-	growthStep     = time.Second      // between two steps of growth
-	growthIdle     = 5 * time.Second  // time without a request after which growth begins again
-	plateauFirst   = 10               // steps, the first time
-	plateauLast    = 20               // steps, or the time of 60 requests if that is longer
-	plateauTrial   = 2                // steps, for a suspected cause without a confirmed goal
+	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
+	plateauFirst   = 10               // seconds, the first time
+	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
+	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
@@ -189,37 +188,37 @@ func (l *rateLoop) finiteGoal() float64 {
 // request was granted. It reports whether the loop is not needed: less than half of the rate was used,
 // and it is four times the goal and what was ever accepted in the last minute.
 func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
-	if now.Sub(last) > growthIdle {
+	step, limit := time.Second, accepted.highest(now)
+	if l.hasGoal() {
+		step, limit = min(max(l.timeOf(3), time.Second), growthIdle), max(limit, l.goal)
+	}
+	if now.Sub(last) > growthIdle+step {
 		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
 		return false
 	}
-	if now.Sub(l.grownAt) < growthStep || l.trial.active {
+	if now.Sub(l.grownAt) < step || l.trial.active {
 		return false
 	}
 	needed := float64(l.granted) > l.rate*now.Sub(l.grownAt).Seconds()/2
 	l.grownAt, l.granted = now, 0
-	l.sinceRejection++
-	l.rate = l.grownRate()
-	limit := accepted.highest(now)
-	if l.hasGoal() {
-		limit = max(limit, l.goal)
-	}
+	l.sinceRejection += step.Seconds()
+	l.rate = l.grownRate(step)
 	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.rate > 4*limit
 }
 
 // grownRate returns the rate after a step of growth.
-func (l *rateLoop) grownRate() float64 {
+func (l *rateLoop) grownRate(step time.Duration) float64 {
 	plateau, first := l.plateau, .01
 	if !l.confirmed && l.cause != throttle.CauseUnstated {
 		plateau, first = plateauTrial, .02
 	}
-	switch steps := float64(l.sinceRejection); {
+	switch {
 	case !l.hasGoal():
 		return l.rate * (1 + l.growth)
 	case l.rate < .99*l.goal:
 		return l.rate + (l.goal-l.rate)/2
-	case steps > max(plateau, l.minPlateau):
-		return l.rate * (1 + min(first*math.Pow(2, steps-plateau), .25))
+	case l.sinceRejection > max(plateau, l.minPlateau):
+		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/step.Seconds()), .25))
 	}
 	return l.rate
 }

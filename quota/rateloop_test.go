@@ -280,9 +280,9 @@ func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		goal     float64
-		since    int   // steps since a rejection
-		granted  int64 // requests in the last second, of 100
-		accepted int64 // in each of the last seconds
+		since    float64 // seconds since a rejection
+		granted  int64   // requests in the last second, of 100
+		accepted int64   // in each of the last seconds
 		unneeded bool
 	}{
 		"not used":                     {24, 0, 0, 0, true},
@@ -306,25 +306,34 @@ func TestRateLoop_endsWhenItIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A step takes a second. After five seconds without a request, growth begins again.
+// A step takes a second, or at a slow rate with a goal the time of three requests, at most five seconds.
+// After five seconds more without a request, growth begins again.
 func TestRateLoop_steps(t *testing.T) {
 	const s = time.Second
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
+		rate, goal  float64
 		last, after time.Duration // of the latest request, before the step; since the step before
-		steps       int           // afterwards: 20 and this one, or 0
+		since       float64       // afterwards: 20 and the step, or 0
 	}{
-		"too early": {0, s - 1, 20},
-		"a second":  {0, s, 21},
-		"not idle":  {4 * s, s, 21},
-		"idle":      {4*s + 1, s, 0},
+		"too early":              {10, 10, 0, s - 1, 20},
+		"a second":               {10, 10, 0, s, 21},
+		"three requests":         {1, 1, 0, 3*s - 1, 20},
+		"after three":            {1, 1, 0, 3 * s, 23},
+		"five seconds":           {.1, .1, 0, 5*s - 1, 20},
+		"after five":             {.1, .1, 0, 5 * s, 25},
+		"no goal":                {.1, math.Inf(1), 0, s, 21},
+		"not idle":               {10, 10, 5 * s, s, 21},
+		"idle":                   {10, 10, 5*s + 1, s, 0},
+		"idle, three requests":   {1, 1, 5*s + 1, 3 * s, 0},
+		"not idle, five seconds": {.1, .1, 5 * s, 5 * s, 25},
 	} {
-		l := rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 10, confirmed: true, sinceRejection: 20, plateau: 1000, grownAt: start, granted: 100}
+		l := rateLoop{cause: throttle.CauseUnstated, rate: tt.rate, goal: tt.goal, confirmed: true, sinceRejection: 20, plateau: 1000, growth: .2, grownAt: start, granted: 100}
 		var a acceptedRate
 		now := start.Add(tt.after)
 		require.False(t, l.grow(now, start.Add(-tt.last), &a), name)
-		require.Equal(t, tt.steps, l.sinceRejection, name)
-		if tt.steps != 20 {
+		require.InDelta(t, tt.since, l.sinceRejection, 1e-9, name)
+		if tt.since != 20 {
 			require.Equal(t, now, l.grownAt, name)
 			require.Zero(t, l.granted, name)
 		}

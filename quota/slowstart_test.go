@@ -204,6 +204,9 @@ func TestConcurrencyCut_endsAfterEightSuccesses(t *testing.T) {
 	wait, ok := q.checkSlowStart(now.Add(10 * time.Millisecond))
 	require.False(t, ok)
 	require.Equal(t, unknownRoundTrip-10*time.Millisecond, wait)
+	wait, ok = q.checkSlowStart(until.Add(-1))
+	require.False(t, ok)
+	require.EqualValues(t, 1, wait)
 	q.inFlight.open = 20
 	q.succeeded(1, now)
 	q.cutConcurrency(until.Add(-1))
