@@ -171,7 +171,7 @@ func TestNewBuckets_sizes(t *testing.T) {
 // TestBuckets_timeIsBounded checks readings that are more than 18 years away.
 func TestBuckets_timeIsBounded(t *testing.T) {
 	k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10)})
-	require.EqualValues(t, latestTick, k.tick(math.MaxInt64))
-	require.EqualValues(t, -latestTick, k.tick(math.MinInt64))
+	require.Equal(t, int64(latestTick), k.tick(math.MaxInt64))
+	require.Equal(t, -int64(latestTick), k.tick(math.MinInt64))
 	require.Equal(t, 7*k.params.Scale, k.tick(7))
 }
