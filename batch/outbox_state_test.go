@@ -126,3 +126,21 @@ func TestOutbox_defaultBounds(t *testing.T) {
 		require.ErrorIs(t, submit(0), batch.ErrOutboxFull)
 	})
 }
+
+// An empty method means GET, as in net/http, also after the request was stored.
+func TestOutbox_anEmptyMethodIsGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		o := r.open(t, batch.OutboxConfig{})
+		req, err := http.NewRequest(http.MethodGet, r.URL+"/", nil)
+		require.NoError(t, err)
+		req.Method = ""
+		_, err = o.Submit(req)
+		require.NoError(t, err)
+		require.NoError(t, o.Drain(t.Context()))
+		require.Equal(t, http.MethodGet, r.Requests()[0].Method)
+		require.Empty(t, r.Requests()[0].Header.Get("Idempotency-Key"), "a GET is safe to repeat")
+		_, err = o.Close(t.Context())
+		require.NoError(t, err)
+	})
+}

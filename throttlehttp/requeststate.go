@@ -149,7 +149,7 @@ func (p *requestState) isHidden(i int) bool { return p.rules[i] != nil && p.rule
 // to the decision of the one with the fewest such requests left; among equal ones, of the one
 // with the longest ResetAfter. It skips hidden limits unless hidden is true.
 func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int) {
-	lowest := int64(0)
+	var lowest int64
 	for i := range p.ticket.Demands {
 		m := &p.ticket.Demands[i]
 		if m.Limiter == nil || p.isHidden(i) && !hidden {
