@@ -263,7 +263,7 @@ func TestQueue_waiterLeavesWhenItsLimiterPanics(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, map[string][]time.Duration{
 			"panic":   {time.Second},
-			"granted": {time.Second, 2 * time.Second}, // nobody behind it waits longer
+			"granted": {time.Second, 2 * time.Second}, // those behind it do not wait longer
 		}, d.times)
 		requireEmpty(t, q)
 	})
