@@ -91,7 +91,7 @@ func (h *hold) rejected(n uint64, now time.Time, r rejection) (isNew bool) {
 	switch {
 	case pause > 0:
 		pause = h.waitForProbe(pause, isNew, now, r)
-		pause += time.Duration(r.random * float64(max(min(pause/40, maxLate), r.spread)))
+		pause += time.Duration(r.random * float64(max(h.lateness(pause), r.spread)))
 	case isNew && h.statedEnd.After(now): // an early probe was rejected without a new end
 		pause = h.waitForProbe(h.statedEnd.Sub(now), isNew, now, r)
 	case isNew && r.pause > 0:
@@ -130,6 +130,13 @@ func tripled(d time.Duration, n int) time.Duration {
 // defaultPause returns the longest pause where the server states none: exponential backoff.
 func (h *hold) defaultPause() time.Duration {
 	return time.Duration(min(float64(basePause)*math.Pow(pauseGrowth, float64(h.rejections-1)), float64(maxPause)))
+}
+
+// lateness returns the longest random delay of the probe after a wait that the server states. It is
+// doubled with each rejected probe, because some servers round down, and so that the probes of many
+// clients, which were rejected together, come apart.
+func (h *hold) lateness(stated time.Duration) time.Duration {
+	return min(stated/40, maxLate) << min(max(h.rejections-1, 0), 5)
 }
 
 // accepted ends the hold if claim n, which was accepted, is the probe. sent is when the latest claim

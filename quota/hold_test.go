@@ -250,3 +250,25 @@ func TestTripled(t *testing.T) {
 		require.Equal(t, want, tripled(time.Minute, n), "%d", n)
 	}
 }
+
+// The longest random delay after a stated end is a fortieth of the wait, at most maxLate. Each
+// rejected probe doubles it, five times: the probes of many clients that were rejected together come
+// apart, and a server that rounds down is met. A release begins again.
+func TestHold_probesOfManyClientsComeApart(t *testing.T) {
+	var h hold
+	now, n := time.Unix(1000, 0), uint64(1)
+	reject := func() time.Duration {
+		h.rejected(n, now, rejection{retryAfter: 4 * time.Second, maxHold: defaultHold, sent: n, random: 1})
+		late := h.until.Sub(now) - 4*time.Second
+		now, n = h.until, n+1
+		return late
+	}
+	for i := range 8 {
+		require.Equal(t, 100*time.Millisecond<<min(i, 5), reject(), "rejection %d", i)
+	}
+	require.True(t, h.accepted(n, now))
+	require.Equal(t, 100*time.Millisecond, reject())
+	h = hold{}
+	h.rejected(1, now, rejection{retryAfter: time.Hour, maxHold: defaultHold, sent: 1, random: 1})
+	require.Equal(t, time.Hour+maxLate, h.until.Sub(now))
+}
