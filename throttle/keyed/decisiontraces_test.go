@@ -30,9 +30,6 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return log(c) }}
 		},
 		func(throttle.Clock) throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: ten}) },
-		func(throttle.Clock) throttle.Limiter {
-			return keyed.NewBuckets(keyed.BucketsConfig{Limit: ten.WithBurst(4), Exact: true})
-		},
 		func(c throttle.Clock) throttle.Limiter {
 			return keyed.NewBan(bucket(c), keyed.BanConfig{Refusals: 2, Within: 30 * time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute})
 		},
