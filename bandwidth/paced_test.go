@@ -106,7 +106,7 @@ func TestWaits(t *testing.T) {
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
 		require.NoError(t, state())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(ctx), os.ErrDeadlineExceeded)
 		require.ErrorIs(t, state(), os.ErrDeadlineExceeded)
