@@ -219,14 +219,13 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, retry bool, h Hook
 				return err
 			}
 		}
-		now := q.time.Read(time.Time{})
 		if t.isEmpty() {
-			err := q.reserveNow(ctx, t, now)
+			err := q.reserveNow(ctx, t, q.time.Read(time.Time{}))
 			t.waited, t.longestWait = waited, longest
 			return err
 		}
 		if n > 0 {
-			t.waited = max(time.Duration(now)-waited, 1) // the beginning of the wait
+			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
 		err := q.waitInQueue(ctx, t, join{retry: retry || n > 0, renewals: renewals, queued: h.Queued})
 		if t.longestWait == nil {
