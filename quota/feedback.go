@@ -55,7 +55,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		return throttle.Feedback{Now: now}
 	}
 	if now.IsZero() {
-		now = t.clock.Now()
+		now = t.now()
 	}
 	f, global := throttle.Feedback{Now: now}, false
 	if err != nil || resp == nil {

@@ -95,7 +95,7 @@ func (s *sharing) share(ep *endpoint, req *http.Request) {
 		scheme = "http"
 	}
 	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
-	q, until := ep.unknown.Load(), s.tracker.clock.Now().Add(fetchTime)
+	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
 	q.hold.until, q.shared.fetchUntil = until, until
 }
 
@@ -144,7 +144,7 @@ func (s *sharing) receive(u Update) {
 	if ep == nil {
 		return
 	}
-	woken := ep.apply(u.aged(), s.tracker.clock.Now())
+	woken := ep.apply(u.aged(), s.tracker.now())
 	if ep.hasReplaced.Load() {
 		ep.renewWaits()
 	}

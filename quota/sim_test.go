@@ -85,7 +85,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 			}
 			status, h := send()
 			resp := &http.Response{StatusCode: status, Header: h}
-			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.clock.Now(), nil))
+			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.now(), nil))
 			if status == http.StatusOK {
 				return true
 			}
