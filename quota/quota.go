@@ -57,35 +57,40 @@ func (ep *endpoint) newQuota(successes int) *quota {
 }
 
 // Reserve implements throttle.Limiter. The Wait of a claim that is not granted is 0 if the decision
-// can only change with a response.
-func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+// can only change with a response. A dry run changes nothing. A quota that is shared leaves units to
+// other processes, and publishes its probes.
+func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
 	if small := q.small.Load(); small != nil {
 		return small.Reserve(ctx, c)
 	}
-	if c.Now.IsZero() {
-		c.Now = q.endpoint.tracker.now() // not under a lock
-	}
-	if q.endpoint.id != "" {
-		return q.reserveShared(c)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.reserve(c)
-}
-
-// reserve is Reserve as of c.Now, without regard to other processes. A dry run changes nothing.
-func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
-		return throttle.Decision{}, err
+		return d, err
 	}
+	t, shared := q.endpoint.tracker, q.endpoint.id != ""
+	if c.Now.IsZero() {
+		c.Now = t.now() // not under a lock
+	}
+	var probe *Update // nil: there is none
+	q.mu.Lock()
+	defer func() {
+		if q.mu.Unlock(); probe != nil {
+			t.sharing.publish(q.endpoint, *probe)
+		}
+	}()
 	now := later(c.Now, q.lastGranted)
-	d := throttle.Decision{Policy: q.policy, At: now}
+	d.Policy, d.At = q.policy, now
 	if len(q.estimates) > 0 {
 		q.describe(&d, now)
 	}
+	if shared {
+		if d.Wait, d.OK = q.leaveToPeers(now); !d.OK {
+			d.ServerImposed = true
+			return d, nil
+		}
+	}
 	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.on() {
-		if l := q.endpoint.tracker.listeners.Load(); l != nil {
+		if l := t.listeners.Load(); l != nil {
 			defer l.watch(q, now)()
 		}
 		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
@@ -94,7 +99,9 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	}
 	q.decide(&d, n, c.DryRun, now)
 	if d.OK && !c.DryRun {
-		d.Grant = q.grant(n, now)
+		if d.Grant = q.grant(n, now); shared {
+			probe = q.newProbe(d.Grant)
+		}
 	}
 	return d, nil
 }

@@ -145,8 +145,8 @@ func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
 	return rep
 }
 
-// Provider returns the entry of Hosts or of the built-in table for host. It returns nil if
-// the host is unknown.
+// Provider returns the entry of Hosts for host, or else that of the built-in table for host or
+// for its nearest parent domain. It returns nil if the host is unknown.
 func (r *Reader) Provider(host string) *Provider {
 	if host == "" {
 		return nil
@@ -160,7 +160,18 @@ func (r *Reader) Provider(host string) *Provider {
 	if r.NoProviderTable {
 		return nil
 	}
-	return builtinProvider(host)
+	index := providersByHost()
+	if p, ok := index[host]; ok {
+		return p
+	}
+	for i := 1; i < len(host); i++ {
+		if host[i] == '.' {
+			if p, ok := index[host[i:]]; ok {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 const (
