@@ -125,17 +125,6 @@ func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Re
 	return r.addBody(rep, resp, peek(resp, resp.ContentLength < 0))
 }
 
-// ReadPeeked returns what Read has returned for resp, which was received at now, or what
-// Read would return from the headers alone if it has not read from the body. It does not
-// read from the body.
-func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
-	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if p, ok := resp.Body.(*peekedBody); ok {
-		return r.addBody(rep, resp, p.peeked())
-	}
-	return rep
-}
-
 // addBody adds to rep what the first bytes of a body state. It is separate so that a report
 // without a body stays on the stack.
 func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
