@@ -218,9 +218,6 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 	return number
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*quota) NonBlocking() bool { return true }
-
 // Cancel implements throttle.Limiter: the request of claim c was not sent.
 func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if small := q.small.Load(); small != nil {
@@ -230,7 +227,9 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
-		q.slow.cancelled(d.Grant)
+		if d.Grant == q.slow.watched {
+			q.slow.watched = 0
+		}
 		if q.inference != nil {
 			q.inference.loop.unspend(n)
 			q.inference.window.canceled(d.Grant)

@@ -172,11 +172,44 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
 	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
 		return now, nil
 	}
-	err = q.reserveNow(ctx, t, now)
-	if err == nil && t.grant == nil && q.numWaiting.Load() > 0 {
-		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+	defer func() { // also if a limiter panics
+		if t.grant == nil && q.numWaiting.Load() > 0 {
+			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		}
+	}()
+	if c := (throttle.Claim{Now: q.time.At(now), Waits: true}); t.isNonBlocking() {
+		var refusal throttle.Decision
+		_, err = t.reserve(ctx, c, &refusal)
+	} else {
+		err = q.reserveBlocking(ctx, t, c, now)
+	}
+	if t.grant != nil && t.arrival == 0 {
+		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
 	}
 	return now, err
+}
+
+// reserveBlocking asks the limiters of t, some of which may block, without waiting in a class.
+func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
+	t.waited = time.Duration(now)
+	defer func() {
+		if t.grant != nil || err != nil {
+			t.waited = 0
+		}
+	}()
+	remaining := int64(never)
+	if q.MaxWait > 0 {
+		remaining = int64(q.MaxWait)
+	}
+	bounded, stop := q.boundedContext(ctx, remaining)
+	defer stop()
+	var refusal throttle.Decision
+	if _, err = t.reserve(bounded, c, &refusal); err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		if err = context.Cause(bounded); err == errWaitExpired {
+			err = &throttle.RefusedError{Decision: throttle.Decision{At: c.Now}}
+		}
+	}
+	return err
 }
 
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end.
@@ -213,8 +246,8 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 			}
 		}
 		if t.isEmpty() {
-			err := q.reserveNow(ctx, t, q.time.Read(time.Time{}))
-			t.waited, t.longestWait = waited, longest
+			var refusal throttle.Decision
+			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &refusal)
 			return err
 		}
 		if n > 0 {
@@ -290,44 +323,6 @@ func (q *Queue) countRefusal(ctx context.Context, t *Ticket, err error) {
 			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
 		}
 	}
-}
-
-// reserveNow asks the limiters of t without waiting.
-func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error) {
-	var refusal throttle.Decision
-	returned := false
-	defer func() {
-		if !returned && q.numWaiting.Load() > 0 { // a limiter panicked: the units of the others were returned
-			q.wakeLimits(t)
-		}
-	}()
-	reserveCtx, c := ctx, throttle.Claim{Now: q.time.At(now), Waits: true}
-	if !t.isNonBlocking() {
-		t.waited = time.Duration(now)
-		defer func() {
-			if t.grant != nil || err != nil {
-				t.waited = 0
-			}
-		}()
-		remaining := int64(never)
-		if q.MaxWait > 0 {
-			remaining = int64(q.MaxWait)
-		}
-		var stop func()
-		reserveCtx, stop = q.boundedContext(ctx, remaining)
-		defer stop()
-	}
-	_, err = t.reserve(reserveCtx, c, &refusal)
-	if err != nil && reserveCtx.Err() != nil && ctx.Err() == nil {
-		if err = context.Cause(reserveCtx); err == errWaitExpired {
-			err = &throttle.RefusedError{Decision: throttle.Decision{At: q.time.At(now)}}
-		}
-	}
-	returned = true
-	if t.grant != nil && t.arrival == 0 {
-		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
-	}
-	return err
 }
 
 // Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
