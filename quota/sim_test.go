@@ -67,6 +67,12 @@ func playInOrder(t *testing.T, seed uint64, tr *Tracker, s server, n, c int, rtt
 	return *j
 }
 
+// wakes is a queue whose Renew the Tracker does not call: callers that are renewed join again in any
+// order, and the requests of a job share a quota, so they need not be renewed.
+type wakes struct{ queue *queue.Queue }
+
+func (w wakes) Wake() { w.queue.Wake() }
+
 // begin begins a job of goroutines of g. The job must be read after g.Wait.
 func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) *job {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
@@ -74,7 +80,7 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 		t.Fatal(err)
 	}
 	w := &queue.Queue{Clock: tr.Clock}
-	tr.Notify(w)
+	tr.Notify(wakes{w})
 	j, start := new(job), time.Now()
 	var mu sync.Mutex
 	send := func(ctx context.Context) (int, http.Header) {
