@@ -273,4 +273,7 @@ func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
 	require.Equal(t, []int64{5, 6}, []int64{e.limit, e.remaining}, "without a limit")
 	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 1, Remaining: 1, Unit: unitConcurrent}, now, &f))
 	require.Equal(t, []int64{1, 1}, []int64{e.limit, e.remaining}, "a limit of one")
+	units, wait = e.freeConcurrency(now, &inFlight{}, pacing{})
+	require.EqualValues(t, 1, units)
+	require.Zero(t, wait)
 }

@@ -195,7 +195,6 @@ func (a *acceptedRate) addEvenly(n int64, took time.Duration, now time.Time) {
 func (a *acceptedRate) advance(second int64) {
 	if second-a.second >= int64(len(a.counts)) {
 		*a = acceptedRate{second: second}
-		return
 	}
 	for a.second < second {
 		a.second++

@@ -215,7 +215,7 @@ func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, err error)
 	}
 	d, err = q.reserve(c)
 	s := q.shared
-	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
+	if q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery { // claims that are not granted have number 0
 		s.probedAt = q.lastGranted
 		probe = Update{Kind: UpdateProbe, Route: s.route}
 	}
