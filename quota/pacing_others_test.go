@@ -246,6 +246,7 @@ func TestOtherClients_paceOfClaims(t *testing.T) {
 		"within the lag":            {otherClients{share: .25, jitter: 1, lag: 3 * time.Second}, 8, 0, 0, 10 * time.Second},
 		"nothing is left":           {otherClients{share: .25, jitter: 1}, 2, 0, 0, 10 * time.Second},
 		"the reset may be earlier":  {otherClients{share: .25, jitter: .75, startedLate: true}, 2, 0, 0, 9750 * time.Millisecond},
+		"with one unit":             {otherClients{share: .25, jitter: .75, startedLate: true}, 1, 0, 0, 9750 * time.Millisecond},
 		"not without a unit":        {otherClients{share: .25, jitter: .75, startedLate: true}, 0, 0, 0, 10 * time.Second},
 		"not with one in flight":    {otherClients{share: .25, jitter: .75, startedLate: true}, 2, 1, 0, 10 * time.Second},
 		"not earlier than two lags": {otherClients{share: .25, jitter: 1.5, lag: 4750 * time.Millisecond, startedLate: true}, 2, 0, 0, 9500 * time.Millisecond},
