@@ -137,7 +137,8 @@ func isCodeKey(key string) bool {
 }
 
 // string reads a string. In a success only the code of an error counts, because other
-// strings may be data.
+// strings may be data. Of an error the messages of the first three levels are searched for
+// phrases: deeper ones describe details.
 func (b *bodyParser) string(m jsonContext, depth int, s string) {
 	switch {
 	case m.key == "retryDelay":
