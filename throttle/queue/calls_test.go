@@ -174,15 +174,21 @@ func TestQueue_waitedCountsFromTheCall(t *testing.T) {
 
 // While a ticket holds the only slot for a call to another limit, a second ticket is rejected
 // for want of a slot, without a time. It is granted as soon as the slot is free again: when the
-// other limit has rejected the first ticket, or has panicked.
+// other limit has rejected the first ticket, has failed, or has panicked.
 func TestQueue_slotsHeldDuringACallWakeOthers(t *testing.T) {
+	fails := func(context.Context, throttle.Claim) (throttle.Decision, error) {
+		time.Sleep(100 * time.Millisecond)
+		return throttle.Decision{}, errGone
+	}
 	for name, tt := range map[string]struct {
 		script []step
 		arrive time.Duration // of the second ticket
 		want   time.Duration // of its grant
 	}{
-		"first call":  {[]step{rejects(100*time.Millisecond, time.Hour)}, 50 * time.Millisecond, 100 * time.Millisecond},
-		"second call": {[]step{rejects(0, 0), rejects(0, time.Second), rejects(100*time.Millisecond, time.Hour)}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+		"first call":               {[]step{rejects(100*time.Millisecond, time.Hour)}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"second call":              {[]step{rejects(0, 0), rejects(0, time.Second), rejects(100*time.Millisecond, time.Hour)}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+		"failure":                  {[]step{fails}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"failure in a second call": {[]step{rejects(0, 0), rejects(0, time.Second), fails}, 1050 * time.Millisecond, 1100 * time.Millisecond},
 		"panic": {[]step{func(context.Context, throttle.Claim) (throttle.Decision, error) {
 			time.Sleep(100 * time.Millisecond)
 			panic("limiter")
@@ -304,5 +310,41 @@ func TestQueue_ofOneWaiter(t *testing.T) {
 			wg.Wait()
 			requireEmpty(t, q)
 		})
+	}
+}
+
+// TestQueue_tryWakesCallersThatItKeptWaiting checks that a caller that was rejected while a Try
+// held units for a moment is granted as soon as the Try has returned them: because another limit
+// rejected it, failed or panicked.
+func TestQueue_tryWakesCallersThatItKeptWaiting(t *testing.T) {
+	for name, last := range map[string]step{
+		"rejected": rejects(100*time.Millisecond, time.Hour),
+		"failed": func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			return throttle.Decision{}, errGone
+		},
+		"panicked": func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			panic("limiter")
+		},
+	} {
+		for _, blocks := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, start := new(Queue), time.Now()
+				slots, other := &slotLimiter{free: 1}, &scriptedLimiter{blocks: blocks, script: []step{last}}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { _ = recover() }()
+					assert.Error(t, q.Try(ctx, ticket(slots, other)))
+				})
+				time.Sleep(50 * time.Millisecond)
+				require.NoError(t, q.Wait(ctx, ticket(slots)), name)
+				require.Equal(t, 100*time.Millisecond, time.Since(start), "%s, blocks %v", name, blocks)
+				wg.Wait()
+				requireEmpty(t, q)
+			})
+		}
 	}
 }

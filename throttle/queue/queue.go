@@ -301,7 +301,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	var refusal throttle.Decision
 	returned := false
 	defer func() {
-		if !returned && q.numWaiting.Load() > 0 { // a limiter panicked: the units of the others were returned
+		if (!returned || err != nil) && q.numWaiting.Load() > 0 { // a limiter panicked or failed: the units of the others were returned
 			q.wakeLimits(t)
 		}
 	}()
