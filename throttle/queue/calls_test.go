@@ -348,3 +348,87 @@ func TestQueue_tryWakesCallersThatItKeptWaiting(t *testing.T) {
 		}
 	}
 }
+
+// TestQueue_errorOfACheckUpFront checks that an error of a limiter that is asked without taking
+// units reaches the caller, as its other errors do.
+func TestQueue_errorOfACheckUpFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(&holdLimiter{until: start.Add(time.Minute)}, failsDry{throttle.AllowAll})), errGone)
+		require.Zero(t, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+// A failsDry limiter fails if no units are to be taken.
+type failsDry struct{ throttle.Limiter }
+
+func (failsDry) NonBlocking() bool { return true }
+func (l failsDry) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if c.DryRun {
+		return throttle.Decision{}, errGone
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+// TestQueue_maxTotalPrecedesItsDefault checks which of the two bounds the number of waiters.
+func TestQueue_maxTotalPrecedesItsDefault(t *testing.T) {
+	for _, c := range []struct{ maxTotal, byDefault, want int }{
+		{0, 0, 5}, {0, 1, 1}, {0, 3, 3}, {0, -1, 5}, {2, 0, 2}, {2, 1, 2}, {2, 3, 2}, {-1, 1, 5},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l := &Queue{MaxTotal: c.maxTotal}, new(slotLimiter)
+			q.SetDefaultMaxTotal(9)
+			q.SetDefaultMaxTotal(c.byDefault)
+			var wg sync.WaitGroup
+			for i := range 5 {
+				wg.Go(func() {
+					err := q.Wait(t.Context(), &Ticket{Tenant: string(rune('a' + i)), Demands: ticket(l).Demands})
+					if i < c.want {
+						assert.ErrorIs(t, err, ErrClosed)
+					} else {
+						assert.Equal(t, &FullError{Waiting: c.want, Max: c.want}, err)
+					}
+				})
+				synctest.Wait()
+			}
+			require.Equal(t, c.want, q.Snapshot().Waiting)
+			require.NoError(t, q.Close())
+			wg.Wait()
+		})
+	}
+}
+
+// TestQueue_endsGrantsOfOthersBeforeItsFirstWait checks that a Queue can be given tickets that it
+// did not grant, and that their limiters get the time.
+func TestQueue_endsGrantsOfOthersBeforeItsFirstWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		l := &endLog{Limiter: throttle.AllowAll}
+		tk := ticket(l)
+		_, err := tk.Reserve(t.Context(), time.Now())
+		require.NoError(t, err)
+		new(Queue).Cancel(t.Context(), tk)
+		_, err = tk.Reserve(t.Context(), time.Now())
+		require.NoError(t, err)
+		noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		(&Queue{Clock: &jumpClock{now: noon}}).Observe(t.Context(), tk, throttle.Feedback{})
+		require.Len(t, l.at, 2)
+		require.True(t, time.Now().Equal(l.at[0]), "%v", l.at)
+		require.True(t, noon.Equal(l.at[1]), "%v", l.at)
+	})
+}
+
+// An endLog records the times at which claims end.
+type endLog struct {
+	throttle.Limiter
+	at []time.Time
+}
+
+func (*endLog) NonBlocking() bool { return true }
+func (l *endLog) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
+	l.at = append(l.at, c.Now)
+}
+func (l *endLog) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	l.at = append(l.at, f.Now)
+}

@@ -117,3 +117,16 @@ func TestQueue_waitQueuedBeforeTheFirstAnswer(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+func TestPerUnit_isZeroIfItIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		per   time.Duration
+		want  time.Duration
+	}{
+		{0, 0, 0}, {0, time.Minute, 0}, {-1, time.Minute, 0}, {10, 0, 0}, {10, -time.Minute, 0},
+		{1, time.Minute, time.Minute}, {60, time.Minute, time.Second}, {60, 1, 0}, {1, 1, 1},
+	} {
+		require.Equal(t, c.want, perUnit(throttle.Decision{Limit: c.limit, Per: c.per}), "%+v", c)
+	}
+}
