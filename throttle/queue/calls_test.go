@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -431,4 +432,130 @@ func (l *endLog) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision
 }
 func (l *endLog) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
 	l.at = append(l.at, f.Now)
+}
+
+// TestQueue_returnsUnitsThatAreGrantedTooLate checks a limiter that grants a claim although the
+// wait has ended during the call: because of MaxWait, or because the Queue was closed. The units
+// are returned.
+func TestQueue_returnsUnitsThatAreGrantedTooLate(t *testing.T) {
+	late := func(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+		<-ctx.Done()
+		return throttle.Decision{OK: true, At: c.Now}, nil
+	}
+	for name, tt := range map[string]struct {
+		maxWait, closed time.Duration
+		want            error
+	}{
+		"MaxWait": {3 * time.Second, time.Hour, throttle.ErrRefused},
+		"Close":   {0, 3 * time.Second, ErrClosed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, start := &Queue{MaxWait: tt.maxWait}, time.Now()
+			stop := time.AfterFunc(tt.closed, func() { q.Close() })
+			defer stop.Stop()
+			l := &scriptedLimiter{blocks: true, script: []step{rejects(0, time.Second), rejects(0, time.Second), late}}
+			tk := ticket(l)
+			require.ErrorIs(t, q.Wait(t.Context(), tk), tt.want, name)
+			require.Equal(t, 3*time.Second, time.Since(start), name)
+			require.Equal(t, 1, l.returned, name)
+			require.True(t, tk.GrantedAt().IsZero(), name)
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// TestQueue_waitedIsThatOfTheLastCall checks that a ticket that has waited, and is used again
+// without a wait, states none.
+func TestQueue_waitedIsThatOfTheLastCall(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		for name, again := range map[string]func(*Queue, *Ticket) error{
+			"Wait": func(q *Queue, tk *Ticket) error { return q.Wait(t.Context(), tk) },
+			"Try":  func(q *Queue, tk *Ticket) error { return q.Try(t.Context(), tk) },
+		} {
+			q, l := new(Queue), wrap(&holdLimiter{until: time.Now().Add(time.Second), serverImposed: true})
+			q.Snapshot()
+			time.Sleep(500 * time.Millisecond)
+			tk := ticket(l)
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Equal(t, 500*time.Millisecond, tk.Waited(), name)
+			require.Equal(t, "hold", tk.WaitedFor(), name)
+			imposed, _ := tk.WaitedForServer()
+			require.True(t, imposed, name)
+			q.Cancel(t.Context(), tk)
+			require.NoError(t, again(q, tk), name)
+			require.Zero(t, tk.Waited(), name)
+			require.Empty(t, tk.WaitedFor(), name)
+			imposed, _ = tk.WaitedForServer()
+			require.False(t, imposed, name)
+		}
+	})
+}
+
+// A handClock shows the time that was set. It has no timers.
+type handClock struct{ now atomic.Int64 }
+
+func (c *handClock) Now() time.Time                     { return time.Unix(0, c.now.Load()) }
+func (*handClock) After(time.Duration) <-chan time.Time { return nil }
+
+// TestQueue_countsNoCallersWhoseTimeIsOver checks that a caller whose MaxWait has passed, and that
+// no timer has woken yet, takes no place in a full Queue.
+func TestQueue_countsNoCallersWhoseTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := new(handClock)
+		q, l := &Queue{Clock: clk, MaxWait: time.Second, MaxTotal: 1}, new(slotLimiter)
+		var wg sync.WaitGroup
+		for i, passed := range []time.Duration{0, time.Second - 1, time.Second, 2*time.Second + 1} {
+			clk.now.Store(int64(time.Hour + passed))
+			var err error
+			wg.Go(func() { err = q.Wait(t.Context(), ticket(l)) })
+			synctest.Wait()
+			var full *FullError
+			require.Equal(t, i == 1, errors.As(err, &full), passed)
+			require.Equal(t, 1, q.Snapshot().Waiting)
+		}
+		require.NoError(t, q.Close())
+		wg.Wait()
+	})
+}
+
+// A watchedContext counts the functions that wait for its end.
+type watchedContext struct {
+	context.Context
+	done     chan struct{} // another one than that of Context, so that AfterFunc is called
+	watchers atomic.Int64
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(f func()) (stop func() bool) {
+	c.watchers.Add(1)
+	stopped := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.watchers.Add(-1)
+		return stopped()
+	}
+}
+
+// TestQueue_remoteCallsLeaveNothingBehind checks that no call to a limiter that may block stays
+// registered for the end of the Queue after it has ended.
+func TestQueue_remoteCallsLeaveNothingBehind(t *testing.T) {
+	for _, maxWait := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := &Queue{MaxWait: maxWait}
+			q.Snapshot()
+			watched := &watchedContext{Context: q.closeCtx, done: make(chan struct{})}
+			q.closeCtx = watched
+			most := int64(0)
+			count := func(context.Context, throttle.Claim) (throttle.Decision, error) {
+				most = max(most, watched.watchers.Load())
+				return throttle.Decision{Wait: time.Second}, nil
+			}
+			for range 3 {
+				require.NoError(t, q.Wait(t.Context(), ticket(&scriptedLimiter{blocks: true, script: []step{count, count}})))
+			}
+			require.EqualValues(t, 1, most, "during a call")
+			require.Zero(t, watched.watchers.Load())
+			q.Close()
+		})
+	}
 }
