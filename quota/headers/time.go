@@ -287,7 +287,7 @@ type dateParser struct {
 	twoDigits, hasYear bool
 	hour, minute, sec  int
 	nanos, offset      int
-	hasClock, hasZone  bool
+	hasClock           bool
 }
 
 func (d *dateParser) read() bool {
@@ -393,11 +393,9 @@ func (d *dateParser) word() bool {
 	}
 	w := d.s[start:d.pos]
 	if len(w) < 3 {
-		d.hasZone = equalFold(w, "UT") || equalFold(w, "Z")
-		return d.hasZone
+		return equalFold(w, "UT") || equalFold(w, "Z")
 	}
 	if equalFold(w, "GMT") || equalFold(w, "UTC") {
-		d.hasZone = true
 		return true
 	}
 	if m := month(w); m >= 0 {
@@ -432,7 +430,7 @@ func (d *dateParser) zone() bool {
 	case width != 2:
 		return false
 	}
-	d.offset, d.hasZone = sign*(n*60+minutes)*60, true
+	d.offset = sign * (n*60 + minutes) * 60
 	return n < 24 && minutes < 60
 }
 
@@ -455,7 +453,7 @@ func (d *dateParser) isValid() bool {
 // unix returns the seconds from 1970 to the date and time of d in UTC. A day after the end of
 // the month is one of the next month, as for time.Date.
 func (d *dateParser) unix() int64 {
-	const daysTo1970 = 719469 + 146097 // from the day before March 1st, -400
+	const daysTo1970 = 719469 + 146097                 // from the day before March 1st, -400
 	year, month := int64(d.year)+400, int64(d.month)-2 // from March 1st, -400 on: the leap day is the last of its year
 	if month < 0 {
 		year, month = year-1, month+12
