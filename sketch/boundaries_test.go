@@ -1,6 +1,7 @@
 package sketch_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"testing"
@@ -149,13 +150,13 @@ func TestLimiter_errorRates(t *testing.T) {
 		clients, returning int64
 		rate               float64
 	}{
-		{sketch.LimiterConfig{Clients: 1000}, 1000, 100, 0.0103204122},
+		{sketch.LimiterConfig{Clients: 1000}, 1000, 100, 0.00930599773},
 		{sketch.LimiterConfig{Clients: 1000}, 1000, 1000, 1},
 		{sketch.LimiterConfig{Clients: 1000}, 5000, 100, 1},
-		{sketch.LimiterConfig{Clients: 1000}, 1, 0, 6.47524808e-14},
-		{sketch.LimiterConfig{Clients: 1000, Returning: 1000}, 1000, 1000, 0.0100117894},
+		{sketch.LimiterConfig{Clients: 1000}, 1, 0, 6.04124153e-14},
+		{sketch.LimiterConfig{Clients: 1000, Returning: 1000}, 1000, 1000, 0.00955744754},
 		{sketch.LimiterConfig{Clients: 1000, Returning: 1}, 1000, 100, 1},
-		{sketch.LimiterConfig{Clients: 1001, ErrorRate: 1e-4}, 1000, 100, 9.46174371e-05},
+		{sketch.LimiterConfig{Clients: 1001, ErrorRate: 1e-4}, 1000, 100, 9.206567e-05},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 1000}, 1000, 100, 1},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 4000}, 1000, 100, 1},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 40_000}, 1000, 100, 0.00031514659},
@@ -163,6 +164,22 @@ func TestLimiter_errorRates(t *testing.T) {
 		tt.config.Limit = throttle.PerMinute(10)
 		l := sketch.NewLimiter(tt.config)
 		require.InEpsilon(t, tt.rate, l.ErrorRate(tt.clients, tt.returning), 1e-6, "%+v", tt)
+	}
+}
+
+// TestLimiter_keepsItsErrorRate checks that a limiter with as many clients as configured stays
+// below its ErrorRate: the numbers of blocks and lines are rounded up.
+func TestLimiter_keepsItsErrorRate(t *testing.T) {
+	for _, count := range []int64{1, 40_000} { // counters of 16 and of 32 bits
+		for _, clients := range []int64{1, 2, 3, 10, 16, 17, 33, 159, 160, 161, 1000, 12_345} {
+			for _, returning := range []int64{0, 1, clients / 2, clients} {
+				for _, rate := range []float64{0, 0.5, 0.1, 0.01, 1e-5} {
+					p := sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: clients, Returning: returning, ErrorRate: rate}
+					limit, active := cmp.Or(rate, 0.01), cmp.Or(returning, (clients+9)/10)
+					require.LessOrEqual(t, sketch.NewLimiter(p).ErrorRate(clients, active), limit, "%+v", p)
+				}
+			}
+		}
 	}
 }
 
