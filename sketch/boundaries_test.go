@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,13 +220,39 @@ func TestDecoding_boundaries(t *testing.T) {
 		require.NoError(t, err, "%+v", tt)
 		require.Equal(t, []sketch.Item{{Key: tt.key, Count: int64(tt.count), MaxError: int64(tt.maxError)}}, top.First(3))
 	}
-	full := sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: 64})
-	data := encoded(t, full)
+	data := encoded(t, sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: 64}))
 	for bits, ok := range []bool{false, true, true, true, true, false} {
 		data[16] = byte(bits)
 		require.Equal(t, ok, new(sketch.Bloom).UnmarshalBinary(reseal(data)) == nil, bits)
 	}
 	require.ErrorContains(t, new(sketch.Bloom).UnmarshalBinary(reseal(data[:39])), "no sketch")
+}
+
+// TestTopK_decodesItemsInAnyOrder checks that new keys take over the lowest counts, whatever the
+// order of the items in the encoding.
+func TestTopK_decodesItemsInAnyOrder(t *testing.T) {
+	const items = 12
+	empty := encoded(t, sketch.NewTopK(items))
+	for seed := range uint64(30) {
+		data := append([]byte{}, empty[:32]...)
+		data[24] = items
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(items)
+		if seed == 0 { // the highest count first
+			slices.SortFunc(order, func(a, b int) int { return b - a })
+		}
+		for _, i := range order {
+			data = binary.AppendUvarint(data, uint64(10*i+10))
+			data = append(data, 0, 16)
+			data = append(data, key('k', i)...)
+		}
+		top := new(sketch.TopK)
+		require.NoError(t, top.UnmarshalBinary(reseal(append(data, make([]byte, 8)...))))
+		for i := range items - 1 {
+			require.EqualValues(t, 10*i+10, top.Count("other"))
+			require.EqualValues(t, 10*i+1010, top.Add(key('n', i), 1000))
+		}
+		require.Equal(t, sketch.Item{Key: key('k', items-1), Count: 10 * items}, top.First(items)[items-1])
+	}
 }
 
 // TestTopK_isConsistent checks after each of many random changes that the count of each key is
