@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota"
@@ -178,21 +180,30 @@ func TestExchange_fetchDoesNotRepeatWhatWasReplaced(t *testing.T) {
 
 // A message that arrives after a later one of the same quota does not replace it for Fetch.
 func TestExchange_fetchReturnsTheLatest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l link
-		sender, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
-		for _, wait := range []time.Duration{time.Minute, time.Hour} {
-			u := hold
-			u.Wait = wait
-			sender.Publish(u)
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		for sender := range uint64(2) { // of the first update; 0: that of the second one
+			synctest.Test(t, func(t *testing.T) {
+				var l link
+				e, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
+				first, second := hold, hold
+				first.Sender += sender
+				second.Wait = time.Hour
+				e.Publish(first)
+				time.Sleep(time.Second)
+				e.Publish(second)
+				for _, i := range order {
+					m := l.published[i]
+					m.Age = time.Duration(1-i) * time.Second
+					r.link.receive(m)
+				}
+				require.Len(t, r.all, 2)
+				r.all = nil
+				r.exchange.Fetch("a")
+				require.Len(t, r.all, 1)
+				require.Equal(t, time.Hour, r.all[0].Wait, order)
+			})
 		}
-		r.link.receive(l.published[1])
-		r.link.receive(l.published[0])
-		r.all = nil
-		r.exchange.Fetch("a")
-		require.Len(t, r.all, 1)
-		require.Equal(t, time.Hour, r.all[0].Wait)
-	})
+	}
 }
 
 func TestExchange_subscriptionsEnd(t *testing.T) {
@@ -239,17 +250,23 @@ func TestExchange_memoryIsBounded(t *testing.T) {
 			r.link.receive(l.latest(0))
 			r.exchange.Fetch(fmt.Sprint("unknown", i))
 		}
-		require.Len(t, s.guard.senders, maxSenders)
-		require.Len(t, s.store.accounts, maxAccounts)
-		require.LessOrEqual(t, len(s.store.accounts["a"]), maxQuotas)
-		require.LessOrEqual(t, len(s.guard.fetching), maxFetching)
+		require.Len(t, s.guard.senders, 1024)
+		require.Len(t, s.store.accounts, 1024)
+		require.LessOrEqual(t, len(s.store.accounts["a"]), 8)
+		require.Len(t, s.guard.fetching, 3000)
 	})
 }
 
 func TestExchange_Validate(t *testing.T) {
 	require.ErrorContains(t, new(Exchange).Validate(), "Bus is nil")
 	require.NoError(t, (&Exchange{Bus: new(LocalBus)}).Validate())
-	require.Panics(t, func() { new(Exchange).Publish(quota.Update{}) })
+	for _, use := range []func(*Exchange){
+		func(e *Exchange) { e.Publish(quota.Update{}) },
+		func(e *Exchange) { e.Subscribe(t.Context(), func(quota.Update) {}) },
+		func(e *Exchange) { e.Fetch("a") },
+	} {
+		require.PanicsWithError(t, "fleet: exchange: Bus is nil: set it, for example to a LocalBus", func() { use(new(Exchange)) })
+	}
 }
 
 func TestLocalBus_keepsMessages(t *testing.T) {
@@ -266,6 +283,31 @@ func TestLocalBus_keepsMessages(t *testing.T) {
 		b.Fetch("a")
 		require.Equal(t, []Message{{Account: "a", Quota: "1", Content: "new", Keep: time.Minute, Age: 11 * time.Second}, {Account: "a"}}, all)
 	})
+}
+
+// Subscribers are called one after the other, also while messages are published.
+func TestLocalBus_deliversOneMessageAtATime(t *testing.T) {
+	for _, first := range []int{1, 2, 3} { // published together
+		synctest.Test(t, func(t *testing.T) {
+			var b LocalBus
+			var running, received atomic.Int32
+			b.Subscribe(t.Context(), func(Message) {
+				received.Add(1)
+				assert.EqualValues(t, 1, running.Add(1))
+				time.Sleep(time.Second)
+				running.Add(-1)
+			})
+			for range first {
+				b.Publish(Message{Content: "first"})
+			}
+			for range 3 {
+				time.Sleep(100 * time.Millisecond)
+				b.Publish(Message{Content: "later"})
+			}
+			time.Sleep(time.Minute)
+			require.EqualValues(t, first+3, received.Load())
+		})
+	}
 }
 
 // Messages arrive in the order in which they were published, and are bounded.
@@ -285,12 +327,12 @@ func TestLocalBus_deliversInOrder(t *testing.T) {
 		}
 		close(block)
 		synctest.Wait()
-		require.Len(t, all, 1+maxQueue)
+		require.Len(t, all, 1+1024)
 		for i, m := range all[1:] {
 			require.Equal(t, fmt.Sprint(i), m.Content)
 		}
 		b.Publish(Message{Content: "again"})
 		synctest.Wait()
-		require.Len(t, all, 2+maxQueue)
+		require.Len(t, all, 2+1024)
 	})
 }
