@@ -161,11 +161,12 @@ func TestBubbleGoroutines(t *testing.T) {
 		synctest.Wait()
 		before := bubbleGoroutines()
 		end := make(chan struct{})
-		for range 300 {
+		const many = 20_000 // more than a buffer of 1 MiB has space for
+		for range many {
 			go func() { <-end }()
 		}
 		synctest.Wait()
-		require.Equal(t, 300, bubbleGoroutines()-before)
+		require.Equal(t, many, bubbleGoroutines()-before)
 		close(end)
 		synctest.Wait()
 		require.Equal(t, before, bubbleGoroutines())
