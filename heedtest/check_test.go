@@ -395,7 +395,7 @@ func TestRun_figures(t *testing.T) {
 		"contract": {func(http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })
 		}, 2},
-		"early-retry":    {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, early: true} }, 1.5},
+		"early-retry":    {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, early: true} }, 1.35}, // half of 2.7 s: the date has whole seconds
 		"duplicate-post": {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, unsafe: true} }, 1},
 		"herd":           {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, synchronous: true} }, 40},
 		"retry-bound":    {newRetrier, 3},

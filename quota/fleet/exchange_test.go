@@ -180,29 +180,67 @@ func TestExchange_fetchDoesNotRepeatWhatWasReplaced(t *testing.T) {
 
 // A message that arrives after a later one of the same quota does not replace it for Fetch.
 func TestExchange_fetchReturnsTheLatest(t *testing.T) {
-	for _, order := range [][2]int{{0, 1}, {1, 0}} {
-		for sender := range uint64(2) { // of the first update; 0: that of the second one
+	for name, tt := range map[string]struct {
+		before int           // messages that the sender of the first update has sent before
+		apart  time.Duration // time between the updates
+		other  bool          // the second update is of another sender, whose numbers begin at 1
+	}{
+		"one sender":             {0, time.Second, false},
+		"at the same time":       {0, 0, false},
+		"two senders":            {0, time.Second, true},
+		"of a new process":       {5, time.Second, true},
+		"one sender, many later": {2000, time.Second, false},
+	} {
+		for _, order := range [][2]int{{0, 1}, {1, 0}} {
 			synctest.Test(t, func(t *testing.T) {
 				var l link
-				e, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
-				first, second := hold, hold
-				first.Sender += sender
-				second.Wait = time.Hour
-				e.Publish(first)
-				time.Sleep(time.Second)
-				e.Publish(second)
-				for _, i := range order {
-					m := l.published[i]
-					m.Age = time.Duration(1-i) * time.Second
-					r.link.receive(m)
+				r, first := newReceiver(t.Context()), &Exchange{Bus: &l, Secret: secret}
+				second, update, later := first, hold, hold
+				if later.Wait = time.Hour; tt.other {
+					second, later.Sender = &Exchange{Bus: &l, Secret: secret}, 2
 				}
-				require.Len(t, r.all, 2)
+				for range tt.before {
+					first.Publish(quota.Update{Kind: quota.UpdateProbe, Sender: 1, Account: "b"})
+				}
+				first.Publish(update)
+				time.Sleep(tt.apart)
+				second.Publish(later)
+				messages := l.published[tt.before:]
+				messages[0].Age = tt.apart
+				for _, i := range order {
+					r.link.receive(messages[i])
+				}
+				require.Len(t, r.all, 2, name)
 				r.all = nil
 				r.exchange.Fetch("a")
-				require.Len(t, r.all, 1)
-				require.Equal(t, time.Hour, r.all[0].Wait, order)
+				require.Len(t, r.all, 1, name)
+				require.Equal(t, time.Hour, r.all[0].Wait, "%s, order %v", name, order)
 			})
 		}
+	}
+}
+
+// After the end of a fetch, messages with low numbers are ignored again.
+func TestExchange_fetchEnds(t *testing.T) {
+	for ended, want := range map[bool]int{false: 1, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var l link
+			sender, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
+			for range 3000 {
+				sender.Publish(hold)
+			}
+			other := hold
+			other.Account = "b"
+			sender.Publish(other)
+			r.link.receive(l.latest(0))
+			r.exchange.Fetch("a")
+			if ended {
+				r.link.receive(Message{Account: "a"})
+			}
+			r.all = nil
+			r.link.receive(l.published[0])
+			require.Len(t, r.all, want)
+		})
 	}
 }
 
@@ -276,6 +314,7 @@ func TestLocalBus_keepsMessages(t *testing.T) {
 		b.Publish(Message{Account: "a", Quota: "1", Content: "new", Keep: time.Minute, Age: time.Second})
 		b.Publish(Message{Account: "a", Quota: "2", Content: "short", Keep: time.Second})
 		b.Publish(Message{Account: "a", Quota: "3", Content: "not kept"})
+		b.Publish(Message{Account: "a", Quota: "4", Content: "old", Keep: time.Minute, Age: 50 * time.Second})
 		b.Publish(Message{Account: "b", Quota: "1", Content: "another", Keep: time.Minute})
 		time.Sleep(10 * time.Second)
 		var all []Message

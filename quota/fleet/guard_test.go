@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,6 +95,11 @@ func TestGuard_ageCountsFromTheFastestMessage(t *testing.T) {
 		require.True(t, ok && isNew)
 		require.Equal(t, tt.age, age, "%+v", tt)
 	}
+}
+
+// The memory of a sender is stated in the comment of guard.
+func TestGuard_aSenderTakes200Bytes(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(sender{}), uintptr(200))
 }
 
 // One more sender than are kept replaces one of those that were silent for longest.
