@@ -290,7 +290,7 @@ func TestPacing_reservesHeadroom(t *testing.T) {
 
 // Clients that are not alone spread their probes over a second.
 func TestQuota_spreadsProbesOfClients(t *testing.T) {
-	q := quota{estimates: make([]estimate, 2)}
+	q := quota{unitQuota: unitQuota{estimates: make([]estimate, 2)}}
 	require.Zero(t, q.spreadOfClients())
 	q.estimates[1].others.present = true
 	require.Equal(t, time.Second, q.spreadOfClients())

@@ -130,7 +130,7 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	tr := q.endpoint.tracker
 	before := q.endpoint.memory.Load()
 	now := time.Unix(1_700_000_000, 0)
-	u := q.unitQuota("tokens")
+	u := q.inUnit("tokens")
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	require.NotNil(t, q.infer(acceptedSpan{}, now))
@@ -142,8 +142,8 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	require.Equal(t, 2*estimateBytes+5, bytesOf(u.estimates))
 	require.Equal(t, estimateBytes+1+sendLogBytes, bytesOf(q.estimates))
 	require.Equal(t, quotaBytes+reserved, q.drop())
-	require.Nil(t, q.unitQuota("tokens"), "a dropped quota learns nothing")
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a"}))
+	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a", Unit: "tokens"}, now))
 	require.Equal(t, -1, q.find(throttle.RemoteLimit{Name: "b", Limit: 9}, now))
 	require.Equal(t, Full, tr.Mode)
 }

@@ -105,7 +105,7 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 			}
 			status, h := send(ctx)
 			resp := &http.Response{StatusCode: status, Header: h}
-			w.Observe(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.clock.Now(), nil))
+			w.Observe(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.now(), nil))
 			if status == http.StatusOK {
 				return true
 			}
