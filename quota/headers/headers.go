@@ -141,7 +141,7 @@ func (r *Reader) Provider(host string) *Provider {
 		return nil
 	}
 	host = httphost.Name(host)
-	if len(r.Hosts) > 0 {
+	if len(r.Hosts) > 0 { // a variable of this block is allocated
 		if provider, ok := r.Hosts[host]; ok {
 			return &provider
 		}
@@ -221,11 +221,9 @@ var parserPool = sync.Pool{New: func() any { return new(parser) }}
 func (p *parser) reset() {
 	clear(p.groups)
 	clear(p.limits)
-	if len(p.retryHeaders)+len(p.custom)+len(p.policies) > 0 {
-		clear(p.retryHeaders)
-		clear(p.custom)
-		clear(p.policies)
-	}
+	clear(p.retryHeaders)
+	clear(p.custom)
+	clear(p.policies)
 	*p = parser{groups: p.groups[:0], retryHeaders: p.retryHeaders[:0], custom: p.custom[:0], limits: p.limits[:0], policies: p.policies[:0]}
 }
 
@@ -332,7 +330,7 @@ func (p *parser) collectUnknown(name string, values []string) {
 	m, ok := parseName(name)
 	switch {
 	case m.kind == KindRetryAfter:
-		p.retryHeaders = append(p.retryHeaders, retryHeader{values, m.scale, name == "Retry-After"})
+		p.retryHeaders = append(p.retryHeaders, retryHeader{values, m.scale, false})
 	case ok || isUsageValue(&m, values):
 		p.store(name, joinValues(values), &m, m.spelling, nil)
 	}

@@ -38,11 +38,9 @@ func peek(resp *http.Response, piece bool) []byte {
 	p := &peekedBody{src: resp.Body, done: make(chan struct{}), stop: piece}
 	resp.Body = p
 	go p.readAhead()
-	timer := time.NewTimer(peekTimeout)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(peekTimeout):
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
