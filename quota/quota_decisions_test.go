@@ -526,3 +526,25 @@ func TestSharing_wakesOnlyWaitsThatMayEnd(t *testing.T) {
 	tr.sharing.receive(Update{Kind: UpdateLimits, Sender: 1, Account: q.endpoint.id, Route: route, Limits: []throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: time.Minute}}})
 	require.Equal(t, 1, w.woken, "a window may have begun")
 }
+
+// When a host begins to have small quotas, requests that wait for the unknown one are renewed: theirs may be
+// a small one.
+func TestEndpoint_renewsWaitsForSmallQuotas(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	ep := (&Tracker{}).endpointOf(request(t, users))
+	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
+	require.False(t, ep.assignSmall(7, limits, now), "there is memory for a quota")
+	require.Nil(t, ep.small)
+	ep.memory.Store(maxBytes - quotaBytes - estimateBytes + 1)
+	require.True(t, ep.assignSmall(7, limits, now))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load()}, ep.replaced)
+	require.True(t, ep.hasReplaced.Load())
+	first := ep.small.find(7)
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.Same(t, first, ep.small.find(8), "the limit has the same name")
+	require.Len(t, ep.replaced, 1)
+	limits[0].Name = "b"
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.NotSame(t, first, ep.small.find(8))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load(), first}, ep.replaced, "the route has another quota")
+}
