@@ -185,7 +185,7 @@ func (o *otherClients) paceLaw() (root, k float64) {
 func (e *estimate) carryJitter(now time.Time, open int64) {
 	o := &e.others
 	span, rest := e.reset.Sub(e.at), e.reset.Sub(now)
-	if !o.present || o.share <= 0 || rest <= 0 || span <= rest {
+	if !o.present || rest <= 0 || span <= rest {
 		return
 	}
 	root, k := o.paceLaw()
