@@ -559,3 +559,26 @@ func TestQueue_remoteCallsLeaveNothingBehind(t *testing.T) {
 		})
 	}
 }
+
+// TestQueue_tryAsksLimitsForWhichNoOneWaits checks that callers that wait for one limit do not reject
+// a Try for another one, and that the first rejection of several is returned.
+func TestQueue_tryAsksLimitsForWhichNoOneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		a, b := &holdLimiter{until: start.Add(time.Minute)}, &holdLimiter{until: start.Add(time.Hour)}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(a))) })
+		synctest.Wait()
+		require.NoError(t, q.Try(t.Context(), ticket(throttle.AllowAll)))
+		for _, demands := range [][MaxDemands]throttle.Demand{
+			{{Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}}, {{}, {Limiter: throttle.AllowAll, Key: "c"}, {Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}},
+		} {
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, q.Try(t.Context(), &Ticket{Demands: demands}), &refused)
+			require.Equal(t, "a", refused.Key)
+			require.Equal(t, time.Minute, refused.Decision.Wait)
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}

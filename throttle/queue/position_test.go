@@ -130,3 +130,19 @@ func TestPerUnit_isZeroIfItIsNotKnown(t *testing.T) {
 		require.Equal(t, c.want, perUnit(throttle.Decision{Limit: c.limit, Per: c.per}), "%+v", c)
 	}
 }
+
+// TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait checks a limit that does not state when it grants.
+func TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		var got positions
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { q.WaitHooks(t.Context(), ticket(new(slotLimiter)), Hooks{Queued: got.add}) })
+			synctest.Wait()
+		}
+		require.Equal(t, []Position{{At: start, Limit: "slots"}, {At: start, Limit: "slots"}}, got.all)
+		q.Close()
+		wg.Wait()
+	})
+}
