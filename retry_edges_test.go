@@ -2,6 +2,7 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"testing"
@@ -157,5 +158,70 @@ func TestTransport_releasesAbandonedBodiesWhileOthersBegin(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		}
 		require.Zero(t, inUse())
+	})
+}
+
+// TestTrace_retryDelayBeginsAfterTheFirstAttempt checks that the waits before the first attempt are
+// no part of DoneInfo.RetryDelay.
+func TestTrace_retryDelayBeginsAfterTheFirstAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []DoneInfo
+		tr := &Transport{
+			Base:    newScript(200, 503, 200),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 5 * time.Second}),
+			Retry:   threeAttempts(),
+			Trace:   &Trace{Done: func(_ *http.Request, i DoneInfo) { got = append(got, i) }},
+		}
+		for range 2 {
+			_, err := get(t, tr)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []time.Duration{0, 0, 0}, []time.Duration{got[0].QueueWait, got[0].BackoffWait, got[0].RetryDelay})
+		require.Equal(t, []time.Duration{9 * time.Second, time.Second, 5 * time.Second}, []time.Duration{got[1].QueueWait, got[1].BackoffWait, got[1].RetryDelay})
+	})
+}
+
+// TestTransport_cancellationOfALaterAttemptIsTheReason checks the Reason of a request that its caller
+// cancels during the first, the second and the third attempt.
+func TestTransport_cancellationOfALaterAttemptIsTheReason(t *testing.T) {
+	for attempt := 1; attempt <= 3; attempt++ {
+		synctest.Test(t, func(t *testing.T) {
+			gone := errors.New("gone")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			sent := 0
+			base := baseFunc(func(r *http.Request) (*http.Response, error) {
+				if sent++; sent < attempt {
+					return newResponse(503, ""), nil
+				}
+				cancel(gone)
+				return nil, r.Context().Err()
+			})
+			_, err := (&Transport{Base: base, Retry: threeAttempts()}).RoundTrip(request(t, "GET", "").WithContext(ctx))
+			var e *GiveUpError
+			require.Equal(t, attempt > 1, errors.As(err, &e), "%v", err)
+			if attempt > 1 {
+				require.Equal(t, gone, e.Reason)
+				require.Len(t, e.Attempts, attempt)
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		})
+	}
+}
+
+// TestTransport_negativeSettingsMeanNone checks settings whose negative values mean no limit.
+func TestTransport_negativeSettingsMeanNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tr := &Transport{
+			Base:        newScript(respondAfter(time.Second, 503), respondAfter(time.Second, 200)),
+			Limiter:     throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Minute}),
+			StartJitter: -1,
+			Retry:       &RetryPolicy{AttemptTimeout: -1, MaxElapsed: -1, Backoff: threeAttempts().Backoff},
+		}
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{MaxWait: -1})))
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, 10*time.Minute+time.Second, time.Since(start))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -291,4 +292,13 @@ func TestPoller_sendsNothingWithAnEndedContext(t *testing.T) {
 	_, err := (&Poller{Client: p.client()}).Resume(ctx, Operation{URL: ops})
 	require.ErrorIs(t, err, gone)
 	require.Empty(t, p.requests)
+}
+
+// TestPoller_withoutAClient checks that the zero Poller is ready to use.
+func TestPoller_withoutAClient(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "result") }))
+	defer srv.Close()
+	resp, err := new(Poller).Resume(t.Context(), Operation{URL: srv.URL})
+	require.NoError(t, err)
+	require.Equal(t, "result", text(t, resp))
 }
