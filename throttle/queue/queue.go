@@ -186,9 +186,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
-		}
+		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 	}
 	if !retry {
 		t.arrival = q.nextArrival(now)
@@ -301,7 +299,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	var refusal throttle.Decision
 	returned := false
 	defer func() {
-		if (!returned || err != nil) && q.numWaiting.Load() > 0 { // a limiter panicked or failed: the units of the others were returned
+		if !returned || err != nil { // a limiter panicked or failed: the units of the others were returned
 			q.wakeLimits(t)
 		}
 	}()
@@ -337,11 +335,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 // Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
 func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 	q.initOnce.Do(q.init)
-	defer func() { // also if a limiter panics
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t)
-		}
-	}()
+	defer q.wakeLimits(t) // also if a limiter panics
 	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 }
 
@@ -353,11 +347,7 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	if f.Now.IsZero() && q.Clock != nil {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
-	defer func() { // also if a limiter panics
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t)
-		}
-	}()
+	defer q.wakeLimits(t) // also if a limiter panics
 	t.Observe(ctx, f)
 }
 
@@ -487,8 +477,11 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	return true
 }
 
-// wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
+// wakeLimits schedules the limits of t immediately, if callers wait.
 func (q *Queue) wakeLimits(t *Ticket) {
+	if q.numWaiting.Load() == 0 {
+		return
+	}
 	q.lock()
 	for i := range t.Demands {
 		m := &t.Demands[i]

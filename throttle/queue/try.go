@@ -36,9 +36,7 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 			return err
 		}
 		t.waited = 0
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
-		}
+		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 	}
 	err := findRefusal(ctx, t, q.time.At(now))
 	if _, refused := err.(*throttle.RefusedError); refused {
