@@ -125,17 +125,6 @@ func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Re
 	return r.addBody(rep, resp, peek(resp, resp.ContentLength < 0))
 }
 
-// ReadPeeked returns what Read has returned for resp, which was received at now, or what
-// Read would return from the headers alone if it has not read from the body. It does not
-// read from the body.
-func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
-	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if p, ok := resp.Body.(*peekedBody); ok {
-		return r.addBody(rep, resp, p.peeked())
-	}
-	return rep
-}
-
 // addBody adds to rep what the first bytes of a body state. It is separate so that a report
 // without a body stays on the stack.
 func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
@@ -145,8 +134,8 @@ func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
 	return rep
 }
 
-// Provider returns the entry of Hosts or of the built-in table for host. It returns nil if
-// the host is unknown.
+// Provider returns the entry of Hosts for host, or else that of the built-in table for host or
+// for its nearest parent domain. It returns nil if the host is unknown.
 func (r *Reader) Provider(host string) *Provider {
 	if host == "" {
 		return nil
@@ -160,7 +149,18 @@ func (r *Reader) Provider(host string) *Provider {
 	if r.NoProviderTable {
 		return nil
 	}
-	return builtinProvider(host)
+	index := providersByHost()
+	if p, ok := index[host]; ok {
+		return p
+	}
+	for i := 1; i < len(host); i++ {
+		if host[i] == '.' {
+			if p, ok := index[host[i:]]; ok {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 const (

@@ -93,13 +93,6 @@ func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	return 0, p.err != nil, p.err
 }
 
-// peeked returns the bytes that were read ahead.
-func (p *peekedBody) peeked() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.head
-}
-
 // Close implements io.Closer. It also stops reading ahead.
 func (p *peekedBody) Close() error { return p.src.Close() }
 

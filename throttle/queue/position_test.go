@@ -110,6 +110,7 @@ func TestQueue_waitQueuedBeforeTheFirstAnswer(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		require.Len(t, got.all, 3)
 		require.Equal(t, Position{At: start.Add(100 * time.Millisecond), Ahead: 1}, got.all[0])
 		require.Equal(t, Position{At: start.Add(200 * time.Millisecond), Ahead: 2}, got.all[1])
