@@ -184,7 +184,7 @@ func TestLimiter_settlesCostsExactly(t *testing.T) {
 // A burst is no reason to assume a higher rate of the server than the one that was allowed.
 func TestLimiter_cutsFromTheAllowedRate(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	for rate, want := range map[float64]float64{10: 7, 100: 14} { // ten units at once, which is 20 a second
+	for rate, want := range map[float64]float64{10: 7, 100: 14} { // ten units together, which is 20 a second
 		l := New(Config{InitialRate: rate, Burst: time.Second})
 		c := throttle.Claim{Now: now, Cost: 10}
 		d, err := l.Reserve(t.Context(), c)
