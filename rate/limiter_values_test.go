@@ -173,6 +173,38 @@ func TestLimiter_timesFarFromTheClock(t *testing.T) {
 	}
 }
 
+// Changes count from the current time if they have none: time stands still under a limit of 0.
+func TestLimiter_changesOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rate.NewLimiter(10, 5)
+		require.True(t, l.AllowN(time.Now(), 5))
+		time.Sleep(100 * time.Millisecond)
+		l.SetLimit(0)
+		time.Sleep(time.Hour)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		l.SetLimit(10)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		time.Sleep(100 * time.Millisecond)
+		require.InDelta(t, 2, l.Tokens(), 1e-9)
+		l.SetBurst(1)
+		time.Sleep(time.Hour)
+		l.SetBurst(5)
+		require.InDelta(t, 1, l.Tokens(), 1e-9, "a higher burst adds none")
+	})
+}
+
+// Errors name the limit and the burst in force.
+func TestLimiter_namesItsLimit(t *testing.T) {
+	l := rate.NewLimiter(10, 0)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "10 per second, burst 0"`)
+	l.SetBurst(1)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "10 per second, burst 1"`)
+	l.SetLimit(2.5)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "2.5 per second, burst 1"`)
+	l.SetBurst(-1)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "2.5 per second, burst -1"`)
+}
+
 // The limits of throttle.TokenBucket and LeakyBucket change with SetLimit and SetBurst.
 func TestNew_changesBuckets(t *testing.T) {
 	from := throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 4}
