@@ -224,6 +224,7 @@ func TestNew_changesBuckets(t *testing.T) {
 				change func()
 				want   throttle.Limit
 			}{
+				{func() { l.SetBurstAt(morning, 1) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 6}},
 				{func() { l.SetBurstAt(morning, 0) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 6}},
@@ -295,6 +296,8 @@ func TestLimiter_claimsHaveKeyAndTime(t *testing.T) {
 	require.Len(t, seen.claims, 5)
 	for i, c := range seen.claims {
 		require.Equal(t, "key", c.Key, "%d", i)
+		require.EqualValues(t, 1, c.Cost, "%d", i)
+		require.Equal(t, i == 4, c.DryRun, "%d", i)
 		if i != 3 { // the Queue has a clock of its own
 			require.Equal(t, morning, c.Now, "%d", i)
 		}
