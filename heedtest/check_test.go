@@ -443,6 +443,8 @@ func TestRun_figures(t *testing.T) {
 		"contract": {func(http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })
 		}, 2},
+		"healthy-server": {func(base http.RoundTripper) http.RoundTripper { return base }, 1},
+		"request-body":   {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: withoutBody(base), stale: true} }, 1},
 		"early-retry":    {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, early: true} }, 1.35}, // half of 2.7 s: the date has whole seconds
 		"duplicate-post": {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, unsafe: true} }, 1},
 		"herd":           {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, synchronous: true} }, 40},
