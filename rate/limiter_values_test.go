@@ -77,21 +77,21 @@ func TestLimiter_zeroValue(t *testing.T) {
 
 // Any method may be the first one that is called.
 func TestLimiter_zeroValueOfEachMethod(t *testing.T) {
-	for name, call := range map[string]func(l *rate.Limiter) any{
-		"Allow":      func(l *rate.Limiter) any { return l.Allow() },
-		"AllowN":     func(l *rate.Limiter) any { return l.AllowN(morning, 1) },
-		"AllowN 0":   func(l *rate.Limiter) any { return !l.AllowN(morning, 0) },
-		"Reserve":    func(l *rate.Limiter) any { return l.Reserve().OK() },
-		"Wait":       func(l *rate.Limiter) any { return l.Wait(t.Context()) == nil },
-		"WaitN 0":    func(l *rate.Limiter) any { return l.WaitN(t.Context(), 0) != nil },
-		"Limit":      func(l *rate.Limiter) any { return l.Limit() != 0 },
-		"Burst":      func(l *rate.Limiter) any { return l.Burst() != 0 },
-		"Tokens":     func(l *rate.Limiter) any { return l.Tokens() != 0 },
-		"TokensAt":   func(l *rate.Limiter) any { return l.TokensAt(morning) != 0 },
-		"SetLimit":   func(l *rate.Limiter) any { l.SetLimit(3); return l.Limit() != 3 },
-		"SetBurstAt": func(l *rate.Limiter) any { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
+	for name, call := range map[string]func(l *rate.Limiter) bool{
+		"Allow":      func(l *rate.Limiter) bool { return l.Allow() },
+		"AllowN":     func(l *rate.Limiter) bool { return l.AllowN(morning, 1) },
+		"AllowN 0":   func(l *rate.Limiter) bool { return !l.AllowN(morning, 0) },
+		"Reserve":    func(l *rate.Limiter) bool { return l.Reserve().OK() },
+		"Wait":       func(l *rate.Limiter) bool { return l.Wait(t.Context()) == nil },
+		"WaitN 0":    func(l *rate.Limiter) bool { return l.WaitN(t.Context(), 0) != nil },
+		"Limit":      func(l *rate.Limiter) bool { return l.Limit() != 0 },
+		"Burst":      func(l *rate.Limiter) bool { return l.Burst() != 0 },
+		"Tokens":     func(l *rate.Limiter) bool { return l.Tokens() != 0 },
+		"TokensAt":   func(l *rate.Limiter) bool { return l.TokensAt(morning) != 0 },
+		"SetLimit":   func(l *rate.Limiter) bool { l.SetLimit(3); return l.Limit() != 3 },
+		"SetBurstAt": func(l *rate.Limiter) bool { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
 	} {
-		require.Equal(t, false, call(new(rate.Limiter)), name)
+		require.False(t, call(new(rate.Limiter)), name)
 	}
 }
 
