@@ -32,7 +32,7 @@ func TestEstimate_attributesUseToOtherClients(t *testing.T) {
 	} {
 		e := estimate{limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-time.Second), tt.counted)}}
 		l := throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.limit - tt.used}
-		require.Equal(t, tt.own, e.logExplains(l, now, &inFlight{open: tt.open}), name)
+		require.Equal(t, tt.own, e.explains(l, now, &inFlight{open: tt.open}), name)
 	}
 }
 
