@@ -245,7 +245,12 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 		over, e.refill.kind = true, refillUnknown
 	}
 	e.start.observe(l, now, over, e.probe && newer && left == 0 && reset.Sub(e.reset) <= toleranceOf(l))
-	reset = e.start.refine(reset, l.Resolution)
+	switch {
+	case e.refill.kind != refillsNextWindow:
+		reset = e.start.refine(reset, l.Resolution)
+	case e.refill.floor: // its windows do not begin with a request
+		reset = reset.Add(l.Resolution)
+	}
 	if e.refill.kind != refillsEvenly && l.Limit == e.limit {
 		switch ahead := reset.Sub(e.reset); {
 		case ahead < -toleranceOf(l) && !newer:

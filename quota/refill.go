@@ -38,6 +38,7 @@ type refill struct {
 	kind      refillKind
 	rate      float64       // units per second, if kind is refillsEvenly, or until the reset if it is refillsNextWindow
 	together  bool          // at the latest reset more came back than of a sliding counter
+	floor     bool          // the resets of a sliding counter are rounded down
 	left      int64         // units left when the measurement began
 	open      int64         // claims in flight when it began
 	responses int64         // units that accepted requests have used since it began
@@ -137,7 +138,7 @@ func (r *refill) observeReset(e *estimate, left int64, reset, now time.Time, rou
 	used := float64(e.limit - e.left(e.reset))
 	ahead := reset.Sub(e.reset)
 	if ahead >= window+window/2 {
-		used = 0 // it was used before the window before, or it is not known
+		used = 0 // all was used before the window before
 	}
 	own, slack := float64(e.openAtUpdate)+float64(f.sent-e.lastSent), float64(max(2, e.limit/20))
 	restored := func(late time.Duration) float64 { // at the latest reset + late
@@ -153,7 +154,7 @@ func (r *refill) observeReset(e *estimate, left int64, reset, now time.Time, rou
 			r.kind = refillsAtReset
 		}
 		return
-	case windows == 0:
+	case windows == 0 && used > 0:
 		return
 	case r.kind == refillsNextWindow:
 	case !distinct || float64(left) < least || e.others.present:
@@ -168,12 +169,22 @@ func (r *refill) observeReset(e *estimate, left int64, reset, now time.Time, rou
 	r.rate = used / window.Seconds()
 }
 
-// rejected records that a request was rejected for which a unit should have come back: units come back in
-// another way, or other clients use them.
-func (r *refill) rejected() {
-	if r.kind == refillsNextWindow {
-		r.kind, r.together = refillsAtReset, true
+// rejectedOfCounter records that a request was rejected at now for which a sliding counter should have
+// restored a unit. Soon after a reset, which is stated with the resolution rough, the reset was rounded down.
+// Otherwise units come back in another way, or other clients use them.
+func (e *estimate) rejectedOfCounter(rough time.Duration, now time.Time) {
+	if e.refill.kind != refillsNextWindow {
+		return
 	}
+	began := e.reset
+	if now.Before(began) {
+		began = began.Add(-e.refill.window)
+	}
+	if now.Sub(began) < rough && !e.refill.floor {
+		e.refill.floor = true
+		return
+	}
+	e.refill.kind, e.refill.together = refillsAtReset, true
 }
 
 // windowsUntil returns the length of the windows of e, and how many of them lie between its reset and
