@@ -212,7 +212,7 @@ func (e *estimate) opensAt(p pacing) time.Time {
 	if e.refill.kind == refillsNextWindow && !e.others.present {
 		return e.reset.Add(e.refill.window) // until then, what comes back is known
 	}
-	t, reset := &e.early, e.reset.Add(e.counterDelay())
+	t, reset := &e.early, e.reset.Add(e.unitDelay())
 	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
 		return reset
 	}
@@ -265,7 +265,7 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	}
 	switch {
 	case over:
-		e.refill.observeReset(e, left, reset, now, l.Resolution, f)
+		e.observeReset(l, left, reset, now, f)
 	case newer:
 		e.refill.update(e, left, resetOf(l, now), now, f)
 	case left >= e.left(now):
@@ -317,13 +317,13 @@ func (e *estimate) explains(l throttle.RemoteLimit, now time.Time, f *inFlight) 
 	r := &e.refill
 	if r.kind == refillsNextWindow {
 		own := e.openAtUpdate + int64(f.sent-e.lastSent)
-		return e.left(now)-max(l.Remaining, 0)-own <= max(2, l.Limit/20)
+		return e.left(now)-max(l.Remaining, 0)-own <= slackOf(l.Limit)
 	}
 	if r.log == nil {
 		return false
 	}
 	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.open // the server counted requests before their responses arrived
-	return l.Limit-max(l.Remaining, 0)-own <= max(2, l.Limit/20)
+	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
 }
 
 // countAccepted counts a request whose response, received now, states that it was accepted.
