@@ -125,17 +125,9 @@ func (b *Budget) Allowance(now time.Time) int64 {
 // is later. The first call computes the fields that depend on the exported ones.
 func (b *Budget) read(now time.Time) int64 {
 	if b.part == 0 {
-		perSecond := b.MinPerSecond
-		if perSecond == 0 {
-			perSecond = 10
-		}
-		if b.ratio = max(b.Ratio, 0); b.Ratio == 0 {
-			b.ratio = 0.2
-		}
-		window := cmp.Or(max(b.Window, 0), 10*time.Second)
-		if perSecond > 0 && perSecond*window.Seconds() < 1 {
-			window = toDuration(float64(time.Second) / perSecond)
-		}
+		perSecond := cmp.Or(b.MinPerSecond, 10)
+		b.ratio = max(cmp.Or(b.Ratio, 0.2), 0)
+		window := max(cmp.Or(max(b.Window, 0), 10*time.Second), toDuration(float64(time.Second)/perSecond))
 		const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
 		b.part = max(window/tenths, 1)
 		b.minimum = max(perSecond, 0)*(b.part*tenths).Seconds() + rounding

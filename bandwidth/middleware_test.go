@@ -206,6 +206,81 @@ func TestMiddleware_filesArePassedOnByReference(t *testing.T) {
 	}
 }
 
+// A failingReadFrom is a ResponseWriter whose ReadFrom fails after n bytes.
+type failingReadFrom struct {
+	readFromRecorder
+	n int64
+}
+
+func (w *failingReadFrom) ReadFrom(src io.Reader) (int64, error) {
+	n, _ := io.CopyN(io.Discard, src, w.n)
+	w.n -= n
+	if w.n == 0 {
+		return n, io.ErrClosedPipe
+	}
+	return n, nil
+}
+
+// TestMiddleware_filesThatAreNotSentTakeNoUnits checks that what is claimed for a file is what
+// was sent of it.
+func TestMiddleware_filesThatAreNotSentTakeNoUnits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p := &probe{decide: func(throttle.Claim) (throttle.Decision, error) {
+		return throttle.Decision{OK: true, Limit: 800, Per: 10 * time.Millisecond}, nil
+	}}
+	w := &failingReadFrom{readFromRecorder{ResponseRecorder: httptest.NewRecorder()}, 550}
+	(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.(io.ReaderFrom).ReadFrom(f)
+		require.EqualValues(t, 550, n)
+		require.Equal(t, io.ErrClosedPipe, err)
+		used, open := p.result()
+		require.EqualValues(t, 550, used, "returned immediately")
+		require.Zero(t, open)
+	})).ServeHTTP(w, newRequest(http.MethodGet))
+}
+
+// An unseekable is a regular file that cannot tell its position.
+type unseekable struct{ *os.File }
+
+func (unseekable) Seek(int64, int) (int64, error) { return 0, os.ErrInvalid }
+
+// TestMiddleware_otherFilesAreCopied checks a pipe, an empty file, and a file whose position is
+// not known.
+func TestMiddleware_otherFilesAreCopied(t *testing.T) {
+	dir := t.TempDir()
+	open := func(name, content string) *os.File {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	r, pipe, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = pipe.WriteString("pipe")
+	require.NoError(t, err)
+	require.NoError(t, pipe.Close())
+	for want, src := range map[string]io.Reader{"pipe": r, "": open("empty", ""), "file": unseekable{open("full", "file")}} {
+		w := &readFromRecorder{ResponseRecorder: httptest.NewRecorder()}
+		p := &probe{decide: grantAll}
+		(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n, err := w.(io.ReaderFrom).ReadFrom(src)
+			require.NoError(t, err)
+			require.EqualValues(t, len(want), n)
+		})).ServeHTTP(w, newRequest(http.MethodGet))
+		require.Equal(t, want, w.Body.String())
+		require.Zero(t, w.files+w.others)
+		used, _ := p.result()
+		require.EqualValues(t, len(want), used)
+	}
+}
+
 // TestMiddleware_requestBodyOfTheHandlerIsPaced checks that the server's own request is not
 // modified.
 func TestMiddleware_requestBodyOfTheHandlerIsPaced(t *testing.T) {

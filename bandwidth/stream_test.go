@@ -82,3 +82,54 @@ func TestStream_aDeadlineChargesNothingTwice(t *testing.T) {
 		require.EqualValues(t, total, l.taken)
 	})
 }
+
+// TestStream_keepsUnitsWhileTheLimitRestoresTwoChunks checks when a stream that has claimed in
+// advance returns what it has not used. A limit of 1,000 bytes per second restores a chunk,
+// half of its burst, in 500 ms.
+func TestStream_keepsUnitsWhileTheLimitRestoresTwoChunks(t *testing.T) {
+	for idle, kept := range map[time.Duration]bool{time.Second: true, time.Second + 1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := new(countingLimiter)
+			s := newStream(t.Context(), l, "", "tenant", new(queue.Queue))
+			read := func(n int, wait time.Duration) {
+				l.set(wait > 0)
+				time.AfterFunc(wait, func() { l.set(false) })
+				got, err := s.read(bytes.NewReader(make([]byte, 1000)), make([]byte, n))
+				require.NoError(t, err)
+				require.Equal(t, n, got)
+			}
+			for range 2 {
+				read(10, 10*time.Millisecond)
+			}
+			require.EqualValues(t, 30, l.taken, "10, then twice as much")
+			time.Sleep(idle)
+			read(10, 0)
+			require.EqualValues(t, 30, l.taken, "what was left, or another claim of 10")
+			require.Equal(t, kept, s.cost == 20, "%v: the latest claim", idle)
+			require.Zero(t, s.unused)
+		})
+	}
+}
+
+// TestStream_claimsInAdvanceOnlyWhileItWaits checks the claim after a pause that follows a wait.
+func TestStream_claimsInAdvanceOnlyWhileItWaits(t *testing.T) {
+	for pause, want := range map[time.Duration]int64{0: 20, 2 * time.Second: 10} {
+		synctest.Test(t, func(t *testing.T) {
+			l := new(countingLimiter)
+			s := newStream(t.Context(), l, "", "tenant", new(queue.Queue))
+			read := func() {
+				got, err := s.read(bytes.NewReader(make([]byte, 1000)), make([]byte, 10))
+				require.NoError(t, err)
+				require.Equal(t, 10, got)
+			}
+			l.set(true)
+			time.AfterFunc(10*time.Millisecond, func() { l.set(false) })
+			read()
+			time.Sleep(pause)
+			read()
+			require.Equal(t, want, s.cost)
+			s.close(net.ErrClosed)
+			require.EqualValues(t, 20, l.taken)
+		})
+	}
+}

@@ -97,7 +97,7 @@ func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 			l.ResetAfter = e.reset.Sub(now)
 		}
 		e.carryJitter(now, q.inFlight.open)
-		q.update(e, l, 0, now)
+		q.updateEstimate(e, l, 0, now)
 	}
 	q.setLimits(now)
 }

@@ -149,7 +149,7 @@ func (e *estimate) free(now time.Time, f *inFlight, p pacing) (units int64, wait
 	if wait <= 0 && e.counted.on { // requests of the window that is over are in flight
 		wait += tolerance
 	}
-	return 0, max(wait, 0)
+	return 0, wait
 }
 
 // unitsAfter returns units if wait is over, and wait otherwise.

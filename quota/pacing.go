@@ -236,10 +236,7 @@ type pacing struct {
 
 // reserved returns how many units of limit are reserved for other clients.
 func (p pacing) reserved(limit int64) int64 {
-	if p.headroom <= 0 {
-		return 0
-	}
-	return int64(math.Ceil(min(p.headroom, 1) * float64(limit)))
+	return int64(math.Ceil(min(max(p.headroom, 0), 1) * float64(limit)))
 }
 
 // spreads reports whether the free units of e are spread over the time until its reset. If units come

@@ -86,19 +86,14 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	s.typical += (took - s.typical) / typicalWeight // late responses count: if all are late, that is typical
 }
 
-// cancelled records that no response to claim n is expected.
-func (s *slowResponses) cancelled(n uint64) {
-	if n == s.watched {
-		s.watched = 0
-	}
-}
-
 // recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
 // one that is a failure.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
 	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency)
 	if failed {
-		s.cancelled(n)
+		if n == s.watched {
+			s.watched = 0
+		}
 		if s.failures++; s.failures >= maxFailuresInRow {
 			s.begin(sent, open+1, minimum)
 		}

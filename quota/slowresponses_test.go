@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -219,9 +220,10 @@ func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	q.slow = slowResponses{watched: 24, sent: now, failures: 1}
 	q.recordOutcome(24, false, now.Add(time.Second))
 	require.Equal(t, slowResponses{sent: now, typical: time.Second}, q.slow)
-	q.slow.watched = 25
-	q.slow.cancelled(26)
+	q.slow.watched, q.inFlight = 25, inFlight{sent: 24}
+	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.add(), q.inFlight.add()})
+	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
 	require.EqualValues(t, 25, q.slow.watched)
-	q.slow.cancelled(25)
+	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
 	require.Zero(t, q.slow.watched)
 }

@@ -75,6 +75,47 @@ func TestLimiter_zeroValue(t *testing.T) {
 	require.True(t, l.AllowN(now.Add(100*time.Millisecond), 1))
 }
 
+// Any method may be the first one that is called.
+func TestLimiter_zeroValueOfEachMethod(t *testing.T) {
+	for name, call := range map[string]func(l *rate.Limiter) any{
+		"Allow":      func(l *rate.Limiter) any { return l.Allow() },
+		"AllowN":     func(l *rate.Limiter) any { return l.AllowN(morning, 1) },
+		"AllowN 0":   func(l *rate.Limiter) any { return !l.AllowN(morning, 0) },
+		"Reserve":    func(l *rate.Limiter) any { return l.Reserve().OK() },
+		"Wait":       func(l *rate.Limiter) any { return l.Wait(t.Context()) == nil },
+		"WaitN 0":    func(l *rate.Limiter) any { return l.WaitN(t.Context(), 0) != nil },
+		"Limit":      func(l *rate.Limiter) any { return l.Limit() != 0 },
+		"Burst":      func(l *rate.Limiter) any { return l.Burst() != 0 },
+		"Tokens":     func(l *rate.Limiter) any { return l.Tokens() != 0 },
+		"TokensAt":   func(l *rate.Limiter) any { return l.TokensAt(morning) != 0 },
+		"SetLimit":   func(l *rate.Limiter) any { l.SetLimit(3); return l.Limit() != 3 },
+		"SetBurstAt": func(l *rate.Limiter) any { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
+	} {
+		require.Equal(t, false, call(new(rate.Limiter)), name)
+	}
+}
+
+// Methods without a time read Clock.
+func TestLimiter_readsItsClock(t *testing.T) {
+	config := throttle.Limit{Count: 10, Per: time.Second, Burst: 5}
+	for name, l := range map[string]*rate.Limiter{
+		"NewLimiter":  rate.NewLimiter(10, 5),
+		"TokenBucket": rate.New(throttle.NewTokenBucket(config)),
+		"LeakyBucket": rate.New(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: config})),
+	} {
+		clk := &stoppedClock{morning}
+		l.Clock = clk
+		require.True(t, l.AllowN(morning, 5), name)
+		require.Zero(t, l.Tokens(), name)
+		require.False(t, l.Allow(), name)
+		clk.now = morning.Add(200 * time.Millisecond)
+		require.InDelta(t, 2, l.Tokens(), 0, name)
+		l.SetLimit(20)
+		clk.now = morning.Add(250 * time.Millisecond)
+		require.InDelta(t, 3, l.Tokens(), 0, name)
+	}
+}
+
 // A limit of 0 keeps the units and the fractions of units for as long as it is in force.
 func TestLimiter_timeStandsStillUnderAZeroLimit(t *testing.T) {
 	l, at := rate.NewLimiter(10, 5), func(d time.Duration) time.Time { return morning.Add(d) }
@@ -85,6 +126,11 @@ func TestLimiter_timeStandsStillUnderAZeroLimit(t *testing.T) {
 	r := l.ReserveN(at(time.Hour), 2)
 	require.False(t, r.OK())
 	require.ErrorContains(t, r.Err(), `limit "0 per second, burst 5": it can never grant this claim; at most 1 units`)
+	var refused *throttle.RefusedError
+	require.ErrorAs(t, r.Err(), &refused)
+	require.Equal(t, throttle.Decision{
+		Policy: "0 per second, burst 5", At: at(time.Hour), Wait: throttle.Forever, Limit: 1, Remaining: 1, ResetAfter: throttle.Forever,
+	}, refused.Decision, "no Per: it restores nothing")
 	r = l.ReserveN(at(time.Hour), 1)
 	require.Zero(t, r.DelayFrom(at(time.Hour)))
 	require.Equal(t, .5, l.TokensAt(at(time.Hour)))
@@ -175,8 +221,35 @@ func TestNew_otherLimiters(t *testing.T) {
 	require.Equal(t, rate.Inf, all.Limit())
 	require.Zero(t, all.Burst())
 	require.Equal(t, rate.Inf, rate.New(unreachable{}).Limit())
+	for _, tt := range []struct {
+		limit int64
+		per   time.Duration
+		want  rate.Limit
+	}{{5, 0, rate.Inf}, {5, -1, rate.Inf}, {0, time.Second, rate.Inf}, {-1, time.Second, rate.Inf}, {1, time.Second, 1}, {1, time.Nanosecond, 1e9}} {
+		l := rate.New(stating{throttle.AllowAll, throttle.Decision{Limit: tt.limit, Per: tt.per}})
+		require.InEpsilon(t, float64(tt.want), float64(l.Limit()), 1e-12, "%+v", tt)
+	}
 	require.Zero(t, rate.New(unreachable{}).Tokens())
 	require.Panics(t, func() { rate.New(nil) })
+}
+
+// A stating limiter returns the same decision for each claim.
+type stating struct {
+	throttle.Limiter
+	decision throttle.Decision
+}
+
+func (s stating) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return s.decision, nil
+}
+
+// SetLimit keeps the burst of a bucket: a throttle.Limit without one has a burst of Count.
+func TestNew_setLimitKeepsTheBurst(t *testing.T) {
+	for burst, want := range map[int64]int64{0: 10, 1: 1, 2: 2, 10: 10} {
+		b := throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: burst})
+		rate.New(b).SetLimit(20)
+		require.Equal(t, throttle.Limit{Count: 1, Per: 50 * time.Millisecond, Burst: want}, b.Limit())
+	}
 }
 
 func TestLimiter_claimsHaveKeyAndTime(t *testing.T) {
@@ -315,6 +388,44 @@ func TestLimiter_changesWakeWaiters(t *testing.T) {
 		l.SetBurst(1)
 		require.ErrorIs(t, <-done, throttle.ErrRefused)
 		require.Zero(t, time.Since(start))
+	})
+}
+
+// Each field alone, and together with others, decides which calls run the function.
+func TestSometimes_fields(t *testing.T) {
+	for _, tt := range []struct {
+		s    *rate.Sometimes
+		want string // of calls 100 ms apart: x runs
+	}{
+		{&rate.Sometimes{}, "x---------"},
+		{&rate.Sometimes{First: -1, Every: -1, Interval: -1}, "x---------"},
+		{&rate.Sometimes{First: 1}, "x---------"},
+		{&rate.Sometimes{First: 3}, "xxx-------"},
+		{&rate.Sometimes{Every: 1}, "xxxxxxxxxx"},
+		{&rate.Sometimes{Every: 3}, "x--x--x--x"},
+		{&rate.Sometimes{First: 2, Every: 4}, "xx--x---x-"},
+		{&rate.Sometimes{Interval: 1}, "xxxxxxxxxx"},
+		{&rate.Sometimes{Interval: 300 * time.Millisecond}, "x--x--x--x"},
+		{&rate.Sometimes{Interval: 300*time.Millisecond + 1}, "x---x---x-"},
+		{&rate.Sometimes{First: 2, Interval: 300 * time.Millisecond}, "xx--x--x--"},
+		{&rate.Sometimes{Every: 5, Interval: 300 * time.Millisecond}, "x--x-x--x-"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []byte
+			for i := range tt.want {
+				time.Sleep(time.Duration(min(i, 1)) * 100 * time.Millisecond)
+				got = append(got, '-')
+				tt.s.Do(func() { got[i] = 'x' })
+			}
+			require.Equal(t, tt.want, string(got))
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, ran := rate.Sometimes{Interval: 1}, 0
+		for range 3 {
+			s.Do(func() { ran++ })
+		}
+		require.Equal(t, 1, ran, "at the same instant")
 	})
 }
 

@@ -85,23 +85,28 @@ const (
 )
 
 // classify returns what is known about a name in canonical form, and how it spells RateLimit.
-// The names of the last case are those of the Unique rules of the table; tests compare them, and
-// knownNames with the grammar.
+// Tests compare knownNames with the grammar.
 func classify(name string) (nameClass, uint8) {
 	if strings.HasPrefix(name, "X-Rate") || strings.HasPrefix(name, "Rate") {
 		if class, spelling := classifyRateLimit(name); class != nameUnknown {
 			return class, spelling
 		}
 	}
+	return classifyName(name), 0
+}
+
+// classifyName is classify without the usual names that begin with RateLimit. The names of the last case
+// are those of the Unique rules of the table; tests compare them.
+func classifyName(name string) nameClass {
 	switch name {
 	case "Retry-After":
-		return nameRetryAfter, 0
+		return nameRetryAfter
 	case "X-Retry-After", "X-Retry-In":
-		return nameDelay, 0
+		return nameDelay
 	case "Retry-After-Ms", "X-Ms-Retry-After-Ms":
-		return nameDelayMillis, 0
+		return nameDelayMillis
 	case "Age":
-		return nameAge, 0
+		return nameAge
 	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
 		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Alt-Svc", "Cache-Control", "Cf-Ray",
 		"Connection", "Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires",
@@ -109,7 +114,7 @@ func classify(name string) (nameClass, uint8) {
 		"Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Content-Type-Options", "X-Frame-Options",
 		"X-Github-Api-Version-Selected", "X-Github-Media-Type", "X-Github-Request-Id", "X-Accepted-Oauth-Scopes", "X-Oauth-Scopes",
 		"X-Correlation-Id", "X-Powered-By", "X-Request-Id", "X-Runtime", "X-Xss-Protection":
-		return nameIgnored, 0
+		return nameIgnored
 	case "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
 		"Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
 		"X-Ad-Account-Usage", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
@@ -119,9 +124,9 @@ func classify(name string) (nameClass, uint8) {
 		"X-Next-Replenishment-Time", "X-Page-Usage", "X-Rate-Limit-Requests-Left", "X-Rate-Limit-Requests-Quota",
 		"X-Rate-Limit-Time-Reset-Ms", "X-Rate-Limit-Time-Window-Ms", "X-Ratelimit-Used-Currentrequest", "X-Rl",
 		"X-Sentry-Rate-Limits", "X-Shopify-Shop-Api-Call-Limit":
-		return nameOfRule, 0
+		return nameOfRule
 	}
-	return nameUnknown, 0
+	return nameUnknown
 }
 
 // classifyRateLimit returns what is known about a name that begins with RateLimit.
