@@ -66,7 +66,7 @@ func (e *estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now t
 		if ahead >= length/2 {
 			r.rate = used / length.Seconds()
 		}
-	case (ahead-length).Abs() > min(tolerance, length/4) || float64(left) < least || most >= window+slack || e.others.present:
+	case (ahead-length).Abs() > min(tolerance, length/4) || float64(left) < least || most >= window || e.others.present:
 	case r.together:
 		r.together = false // the next reset shows it
 	default:

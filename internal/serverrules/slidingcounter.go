@@ -20,8 +20,8 @@ type SlidingCounterConfig struct {
 	// window, and unit that until one unit is free. nil means that there is none.
 	RetryAfter func(left, unit time.Duration) int64
 
-	// Other returns how many requests other clients sent until then. nil means none.
-	Other func(now time.Time) int64
+	// Others is how many requests per second other clients send, from the first request on.
+	Others float64
 }
 
 // SlidingCounter estimates the requests of the last Per from two counts: that of the present
@@ -29,7 +29,7 @@ type SlidingCounterConfig struct {
 // and rounded down, as @upstash/ratelimit does (src/lua-scripts/single.ts, slidingWindow).
 // Rejected requests do not count.
 func SlidingCounter(c SlidingCounterConfig) Server {
-	var end time.Time
+	var start, end time.Time
 	var previous, current, others int64
 	free := func(now time.Time) int64 {
 		return c.Limit - current - previous*int64(end.Sub(now))/int64(c.Per)
@@ -41,21 +41,23 @@ func SlidingCounter(c SlidingCounterConfig) Server {
 			}
 			current, end = 0, begin.Add(c.Per)
 		}
-		if c.Other != nil {
-			sent := c.Other(r.At)
-			current += max(min(sent-others, free(r.At)), 0)
-			others = sent
+		if start.IsZero() {
+			start = r.At
 		}
+		sent := int64(r.At.Sub(start).Seconds() * c.Others)
+		current += max(min(sent-others, free(r.At)), 0)
+		others = sent
 		reply := Reply{Header: http.Header{}}
 		if free(r.At) > 0 {
 			current++
 		} else {
 			reply.Status = http.StatusTooManyRequests
-			if left := end.Sub(r.At); c.RetryAfter != nil {
-				unit := left
-				if previous > 0 { // until previous has lost a whole unit
-					unit = min(left, time.Duration((int64(left)*previous%int64(c.Per))/previous+1))
-				}
+			left := end.Sub(r.At)
+			unit := left
+			if previous > 0 { // its weight falls below a whole number
+				unit = min(left, time.Duration(int64(left)*previous%int64(c.Per)/previous+1))
+			}
+			if c.RetryAfter != nil {
 				setInt(reply.Header, "Retry-After", c.RetryAfter(left, unit))
 			}
 		}
@@ -66,11 +68,10 @@ func SlidingCounter(c SlidingCounterConfig) Server {
 	}
 }
 
-// UntilWindow and UntilUnit are Retry-After until the window ends, and until one unit is free,
-// in whole seconds, rounded up.
+// UntilWindow is the Retry-After until the end of the window, in seconds, rounded up.
 func UntilWindow(left, _ time.Duration) int64 { return ceilSeconds(left) }
 
-// UntilUnit is until one unit is free: see UntilWindow.
+// UntilUnit is the Retry-After until one unit is free, in seconds, rounded up.
 func UntilUnit(_, unit time.Duration) int64 { return ceilSeconds(unit) }
 
 // XRateLimit returns a function that writes X-RateLimit headers with a Unix time as the reset,
