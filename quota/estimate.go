@@ -26,6 +26,8 @@ import (
 //	returned(at, t) = 0                             units come back together, at reset
 //	                  rate (t - at)                 evenly, as in a token bucket
 //	                  used in (at - w, t - w]       each a time w after it was used, as in a sliding log
+//	                  rate (reset - at) +           evenly, in the window of length w after the one in which they
+//	                  used at reset (t - reset)/w   were used, as in a sliding counter
 //
 // The server may have counted some requests in flight already. They are subtracted twice then, which
 // delays requests until responses arrive, but never exceeds the limit:
