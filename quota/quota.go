@@ -149,7 +149,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			d.Policy = names.slowStart
 			return
 		}
-		if q.slow.full(q.inFlight.open) && t.initialConcurrency > 0 {
+		if bound := q.slow.maxInFlight; bound > 0 && q.inFlight.open >= bound && t.initialConcurrency > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}

@@ -46,9 +46,6 @@ func (s *slowResponses) isLate(d time.Duration) bool {
 	return s.typical > 0 && d > lateAfter*s.typical+lateMargin
 }
 
-// full reports whether no more requests may be in flight than open.
-func (s *slowResponses) full(open int64) bool { return s.maxInFlight > 0 && open >= s.maxInFlight }
-
 // begin bounds the requests in flight, unless they are bounded.
 func (s *slowResponses) begin(sent uint64, open, minimum int64) {
 	if s.maxInFlight == 0 {

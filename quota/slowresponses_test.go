@@ -190,11 +190,19 @@ func TestSlowResponses_firstResponse(t *testing.T) {
 // The bound holds as many requests as are in flight, at least the minimum, and is set once.
 func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 	var s slowResponses
-	require.False(t, s.full(1000))
 	s.begin(7, 3, 4)
 	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
-	require.False(t, s.full(3))
-	require.True(t, s.full(4))
+	q := quotaAt(t, 0)
+	q.slowStart.successes = knownAfter
+	for _, tt := range []struct {
+		bound, open int64
+		ok          bool
+	}{{0, 1000, true}, {4, 3, true}, {4, 4, false}, {4, 5, false}} {
+		var d throttle.Decision
+		q.slow.maxInFlight, q.inFlight.open = tt.bound, tt.open
+		q.decide(&d, 1, false, time.Unix(1000, 0))
+		require.Equal(t, tt.ok, d.OK, "%+v", tt)
+	}
 	s.begin(8, 9, 4)
 	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
 	s = slowResponses{}
