@@ -222,7 +222,7 @@ func TestEstimate_refinesItsReset(t *testing.T) {
 }
 
 // A log explains the used units that a response states, but for a twentieth of the limit, or two.
-func TestEstimate_logExplainsWhatIsUsed(t *testing.T) {
+func TestEstimate_explainsWhatIsUsed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		limit, left, open int64
@@ -241,9 +241,9 @@ func TestEstimate_logExplainsWhatIsUsed(t *testing.T) {
 		"three more than all":        {43, -10, 0, 59 * time.Second, false},
 	} {
 		e := estimate{limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-tt.at), 40)}}
-		require.Equal(t, tt.want, e.logExplains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inFlight{open: tt.open}), name)
+		require.Equal(t, tt.want, e.explains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inFlight{open: tt.open}), name)
 	}
-	require.False(t, (&estimate{}).logExplains(throttle.RemoteLimit{}, now, &inFlight{}), "there is no log")
+	require.False(t, (&estimate{}).explains(throttle.RemoteLimit{}, now, &inFlight{}), "there is no log")
 }
 
 // An unused quota that is about to reset each time is a bucket: three responses in a row, until half of it is

@@ -313,6 +313,7 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 			e.concurrency.rejected()
 			if n > e.lastSent {
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
+				e.rejectedByCounter(l.Resolution, now)
 			}
 		}
 		e.adaptProbePause(l, n)
