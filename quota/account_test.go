@@ -51,6 +51,8 @@ func TestTracker_distinguishesAccountsByCredentials(t *testing.T) {
 		{"https://api.test/?apiKey=1", "https://api.test/?apiKey=2", false},
 		{"https://api.test/?q=1&apikey=1", "https://api.test/?apikey=1&q=2", true},
 		{"https://api.test/?key=1", "https://api.test/?key=2", true},
+		{"https://api.test/?version=1", "https://api.test/?version=2", true}, // as long as api_key
+		{"https://api.test/?locale=1", "https://api.test/?locale=2", true},   // as long as apikey
 		{"https://maps.googleapis.com/x?key=1", "https://maps.googleapis.com/x?key=2", false},
 		{"https://maps.googleapis.com/x?key=1&q=1", "https://maps.googleapis.com/x?key=1&q=2", true},
 		{"https://u1:p@api.test/", "https://u2:p@api.test/", false},

@@ -2,11 +2,13 @@ package quota
 
 import (
 	"encoding/base64"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -301,4 +303,104 @@ func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)
 	require.Empty(t, q.estimates, "the response to the probe does not state it")
 	require.Zero(t, q.endpoint.memory.Load())
+}
+
+// Rejections in the bodies of successful responses are read for the providers that send them, whatever the
+// Mode and the kind of quota is.
+func TestTracker_readsBodiesOfProviders(t *testing.T) {
+	limited := func() *http.Response {
+		resp := answer(200, "Content-Type", "application/json")
+		resp.Body = io.NopCloser(strings.NewReader(`{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`))
+		return resp
+	}
+	req := request(t, "https://api.github.com/graphql")
+	req.Method = http.MethodPost
+	for name, tr := range map[string]*Tracker{"full": {}, "disabled": {Mode: Disabled}} {
+		require.Equal(t, throttle.Throttled, tr.Feedback(req, tr.Demand(req), limited(), nil, time.Now(), nil).Outcome, name)
+	}
+	tr := &Tracker{}
+	ep := tr.endpointOf(req)
+	ep.small = &smallQuotas{began: time.Now()}
+	d := throttle.Demand{Limiter: &smallQuota{endpoint: ep, name: 1, limit: 9, remaining: 9}}
+	require.Equal(t, throttle.Throttled, tr.Feedback(req, d, limited(), nil, time.Now(), nil).Outcome, "a small quota")
+	other := request(t, "https://api.test/graphql")
+	require.Equal(t, throttle.Accepted, tr.Feedback(other, tr.Demand(other), limited(), nil, time.Now(), nil).Outcome, "an unknown host")
+}
+
+// While other clients use a bucket, only what was stated is shared among them, not what may have returned.
+func TestEstimate_sharesWhatWasStated(t *testing.T) {
+	at := time.Unix(1000, 0)
+	now := at.Add(5 * time.Second)
+	e := estimate{limit: 100, remaining: 12, at: at, reset: at.Add(20 * time.Second), refill: refill{kind: refillsEvenly, rate: 1}}
+	e.others = otherClients{present: true, share: .5, jitter: 9}
+	units, wait := e.free(now, &inFlight{}, pacing{})
+	require.Zero(t, units)
+	require.Equal(t, e.others.wait(12, 0, at, now, e.reset), wait)
+	require.NotEqual(t, e.others.wait(17, 0, at, now, e.reset), wait)
+}
+
+// A response that states the limits of another quota than the small one that granted the request does not
+// change that one. One that states none shows that the route has none.
+func TestEndpoint_assignsSmallQuotasOfResponses(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	req := request(t, users)
+	ep := (&Tracker{}).endpointOf(req)
+	ep.small = &smallQuotas{began: now}
+	ep.memory.Store(maxBytes - 10*smallBytes)
+	asked := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
+	ep.addSmall(ep.route(req), asked, now)
+	f := throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}}
+	ep.observeSmall(req, asked, &f)
+	require.Nil(t, f.RemoteLimits)
+	named := ep.small.find(ep.route(req))
+	require.NotSame(t, asked, named)
+	require.EqualValues(t, []int32{10, 7}, []int32{named.limit, named.remaining})
+	require.Contains(t, ep.replaced, throttle.Limiter(asked))
+	f.RemoteLimits = []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 6, ResetAfter: time.Minute}}
+	ep.observeSmall(req, named, &f)
+	require.Len(t, f.RemoteLimits, 1, "it observes its own")
+	ep.replaced = nil
+	unstated := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
+	ep.observeSmall(req, unstated, &throttle.Feedback{Now: now})
+	require.True(t, unstated.statesNothing())
+	require.Equal(t, []throttle.Limiter{unstated}, ep.replaced)
+}
+
+// Names of limits are copied, because they are parts of header fields. Limits in other units that were stated
+// to another quota are applied, too.
+func TestQuota_keepsLimitsOfResponses(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	name := strings.Clone("requests-per-minute")
+	u := q.inUnit("tokens")
+	q.applyStated([]throttle.RemoteLimit{{Name: name, Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 9, Remaining: 4, ResetAfter: time.Minute}}, now)
+	require.Equal(t, name, q.estimates[0].name)
+	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.estimates[0].name))
+	require.Len(t, u.estimates, 1)
+	require.EqualValues(t, 4, u.estimates[0].remaining)
+}
+
+// When a log is full, the two entries that are closest to each other become one, at the later time.
+func TestSendLog_joinsTwoNeighbours(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct{ first, closest int }{"the first": {0, 1}, "in the middle": {0, 8}, "the last": {0, 15}, "later ones": {1000, 5}} {
+		l := newSendLog(start, 0)
+		at := time.Duration(tt.first) * time.Second
+		for i := range 16 {
+			if i == tt.closest {
+				at += time.Second
+			} else {
+				at += 2 * time.Second
+			}
+			l.add(start.Add(at), int64(i+1))
+		}
+		before := l.entries
+		l.add(start.Add(at+time.Hour), 99)
+		require.Equal(t, 16, l.n, name)
+		k := tt.closest
+		require.Equal(t, sendEntry{before[k].at, before[k].requests + before[k-1].requests}, l.entries[k-1], name)
+		require.Equal(t, before[:k-1], l.entries[:k-1], name)
+		require.Equal(t, before[k+1:], l.entries[k:15], name)
+		require.EqualValues(t, 99, l.entries[15].requests, name)
+	}
 }
