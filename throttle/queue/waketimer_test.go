@@ -131,7 +131,7 @@ func TestQueue_contextDeadlinesUseTheRealClock(t *testing.T) {
 }
 
 // TestQueue_waitsAgainAfterACallerHasLeft checks that the timer of a caller that has left does not
-// stand in the way of that of the next one, which waits until the same instant or another one.
+// replace that of the next one, which waits until the same instant or another one.
 func TestQueue_waitsAgainAfterACallerHasLeft(t *testing.T) {
 	for _, until := range []time.Duration{time.Minute, 30 * time.Second, 90 * time.Second} {
 		for _, mock := range []bool{false, true} {
