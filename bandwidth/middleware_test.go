@@ -166,6 +166,10 @@ func TestMiddleware_filesArePassedOnByReference(t *testing.T) {
 			f.Seek(300_000, io.SeekStart)
 			return io.CopyN(w, f, 300_000)
 		}, content[300_000:600_000], true},
+		"last byte": {func(w http.ResponseWriter, f *os.File) (int64, error) {
+			f.Seek(-1, io.SeekEnd)
+			return io.Copy(w, f)
+		}, content[len(content)-1:], true},
 		"more than there is": {func(w http.ResponseWriter, f *os.File) (int64, error) {
 			n, err := io.CopyN(w, f, 2_000_000)
 			require.Equal(t, io.EOF, err)
@@ -241,6 +245,55 @@ func TestMiddleware_filesThatAreNotSentTakeNoUnits(t *testing.T) {
 		require.EqualValues(t, 550, used, "returned immediately")
 		require.Zero(t, open)
 	})).ServeHTTP(w, newRequest(http.MethodGet))
+}
+
+// TestMiddleware_filesThatShrink checks a file that is truncated while it is copied.
+func TestMiddleware_filesThatShrink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p := &probe{decide: func(c throttle.Claim) (throttle.Decision, error) {
+		if !c.DryRun {
+			require.NoError(t, os.Truncate(path, 550))
+		}
+		return throttle.Decision{OK: true, Limit: 800, Per: 10 * time.Millisecond}, nil
+	}}
+	w := &readFromRecorder{ResponseRecorder: httptest.NewRecorder()}
+	(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.(io.ReaderFrom).ReadFrom(f)
+		require.NoError(t, err)
+		require.EqualValues(t, 550, n)
+	})).ServeHTTP(w, newRequest(http.MethodGet))
+	used, open := p.result()
+	require.EqualValues(t, 550, used)
+	require.Zero(t, open)
+}
+
+// TestMiddleware_deadlinesOfWhatIsNotPaced checks deadlines of a direction without a limiter, and
+// of a ResponseWriter that has none: writes then do not end at the deadline.
+func TestMiddleware_deadlinesOfWhatIsNotPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, m := range map[string]*bandwidth.Middleware{
+			"upload": {Upload: throttle.AllowAll}, "download": {Download: throttle.AllowAll},
+		} {
+			s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				rc := http.NewResponseController(w)
+				assert.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)), name)
+				assert.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)), name)
+			})))
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err, name)
+			resp.Body.Close()
+			s.Close()
+		}
+	})
+	(&bandwidth.Middleware{Download: throttle.AllowAll}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		require.ErrorIs(t, http.NewResponseController(w).SetWriteDeadline(time.Now()), http.ErrNotSupported)
+		_, err := w.Write([]byte("x"))
+		require.NoError(t, err)
+	})).ServeHTTP(discarder{}, newRequest(http.MethodGet))
 }
 
 // An unseekable is a regular file that cannot tell its position.

@@ -133,3 +133,53 @@ func TestStream_claimsInAdvanceOnlyWhileItWaits(t *testing.T) {
 		})
 	}
 }
+
+// A halfPipe is a connection with the method CloseWrite.
+type halfPipe struct {
+	net.Conn
+	closed int
+}
+
+func (p *halfPipe) CloseWrite() error { p.closed++; return nil }
+
+// TestHijacked_hasCloseWriteOfItsConnection checks that a hijacked connection can close one
+// direction if the one below can.
+func TestHijacked_hasCloseWriteOfItsConnection(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	_, ok := hijacked(a, nil, new(duplex)).(closeWriter)
+	require.False(t, ok)
+	half := &halfPipe{Conn: a}
+	require.NoError(t, hijacked(half, nil, new(duplex)).(closeWriter).CloseWrite())
+	require.Equal(t, 1, half.closed)
+}
+
+// TestHijacked_closeEndsWaits closes a hijacked connection while a Read and a Write wait.
+func TestHijacked_closeEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer b.Close()
+		go b.Write([]byte("message"))
+		in, out := new(countingLimiter), new(countingLimiter)
+		in.set(true)
+		out.set(true)
+		d := settings{queue: new(queue.Queue)}.duplex(t.Context(), in, out)
+		c := hijacked(a, nil, d)
+		ended := make(chan error, 2)
+		for _, call := range []func([]byte) (int, error){c.Read, c.Write} {
+			go func() {
+				_, err := call(make([]byte, 7))
+				ended <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		begin := time.Now()
+		require.NoError(t, c.Close())
+		for range 2 {
+			require.ErrorIs(t, <-ended, net.ErrClosed)
+		}
+		require.Equal(t, begin, time.Now())
+		require.Zero(t, in.taken+out.taken)
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -237,6 +238,21 @@ func TestRun_faults(t *testing.T) {
 				return base.RoundTrip(r)
 			})
 		}},
+		{"contract", "changes the URL", "the URL of the request was changed", changing(func(r *http.Request) { r.URL.Path = "/other" })},
+		{"contract", "replaces the URL", "the URL of the request was changed", changing(func(r *http.Request) {
+			u := *r.URL
+			r.URL = &u
+		})},
+		{"contract", "changes the method", "the Method of the request was changed", changing(func(r *http.Request) { r.Method = http.MethodPut })},
+		{"contract", "changes the host", "the Host of the request was changed", changing(func(r *http.Request) { r.Host = "other.test" })},
+		{"contract", "adds GetBody", "the GetBody of the request was changed", changing(func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
+		})},
+		{"contract", "adds a value to a header", "the Header of the request was changed", changing(func(r *http.Request) {
+			for name := range r.Header {
+				r.Header.Add(name, "x")
+			}
+		})},
 		{"early-retry", "waits for half of Retry-After", "a retry came 1", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, early: true}
 		}},
@@ -372,6 +388,38 @@ func TestRun_faults(t *testing.T) {
 	}
 }
 
+// changing returns a function that builds clients which change each request.
+func changing(change func(*http.Request)) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			sent := r.Clone(r.Context())
+			change(r)
+			return base.RoundTrip(sent)
+		})
+	}
+}
+
+// TestRun_bodiesMayBeClosedLater checks that a client may close the body of a request after it
+// has returned, as the comment of http.RoundTripper allows.
+func TestRun_bodiesMayBeClosedLater(t *testing.T) {
+	m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			sent := r.Clone(r.Context())
+			sent.Body = io.NopCloser(bytes.NewReader(body))
+			resp, err := base.RoundTrip(sent)
+			go func() {
+				for range 100 {
+					runtime.Gosched()
+				}
+				r.Body.Close()
+			}()
+			return resp, err
+		})
+	}, "contract")[0]
+	require.Equal(t, heedtest.Passed, m.Result, m)
+}
+
 // resending sends each request again and again.
 func resending(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -395,6 +443,8 @@ func TestRun_figures(t *testing.T) {
 		"contract": {func(http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })
 		}, 2},
+		"healthy-server": {func(base http.RoundTripper) http.RoundTripper { return base }, 1},
+		"request-body":   {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: withoutBody(base), stale: true} }, 1},
 		"early-retry":    {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, early: true} }, 1.35}, // half of 2.7 s: the date has whole seconds
 		"duplicate-post": {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, unsafe: true} }, 1},
 		"herd":           {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, synchronous: true} }, 40},

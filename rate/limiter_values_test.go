@@ -77,21 +77,21 @@ func TestLimiter_zeroValue(t *testing.T) {
 
 // Any method may be the first one that is called.
 func TestLimiter_zeroValueOfEachMethod(t *testing.T) {
-	for name, call := range map[string]func(l *rate.Limiter) any{
-		"Allow":      func(l *rate.Limiter) any { return l.Allow() },
-		"AllowN":     func(l *rate.Limiter) any { return l.AllowN(morning, 1) },
-		"AllowN 0":   func(l *rate.Limiter) any { return !l.AllowN(morning, 0) },
-		"Reserve":    func(l *rate.Limiter) any { return l.Reserve().OK() },
-		"Wait":       func(l *rate.Limiter) any { return l.Wait(t.Context()) == nil },
-		"WaitN 0":    func(l *rate.Limiter) any { return l.WaitN(t.Context(), 0) != nil },
-		"Limit":      func(l *rate.Limiter) any { return l.Limit() != 0 },
-		"Burst":      func(l *rate.Limiter) any { return l.Burst() != 0 },
-		"Tokens":     func(l *rate.Limiter) any { return l.Tokens() != 0 },
-		"TokensAt":   func(l *rate.Limiter) any { return l.TokensAt(morning) != 0 },
-		"SetLimit":   func(l *rate.Limiter) any { l.SetLimit(3); return l.Limit() != 3 },
-		"SetBurstAt": func(l *rate.Limiter) any { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
+	for name, call := range map[string]func(l *rate.Limiter) bool{
+		"Allow":      func(l *rate.Limiter) bool { return l.Allow() },
+		"AllowN":     func(l *rate.Limiter) bool { return l.AllowN(morning, 1) },
+		"AllowN 0":   func(l *rate.Limiter) bool { return !l.AllowN(morning, 0) },
+		"Reserve":    func(l *rate.Limiter) bool { return l.Reserve().OK() },
+		"Wait":       func(l *rate.Limiter) bool { return l.Wait(t.Context()) == nil },
+		"WaitN 0":    func(l *rate.Limiter) bool { return l.WaitN(t.Context(), 0) != nil },
+		"Limit":      func(l *rate.Limiter) bool { return l.Limit() != 0 },
+		"Burst":      func(l *rate.Limiter) bool { return l.Burst() != 0 },
+		"Tokens":     func(l *rate.Limiter) bool { return l.Tokens() != 0 },
+		"TokensAt":   func(l *rate.Limiter) bool { return l.TokensAt(morning) != 0 },
+		"SetLimit":   func(l *rate.Limiter) bool { l.SetLimit(3); return l.Limit() != 3 },
+		"SetBurstAt": func(l *rate.Limiter) bool { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
 	} {
-		require.Equal(t, false, call(new(rate.Limiter)), name)
+		require.False(t, call(new(rate.Limiter)), name)
 	}
 }
 
@@ -173,6 +173,38 @@ func TestLimiter_timesFarFromTheClock(t *testing.T) {
 	}
 }
 
+// Changes count from the current time if they have none: time stands still under a limit of 0.
+func TestLimiter_changesOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rate.NewLimiter(10, 5)
+		require.True(t, l.AllowN(time.Now(), 5))
+		time.Sleep(100 * time.Millisecond)
+		l.SetLimit(0)
+		time.Sleep(time.Hour)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		l.SetLimit(10)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		time.Sleep(100 * time.Millisecond)
+		require.InDelta(t, 2, l.Tokens(), 1e-9)
+		l.SetBurst(1)
+		time.Sleep(time.Hour)
+		l.SetBurst(5)
+		require.InDelta(t, 1, l.Tokens(), 1e-9, "a higher burst adds none")
+	})
+}
+
+// Errors name the limit and the burst in force.
+func TestLimiter_namesItsLimit(t *testing.T) {
+	l := rate.NewLimiter(10, 0)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "10 per second, burst 0"`)
+	l.SetBurst(1)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "10 per second, burst 1"`)
+	l.SetLimit(2.5)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "2.5 per second, burst 1"`)
+	l.SetBurst(-1)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "2.5 per second, burst -1"`)
+}
+
 // The limits of throttle.TokenBucket and LeakyBucket change with SetLimit and SetBurst.
 func TestNew_changesBuckets(t *testing.T) {
 	from := throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 4}
@@ -192,6 +224,7 @@ func TestNew_changesBuckets(t *testing.T) {
 				change func()
 				want   throttle.Limit
 			}{
+				{func() { l.SetBurstAt(morning, 1) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 6}},
 				{func() { l.SetBurstAt(morning, 0) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 6}},
@@ -263,6 +296,8 @@ func TestLimiter_claimsHaveKeyAndTime(t *testing.T) {
 	require.Len(t, seen.claims, 5)
 	for i, c := range seen.claims {
 		require.Equal(t, "key", c.Key, "%d", i)
+		require.EqualValues(t, 1, c.Cost, "%d", i)
+		require.Equal(t, i == 4, c.DryRun, "%d", i)
 		if i != 3 { // the Queue has a clock of its own
 			require.Equal(t, morning, c.Now, "%d", i)
 		}

@@ -287,6 +287,24 @@ func TestLog_whenItSyncs(t *testing.T) {
 	require.ErrorIs(t, l.Close(), errFault)
 }
 
+// TestLog_longestRecord checks records of 64 MiB, and of one byte more.
+func TestLog_longestRecord(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 128 MiB")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	l, _ := open(t, path)
+	record := make([]byte, 64<<20+1)
+	require.ErrorIs(t, l.Append(record), ErrTooLong)
+	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{record})), ErrTooLong)
+	require.NoError(t, l.Append(record[1:]))
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{record[1:]})))
+	require.NoError(t, l.Close())
+	_, records := open(t, path)
+	require.Len(t, records, 1)
+	require.Len(t, records[0], 64<<20)
+}
+
 func TestRead_ofOtherFiles(t *testing.T) {
 	for content, want := range map[string]error{"": nil, "heedlog": nil, "heedlog\x02": ErrNotJournal, "x": ErrNotJournal, "another file": ErrNotJournal} {
 		end, err := Read(strings.NewReader(content), int64(len(content)), nil)
