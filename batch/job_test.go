@@ -301,3 +301,53 @@ func TestOutbox_closeWaitsForItsCallers(t *testing.T) {
 		require.ErrorIs(t, err, ErrOutboxClosed)
 	})
 }
+
+func TestProgress_stringOfOne(t *testing.T) {
+	for want, p := range map[string]Progress{
+		"0 done": {}, "0 of 1 done": {Total: 1}, "0 done, 1 failed": {Failed: 1}, "0 done, 1 unknown": {Unknown: 1}, "1 of 3 done, 1 failed, 1 unknown": {Done: 1, Total: 3, Failed: 1, Unknown: 1},
+	} {
+		require.Equal(t, want, p.String())
+	}
+}
+
+// A checkpoint of another version is not read.
+func TestCheckpoint_versions(t *testing.T) {
+	for version, valid := range map[string]bool{"0": false, "1": true, "2": false} {
+		c := &checkpoint{}
+		err := c.applyHeader(recordHeader, []byte(`{"Checkpoint":`+version+`}`))
+		require.Equal(t, valid, err == nil, version)
+		require.Equal(t, valid, c.hasHeader)
+	}
+}
+
+// A request need not have a Header, and the size of the requests of a file is counted when it is
+// opened.
+func TestOutbox_opensWhatItHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := OutboxConfig{Path: t.TempDir() + "/outbox", Client: &http.Client{Transport: &scriptedTransport{results: []any{io.EOF, io.EOF, io.EOF, io.EOF}}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		o, err := OpenOutbox(c)
+		require.NoError(t, err)
+		req, err := http.NewRequest("POST", "http://a.test", strings.NewReader("body"))
+		require.NoError(t, err)
+		req.Header = nil
+		for range 3 {
+			req.Body = io.NopCloser(strings.NewReader("body"))
+			_, err = o.Submit(req)
+			require.NoError(t, err)
+		}
+		before := o.State()
+		require.Positive(t, before.Bytes)
+		_, err = o.Close(ctx)
+		require.NoError(t, err)
+		o, err = OpenOutbox(c)
+		require.NoError(t, err)
+		require.Equal(t, 3, o.State().Requests)
+		require.InDelta(t, before.Bytes, o.State().Bytes, 10)
+		unsent, err := o.Close(ctx)
+		require.NoError(t, err)
+		require.Len(t, unsent, 3)
+		require.NotEmpty(t, unsent[0].Request.Header.Get("Idempotency-Key"))
+	})
+}

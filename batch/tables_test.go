@@ -232,6 +232,7 @@ func TestCheckpoint_apply(t *testing.T) {
 	}{
 		{nil, false},
 		{[]byte{recordStart}, false},
+		{[]byte{recordDone}, false}, // without the number of an item
 		{record(recordStart, 0, "abcd"), true},
 		{record(recordStart, 0, "abc"), false},
 		{record(recordStart, 0, "abcde"), false},

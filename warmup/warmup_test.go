@@ -426,8 +426,8 @@ func TestLimiter_statesTheLargestLimit(t *testing.T) {
 	s := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.Limit{Count: math.MaxInt64, Per: 1}, MaxBurst: math.MaxInt64, StartFull: true})
 	d := s.reserve(1, 0)
 	require.True(t, d.OK)
-	require.EqualValues(t, math.MaxInt64, d.Limit)
-	require.EqualValues(t, math.MaxInt64, d.Remaining)
+	require.Equal(t, int64(math.MaxInt64), d.Limit)
+	require.Equal(t, int64(math.MaxInt64), d.Remaining)
 }
 
 // TestLimiter_ignoresRefusedClaims settles claims that were not granted, or have a negative cost.
