@@ -167,6 +167,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = new(backoff.Budget)
 	}
+	p.AttemptTimeout = max(p.AttemptTimeout, 0)
 	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
 	if p.MaxWait = cmp.Or(p.MaxWait, defaultMaxWait); p.MaxWait < 0 {
 		p.MaxWait = throttle.Forever

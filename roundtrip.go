@@ -150,6 +150,7 @@ func (rt *roundTrip) begin() {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
 		}
+		rt.opts.MaxWait = max(rt.opts.MaxWait, 0)
 	}
 	if rt.trace.Done != nil {
 		rt.startedAt = t.resolved.now()
@@ -178,11 +179,11 @@ func (rt *roundTrip) begin() {
 		}
 	}
 	rt.watchesCancel = rt.userCancel != nil && !isTransport(t.resolved.base) // of all Bases, only http.Transport is known to check Request.Cancel
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout > 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
+	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
 	switch rt.maxWait = p.MaxWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
-	case rt.opts.MaxWait > 0:
+	case rt.opts.MaxWait != 0:
 		rt.maxWait = rt.opts.MaxWait
 	}
 	rt.ticket.Tenant = rt.opts.Tenant
@@ -340,10 +341,10 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
 	if rt.attempts > 0 || rt.copyFirst {
 		ctx := rt.ctx
-		if p.AttemptTimeout > 0 || rt.watchesCancel {
+		if p.AttemptTimeout != 0 || rt.watchesCancel {
 			ctx = rt.newAttemptContext()
 		}
-		if rt.attempts > 0 {
+		if rt.attempts != 0 {
 			ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
 		}
 		req = req.WithContext(ctx)
@@ -373,7 +374,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 func (rt *roundTrip) newAttemptContext() context.Context {
 	ctx, cancel := context.WithCancelCause(rt.ctx)
 	rt.cancel, rt.timer = cancel, nil
-	if d := rt.retry.AttemptTimeout; d > 0 {
+	if d := rt.retry.AttemptTimeout; d != 0 {
 		rt.timer = time.AfterFunc(d, func() { cancel(errAttemptTimeout) })
 	}
 	if rt.watchesCancel {

@@ -117,6 +117,9 @@ func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
 		{"X-RateLimit-Limit: 10, X-RateLimit-Reset: 300", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 300", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 5, X-RateLimit-Reset: 300", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 1, X-RateLimit-Reset: 300", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 60", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 61", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 20", 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -169,7 +169,8 @@ func seededTransport(base http.RoundTripper, seed uint64) *heed.Transport {
 }
 
 // TestTransport_estimatesLimits runs the same jobs with servers that state nothing or
-// only Retry-After, in virtual time and through the whole Transport. The bounds are the
+// only Retry-After, in virtual time and through the whole Transport. Seeds decide the random
+// numbers and the order of requests of one instant. The bounds are the
 // means of five runs plus 20 %, to detect regressions of the estimates in package quota.
 // Figures are in bench/README.md.
 func TestTransport_estimatesLimits(t *testing.T) {

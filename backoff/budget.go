@@ -127,7 +127,10 @@ func (b *Budget) read(now time.Time) int64 {
 	if b.part == 0 {
 		perSecond := cmp.Or(b.MinPerSecond, 10)
 		b.ratio = max(cmp.Or(b.Ratio, 0.2), 0)
-		window := max(cmp.Or(max(b.Window, 0), 10*time.Second), toDuration(float64(time.Second)/perSecond))
+		window := cmp.Or(max(b.Window, 0), 10*time.Second)
+		if shortest := float64(time.Second) / perSecond; shortest > float64(window) {
+			window = toDuration(shortest)
+		}
 		const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
 		b.part = max(window/tenths, 1)
 		b.minimum = max(perSecond, 0)*(b.part*tenths).Seconds() + rounding

@@ -420,6 +420,10 @@ func TestStoreReader_followsARequest(t *testing.T) {
 	require.NoError(t, r.apply(id(recordLeft)))
 	require.Empty(t, r.entries)
 	require.EqualValues(t, 4, r.nextID, "numbers are not used again")
+
+	const bare = `{"Method":"GET","URL":"http://a.test/"}`
+	require.NoError(t, r.apply(append([]byte{recordQueued, 9, byte(len(bare))}, bare...)))
+	require.NotNil(t, r.entries[9].queued().Request.Header, "a program may add headers")
 }
 
 // TestErrors_messages checks the texts of errors with numbers.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -291,4 +292,42 @@ func TestPoller_sendsNothingWithAnEndedContext(t *testing.T) {
 	_, err := (&Poller{Client: p.client()}).Resume(ctx, Operation{URL: ops})
 	require.ErrorIs(t, err, gone)
 	require.Empty(t, p.requests)
+}
+
+// TestPoller_withoutAClient checks that the zero Poller is ready to use.
+func TestPoller_withoutAClient(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "result") }))
+	defer srv.Close()
+	resp, err := new(Poller).Resume(t.Context(), Operation{URL: srv.URL})
+	require.NoError(t, err)
+	require.Equal(t, "result", text(t, resp))
+}
+
+// TestPoller_returnsTheErrorOfABody checks a response that began no operation, and whose body ends
+// with an error that its reader returns once.
+func TestPoller_returnsTheErrorOfABody(t *testing.T) {
+	broken := errors.New("broken")
+	req, err := http.NewRequest(http.MethodPost, api+"/", nil)
+	require.NoError(t, err)
+	for name, limit := range map[string]int64{"within MaxBody": 0, "at MaxBody": 4, "after MaxBody": 2} {
+		resp := newResponse(200, "")
+		resp.Request = req
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))
+		once := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("half"))) // an error once, after one byte
+		got, err := (&Poller{MaxBody: limit}).Follow(t.Context(), resp)
+		require.NoError(t, err, name)
+		data, err := io.ReadAll(got.Body)
+		require.ErrorIs(t, err, broken, name)
+		require.Equal(t, "half", string(data), name)
+
+		resp.Body = io.NopCloser(once)
+		got, err = (&Poller{MaxBody: limit}).Follow(t.Context(), resp)
+		require.NoError(t, err, name)
+		data, err = io.ReadAll(got.Body)
+		require.ErrorIs(t, err, iotest.ErrTimeout, name)
+		require.Equal(t, "h", string(data), name)
+	}
+	p := &operationServer{steps: map[string][]response{"GET " + ops: {monitorStatus("Succeeded")}}}
+	_, err = (&Poller{Client: p.client(), MaxBody: 1}).Resume(t.Context(), Operation{URL: ops, Monitor: true})
+	require.ErrorIs(t, err, errNoStatus, "one byte states no status")
 }

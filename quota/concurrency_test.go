@@ -276,4 +276,8 @@ func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
 	units, wait = e.freeConcurrency(now, &inFlight{}, pacing{})
 	require.EqualValues(t, 1, units)
 	require.Zero(t, wait)
+	e.remaining = 0
+	units, wait = e.freeConcurrency(e.reset.Add(-1), &inFlight{}, pacing{})
+	require.Zero(t, units)
+	require.EqualValues(t, 1, wait)
 }

@@ -15,11 +15,11 @@ import (
 func TestEstimate_nothingIsFreeOfASharedLimit(t *testing.T) {
 	now := time.Unix(1000, 0)
 	e := estimate{limit: 100, at: now, reset: now.Add(10 * time.Second), others: otherClients{present: true, share: .5, jitter: 1}}
-	for open, remaining := range []int64{0, 1} {
-		e.remaining = remaining
-		units, wait := e.free(now, &inFlight{open: int64(open)}, pacing{})
+	for _, tt := range []struct{ remaining, open int64 }{{0, 0}, {1, 1}, {1, 0}} {
+		e.remaining = tt.remaining
+		units, wait := e.free(now, &inFlight{open: tt.open}, pacing{})
 		require.Zero(t, units)
-		require.Equal(t, 10*time.Second, wait, "%d left, %d in flight", remaining, open)
+		require.Equal(t, 10*time.Second, wait, "%+v: the last units show other clients that the window is not over", tt)
 	}
 	units, wait := (&estimate{limit: 100, remaining: 1, at: now, reset: now.Add(10 * time.Second), refill: refill{kind: refillsAtReset}}).free(now, &inFlight{}, pacing{})
 	require.EqualValues(t, 1, units)
@@ -222,7 +222,7 @@ func TestEstimate_refinesItsReset(t *testing.T) {
 }
 
 // A log explains the used units that a response states, but for a twentieth of the limit, or two.
-func TestEstimate_logExplainsWhatIsUsed(t *testing.T) {
+func TestEstimate_explainsWhatIsUsed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		limit, left, open int64
@@ -237,12 +237,13 @@ func TestEstimate_logExplainsWhatIsUsed(t *testing.T) {
 		"of few, three more":         {50, 7, 0, 59 * time.Second, false},
 		"a little more than a while": {100, 60, 0, 63*time.Second - 1, true},
 		"too long ago":               {100, 60, 0, 63 * time.Second, false},
-		"more than all":              {40, -10, 0, 59 * time.Second, true},
+		"more than all":              {42, -10, 0, 59 * time.Second, true},
+		"three more than all":        {43, -10, 0, 59 * time.Second, false},
 	} {
 		e := estimate{limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-tt.at), 40)}}
-		require.Equal(t, tt.want, e.logExplains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inFlight{open: tt.open}), name)
+		require.Equal(t, tt.want, e.explains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inFlight{open: tt.open}), name)
 	}
-	require.False(t, (&estimate{}).logExplains(throttle.RemoteLimit{}, now, &inFlight{}), "there is no log")
+	require.False(t, (&estimate{}).explains(throttle.RemoteLimit{}, now, &inFlight{}), "there is no log")
 }
 
 // An unused quota that is about to reset each time is a bucket: three responses in a row, until half of it is

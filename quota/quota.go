@@ -149,7 +149,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			d.Policy = names.slowStart
 			return
 		}
-		if q.slow.maxInFlight > 0 && q.slow.full(q.inFlight.open) && t.initialConcurrency > 0 {
+		if q.slow.full(q.inFlight.open) && t.initialConcurrency > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}
@@ -313,6 +313,7 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 			e.concurrency.rejected()
 			if n > e.lastSent {
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
+				e.rejectedByCounter(l.Resolution, now)
 			}
 		}
 		e.adaptProbePause(l, n)

@@ -338,6 +338,7 @@ func TestListeners_reportChanges(t *testing.T) {
 		"a rate changes":               {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
 		"a rate changes by 1 %":        {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101) }, nil},
 		"a rate becomes 1 % lower":     {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(99) }, nil},
+		"a low rate, almost the same":  {func(q *quota) { q.inference.loop = loop(.5) }, func(q *quota) { q.inference.loop = loop(.504) }, nil},
 		"a rate becomes lower":         {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
 		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = rateLoop{} }, []any{rate(Dropped, 100)}},
 		"a limit is not obeyed": {func(q *quota) { q.estimates = []estimate{{limit: 9}} }, func(q *quota) { q.estimates[0].early.contradicted = contradictions },
@@ -386,4 +387,164 @@ func TestLimitLearnedInfo_isSame(t *testing.T) {
 		require.Equal(t, tt.want, tt.a.isSame(tt.b), name)
 		require.Equal(t, tt.want, tt.b.isSame(tt.a), name)
 	}
+}
+
+// A hold is an estimate if the process that was rejected has only evidence of it.
+func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
+	for _, stated := range []bool{true, false} {
+		_, q, now := sharedQuota(t, 0)
+		q.hold.estimated = stated
+		q.applyHold(&Update{Kind: UpdateHold, Sender: 9, Stated: stated, Wait: time.Second}, now)
+		require.True(t, q.hold.active)
+		require.Equal(t, !stated, q.hold.estimated)
+	}
+}
+
+// Only a rejection of a claim that was granted after the latest statement shows that windows are not what
+// they were taken for, or answers a probe.
+func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
+	for n, newer := range map[uint64]bool{5: false, 6: true} {
+		q := quotaAt(t, 0)
+		q.estimates = []estimate{
+			{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5, counted: countedWindows{on: true, length: time.Minute}},
+			{name: "other", limit: 10, at: now, reset: now, lastSent: 5, probe: true},
+		}
+		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
+		require.Equal(t, newer, q.estimates[0].counted.refuted, n)
+		require.Equal(t, !newer, q.estimates[1].probe, n)
+	}
+	q := quotaAt(t, 0)
+	q.inFlight.open = 3
+	q.estimates = []estimate{{per: time.Minute}, {per: time.Hour}, {per: time.Second}}
+	r := q.rejectionOf(time.Second, now)
+	require.EqualValues(t, 4, r.inFlight, "with the one that was rejected")
+	require.Equal(t, time.Hour, r.window)
+}
+
+// After more than a second without a request, and without a reason to wait, a new span of accepted requests
+// begins.
+func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	before := acceptedSpan{since: now.Add(-time.Minute), n: 7}
+	for name, tt := range map[string]struct {
+		granted, held time.Duration // before now
+		idle          bool
+	}{
+		"a second":              {time.Second, time.Hour, false},
+		"more than a second":    {time.Second + 1, time.Hour, true},
+		"held until a second":   {time.Hour, time.Second, false},
+		"held, but not so long": {time.Hour, time.Second + 1, true},
+	} {
+		q := quotaAt(t, 0)
+		q.span, q.lastGranted, q.hold.until = before, now.Add(-tt.granted), now.Add(-tt.held)
+		q.grant(1, now)
+		require.Equal(t, tt.idle, q.span == acceptedSpan{since: now}, name)
+		require.Equal(t, !tt.idle, q.span == before, name)
+	}
+	q := quotaAt(t, 0)
+	q.lastGranted = now
+	q.grant(1, now)
+	require.Equal(t, acceptedSpan{since: now}, q.span, "the first one")
+}
+
+// A route of a set whose routes show a quota is likely to have it: if the set is a pattern, responses may be
+// as late as in the last seconds.
+func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		shown uint8
+		left  int64 // 50 are left of 100; a tenth of it and two may differ
+		want  bool
+	}{
+		"a pattern":                       {3, 50, true},
+		"a pattern, responses are late":   {3, 82, true},
+		"a pattern, later":                {3, 83, false},
+		"no pattern yet":                  {2, 62, true},
+		"no pattern, responses are early": {2, 63, false},
+	} {
+		req := request(t, "https://api.test/pages/about")
+		ep := (&Tracker{}).endpointOf(req)
+		q := ep.unknown.Load()
+		q.estimates = []estimate{{limit: 100, remaining: 50, at: now, reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}}
+		for at, shape := range ep.shapes(req, 2) {
+			require.Equal(t, 1, at)
+			ep.patterns.sets = []routeSet{{shape: shape, quota: q, at: 1, numShown: tt.shown}}
+		}
+		ep.patterns.peak = 20
+		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute}}, 0, now)
+		require.Equal(t, tt.want, got == q, name)
+		require.Nil(t, ep.quotaOfSimilar(nil, nil, 0, now), "the request of another process")
+	}
+}
+
+// A claim of more than the limit of a small quota is granted when the limit is.
+func TestSmallQuota_admitsClaimsOfMoreThanTheLimit(t *testing.T) {
+	ep := (&Tracker{}).endpointOf(request(t, users))
+	now := time.Unix(1_700_000_000, 0)
+	ep.small = &smallQuotas{began: now}
+	for limit, left := range map[int32]int32{1: 1, 3: 3} {
+		q := &smallQuota{endpoint: ep, name: 1, limit: limit, remaining: left, reset: time.Minute}
+		d, err := q.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		d, err = q.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
+		require.NoError(t, err)
+		require.False(t, d.OK, "one is in flight")
+	}
+}
+
+// A later reset begins a window if it is later by more than the tolerance.
+func TestEstimate_laterResetsBeginAWindow(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	now := start.Add(time.Second)
+	for ahead, over := range map[time.Duration]bool{0: false, tolerance: false, tolerance + 1: true} {
+		e := estimate{limit: 100, remaining: 50, at: start, reset: start.Add(time.Minute), lastSent: 1, refill: refill{kind: refillsAtReset, at: start}}
+		e.others.since = start
+		f := inFlight{sent: 2}
+		e.update(throttle.RemoteLimit{Limit: 100, Remaining: 49, ResetAfter: e.reset.Sub(now) + ahead}, 2, now, &f)
+		require.Equal(t, over, e.refill.at.Equal(now), ahead)
+	}
+}
+
+// Waiting requests are woken by updates after which they may be sent earlier, and by no others.
+func TestSharing_wakesOnlyWaitsThatMayEnd(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	w := &countingWaker{}
+	tr.Notify(w)
+	route := q.endpoint.route(request(t, users))
+	for i, u := range []Update{
+		{Kind: UpdateJoin},
+		{Kind: UpdateHold, Stated: true, Wait: time.Minute},
+		{Kind: UpdateProbe},
+	} {
+		u.Sender, u.Account, u.Route = 1, q.endpoint.id, route
+		tr.sharing.receive(u)
+		require.Zero(t, w.woken, i)
+	}
+	tr.sharing.receive(Update{Kind: UpdateLimits, Sender: 1, Account: q.endpoint.id, Route: route, Limits: []throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: time.Minute}}})
+	require.Equal(t, 1, w.woken, "a window may have begun")
+}
+
+// When a host begins to have small quotas, requests that wait for the unknown one are renewed: theirs may be
+// a small one.
+func TestEndpoint_renewsWaitsForSmallQuotas(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	ep := (&Tracker{}).endpointOf(request(t, users))
+	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
+	require.False(t, ep.assignSmall(7, limits, now), "there is memory for a quota")
+	require.Nil(t, ep.small)
+	ep.memory.Store(maxBytes - quotaBytes - estimateBytes + 1)
+	require.True(t, ep.assignSmall(7, limits, now))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load()}, ep.replaced)
+	require.True(t, ep.hasReplaced.Load())
+	first := ep.small.find(7)
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.Same(t, first, ep.small.find(8), "the limit has the same name")
+	require.Len(t, ep.replaced, 1)
+	limits[0].Name = "b"
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.NotSame(t, first, ep.small.find(8))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load(), first}, ep.replaced, "the route has another quota")
 }

@@ -40,10 +40,12 @@ func TestSlowStart_processesDivideTheGrowth(t *testing.T) {
 	q := quotaAt(t, 0)
 	q.slowStart.successes, q.shared = 99, new(sharedState)
 	require.EqualValues(t, 18, q.maxInFlight())
-	q.shared.peers.all = make([]peer, 1)
-	require.EqualValues(t, 4+7, q.maxInFlight())
-	q.shared.peers.all = make([]peer, 13)
-	require.EqualValues(t, 4+1, q.maxInFlight())
+	for _, tt := range []struct{ peers, growth int64 }{{1, 7}, {13, 1}} {
+		for sender := range tt.peers {
+			q.shared.peers.add(&Update{Sender: uint64(sender)}, time.Unix(1000, 0))
+		}
+		require.EqualValues(t, 4+tt.growth, q.maxInFlight(), "%d processes", tt.peers)
+	}
 }
 
 // When 100 requests have succeeded, 18 may be in flight, and one more for each further success. When

@@ -122,7 +122,7 @@ func (u *unitQuota) check(e *estimate, n int64, now time.Time) (wait time.Durati
 		return 0, f.open == 0 || e.left(now) <= f.open
 	}
 	wait = e.reset.Sub(now)
-	if refill := e.refill.until(free-n+1, e.at, now); refill > 0 {
+	if refill := e.untilFree(free-n+1, now); refill > 0 {
 		wait = min(wait, refill)
 	}
 	return wait, false

@@ -206,8 +206,8 @@ func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	return d, nil
 }
 
-// closed reports whether p grants nothing although the limit grants something at other times.
-func (p *version) closed() bool { return p.spec == nil && len(p.limit.Active) > 0 }
+// closed reports whether p, which ends at p.until, grants nothing until then.
+func (p *version) closed() bool { return p.spec == nil }
 
 // shadowGrant is the Decision.Grant of claims that shadow mode grants while p.closed. No limiter
 // uses this number for claims that it grants beyond its limit.

@@ -361,6 +361,8 @@ func TestLint_costsOfEachAlgorithm(t *testing.T) {
 		ten + "algorithm: sliding_log, cost: 11":                         true,
 		ten + "burst: 3, cost: 3":                                        false,
 		ten + "burst: 3, cost: 4":                                        true,
+		ten + "burst: 1, cost: 1":                                        false,
+		ten + "burst: 1, cost: 2":                                        true,
 		ten + "algorithm: token_bucket, cost: 10":                        false,
 		ten + "algorithm: token_bucket, cost: 11":                        true,
 		"concurrency: 3, cost: 3":                                        false,
@@ -638,6 +640,16 @@ func TestSet_addAppliesReplaces(t *testing.T) {
 	require.NoError(t, set.Add(&ticket, Descriptor{{Key: "a"}}, Descriptor{}, Descriptor{{Key: "b"}}, Descriptor{{Key: "c"}}))
 	require.Same(t, set.rules[1].limiter, ticket.Demands[0].Limiter)
 	require.Nil(t, ticket.Demands[1].Limiter)
+
+	set, err = Parse([]byte("domain: d\nlimits:\n- {name: one, rate_limit: {unit: hour, requests_per_unit: 1}}\n"+
+		"- {name: two, match: /a, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: one}]}}\n"), Config{})
+	require.NoError(t, err)
+	for path, want := range map[string]int{"/a": 1, "/b": 0} {
+		var ticket queue.Ticket
+		require.NoError(t, set.Limits(httptest.NewRequest(http.MethodGet, path, nil), &ticket))
+		require.Same(t, set.rules[want].limiter, ticket.Demands[0].Limiter)
+		require.Nil(t, ticket.Demands[1].Limiter)
+	}
 }
 
 // TestSet_addIgnoresLongerDescriptors checks descriptors with as many entries as descriptors can
@@ -756,6 +768,9 @@ func TestFileWatcher_watchesLinksAndParents(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join("data", "limits.yaml"), in("limits.yaml")))
 	require.Equal(t, []string{in("limits.yaml"), in("limits.yaml"), in("data", "limits.yaml"), in("data"), in("v1", "limits.yaml")}, linkChain(in("limits.yaml")))
 
+	require.NoError(t, os.Symlink("v1", in("lim"))) // a link whose name is the beginning of another
+	require.Equal(t, []string{in("limits")}, linkChain(in("limits")))
+
 	w, err := newFileWatcher(in("limits.yaml"))
 	require.NoError(t, err)
 	defer w.close()
@@ -770,4 +785,70 @@ func TestFileWatcher_watchesLinksAndParents(t *testing.T) {
 	require.NoError(t, os.MkdirAll(in("none", "below"), 0o700))
 	missing.refresh()
 	require.Equal(t, map[string]bool{in("none", "below"): true}, missing.folders)
+}
+
+// TestReload_newKeysGetTheCurrentLimit changes a limit back and forth: a key that claims later
+// starts with the limit in force.
+func TestReload_newKeysGetTheCurrentLimit(t *testing.T) {
+	for _, compact := range []string{"", ", compact: true"} {
+		s := Config{Clock: fixedClock(friday)}
+		text := func(n int) string {
+			return limitWith(fmt.Sprintf("unit: hour, requests_per_unit: %d, burst: %[1]d%s", n, compact))
+		}
+		set, err := Parse([]byte(text(100)), s)
+		require.NoError(t, err)
+		for i, n := range []int{100, 10, 100, 20, 100} {
+			set = reload(t, set, text(n), s)
+			d, err := set.rules[0].limiter.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i), Now: friday, DryRun: true})
+			require.NoError(t, err)
+			require.EqualValues(t, n, d.Remaining, "%s, reload %d", compact, i)
+			require.EqualValues(t, n, d.Limit)
+		}
+	}
+}
+
+// TestActiveLimit_keepsMaxVersions checks how many changes are kept for keys that have not claimed
+// since.
+func TestActiveLimit_keepsMaxVersions(t *testing.T) {
+	g := activeLimitOf(t, "rate_limit: {unit: minute, requests_per_unit: 10}")
+	for i := range 3 * maxVersions {
+		g.addVersion(&version{number: uint64(i + 2)})
+		all := *g.versions.Load()
+		require.Len(t, all, min(i+2, maxVersions))
+		require.EqualValues(t, i+2, all[len(all)-1].number)
+		require.EqualValues(t, len(all)-1, all[len(all)-1].number-all[0].number)
+	}
+}
+
+// TestActiveLimit_keyOfClosedHoursOpensAgain claims for the same key on two days, with a limit that
+// grants nothing between.
+func TestActiveLimit_keyOfClosedHoursOpensAgain(t *testing.T) {
+	for _, words := range []string{"", "algorithm: token_bucket, ", "algorithm: sliding_log, ", "soft: 20%, "} {
+		g := activeLimitOf(t, "rate_limit: {unit: minute, "+words+"requests_per_unit: 0, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}")
+		require.True(t, reserveAt(t, g, 5, "09:00:00").OK, words)
+		require.False(t, reserveAt(t, g, 1, "18:00:00").OK, words)
+		for day := range 3 {
+			d, err := g.Reserve(t.Context(), throttle.Claim{Key: "k", Cost: 5, Now: friday.Add(time.Duration(24*(day+1)+9) * time.Hour)})
+			require.NoError(t, err)
+			require.True(t, d.OK, words)
+		}
+	}
+}
+
+// TestLint_reportsAReplacedLimitOnce lints a limit that two others replace.
+func TestLint_reportsAReplacedLimitOnce(t *testing.T) {
+	text := "domain: d\nlimits:\n- {name: a, match: /a, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
+	for _, name := range []string{"b", "c"} {
+		text += "- {name: " + name + ", match: /a, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: a}]}}\n"
+	}
+	found, err := Lint([]byte(text), Config{})
+	require.NoError(t, err)
+	n := 0
+	for _, f := range found {
+		if f.LimitID == "d:a" {
+			require.Contains(t, f.Problem, "it never holds: b in line 4 replaces it")
+			n++
+		}
+	}
+	require.Equal(t, 1, n, found)
 }

@@ -59,8 +59,8 @@ func (g *Group) Go(ctx context.Context, f func(ctx context.Context)) {
 	turn := m.sleep(0)
 	go func() {
 		<-turn
+		defer g.change(func() { g.ended++ }) // also after runtime.Goexit
 		f(context.WithValue(ctx, memberKey{}, m))
-		g.change(func() { g.ended++ })
 	}()
 }
 

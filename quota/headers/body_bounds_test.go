@@ -35,8 +35,8 @@ func TestReadBody_boundsWhatItReads(t *testing.T) {
 	}{
 		{"a code at the end of 8 KiB", 403, long(maxPeek, `{"pad":"%s","code":"rate_limited"`) + "}", "refused"},
 		{"a code that ends after it", 403, long(maxPeek+1, `{"pad":"%s","code":"rate_limited"`) + "}", ""},
-		{"a code of twelve levels", 403, nested(maxDepth-1, `{"code":"rate_limited"}`), "refused"},
-		{"a code of more", 403, nested(maxDepth, `{"code":"rate_limited"}`), ""},
+		{"a code of twelve levels", 403, nested(11, `{"code":"rate_limited"}`), "refused"},
+		{"a code of more", 403, nested(12, `{"code":"rate_limited"}`), ""},
 		{"a code of the longest length", 403, `{"code":"rate_limited` + strings.Repeat("_", maxNameLen-len("rate_limited")) + `"}`, "refused"},
 		{"a longer code", 403, `{"code":"rate_limited` + strings.Repeat("_", maxNameLen+1-len("rate_limited")) + `"}`, ""},
 		{"blanks before JSON", 403, " \r\n\t{\"code\":\"rate_limited\"}", "refused"},

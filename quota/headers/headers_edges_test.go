@@ -64,6 +64,7 @@ func TestReader_obeysRulesOfHeadersThatAreNotAboutLimits(t *testing.T) {
 	}}}}
 	for _, c := range []struct{ header, want, others string }{
 		{"X-Runtime: 3", "run 3/?", ""},
+		{"X-Acme-Pause: 2\nRetry-After-Ms: 1500", "retry 2s", "retry 1.5s"},
 		{"X-Runtime: 3\nX-Powered-By: x", "run 3/?", ""},
 		{"Retry-After: 3", "", "retry 3s"},
 		{"Retry-After: 3\nX-Runtime: 4", "run 4/?", "retry 3s"},
@@ -73,6 +74,17 @@ func TestReader_obeysRulesOfHeadersThatAreNotAboutLimits(t *testing.T) {
 	} {
 		require.Equal(t, c.want, formatReport(r.Parse("api.test", 200, parseHeader(c.header), time.Time{})), c.header)
 		require.Equal(t, c.others, formatReport(r.Parse("other.test", 200, parseHeader(c.header), time.Time{})), c.header)
+	}
+}
+
+// TestReader_prefersMillisecondsToARuleForRetryAfter checks that a rule for Retry-After leaves it the
+// delay in whole seconds, which one in milliseconds precedes.
+func TestReader_prefersMillisecondsToARuleForRetryAfter(t *testing.T) {
+	r := Reader{Hosts: map[string]Provider{"api.test": {Headers: map[string]Rule{"Retry-After": {Kind: KindRetryAfter}}}}}
+	for header, want := range map[string]time.Duration{
+		"Retry-After: 2": 2 * time.Second, "Retry-After: 2\nRetry-After-Ms: 1500": 1500 * time.Millisecond, "Retry-After: 2\nRetry-After-Ms: 0": 2 * time.Second,
+	} {
+		require.Equal(t, want, r.Parse("api.test", 429, parseHeader(header), time.Time{}).RetryAfter, header)
 	}
 }
 

@@ -85,28 +85,23 @@ const (
 )
 
 // classify returns what is known about a name in canonical form, and how it spells RateLimit.
-// Tests compare knownNames with the grammar.
+// The names of the last case are those of the Unique rules of the table; tests compare them, and
+// knownNames with the grammar.
 func classify(name string) (nameClass, uint8) {
 	if strings.HasPrefix(name, "X-Rate") || strings.HasPrefix(name, "Rate") {
 		if class, spelling := classifyRateLimit(name); class != nameUnknown {
 			return class, spelling
 		}
 	}
-	return classifyName(name), 0
-}
-
-// classifyName is classify without the usual names that begin with RateLimit. The names of the last case
-// are those of the Unique rules of the table; tests compare them.
-func classifyName(name string) nameClass {
 	switch name {
 	case "Retry-After":
-		return nameRetryAfter
+		return nameRetryAfter, 0
 	case "X-Retry-After", "X-Retry-In":
-		return nameDelay
+		return nameDelay, 0
 	case "Retry-After-Ms", "X-Ms-Retry-After-Ms":
-		return nameDelayMillis
+		return nameDelayMillis, 0
 	case "Age":
-		return nameAge
+		return nameAge, 0
 	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
 		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Alt-Svc", "Cache-Control", "Cf-Ray",
 		"Connection", "Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires",
@@ -114,7 +109,7 @@ func classifyName(name string) nameClass {
 		"Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Content-Type-Options", "X-Frame-Options",
 		"X-Github-Api-Version-Selected", "X-Github-Media-Type", "X-Github-Request-Id", "X-Accepted-Oauth-Scopes", "X-Oauth-Scopes",
 		"X-Correlation-Id", "X-Powered-By", "X-Request-Id", "X-Runtime", "X-Xss-Protection":
-		return nameIgnored
+		return nameIgnored, 0
 	case "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
 		"Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
 		"X-Ad-Account-Usage", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
@@ -124,9 +119,9 @@ func classifyName(name string) nameClass {
 		"X-Next-Replenishment-Time", "X-Page-Usage", "X-Rate-Limit-Requests-Left", "X-Rate-Limit-Requests-Quota",
 		"X-Rate-Limit-Time-Reset-Ms", "X-Rate-Limit-Time-Window-Ms", "X-Ratelimit-Used-Currentrequest", "X-Rl",
 		"X-Sentry-Rate-Limits", "X-Shopify-Shop-Api-Call-Limit":
-		return nameOfRule
+		return nameOfRule, 0
 	}
-	return nameUnknown
+	return nameUnknown, 0
 }
 
 // classifyRateLimit returns what is known about a name that begins with RateLimit.

@@ -49,7 +49,7 @@ func TestClassify_agreesWithTheGrammar(t *testing.T) {
 // classify.
 func TestClassify_ignoresOnlyNamesWithoutMeaning(t *testing.T) {
 	n := 0
-	for _, name := range sourceStrings(t, "name.go", "func classifyName(", "\n}\n") {
+	for _, name := range sourceStrings(t, "name.go", "func classify(", "\n}\n") {
 		if class, _ := classify(name); class != nameIgnored {
 			continue
 		}
@@ -68,7 +68,7 @@ func TestClassify_knowsTheUniqueRules(t *testing.T) {
 		class, _ := classify(name)
 		require.Equal(t, nameOfRule, class, name)
 	}
-	for _, name := range sourceStrings(t, "name.go", "func classifyName(", "\n}\n") {
+	for _, name := range sourceStrings(t, "name.go", "func classify(", "\n}\n") {
 		if class, _ := classify(name); class == nameOfRule {
 			require.NotNil(t, uniqueRules()[name], name)
 		}

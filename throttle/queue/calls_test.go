@@ -303,7 +303,10 @@ func TestQueue_ofOneWaiter(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled) })
 			synctest.Wait()
-			require.Equal(t, &FullError{Waiting: 1, Max: 1}, q.Wait(ctx, ticket(l)), name)
+			time.Sleep(time.Second)
+			full := ticket(l)
+			require.Equal(t, &FullError{Waiting: 1, Max: 1}, q.Wait(ctx, full), name)
+			require.Zero(t, full.Waited(), name)
 			s := q.Snapshot()
 			require.Zero(t, s.Limits[0].GrantAfter)
 			require.Zero(t, s.Classes[0].GrantAfter)
@@ -558,4 +561,37 @@ func TestQueue_remoteCallsLeaveNothingBehind(t *testing.T) {
 			q.Close()
 		})
 	}
+}
+
+// TestQueue_tryAsksLimitsForWhichNoOneWaits checks that callers that wait for one limit do not reject
+// a Try for another one, and that the first rejection of several is returned.
+func TestQueue_tryAsksLimitsForWhichNoOneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		a, b := &holdLimiter{until: start.Add(time.Minute)}, &holdLimiter{until: start.Add(time.Hour)}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(a))) })
+		synctest.Wait()
+		require.NoError(t, q.Try(t.Context(), ticket(throttle.AllowAll)))
+		for _, demands := range [][MaxDemands]throttle.Demand{
+			{{Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}}, {{}, {Limiter: throttle.AllowAll, Key: "c"}, {Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}},
+		} {
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, q.Try(t.Context(), &Ticket{Demands: demands}), &refused)
+			require.Equal(t, "a", refused.Key)
+			require.Equal(t, time.Minute, refused.Decision.Wait)
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+// TestTicket_errorsTakeNoUnits checks a limiter that returns an error together with a grant: nothing
+// was taken, so nothing is returned, except what the limits before it have granted.
+func TestTicket_errorsTakeNoUnits(t *testing.T) {
+	first, broken := &scriptedLimiter{}, &scriptedLimiter{script: []step{func(context.Context, throttle.Claim) (throttle.Decision, error) {
+		return throttle.Decision{OK: true}, errGone
+	}}}
+	require.ErrorIs(t, new(Queue).Wait(t.Context(), ticket(first, broken)), errGone)
+	require.Equal(t, []int{1, 0}, []int{first.returned, broken.returned})
 }

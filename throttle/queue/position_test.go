@@ -110,6 +110,7 @@ func TestQueue_waitQueuedBeforeTheFirstAnswer(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		require.Len(t, got.all, 3)
 		require.Equal(t, Position{At: start.Add(100 * time.Millisecond), Ahead: 1}, got.all[0])
 		require.Equal(t, Position{At: start.Add(200 * time.Millisecond), Ahead: 2}, got.all[1])
@@ -129,4 +130,20 @@ func TestPerUnit_isZeroIfItIsNotKnown(t *testing.T) {
 	} {
 		require.Equal(t, c.want, perUnit(throttle.Decision{Limit: c.limit, Per: c.per}), "%+v", c)
 	}
+}
+
+// TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait checks a limit that does not state when it grants.
+func TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		var got positions
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { q.WaitHooks(t.Context(), ticket(new(slotLimiter)), Hooks{Queued: got.add}) })
+			synctest.Wait()
+		}
+		require.Equal(t, []Position{{At: start, Limit: "slots"}, {At: start, Limit: "slots"}}, got.all)
+		q.Close()
+		wg.Wait()
+	})
 }

@@ -177,7 +177,8 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
 			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 		}
 	}()
-	if c := (throttle.Claim{Now: q.time.At(now), Waits: true}); t.isNonBlocking() {
+	c := throttle.Claim{Now: q.time.At(now), Waits: true}
+	if t.isNonBlocking() {
 		var refusal throttle.Decision
 		_, err = t.reserve(ctx, c, &refusal)
 	} else {
@@ -189,7 +190,8 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
 	return now, err
 }
 
-// reserveBlocking asks the limiters of t, some of which may block, without waiting in a class.
+// reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends
+// their calls after MaxWait, and when q is closed.
 func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
 	t.waited = time.Duration(now)
 	defer func() {

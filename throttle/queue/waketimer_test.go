@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,16 +153,16 @@ func TestQueue_waitsAgainAfterACallerHasLeft(t *testing.T) {
 					requireEmpty(t, q)
 				}
 				l.set(start.Add(until))
-				granted := false
+				var granted atomic.Bool
 				var wg sync.WaitGroup
-				wg.Go(func() { granted = assert.NoError(t, q.Wait(t.Context(), ticket(l))) })
+				wg.Go(func() { granted.Store(assert.NoError(t, q.Wait(t.Context(), ticket(l)))) })
 				synctest.Wait()
 				advance(until - 1)
 				synctest.Wait()
-				require.False(t, granted, until)
+				require.False(t, granted.Load(), until)
 				advance(1)
 				synctest.Wait()
-				require.True(t, granted, until)
+				require.True(t, granted.Load(), until)
 				wg.Wait()
 				requireEmpty(t, q)
 			})
