@@ -93,7 +93,7 @@ func TestCodec_rejectsValuesOutOfBounds(t *testing.T) {
 
 // The largest values of each field are accepted, and the first ones above are not.
 func TestCodec_boundaries(t *testing.T) {
-	const year = 366 * 24 * 3600 * 1_000_000 // microseconds
+	const year int64 = 366 * 24 * 3600 * 1_000_000 // microseconds
 	require.EqualValues(t, year, inMicros(headers.MaxDelay))
 	limits := func(n int) string { return strings.TrimSuffix(strings.Repeat("{},", n), ",") }
 	padded := func(n int) string { // a message of n bytes
