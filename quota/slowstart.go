@@ -95,7 +95,7 @@ func (q *quota) maxInFlight() int64 {
 	case !s.isNew():
 		return s.maxInFlight
 	case stated:
-		return int64(start + s.successes)
+		return int64(start + min(s.successes, maxGrowth))
 	}
 	growth := maxGrowth
 	if q.shared != nil {
@@ -112,7 +112,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 		if wait = c.until.Sub(now); wait > 0 {
 			return wait, false
 		}
-		if c.maxInFlight > 0 && q.inFlight.open >= c.maxInFlight {
+		if c.maxInFlight > 0 && q.inFlight.open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
 			return 0, false
 		}
 	}
