@@ -179,7 +179,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 			return
 		}
 		l.addResponse(true)
-		l.plateau = max(l.plateau, plateauOf(retryAfter))
+		l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
 		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
 			q.dropLoop(effect == abandonLoop, now)
 		}

@@ -51,6 +51,7 @@ type rateLoop struct {
 	rejectionsAtGoal int          // rejections at a confirmed goal without manyAccepted requests since
 	floorHalvings    int          // times the floor was halved
 
+	stated         bool      // a rejection stated to wait
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
@@ -79,6 +80,7 @@ const (
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
+	belowGrown     = 0.75             // the least part of it while the rate grew fast, as servers reject later than they are exceeded
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -323,8 +325,8 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
-	if !hadGoal {
-		l.goal = min(l.goal, rejectedRate/(1+l.growth/2)) // the rate was accepted before the latest step
+	if !hadGoal && !l.stated {
+		l.goal = max(belowGrown*rejectedRate, min(measured, l.goal))
 	}
 	rate := belowRejected * l.goal
 	if l.span.n >= minAccepted {
@@ -334,7 +336,7 @@ func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 		if l.confirmed || hadGoal && l.span.n >= manyAccepted {
 			l.plateau = max(l.plateau, plateauFirst)
 		}
-		if l.cause == throttle.CauseUnstated && l.span.n >= 20 {
+		if l.stated && l.span.n >= 20 {
 			l.goal = min(l.goal, 1.15*measured)
 		}
 		minimum := rejectedRate / 4

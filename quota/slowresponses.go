@@ -17,6 +17,9 @@ import (
 //	   │ ___╱‾‾╱                  ╲____
 //	   └───────────────────────────────▶ time
 //
+// Failures begin slow responses, too, with half of what was in flight: then the requests that the
+// others leave behind are not replaced by more that fail.
+//
 // If many requests have waited, the bound is doubled with each response that is in time, until
 // less than half of it is used. Then there is no bound.
 //
@@ -39,7 +42,7 @@ const (
 	lateAfter     = 4                      // factor: a response is late after lateAfter*typical + lateMargin
 	lateMargin    = 100 * time.Millisecond // see lateAfter
 	typicalWeight = 8                      // divisor: weight of one response in typical
-	maxFailures   = 3                      // of the latest 8 responses, which begin slow responses
+	maxFailures   = 4                      // of the latest 8 responses, which begin slow responses
 )
 
 // isLate reports whether a response is late that arrives after d.

@@ -84,7 +84,7 @@ func (q *quota) countSuccess() {
 }
 
 // maxInFlight returns the bound of slow start on the requests in flight; 0: there is none. If the
-// server states its limits, the bound grows faster and ends when the host is known. Processes that
+// server states its limits, the bound grows faster, and ends when the host is known. Processes that
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
 	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
@@ -133,7 +133,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 // limit them.
 type concurrencyCut struct {
 	until       time.Time // no claim is granted before
-	maxInFlight int64     // requests in flight; 0: not bounded
+	maxInFlight int64     // requests in flight, and no more than have ever succeeded; 0: not bounded
 	successes   int       // successes since the latest bare rejection
 }
 
