@@ -198,11 +198,9 @@ func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 	r.mu.Lock()
 	idle := r.current.idle
 	r.mu.Unlock()
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C:
+	case <-time.After(closeTimeout):
 		return nil, ErrBodyNotReplayable
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

@@ -28,7 +28,7 @@ const modulePath = "github.com/heed-go/heed"
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/adapter", "internal/ticks", "internal/explain"},
-	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},

@@ -199,10 +199,15 @@ func TestInfos_areSentences(t *testing.T) {
 		"did not wait":                                WaitDoneInfo{},
 		"was rejected by limit own":                   WaitDoneInfo{Limit: "own", Err: throttle.ErrRefused},
 		"was not granted: queue: closed":              WaitDoneInfo{Err: queue.ErrClosed},
+		"attempt 1 failed: retry now":                 RetryInfo{Attempt: 1},
 		"attempt 2 failed with status 503: retry now": RetryInfo{Attempt: 2, Status: 503},
 		"attempt 2 failed: broken: retry in 1.2 s":    RetryInfo{Attempt: 2, Err: errBroken, Delay: 1200 * time.Millisecond, RetryAfter: time.Second},
 		"attempt 1 failed with status 429: retry when the server permits, in 3 s": RetryInfo{Attempt: 1, Status: 429, RetryAfter: 3 * time.Second},
 		"gave up before the first attempt: broken":                                GiveUpInfo{Reason: errBroken},
+		"gave up before the first attempt":                                        GiveUpInfo{},
+		"gave up after 2 attempts, the last with status 503: broken":              GiveUpInfo{Attempts: 2, Status: 503, Reason: errBroken},
+		"waits for limit own":                                                     WaitStartInfo{At: now, Limit: "own"},
+		"waited 2 s for limit own, 1 ahead":                                       WaitDoneInfo{Waited: 2 * time.Second, Limit: "own", Start: WaitStartInfo{Ahead: 1}},
 		"gave up after 1 attempt, the last: broken":                               GiveUpInfo{Attempts: 1, Err: errBroken},
 	} {
 		require.Equal(t, want, i.String())

@@ -166,16 +166,11 @@ func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 	if resp == nil {
 		return nil
 	}
-	host := ""
-	if resp.Request != nil && resp.Request.URL != nil {
-		host = resp.Request.URL.Host
-	}
-	r := new(headers.Reader)
-	if n != nil && n.reader != nil {
+	var r *headers.Reader
+	if n != nil {
 		r = n.reader
 	}
-	report := r.Parse(host, resp.StatusCode, resp.Header, time.Now())
-	return report.AppendRemoteLimits(nil)
+	return parseReport(r, resp.Request, resp, time.Now()).AppendRemoteLimits(nil)
 }
 
 // addWait adds the time of a wait in the queue for limit.

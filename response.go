@@ -45,12 +45,10 @@ func drain(ctx context.Context, resp *http.Response) drained {
 		data, err := io.ReadAll(io.LimitReader(resp.Body, maxDrain+1))
 		done <- drained{data, len(data) <= maxDrain, err}
 	}()
-	timer := time.NewTimer(drainTimeout)
-	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r
-	case <-timer.C:
+	case <-time.After(drainTimeout):
 	case <-ctx.Done():
 	}
 	return drained{}

@@ -167,6 +167,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = new(backoff.Budget)
 	}
+	p.AttemptTimeout = max(p.AttemptTimeout, 0)
 	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
 	if p.MaxWait = cmp.Or(p.MaxWait, defaultMaxWait); p.MaxWait < 0 {
 		p.MaxWait = throttle.Forever
@@ -191,12 +192,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	if err != nil {
 		class = classifyError(err)
 	} else {
-		var r headers.Reader
-		host := "" // the request has no URL if it was constructed for this call only
-		if req.URL != nil {
-			host = req.URL.Host
-		}
-		report, o := r.Parse(host, resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
+		report, o := parseReport(nil, req, resp, time.Now()), throttle.Accepted
 		if report.Throttled {
 			o = throttle.Throttled
 		}
@@ -210,18 +206,41 @@ type retryClass uint8
 
 const (
 	retryNever      retryClass = iota // none: the attempt succeeded, or a retry would fail in the same way
+	retryForbidden                    // none: the response states that
 	retryIdempotent                   // idempotent requests
 	retryAlways                       // all requests: the server did not process the request
 )
 
-// classifyResponse returns the class of a response. hasRetryAfter reports whether the
-// response states a Retry-After.
+// parseReport returns what the headers of resp, received at now, state about limits. A nil r
+// means the zero Reader, and req may be nil or have no URL.
+func parseReport(r *headers.Reader, req *http.Request, resp *http.Response, now time.Time) headers.Report {
+	if r == nil {
+		r = new(headers.Reader)
+	}
+	host := ""
+	if req != nil && req.URL != nil {
+		host = req.URL.Host
+	}
+	return r.Parse(host, resp.StatusCode, resp.Header, now)
+}
+
+// classifyResponse returns the class of a response: that which its headers X-Should-Retry,
+// Stripe-Should-Retry and Grpc-Retry-Pushback-Ms state, or else that of its status.
+// hasRetryAfter reports whether the response states a Retry-After.
 func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter bool) retryClass {
 	if resp.StatusCode < 400 && o != throttle.Throttled {
 		return retryNever
 	}
-	if class, ok := retryHint(resp.Header); ok {
-		return class
+	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
+		switch resp.Header.Get(name) {
+		case "true":
+			return retryAlways
+		case "false":
+			return retryForbidden
+		}
+	}
+	if n, err := strconv.ParseInt(resp.Header.Get("Grpc-Retry-Pushback-Ms"), 10, 64); err == nil && n < 0 {
+		return retryForbidden
 	}
 	switch s := resp.StatusCode; {
 	case s < 400:
@@ -238,33 +257,6 @@ func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter boo
 		return retryAlways
 	}
 	return retryNever
-}
-
-// retryHint returns the class that the headers of a failed response state, and whether
-// they state one. The headers are X-Should-Retry, Stripe-Should-Retry and
-// Grpc-Retry-Pushback-Ms.
-func retryHint(h http.Header) (retryClass, bool) {
-	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
-		switch h.Get(name) {
-		case "true":
-			return retryAlways, true
-		case "false":
-			return retryNever, true
-		}
-	}
-	if n, err := strconv.ParseInt(h.Get("Grpc-Retry-Pushback-Ms"), 10, 64); err == nil && n < 0 {
-		return retryNever, true
-	}
-	return retryNever, false
-}
-
-// forbidsRetry reports whether the headers of the failed response resp forbid a retry.
-func forbidsRetry(resp *http.Response) bool {
-	if resp == nil {
-		return false
-	}
-	class, ok := retryHint(resp.Header)
-	return ok && class == retryNever
 }
 
 // isIdempotent reports whether req is idempotent by its method, its headers, opts or
@@ -403,7 +395,7 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	if rt.endedAt.IsZero() {
 		rt.endedAt = rt.t.resolved.now()
 	}
-	class, report := rt.classify()
+	class := rt.classify()
 	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
 	retry := class == retryAlways || class == retryIdempotent && safe
 	if p.ShouldRetry != nil {
@@ -414,11 +406,11 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	case rt.stoppedByHook:
 		return false
 	case retry:
-		rt.stopReason = rt.prepareRetry(report)
+		rt.stopReason = rt.prepareRetry()
 		return rt.stopReason == nil
 	case class == retryIdempotent && !safe:
 		rt.stopReason = ErrNotIdempotent
-	case class == retryNever && forbidsRetry(resp):
+	case class == retryForbidden:
 		rt.stopReason = ErrRetryForbidden
 	}
 	return false
@@ -445,32 +437,37 @@ func gaveUpBelow(resp *http.Response) bool {
 	return n != nil && n.info.StopReason != nil
 }
 
-// classify returns the class of the latest attempt and the limits that its response
-// states.
-func (rt *roundTrip) classify() (retryClass, headers.Report) {
+// classify returns the class of the latest attempt.
+func (rt *roundTrip) classify() retryClass {
+	r := &rt.report
 	if rt.err != nil {
+		*r = headers.Report{}
 		class := classifyError(rt.err)
 		if s := rt.req.URL.Scheme; class == retryIdempotent && s != "https" && s != "http" && !isNetworkError(rt.err) {
 			class = retryNever // probably an unregistered scheme, whose error has no type
 		}
-		return class, headers.Report{}
+		return class
 	}
-	report := rt.t.resolved.quota.Report(rt.req, rt.resp, rt.endedAt)
-	if rt.retryAfter > report.RetryAfter { // stated in the body
-		report.RetryAfter, report.HasRetryAfter = rt.retryAfter, true
+	if rt.resp.StatusCode < 400 && rt.outcome != throttle.Throttled { // the Tracker may not have read it
+		*r = parseReport(rt.t.resolved.quota.Reader, rt.req, rt.resp, rt.endedAt)
+	}
+	if rt.retryAfter > r.RetryAfter { // what the API documents, or a limit states
+		r.RetryAfter, r.HasRetryAfter = rt.retryAfter, true
 	}
 	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
-		return retryIdempotent, report // the server still processes an earlier attempt with this key
+		return retryIdempotent // the server still processes an earlier attempt with this key
 	}
-	if report.Permanent {
-		return retryNever, report // a retry would be rejected too
+	class := classifyResponse(rt.resp, rt.outcome, r.HasRetryAfter)
+	if r.Permanent && class != retryForbidden {
+		class = retryNever // a retry would be rejected too
 	}
-	return classifyResponse(rt.resp, rt.outcome, report.HasRetryAfter), report
+	return class
 }
 
 // prepareRetry sets the delay and opens the body for the next attempt. It returns the
 // reason if there can be none.
-func (rt *roundTrip) prepareRetry(r headers.Report) error {
+func (rt *roundTrip) prepareRetry() error {
+	r := &rt.report
 	p, now := rt.retry, rt.endedAt
 	if rt.backoffPolicy == nil { // the first failure
 		rt.backoffPolicy = backoff.ForCall(p.Backoff)
@@ -489,7 +486,7 @@ func (rt *roundTrip) prepareRetry(r headers.Report) error {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
 	}
 	rt.delay, rt.statedDelay = 0, r.RetryAfter
-	zero := r.HasRetryAfter && rt.isZeroRetryAfter(r)
+	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
 	wait, held := time.Duration(0), false
 	statedWait := time.Duration(0)
 	if throttled && !zero {
@@ -533,7 +530,7 @@ func (rt *roundTrip) prepareRetry(r headers.Report) error {
 // statedWaitOf returns the wait that a rejection states: its Retry-After, or else the
 // longest reset time of the limits that are exhausted or do not state their remaining
 // units.
-func statedWaitOf(r headers.Report) (d time.Duration) {
+func statedWaitOf(r *headers.Report) (d time.Duration) {
 	if r.HasRetryAfter {
 		return r.RetryAfter
 	}
@@ -571,7 +568,8 @@ func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
 // isZeroRetryAfter reports whether the server stated a Retry-After of 0, and
 // RetryPolicy.RetryAfterJitter sets no minimum for it. A date in the past does not count
 // as 0, because clocks differ.
-func (rt *roundTrip) isZeroRetryAfter(r headers.Report) bool {
+func (rt *roundTrip) isZeroRetryAfter() bool {
+	r := &rt.report
 	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis
 	return relative && r.RetryAfter < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }

@@ -84,6 +84,7 @@ func TestCancelRegistry_keepsTheOthers(t *testing.T) {
 	r.end(a)
 	require.False(t, r.isCanceled(a))
 	require.True(t, r.isCanceled(b))
+	require.True(t, r.hasCanceled.Load())
 	r.end(b)
 	require.False(t, r.isCanceled(b))
 	require.False(t, r.hasCanceled.Load())

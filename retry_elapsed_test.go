@@ -100,6 +100,7 @@ func TestTransport_sendsOnceForACallerThatRetries(t *testing.T) {
 		"with a time, in another order":       {"amz-sdk-request", "ttl=20261121T120000Z; max=3; attempt=1", 1},
 		"without spaces":                      {"amz-sdk-request", "attempt=1;max=2", 1},
 		"the first, of which no more is said": {"amz-sdk-request", "attempt=1", 4},
+		"another number":                      {"amz-sdk-request", "retry=5; attempt=1; max=1", 4},
 		"nothing of the kind":                 {"amz-sdk-request", "; =;max;attempt=", 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {

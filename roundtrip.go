@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/httpbody"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -86,7 +87,8 @@ type roundTrip struct {
 	failures       int           // attempts that failed and were not throttled
 	resp           *http.Response
 	err            error
-	retryAfter     time.Duration           // Retry-After that the Tracker found in headers or body
+	report         headers.Report          // what resp states about limits, if it is a failure
+	retryAfter     time.Duration           // wait that resp states if it is a rejection
 	endedAt        time.Time               // time of resp or err; zero if it is a success
 	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
 	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
@@ -148,6 +150,7 @@ func (rt *roundTrip) begin() {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
 		}
+		rt.opts.MaxWait = max(rt.opts.MaxWait, 0)
 	}
 	if rt.trace.Done != nil {
 		rt.startedAt = t.resolved.now()
@@ -176,11 +179,11 @@ func (rt *roundTrip) begin() {
 		}
 	}
 	rt.watchesCancel = rt.userCancel != nil && !isTransport(t.resolved.base) // of all Bases, only http.Transport is known to check Request.Cancel
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout > 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
+	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
 	switch rt.maxWait = p.MaxWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
-	case rt.opts.MaxWait > 0:
+	case rt.opts.MaxWait != 0:
 		rt.maxWait = rt.opts.MaxWait
 	}
 	rt.ticket.Tenant = rt.opts.Tenant
@@ -299,7 +302,8 @@ func (rt *roundTrip) acquire() error {
 	if err := rt.addQuotaDemands(); err != nil {
 		return err
 	}
-	if deadline, ok := rt.ctx.Deadline(); ok && rt.hasDemands {
+	deadline, hasDeadline := rt.ctx.Deadline()
+	if hasDeadline && rt.hasDemands {
 		rt.expectLatency(deadline)
 	}
 	rt.waitStart = WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
@@ -318,8 +322,9 @@ func (rt *roundTrip) acquire() error {
 	if waited > 0 {
 		rt.addWait(waited, err)
 	}
-	// Of attempts that had to pass a limit without waiting, about one of 16 is measured.
-	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || rt.grantedAt.UnixNano()>>10&15 == 0)
+	// Only calls with a deadline use what is measured. Of their attempts that had to pass a limit
+	// without waiting, about one of 16 is measured.
+	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || hasDeadline && rt.grantedAt.UnixNano()>>10&15 == 0)
 	if f := rt.trace.WaitStart; f != nil && rt.waitStart.At.IsZero() {
 		f(rt.req, rt.waitStart)
 	}
@@ -336,10 +341,10 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
 	if rt.attempts > 0 || rt.copyFirst {
 		ctx := rt.ctx
-		if p.AttemptTimeout > 0 || rt.watchesCancel {
+		if p.AttemptTimeout != 0 || rt.watchesCancel {
 			ctx = rt.newAttemptContext()
 		}
-		if rt.attempts > 0 {
+		if rt.attempts != 0 {
 			ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
 		}
 		req = req.WithContext(ctx)
@@ -369,7 +374,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 func (rt *roundTrip) newAttemptContext() context.Context {
 	ctx, cancel := context.WithCancelCause(rt.ctx)
 	rt.cancel, rt.timer = cancel, nil
-	if d := rt.retry.AttemptTimeout; d > 0 {
+	if d := rt.retry.AttemptTimeout; d != 0 {
 		rt.timer = time.AfterFunc(d, func() { cancel(errAttemptTimeout) })
 	}
 	if rt.watchesCancel {
@@ -427,7 +432,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.resolved.now()
 	}
-	f := rt.t.resolved.quota.Feedback(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0])
+	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Partial = rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd()
 	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
 	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.Now

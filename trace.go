@@ -238,7 +238,7 @@ func result(status int, err error) string {
 	switch {
 	case err != nil:
 		return ": " + explain.Error(err)
-	case status > 0:
+	case status != 0:
 		return " with status " + strconv.Itoa(status)
 	}
 	return ""

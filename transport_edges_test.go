@@ -117,6 +117,9 @@ func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
 		{"X-RateLimit-Limit: 10, X-RateLimit-Reset: 300", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 300", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 5, X-RateLimit-Reset: 300", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 1, X-RateLimit-Reset: 300", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 60", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 61", 1},
 		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 20", 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -234,15 +237,14 @@ func TestRetryable_table(t *testing.T) {
 		option := post.WithContext(WithOptions(t.Context(), RequestOptions{Idempotent: true}))
 		require.Equal(t, tt.want != never, Retryable(option, resp, nil), "option %d %s", tt.status, tt.headers)
 		require.False(t, Retryable(get.WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})), resp, nil))
-		class, _ := retryHint(h)
-		require.Equal(t, tt.headers != "" && tt.want == never && class == retryNever, forbidsRetry(resp), "%d %s", tt.status, tt.headers)
+		forbidden := classifyResponse(resp, throttle.Accepted, false) == retryForbidden
+		require.Equal(t, tt.headers != "" && tt.want == never && tt.status >= 400, forbidden, "%d %s", tt.status, tt.headers)
 	}
 	get := &http.Request{Method: http.MethodGet}
 	require.False(t, Retryable(get, nil, nil))
 	require.True(t, Retryable(get, nil, io.ErrUnexpectedEOF))
 	require.True(t, Retryable(get, nil, errConnRefused))
 	require.False(t, Retryable(get, nil, context.Canceled))
-	require.False(t, forbidsRetry(nil))
 	for status, want := range map[int]retryClass{399: retryIdempotent, 400: retryAlways, 499: retryAlways, 501: retryNever} {
 		require.Equal(t, want, classifyResponse(&http.Response{StatusCode: status}, throttle.Throttled, false), status)
 	}

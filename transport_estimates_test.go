@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/turns"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -27,37 +31,39 @@ type cost struct {
 	elapsed        float64
 }
 
-// runJob sends n calls from c goroutines.
+// runJob sends n calls from c goroutines, in an order that is the same each time. It must be called in a
+// bubble.
 func runJob(t *testing.T, client *http.Client, n, c int) (failed int, elapsed time.Duration) {
+	return runJobInOrder(t, 1, client, n, c)
+}
+
+// runJobInOrder is runJob. The seed decides the order of calls that continue at the same instant.
+func runJobInOrder(t *testing.T, seed uint64, client *http.Client, n, c int) (failed int, elapsed time.Duration) {
 	calls := make(chan int, n)
 	for i := range n {
 		calls <- i
 	}
 	close(calls)
-	var wg sync.WaitGroup
 	var mu sync.Mutex
 	start := time.Now()
-	for range c {
-		wg.Go(func() {
-			for range calls {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/items", nil)
-				if err != nil {
-					panic(err)
-				}
-				resp, err := client.Do(req)
-				ok := err == nil && resp.StatusCode == http.StatusOK
-				if err == nil {
-					resp.Body.Close()
-				}
-				if !ok {
-					mu.Lock()
-					failed++
-					mu.Unlock()
-				}
+	turns.Run(t.Context(), seed, c, func(ctx context.Context, _ int) {
+		for range calls {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/items", nil)
+			if err != nil {
+				panic(err)
 			}
-		})
-	}
-	wg.Wait()
+			resp, err := client.Do(req)
+			ok := err == nil && resp.StatusCode == http.StatusOK
+			if err == nil {
+				resp.Body.Close()
+			}
+			if !ok {
+				mu.Lock()
+				failed++
+				mu.Unlock()
+			}
+		}
+	})
 	return failed, time.Since(start)
 }
 
@@ -70,14 +76,14 @@ type simulatedServer struct {
 }
 
 func (s *simulatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
-	time.Sleep(s.rtt / 2)
+	turns.Sleep(req.Context(), s.rtt/2)
 	s.mu.Lock()
 	status, h := s.serve(time.Now())
 	if status != http.StatusOK {
 		s.wasted++
 	}
 	s.mu.Unlock()
-	time.Sleep(s.rtt - s.rtt/2)
+	turns.Sleep(req.Context(), s.rtt-s.rtt/2)
 	if status == 0 {
 		return nil, io.EOF
 	}
@@ -145,8 +151,26 @@ func haproxyServer(limit int, per time.Duration, status int, retryAfter string) 
 	}
 }
 
+// seededTransport returns a Transport that sends to base, and whose random numbers are the same each
+// time.
+func seededTransport(base http.RoundTripper, seed uint64) *heed.Transport {
+	var mu sync.Mutex
+	source := rand.New(rand.NewPCG(seed, 1))
+	random := func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return source.Float64()
+	}
+	return &heed.Transport{
+		Base:  base,
+		Quota: &quota.Tracker{Rand: rand.New(rand.NewPCG(seed, 2)).Float64},
+		Retry: &heed.RetryPolicy{Backoff: backoff.Exponential{Rand: random}, RetryAfterJitter: backoff.RetryAfterJitter{Rand: random}},
+	}
+}
+
 // TestTransport_estimatesLimits runs the same jobs with servers that state nothing or
-// only Retry-After, in virtual time and through the whole Transport. The bounds are the
+// only Retry-After, in virtual time and through the whole Transport. Seeds decide the random
+// numbers and the order of requests of one instant. The bounds are the
 // means of five runs plus 20 %, to detect regressions of the estimates in package quota.
 // Figures are in bench/README.md.
 func TestTransport_estimatesLimits(t *testing.T) {
@@ -181,13 +205,13 @@ func TestTransport_estimatesLimits(t *testing.T) {
 			t.Run(tt.name+", "+rtt.String(), func(t *testing.T) {
 				const runs = 5
 				var jobs [2]cost // sums of the runs
-				for range runs {
+				for run := range uint64(runs) {
 					synctest.Test(t, func(t *testing.T) {
 						s := &simulatedServer{serve: tt.make(), rtt: rtt}
-						client := heed.NewClient(&heed.Transport{Base: s})
+						client := heed.NewClient(seededTransport(s, run))
 						for i := range jobs {
 							s.wasted = 0
-							failed, elapsed := runJob(t, client, tt.n, 30)
+							failed, elapsed := runJobInOrder(t, run, client, tt.n, 30)
 							jobs[i].wasted += s.wasted
 							jobs[i].failed += failed
 							jobs[i].elapsed += float64(elapsed) / float64(tt.ideal)

@@ -53,7 +53,7 @@ func (rt *roundTrip) errMaxWait() error {
 	switch {
 	case rt.opts.NoWait:
 		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
-	case rt.opts.MaxWait > 0:
+	case rt.opts.MaxWait != 0:
 		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
 	}
 	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
@@ -80,7 +80,7 @@ func (rt *roundTrip) waitForStart() error {
 		t.startDelay.passed.Store(true)
 		return nil
 	}
-	if err := rt.checkWait(now, wait, cmp.Or(max(rt.opts.MaxWait, 0), throttle.Forever)); err != nil {
+	if err := rt.checkWait(now, wait, cmp.Or(rt.opts.MaxWait, throttle.Forever)); err != nil {
 		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, err)
 	}
 	return rt.sleep(wait)
@@ -143,7 +143,7 @@ func (rt *roundTrip) wait() error {
 		if !rt.retryUntil.IsZero() {
 			w.limit, w.reason = max(rt.retryUntil.Sub(rt.t.resolved.now()), 1), (*roundTrip).errMaxElapsed
 		}
-		if m := rt.opts.MaxWait; m > 0 && m < w.limit {
+		if m := rt.opts.MaxWait; m != 0 && m < w.limit {
 			w.limit, w.reason = m, (*roundTrip).errMaxWait
 		}
 		if w.reason != nil {

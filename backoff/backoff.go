@@ -96,10 +96,10 @@ func plusMinus(c, maxDelay time.Duration, spread float64, rnd func() float64) ti
 	switch {
 	case spread == 0:
 		spread = defaultSpread
-	case !(spread > 0):
+	case spread > 0:
+		spread = min(spread, 1)
+	default: // also if it is not a number
 		spread = 0
-	case spread > 1:
-		spread = 1
 	}
 	c = min(c, toDuration(float64(maxDelay)/(1+spread)))
 	by := min(scale(c, spread), c, maxDelay-c)
@@ -123,13 +123,10 @@ func random(n uint64, rnd func() float64) time.Duration {
 
 // fraction returns u*n rounded down. A u outside of [0, 1) counts as the nearest value inside.
 func fraction(n uint64, u float64) time.Duration {
-	switch {
-	case u >= 1:
-		return time.Duration(n - 1)
-	case u > 0:
-		return time.Duration(min(uint64(u*float64(n)), n-1))
+	if !(u > 0) { // also if it is not a number
+		return 0
 	}
-	return 0
+	return time.Duration(min(uint64(min(u, 1)*float64(n)), n-1))
 }
 
 // validate checks the fields that the policies with jitter have in common.

@@ -125,16 +125,11 @@ func (b *Budget) Allowance(now time.Time) int64 {
 // is later. The first call computes the fields that depend on the exported ones.
 func (b *Budget) read(now time.Time) int64 {
 	if b.part == 0 {
-		perSecond := b.MinPerSecond
-		if perSecond == 0 {
-			perSecond = 10
-		}
-		if b.ratio = max(b.Ratio, 0); b.Ratio == 0 {
-			b.ratio = 0.2
-		}
+		perSecond := cmp.Or(b.MinPerSecond, 10)
+		b.ratio = max(cmp.Or(b.Ratio, 0.2), 0)
 		window := cmp.Or(max(b.Window, 0), 10*time.Second)
-		if perSecond > 0 && perSecond*window.Seconds() < 1 {
-			window = toDuration(float64(time.Second) / perSecond)
+		if shortest := float64(time.Second) / perSecond; shortest > float64(window) {
+			window = toDuration(shortest)
 		}
 		const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
 		b.part = max(window/tenths, 1)

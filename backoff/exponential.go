@@ -114,8 +114,6 @@ func power(base, maxDelay time.Duration, factor float64, attempt int) time.Durat
 		}
 		c = math.Trunc(c * factor)
 	}
-	if n > steps {
-		c *= math.Pow(factor, float64(n-steps))
-	}
+	c *= math.Pow(factor, float64(max(n-steps, 0)))
 	return min(toDuration(c), maxDelay)
 }

@@ -39,10 +39,7 @@ func OffsetFor(identity string) Offset {
 // In returns the offset in span: at least 0 and less than span. It is 0 if span is not
 // positive.
 func (s Offset) In(span time.Duration) time.Duration {
-	if span <= 0 {
-		return 0
-	}
-	offset, _ := bits.Mul64(uint64(s), uint64(span))
+	offset, _ := bits.Mul64(uint64(s), uint64(max(span, 0)))
 	return time.Duration(offset)
 }
 

@@ -215,40 +215,107 @@ func TestStream_returnsUnusedUnits(t *testing.T) {
 	}
 }
 
+// grantEvery returns a function that grants one claim per interval, of any cost.
+func grantEvery(interval time.Duration) func(throttle.Claim) (throttle.Decision, error) {
+	var next time.Time
+	return func(c throttle.Claim) (throttle.Decision, error) {
+		d := throttle.Decision{At: c.Now, Limit: tenMB, Per: time.Second}
+		if d.OK = !c.Now.Before(next); !d.OK {
+			d.Wait = next.Sub(c.Now)
+		} else if !c.DryRun {
+			next = c.Now.Add(interval)
+		}
+		return d, nil
+	}
+}
+
 // TestStream_returnsUnitsAtItsEnd checks that a stream that has claimed in advance returns
 // what it has not used, when it is closed and when it was idle.
 func TestStream_returnsUnitsAtItsEnd(t *testing.T) {
-	for name, end := range map[string]func(io.ReadCloser){
-		"closed": func(b io.ReadCloser) { b.Close() },
-		"idle": func(b io.ReadCloser) {
+	for name, end := range map[string]func(io.ReadCloser) (more int64){
+		"closed": func(b io.ReadCloser) int64 {
+			b.Close()
+			return 0
+		},
+		"idle": func(b io.ReadCloser) int64 {
 			time.Sleep(time.Second)
-			b.Read(make([]byte, 1))
+			n, _ := b.Read(make([]byte, 1))
+			return int64(n)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var next time.Time
-				p := &probe{decide: func(c throttle.Claim) (throttle.Decision, error) {
-					d := throttle.Decision{OK: true, At: c.Now, Limit: tenMB, Per: time.Second}
-					if d.OK = !c.Now.Before(next); !d.OK {
-						d.Wait = next.Sub(c.Now)
-					} else if !c.DryRun {
-						next = c.Now.Add(time.Millisecond)
-					}
-					return d, nil
-				}}
+				p := &probe{decide: grantEvery(time.Millisecond)}
 				body := download(t, p, zeros{})
 				for range 5 {
 					_, err := io.ReadFull(body, make([]byte, 100))
 					require.NoError(t, err)
 				}
 				require.EqualValues(t, 400, p.claims[len(p.claims)-1].Cost, "in advance")
-				end(body)
+				more := end(body)
 				used, open := p.result()
-				require.LessOrEqual(t, used, int64(501))
-				require.GreaterOrEqual(t, used, int64(500))
+				require.Equal(t, 500+more, used)
 				require.Zero(t, open)
 			})
 		})
 	}
+}
+
+// TestMiddleware_returnsUnitsWhenTheHandlerReturns checks that a request and a response whose
+// streams have claimed in advance return what they have not used.
+func TestMiddleware_returnsUnitsWhenTheHandlerReturns(t *testing.T) {
+	for name, handle := range map[string]func(http.ResponseWriter, *http.Request){
+		"reads": func(_ http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadFull(r.Body, make([]byte, 100))
+			require.NoError(t, err)
+		},
+		"writes": func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, 100))
+			require.NoError(t, err)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &probe{decide: grantEvery(time.Millisecond)}
+			m := &bandwidth.Middleware{Upload: p, Download: p}
+			r := newRequest(http.MethodPost)
+			r.Body = io.NopCloser(zeros{})
+			m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				for range 5 {
+					handle(w, r)
+				}
+				require.EqualValues(t, 400, p.claims[len(p.claims)-1].Cost, "%s: in advance", name)
+			})).ServeHTTP(discarder{}, r)
+			used, open := p.result()
+			require.EqualValues(t, 500, used, name)
+			require.Zero(t, open, name)
+		})
+	}
+}
+
+// TestMiddleware_writeEndsWhenTheHandlerReturns checks a Write that a handler has left behind.
+func TestMiddleware_writeEndsWhenTheHandlerReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan error, 1)
+		(&bandwidth.Middleware{Download: newBucket(100)}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			go func() {
+				_, err := w.Write(make([]byte, 10_000))
+				left <- err
+			}()
+			time.Sleep(time.Second)
+		})).ServeHTTP(discarder{}, newRequest(http.MethodGet))
+		begin := time.Now()
+		require.ErrorContains(t, <-left, "bandwidth: the handler has returned")
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+// TestStream_firstClaimOfARemoteLimiter checks that a limiter that may block is not asked before
+// the first claim, which is of at most 4 KiB.
+func TestStream_firstClaimOfARemoteLimiter(t *testing.T) {
+	p := &probe{decide: grantUpTo(1<<20, true), blocking: true}
+	_, err := io.ReadFull(download(t, p, zeros{}), make([]byte, 100_000))
+	require.NoError(t, err)
+	require.False(t, p.claims[0].DryRun)
+	require.EqualValues(t, 4<<10, p.claims[0].Cost)
+	require.Greater(t, p.claims[1].Cost, int64(4<<10), "the decision states more")
 }

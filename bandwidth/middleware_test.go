@@ -166,6 +166,10 @@ func TestMiddleware_filesArePassedOnByReference(t *testing.T) {
 			f.Seek(300_000, io.SeekStart)
 			return io.CopyN(w, f, 300_000)
 		}, content[300_000:600_000], true},
+		"last byte": {func(w http.ResponseWriter, f *os.File) (int64, error) {
+			f.Seek(-1, io.SeekEnd)
+			return io.Copy(w, f)
+		}, content[len(content)-1:], true},
 		"more than there is": {func(w http.ResponseWriter, f *os.File) (int64, error) {
 			n, err := io.CopyN(w, f, 2_000_000)
 			require.Equal(t, io.EOF, err)
@@ -203,6 +207,130 @@ func TestMiddleware_filesArePassedOnByReference(t *testing.T) {
 				require.Zero(t, open)
 			})
 		})
+	}
+}
+
+// A failingReadFrom is a ResponseWriter whose ReadFrom fails after n bytes.
+type failingReadFrom struct {
+	readFromRecorder
+	n int64
+}
+
+func (w *failingReadFrom) ReadFrom(src io.Reader) (int64, error) {
+	n, _ := io.CopyN(io.Discard, src, w.n)
+	w.n -= n
+	if w.n == 0 {
+		return n, io.ErrClosedPipe
+	}
+	return n, nil
+}
+
+// TestMiddleware_filesThatAreNotSentTakeNoUnits checks that what is claimed for a file is what
+// was sent of it.
+func TestMiddleware_filesThatAreNotSentTakeNoUnits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p := &probe{decide: func(throttle.Claim) (throttle.Decision, error) {
+		return throttle.Decision{OK: true, Limit: 800, Per: 10 * time.Millisecond}, nil
+	}}
+	w := &failingReadFrom{readFromRecorder{ResponseRecorder: httptest.NewRecorder()}, 550}
+	(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.(io.ReaderFrom).ReadFrom(f)
+		require.EqualValues(t, 550, n)
+		require.Equal(t, io.ErrClosedPipe, err)
+		used, open := p.result()
+		require.EqualValues(t, 550, used, "returned immediately")
+		require.Zero(t, open)
+	})).ServeHTTP(w, newRequest(http.MethodGet))
+}
+
+// TestMiddleware_filesThatShrink checks a file that is truncated while it is copied.
+func TestMiddleware_filesThatShrink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p := &probe{decide: func(c throttle.Claim) (throttle.Decision, error) {
+		if !c.DryRun {
+			require.NoError(t, os.Truncate(path, 550))
+		}
+		return throttle.Decision{OK: true, Limit: 800, Per: 10 * time.Millisecond}, nil
+	}}
+	w := &readFromRecorder{ResponseRecorder: httptest.NewRecorder()}
+	(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, err := w.(io.ReaderFrom).ReadFrom(f)
+		require.NoError(t, err)
+		require.EqualValues(t, 550, n)
+	})).ServeHTTP(w, newRequest(http.MethodGet))
+	used, open := p.result()
+	require.EqualValues(t, 550, used)
+	require.Zero(t, open)
+}
+
+// TestMiddleware_deadlinesOfWhatIsNotPaced checks deadlines of a direction without a limiter, and
+// of a ResponseWriter that has none: writes then do not end at the deadline.
+func TestMiddleware_deadlinesOfWhatIsNotPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, m := range map[string]*bandwidth.Middleware{
+			"upload": {Upload: throttle.AllowAll}, "download": {Download: throttle.AllowAll},
+		} {
+			s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				rc := http.NewResponseController(w)
+				assert.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)), name)
+				assert.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)), name)
+			})))
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err, name)
+			resp.Body.Close()
+			s.Close()
+		}
+	})
+	(&bandwidth.Middleware{Download: throttle.AllowAll}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		require.ErrorIs(t, http.NewResponseController(w).SetWriteDeadline(time.Now()), http.ErrNotSupported)
+		_, err := w.Write([]byte("x"))
+		require.NoError(t, err)
+	})).ServeHTTP(discarder{}, newRequest(http.MethodGet))
+}
+
+// An unseekable is a regular file that cannot tell its position.
+type unseekable struct{ *os.File }
+
+func (unseekable) Seek(int64, int) (int64, error) { return 0, os.ErrInvalid }
+
+// TestMiddleware_otherFilesAreCopied checks a pipe, an empty file, and a file whose position is
+// not known.
+func TestMiddleware_otherFilesAreCopied(t *testing.T) {
+	dir := t.TempDir()
+	open := func(name, content string) *os.File {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	r, pipe, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = pipe.WriteString("pipe")
+	require.NoError(t, err)
+	require.NoError(t, pipe.Close())
+	for want, src := range map[string]io.Reader{"pipe": r, "": open("empty", ""), "file": unseekable{open("full", "file")}} {
+		w := &readFromRecorder{ResponseRecorder: httptest.NewRecorder()}
+		p := &probe{decide: grantAll}
+		(&bandwidth.Middleware{Download: p}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n, err := w.(io.ReaderFrom).ReadFrom(src)
+			require.NoError(t, err)
+			require.EqualValues(t, len(want), n)
+		})).ServeHTTP(w, newRequest(http.MethodGet))
+		require.Equal(t, want, w.Body.String())
+		require.Zero(t, w.files+w.others)
+		used, _ := p.result()
+		require.EqualValues(t, len(want), used)
 	}
 }
 

@@ -79,10 +79,10 @@ func testFaultyWriters(t *testing.T) {
 		n, err := writePaced(s, "hello", func(string) (int, error) { return tt.n, tt.err })
 		require.Equal(t, tt.want, n, name)
 		require.Equal(t, tt.wantErr, err, name)
-		s.close(io.EOF)
 		d, err := limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1000-tt.want, d.Remaining, "%s: what was not written is returned", name)
+		s.close(io.EOF)
 		n, err = writePaced(s, "", func(string) (int, error) { return 0, fault })
 		require.Equal(t, fault, err, "an empty write takes nothing")
 		require.Zero(t, n)
@@ -159,7 +159,7 @@ func TestChunkOf(t *testing.T) {
 	} {
 		size, restored := chunkOf(tt.burst, tt.per)
 		require.Equal(t, tt.size, size, "%+v", tt)
-		require.InDelta(t, tt.restored, restored, 1, "%+v", tt)
+		require.Equal(t, tt.restored, restored, "%+v", tt)
 	}
 	for n, burst := range map[int64]int64{1: 1, 1000: 1000, 1024: 1024, 1025: 1024, 20_480: 1024, 20_500: 1025, 1_000_000: 50_000} {
 		require.Equal(t, throttle.Limit{Count: n, Per: time.Second, Burst: burst}, PerSecond(n))
@@ -196,4 +196,13 @@ func TestResponse_flushesBeforeWaits(t *testing.T) {
 	require.NoError(t, err)
 	a.flushBeforeWait(queue.Position{})
 	require.Equal(t, 3, w.n)
+
+	a = &response{w: w}
+	for _, n := range []int{4096, 1} {
+		require.Equal(t, 3, w.n)
+		_, err = a.writeString(strings.Repeat("x", n))
+		require.NoError(t, err)
+		a.flushBeforeWait(queue.Position{})
+	}
+	require.Equal(t, 4, w.n, "strings count as bytes do")
 }

@@ -192,8 +192,8 @@ func (w readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
 	return n + m, err
 }
 
-// readFromFile copies the next size bytes of file, which src reads. It reports whether src is
-// then at its end.
+// readFromFile copies the next size bytes of file, which src reads. It reports whether that
+// failed, or file has ended before.
 func (w readerFrom) readFromFile(src io.Reader, file file, size int64) (n int64, done bool, err error) {
 	limited, _ := src.(*io.LimitedReader)
 	for n < size {
@@ -214,7 +214,7 @@ func (w readerFrom) readFromFile(src io.Reader, file file, size int64) (n int64,
 			return n, true, err
 		}
 	}
-	return n, limited != nil && limited.N <= 0, nil
+	return n, false, nil
 }
 
 // A file is an *os.File, or the type by which its method WriteTo passes it on.

@@ -2,6 +2,7 @@ package bandwidth_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -66,6 +67,39 @@ func TestTransport_leavesOthersAsTheyAre(t *testing.T) {
 		require.NoError(t, err)
 		require.Same(t, none, sent, name)
 	}
+}
+
+// TestTransport_passesOnWhatBaseReturns checks results of a Base that breaks the contract of
+// http.RoundTripper.
+func TestTransport_passesOnWhatBaseReturns(t *testing.T) {
+	broken, resp := errors.New("broken"), &http.Response{Body: io.NopCloser(strings.NewReader("x"))}
+	body := resp.Body
+	for _, tt := range []struct {
+		resp *http.Response
+		err  error
+	}{{nil, nil}, {nil, broken}, {resp, broken}} {
+		rt := &bandwidth.Transport{Download: throttle.AllowAll, Base: roundTripper(func(*http.Request) (*http.Response, error) { return tt.resp, tt.err })}
+		got, err := rt.RoundTrip(newRequest(http.MethodGet))
+		require.Equal(t, tt.err, err)
+		require.Same(t, tt.resp, got)
+	}
+	require.Equal(t, body, resp.Body, "not paced")
+}
+
+// A closingTripper counts calls of CloseIdleConnections.
+type closingTripper struct {
+	roundTripper
+	closed int
+}
+
+func (c *closingTripper) CloseIdleConnections() { c.closed++ }
+
+func TestTransport_closesIdleConnectionsOfBase(t *testing.T) {
+	base := new(closingTripper)
+	(&bandwidth.Transport{Base: base}).CloseIdleConnections()
+	require.Equal(t, 1, base.closed)
+	(&bandwidth.Transport{Base: base.roundTripper}).CloseIdleConnections() // has no such method
+	new(bandwidth.Transport).CloseIdleConnections()
 }
 
 func TestTransport_bodiesWithoutBytesAreNotReplaced(t *testing.T) {

@@ -204,13 +204,15 @@ func TestMiddleware_deadlinesEndWaits(t *testing.T) {
 					assert.NoError(t, err)
 					assert.Equal(t, 500, n)
 				}
-				_, err := step.call()
+				n, err := step.call()
+				assert.Zero(t, n, step.name)
 				assert.ErrorContains(t, err, "i/o timeout", step.name)
 				assert.Equal(t, 100*time.Millisecond, time.Since(begin), step.name)
-				_, err = step.call()
+				n, err = step.call()
+				assert.Zero(t, n, step.name)
 				assert.ErrorContains(t, err, "i/o timeout", step.name)
 				assert.NoError(t, step.set(time.Time{}))
-				n, err := step.call()
+				n, err = step.call()
 				assert.NoError(t, err, step.name)
 				assert.Equal(t, 500, n, step.name)
 			}

@@ -336,6 +336,10 @@ func TestOutbox_rejectsWhatItCannotSend(t *testing.T) {
 	require.ErrorIs(t, err, batch.ErrInvalidRequest)
 	_, err = o.Submit(newRequest("CONNECT", "http://a.test"))
 	require.ErrorIs(t, err, batch.ErrInvalidRequest)
+	bad = newRequest("POST", "http://a.test")
+	bad.Trailer = http.Header{"X-Sum": nil}
+	_, err = o.Submit(bad)
+	require.ErrorIs(t, err, batch.ErrInvalidRequest)
 
 	fault := errors.New("fault")
 	closed := false

@@ -462,7 +462,7 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 func (j *job) begin() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.stop.Err() != nil || j.ctx.Err() != nil {
+	if j.stop.Err() != nil {
 		j.skipped = true
 		return false
 	}

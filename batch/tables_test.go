@@ -232,6 +232,7 @@ func TestCheckpoint_apply(t *testing.T) {
 	}{
 		{nil, false},
 		{[]byte{recordStart}, false},
+		{[]byte{recordDone}, false}, // without the number of an item
 		{record(recordStart, 0, "abcd"), true},
 		{record(recordStart, 0, "abc"), false},
 		{record(recordStart, 0, "abcde"), false},
@@ -333,4 +334,154 @@ func TestWatch_kindOf(t *testing.T) {
 	require.NoError(t, err)
 	req.Header.Set("Idempotency-Key", "own")
 	require.Equal(t, sentUnsafe, new(watch).kindOf(req), "a watch without a key")
+}
+
+// TestStoreReader_apply checks records of an Outbox that are just valid, and those that are not.
+func TestStoreReader_apply(t *testing.T) {
+	record := func(kind byte, id uint64, rest string) []byte {
+		return append(binary.AppendUvarint([]byte{kind}, id), rest...)
+	}
+	queued := func(meta, body string) string {
+		return string(binary.AppendUvarint(nil, uint64(len(meta)))) + meta + body
+	}
+	const meta = `{"Method":"POST","URL":"http://a.test/"}`
+	for _, tt := range []struct {
+		record []byte
+		ok     bool
+	}{
+		{nil, false},
+		{[]byte{recordQueued}, false},
+		{[]byte{recordLeft}, false},
+		{record(recordQueued, 8, queued(meta, "body")), true},
+		{record(recordQueued, 8, queued(meta, "")), true},
+		{record(recordQueued, 8, ""), false},
+		{record(recordQueued, 8, "\x01"), false}, // ends before the JSON
+		{record(recordQueued, 8, queued(meta, "")[:len(meta)]), false},
+		{record(recordQueued, 8, queued("{", "")), false},
+		{record(recordQueued, 8, queued(`{"URL":"http://a.test/"}`, "")), false},
+		{record(recordQueued, 8, queued(`{"Method":"POST","URL":"http://a b/"}`, "")), false},
+		{record(recordInFlight, 7, "\x0212345678"), true},
+		{record(recordInFlight, 7, "\x0312345678"), false},
+		{record(recordInFlight, 7, "\x021234567"), false},
+		{record(recordInFlight, 7, "\x02123456789"), false},
+		{record(recordInFlight, 8, "\x0212345678"), false}, // a request that was not queued
+		{record(recordUnsent, 7, ""), true},
+		{record(recordAttempted, 7, ""), true},
+		{record(recordLeft, 7, ""), true},
+		{record(recordLeft, 8, ""), false},
+		{record('X', 7, ""), false},
+	} {
+		r := storeReader{entries: map[uint64]*entry{}}
+		require.NoError(t, r.apply(headerRecord(5)))
+		require.NoError(t, r.apply(record(recordQueued, 7, queued(meta, "first"))))
+		require.EqualValues(t, 8, r.nextID)
+		if err := r.apply(tt.record); tt.ok {
+			require.NoError(t, err, "%q", tt.record)
+		} else {
+			require.ErrorIs(t, err, ErrDamaged, "%q", tt.record)
+			require.Len(t, r.entries, 1)
+		}
+	}
+	for _, header := range []string{"", "O", "O{", `O{"Outbox":0}`, `O{"Outbox":2,"NextID":1}`, `H{"Outbox":1,"NextID":1}`, `X{"Outbox":1,"NextID":1}`} {
+		r := storeReader{entries: map[uint64]*entry{}}
+		require.ErrorIs(t, r.apply([]byte(header)), ErrDamaged, "%q", header)
+	}
+}
+
+// TestStoreReader_followsARequest reads what happens to a request, and what is written of it when
+// the file is rewritten.
+func TestStoreReader_followsARequest(t *testing.T) {
+	e := &entry{entryMeta: entryMeta{ID: 3, Method: "POST", URL: "http://a.test/x", Header: http.Header{"A": {"b"}}, Key: "k", Submitted: 77}, body: []byte("body")}
+	r := storeReader{entries: map[uint64]*entry{}}
+	queued, err := e.record()
+	require.NoError(t, err)
+	id := func(kind byte) []byte { return binary.AppendUvarint([]byte{kind}, 3) }
+	for _, record := range [][]byte{headerRecord(2), queued, inFlightRecord(3, sentUnsafe, 5), id(recordAttempted), id(recordAttempted), id(recordUnsent), inFlightRecord(3, sentKeyed, 9)} {
+		require.NoError(t, r.apply(record))
+	}
+	got := r.entries[3]
+	require.Equal(t, e.entryMeta, got.entryMeta)
+	require.Equal(t, "body", string(got.body))
+	require.Equal(t, []any{sentKeyed, int64(9), 2}, []any{got.sent, got.sentAt, got.attempts})
+	require.EqualValues(t, 4, r.nextID)
+	require.Equal(t, [][]byte{queued, inFlightRecord(3, sentKeyed, 9), id(recordAttempted), id(recordAttempted)}, got.records())
+	require.NoError(t, r.apply(id(recordUnsent)))
+	require.Equal(t, []any{sentIdempotent, int64(0), 2}, []any{got.sent, got.sentAt, got.attempts})
+	require.Equal(t, [][]byte{queued, id(recordAttempted), id(recordAttempted)}, got.records())
+
+	n := 0
+	for range storeRecords([]*entry{got}, 4) { // a reader that ends early
+		if n++; n == 2 {
+			break
+		}
+	}
+	for range storeRecords([]*entry{got}, 4) {
+		break
+	}
+	require.NoError(t, r.apply(id(recordLeft)))
+	require.Empty(t, r.entries)
+	require.EqualValues(t, 4, r.nextID, "numbers are not used again")
+
+	const bare = `{"Method":"GET","URL":"http://a.test/"}`
+	require.NoError(t, r.apply(append([]byte{recordQueued, 9, byte(len(bare))}, bare...)))
+	require.NotNil(t, r.entries[9].queued().Request.Header, "a program may add headers")
+}
+
+// TestErrors_messages checks the texts of errors with numbers.
+func TestErrors_messages(t *testing.T) {
+	require.EqualError(t, &FullError{Requests: 1, Bytes: 2, MaxRequests: 3, MaxBytes: 4}, "batch: the Outbox is full: 1 of at most 3 requests and 2 of at most 4 bytes")
+	require.ErrorIs(t, &FullError{}, ErrOutboxFull)
+	require.NotErrorIs(t, &FullError{}, ErrOutboxClosed)
+	cause := errors.New("cause")
+	pause := &PauseError{Until: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Err: cause}
+	require.EqualError(t, pause, "batch: the job would pause until 2026-03-01T12:00:00Z, longer than Options.MaxPause: cause")
+	require.ErrorIs(t, pause, cause)
+	require.ErrorIs(t, &storeError{cause}, cause)
+}
+
+// TestCheckpoint_applyFailed checks what is kept of a failed item: it is repeated with its key if
+// its other requests were rejected.
+func TestCheckpoint_applyFailed(t *testing.T) {
+	for _, tt := range []struct {
+		sent   []sent // requests, sent at 1, 2, ...
+		doubt  bool
+		repeat Repeat
+		want   itemState
+		at     int64
+		reason string
+	}{
+		{nil, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
+		{nil, false, RepeatNever, itemState{phase: phaseFailed}, 0, "why"},
+		{[]sent{sentUnsafe}, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
+		{[]sent{sentUnsafe}, true, RepeatSafe, itemState{phase: phaseFailed, sent: sentUnsafe}, 0, "why"},
+		{[]sent{sentKeyed}, false, RepeatSafe, itemState{phase: phaseFailed, sent: sentKeyed}, 1, "why"},
+		{[]sent{sentUnsafe, sentKeyed}, false, RepeatSafe, itemState{phase: phaseFailed, sent: sentKeyed}, 2, "why"},
+		{[]sent{sentKeyed, sentUnsafe, sentKeyed}, false, RepeatSafe, itemState{phase: phaseFailed, sent: sentKeyed}, 1, "why"},
+		{[]sent{sentKeyed, sentUnsafe}, true, RepeatSafe, itemState{phase: phaseFailed, sent: sentUnsafe}, 1, "why"},
+	} {
+		c := &checkpoint{o: Options{Repeat: tt.repeat}.withDefaults(), doubts: map[int]itemDoubt{}, items: make([]itemState, 1)}
+		for i, kind := range tt.sent {
+			c.applySent(0, kind, int64(i+1))
+		}
+		c.applyFailed(0, tt.doubt, "why")
+		require.Equal(t, tt.want, c.items[0], "%+v", tt)
+		require.Equal(t, itemDoubt{sentAt: tt.at, reason: tt.reason}, c.doubts[0], "%+v", tt)
+	}
+}
+
+// TestRemembersKey checks the age at which a server has forgotten a key.
+func TestRemembersKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().UnixMilli()
+		for _, tt := range []struct {
+			age  int64 // milliseconds
+			life time.Duration
+			want bool
+		}{
+			{0, time.Second, true}, {999, time.Second, true}, {1000, time.Second, false}, {1001, time.Second, false},
+			{-999, time.Second, true}, {-1000, time.Second, false}, {1 << 40, -1, true}, {-1 << 40, -1, true},
+		} {
+			require.Equal(t, tt.want, remembersKey(now-tt.age, tt.life), "%+v", tt)
+		}
+	})
 }

@@ -75,7 +75,7 @@ func (c chart) top() float64 {
 func (c chart) Line() string {
 	path := make([]byte, 0, 1024)
 	top, width := c.top(), float64(chartWidth)/float64(len(c.Values))
-	last := math.Inf(1)
+	var last float64
 	for i, v := range c.Values {
 		y := chartHeight - chartHeight*v/top
 		switch {

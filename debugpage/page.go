@@ -96,7 +96,6 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, err = s.html()
 	}
 	if err != nil {
-		h.Del("Content-Security-Policy")
 		http.Error(w, "debugpage: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

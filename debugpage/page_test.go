@@ -101,6 +101,34 @@ func TestPage_isReadOnly(t *testing.T) {
 	require.Equal(t, "Accept", full.Header.Get("Vary"))
 }
 
+// TestPage_headers checks all headers of each kind of response: none is stored or executed as
+// something else, and the page cannot be framed.
+func TestPage_headers(t *testing.T) {
+	for _, tt := range []struct {
+		method, accept string
+		want           map[string]string // beside those of all responses
+	}{
+		{http.MethodGet, "application/json", map[string]string{"Content-Type": "application/json", "Vary": "Accept"}},
+		{http.MethodGet, "", map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "Vary": "Accept", "Content-Security-Policy": contentSecurityPolicy,
+			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+		}},
+		{http.MethodPost, "", map[string]string{"Content-Type": "text/plain; charset=utf-8", "Allow": "GET, HEAD"}},
+	} {
+		resp := get(new(Page), tt.method, tt.accept)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		want := http.Header{"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}
+		if tt.method == http.MethodGet {
+			want.Set("Content-Length", strconv.Itoa(len(body)))
+		}
+		for name, value := range tt.want {
+			want.Set(name, value)
+		}
+		require.Equal(t, want, resp.Header, "%s %s", tt.method, tt.accept)
+	}
+}
+
 func TestPage_respondsWithJSONIfPreferred(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"":                 false,

@@ -30,6 +30,7 @@ func TestRecorder_countsByTime(t *testing.T) {
 		"one round":                 {[]float64{0, 302}, 304, map[int]int{0: 1}},
 		"clock steps back":          {[]float64{10, 0}, 12, map[int]int{5: 1, 0: 1}},
 		"clock steps back a round":  {[]float64{302, 0}, 304, map[int]int{0: 1}},
+		"before 1970 and in 1970":   {[]float64{-1_000_001, -1_000_000}, -1_000_000 + 2, map[int]int{0: 2}},
 		"before 1970 and long gaps": {[]float64{-2_000_000, 1e9}, 1e9 + 2, map[int]int{0: 1}},
 	} {
 		r := new(recorder)
@@ -58,7 +59,7 @@ func TestRecorder_countsOutcomesAndWaits(t *testing.T) {
 	r.attemptDone(now, heed.AttemptDoneInfo{Outcome: throttle.Accepted})
 	r.waitDone(now, req, heed.WaitDoneInfo{})
 	r.waitDone(now, req, heed.WaitDoneInfo{Waited: 2 * time.Second})
-	r.waitDone(now, req, heed.WaitDoneInfo{Waited: time.Millisecond})
+	r.waitDone(now, req, heed.WaitDoneInfo{Waited: time.Nanosecond})
 	c := r.copy(now.Add(binWidth))
 	require.Equal(t, 1, c.inFlight)
 	b := c.bins[numBins-1]

@@ -86,6 +86,7 @@ func TestLimitRow(t *testing.T) {
 		{limitRow{Unit: "tokens", Size: 5000, per: time.Hour}, "tokens", "5,000 tokens per 1 h", 0, "low", false},
 		{limitRow{Unit: "u", per: time.Millisecond, Remaining: pointer[int64](1)}, "u", "u per 1 ms", 0, "low", false},
 		{limitRow{Unit: "u", Size: 1, Remaining: pointer[int64](1)}, "u", "1 u", 100, "fine", true},
+		{limitRow{Unit: "u", Size: 1000, Remaining: pointer[int64](999)}, "u", "1,000 u", 99, "fine", true},
 		{limitRow{Unit: "u", Size: 100, Remaining: pointer[int64](20)}, "u", "100 u", 20, "fine", true},
 		{limitRow{Unit: "u", Size: 100, Remaining: pointer[int64](19)}, "u", "100 u", 19, "low", true},
 		{limitRow{Unit: "u", Size: 100, Remaining: pointer[int64](1)}, "u", "100 u", 1, "low", true},
@@ -164,7 +165,7 @@ func TestNewQueueTable(t *testing.T) {
 		{Name: "api.test: learned rate", ServerImposed: true, Estimated: true, GrantAfter: -1},
 		{Name: "api.test: quota of tokens"},
 		{Waiting: 9},
-		{Blocked: 1, Waiting: 1},
+		{Blocked: 1, Waiting: 1, GrantAfter: time.Nanosecond},
 	}
 	table := newQueueTable("a, b", queue.Snapshot{
 		Waiting: 7, Granted: 1, Rejected: 2, Failed: 3, Closed: true, OmittedLimits: 4, Limits: limits,
@@ -177,7 +178,7 @@ func TestNewQueueTable(t *testing.T) {
 			{Name: "api.test: retry-after", Known: stated, Keys: 1, Waiting: 1},
 			{Name: "api.test: learned rate", Known: learned, Keys: 1},
 			{Name: "api.test: quota of tokens", Known: learned, Keys: 1},
-			{Known: own, Keys: 1, Blocked: 1, Waiting: 1},
+			{Known: own, Keys: 1, Blocked: 1, Waiting: 1, NextIn: pointer(0.), nextIn: time.Nanosecond},
 		},
 	}, table)
 	require.Equal(t, []string{"1.5 s", "2 s", "1 s"}, []string{table.LongestWaitText(), table.Limits[0].LongestWaitText(), table.Limits[0].NextText()})

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,6 +238,21 @@ func TestRun_faults(t *testing.T) {
 				return base.RoundTrip(r)
 			})
 		}},
+		{"contract", "changes the URL", "the URL of the request was changed", changing(func(r *http.Request) { r.URL.Path = "/other" })},
+		{"contract", "replaces the URL", "the URL of the request was changed", changing(func(r *http.Request) {
+			u := *r.URL
+			r.URL = &u
+		})},
+		{"contract", "changes the method", "the Method of the request was changed", changing(func(r *http.Request) { r.Method = http.MethodPut })},
+		{"contract", "changes the host", "the Host of the request was changed", changing(func(r *http.Request) { r.Host = "other.test" })},
+		{"contract", "adds GetBody", "the GetBody of the request was changed", changing(func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
+		})},
+		{"contract", "adds a value to a header", "the Header of the request was changed", changing(func(r *http.Request) {
+			for name := range r.Header {
+				r.Header.Add(name, "x")
+			}
+		})},
 		{"early-retry", "waits for half of Retry-After", "a retry came 1", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, early: true}
 		}},
@@ -282,13 +299,7 @@ func TestRun_faults(t *testing.T) {
 		{"deadline", "does not pass on the context", "a call had not ended", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, deaf: true, synchronous: true}
 		}},
-		{"deadline", "sleeps without the context", "after its context", func(base http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				resp, err := base.RoundTrip(r)
-				time.Sleep(3 * time.Second)
-				return resp, err
-			})
-		}},
+		{"deadline", "sleeps without the context", "after its context", sleepingAfter(3 * time.Second)},
 		{"deadline", "hides the error of the context", "but the error is not context", func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				resp, err := base.RoundTrip(r)
@@ -333,6 +344,39 @@ func TestRun_faults(t *testing.T) {
 			}))
 		}},
 		{"dialects", "waits before every call", "30 calls took 2m6s", sleeping(21 * time.Second)},
+		{"endless-body", "waits for more than ten minutes", "the call took 10m0.000000001s, waiting for a body that the caller did not need", sleeping(10*time.Minute + 1)},
+		{"endless-body", "reads 2 MiB of the response", "the client read 2052 KiB of a response of which the caller read 4", reading(2 << 20)},
+		{"upload-buffer", "sends the upload without end", "sent more than 50 requests", resending},
+		{"request-body", "sends the request without end", "sent more than 50 requests", resending},
+		{"nested-retries", "two attempts", "three layers sent 8 requests, one sends 2", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err != nil || resp.StatusCode < 500 {
+					return resp, err
+				}
+				resp.Body.Close()
+				return base.RoundTrip(r)
+			})
+		}},
+		{"last-response", "returns another body", "503: the caller got neither the last response nor its status, but status 503 and error <nil>", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err == nil && resp.StatusCode == 503 {
+					resp.Body.Close()
+					resp.Body = http.NoBody
+				}
+				return resp, err
+			})
+		}},
+		{"lost-units", "fails one later call", "1 of 20 calls to a healthy server failed after earlier ones were given up", func(base http.RoundTripper) http.RoundTripper {
+			var calls atomic.Int64
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if calls.Add(1) == 40 {
+					return nil, errors.New("failed")
+				}
+				return base.RoundTrip(r)
+			})
+		}},
 		{"lost-units", "keeps slots of failed calls", "a call had not ended", newLeakySlots},
 		{"lost-units", "keeps the time of cancelled reservations", "the slowest of as many new calls took", newReservations},
 	} {
@@ -340,6 +384,146 @@ func TestRun_faults(t *testing.T) {
 			m := heedtest.Run(t, tt.client, tt.check)[0]
 			require.Equal(t, heedtest.Failed, m.Result, m)
 			require.Contains(t, m.Detail, tt.detail)
+		})
+	}
+}
+
+// changing returns a function that builds clients which change each request.
+func changing(change func(*http.Request)) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			sent := r.Clone(r.Context())
+			change(r)
+			return base.RoundTrip(sent)
+		})
+	}
+}
+
+// TestRun_bodiesMayBeClosedLater checks that a client may close the body of a request after it
+// has returned, as the comment of http.RoundTripper allows.
+func TestRun_bodiesMayBeClosedLater(t *testing.T) {
+	m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			sent := r.Clone(r.Context())
+			sent.Body = io.NopCloser(bytes.NewReader(body))
+			resp, err := base.RoundTrip(sent)
+			go func() {
+				for range 100 {
+					runtime.Gosched()
+				}
+				r.Body.Close()
+			}()
+			return resp, err
+		})
+	}, "contract")[0]
+	require.Equal(t, heedtest.Passed, m.Result, m)
+}
+
+// resending sends each request again and again.
+func resending(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		for {
+			sent := r.Clone(r.Context())
+			sent.Body, sent.ContentLength = io.NopCloser(strings.NewReader("x")), 1
+			if resp, err := base.RoundTrip(sent); err == nil {
+				resp.Body.Close()
+			}
+		}
+	})
+}
+
+// TestRun_figures checks the worst figure of clients whose faults have a known size, in the
+// unit of the check.
+func TestRun_figures(t *testing.T) {
+	for check, tt := range map[string]struct {
+		client heedtest.ClientFunc
+		want   float64
+	}{
+		"contract": {func(http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })
+		}, 2},
+		"healthy-server": {func(base http.RoundTripper) http.RoundTripper { return base }, 1},
+		"request-body":   {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: withoutBody(base), stale: true} }, 1},
+		"early-retry":    {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, early: true} }, 1.35}, // half of 2.7 s: the date has whole seconds
+		"duplicate-post": {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, unsafe: true} }, 1},
+		"herd":           {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, synchronous: true} }, 40},
+		"retry-bound":    {newRetrier, 3},
+		"nested-retries": {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, nested: true} }, 9},
+		"last-response":  {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, discards: true} }, 1},
+		"leaks":          {lingering(time.Hour), 40},
+		"deadline":       {sleepingAfter(3 * time.Second), 3},
+		"useless-wait":   {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, patient: true} }, 10},
+		"endless-body":   {reading(100 << 10), 104},
+		"upload-buffer":  {uploading(100 << 10), 100},
+		"response-body":  {buffering, 1},
+		"dialects":       {func(base http.RoundTripper) http.RoundTripper { return base }, 20},
+		"lost-units":     {sleepingAfter(1500 * time.Millisecond), 1.6}, // with the 100 ms of the server
+	} {
+		m := heedtest.Run(t, tt.client, check)[0]
+		require.InDelta(t, tt.want, m.Figure, 1e-6, "%s: %v", check, m)
+	}
+}
+
+// TestRun_herdInTens checks a client whose callers come back in tens, 20 ms apart, as many as
+// the server admits within any 20 ms.
+func TestRun_herdInTens(t *testing.T) {
+	for apart, want := range map[time.Duration]heedtest.Result{20 * time.Millisecond: heedtest.Passed, 20*time.Millisecond - 1: heedtest.Failed} {
+		m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper {
+			var rejected atomic.Int64
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				for {
+					resp, err := base.RoundTrip(r)
+					if err != nil || resp.StatusCode == http.StatusOK {
+						return resp, err
+					}
+					resp.Body.Close()
+					if err := sleep(r.Context(), time.Second+time.Duration((rejected.Add(1)-1)/10)*apart); err != nil {
+						return nil, err
+					}
+				}
+			})
+		}, "herd")[0]
+		require.Equal(t, want, m.Result, m)
+	}
+}
+
+// sleepingAfter returns a function that builds clients which wait after each response.
+func sleepingAfter(d time.Duration) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := base.RoundTrip(r)
+			time.Sleep(d)
+			return resp, err
+		})
+	}
+}
+
+// reading returns a function that builds clients which read n bytes of each successful response.
+func reading(n int64) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := base.RoundTrip(r)
+			if err == nil && resp.StatusCode == http.StatusOK {
+				_, _ = io.CopyN(io.Discard, resp.Body, n)
+			}
+			return resp, err
+		})
+	}
+}
+
+// uploading returns a function that builds clients which read n bytes of a request before they
+// send it.
+func uploading(n int64) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			first, _ := io.ReadAll(io.LimitReader(r.Body, n))
+			sent := r.Clone(r.Context())
+			sent.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(bytes.NewReader(first), r.Body), r.Body}
+			return base.RoundTrip(sent)
 		})
 	}
 }

@@ -163,9 +163,7 @@ func bubbleGoroutines() int {
 	bubble, _, _ = bytes.Cut(bubble, []byte("]"))
 	all := make([]byte, 1<<20)
 	for len(all) < 64<<20 {
-		n := runtime.Stack(all, true)
-		if n < len(all) {
-			all = all[:n]
+		if runtime.Stack(all, true) < len(all) {
 			break
 		}
 		all = make([]byte, 2*len(all))

@@ -210,7 +210,6 @@ func checkNestedRetries(e *evaluation) {
 		return
 	}
 	one := e.newClient
-	defer func() { e.newClient = one }()
 	e.newClient = func(base http.RoundTripper) http.RoundTripper {
 		for range 3 {
 			base = one(base)

@@ -118,6 +118,18 @@ func TestStreamTagger_copiesTheLongestFrame(t *testing.T) {
 	require.True(t, bytes.Equal(sent, got))
 }
 
+// TestStreamTagger_forgetsABlock checks that a block of headers that has ended does not count
+// towards the maximum length of later frames.
+func TestStreamTagger_forgetsABlock(t *testing.T) {
+	var block bytes.Buffer
+	require.NoError(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "x-long", Value: strings.Repeat("v", 100_000)}))
+	data := frame(0, 0, 1, make([]byte, maxBlock))
+	sent := bytes.Join([][]byte{make([]byte, prefaceSize), frame(headersFrame, endHeaders, 1, block.Bytes()), data}, nil)
+	got, err := io.ReadAll(newStreamTagger(bytes.NewReader(sent)))
+	require.NoError(t, err)
+	require.True(t, bytes.HasSuffix(got, data))
+}
+
 // A halfCloser counts calls of CloseWrite.
 type halfCloser struct {
 	net.Conn

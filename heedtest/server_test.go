@@ -216,6 +216,7 @@ func TestServer_recordsRequests(t *testing.T) {
 				"3 1s 2 POST /e other.test 200 1048576",
 			}, seen)
 			require.Equal(t, "7", s.Requests()[1].Header.Get("Idempotency-Key"))
+			require.Nil(t, s.Requests()[1].Body)
 			require.Equal(t, http2, s.Requests()[0].Proto == "HTTP/2.0")
 			require.Equal(t, 2, s.Conns())
 		})
@@ -236,6 +237,43 @@ func TestServer_recordsTruncatedBodies(t *testing.T) {
 		synctest.Wait() // wait until the server has noticed
 		require.Equal(t, "half", string(s.Requests()[0].Body))
 		require.ErrorIs(t, s.Requests()[0].BodyErr, io.ErrUnexpectedEOF)
+	})
+}
+
+// TestServer_recordsNoStatusBeforeTheResponse checks a client that gives up during the Delay.
+func TestServer_recordsNoStatusBeforeTheResponse(t *testing.T) {
+	for _, status := range []int{0, 503} {
+		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Delay: time.Minute, Status: status})}
+		inMemory(t, s, func(t *testing.T) {
+			c := s.Client()
+			c.Timeout = time.Second
+			_, err := c.Get(s.URL)
+			require.Error(t, err)
+			time.Sleep(time.Hour)
+			require.Zero(t, s.Requests()[0].Status)
+		})
+	}
+}
+
+// TestServer_respondsWithOKByDefault checks a handler that writes a body without a status.
+func TestServer_respondsWithOKByDefault(t *testing.T) {
+	s := &heedtest.Server{
+		Limit: &throttlehttp.Middleware{Limiter: throttle.DenyAll, OnReject: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "not ")
+			io.WriteString(w, "now")
+		})},
+		EditHeader: heedtest.SetHeader("X-Edited", "yes"),
+	}
+	inMemory(t, s, func(t *testing.T) {
+		resp, err := s.Client().Get(s.URL)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "not now", string(body))
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, "yes", resp.Header.Get("X-Edited"))
+		require.Equal(t, http.StatusOK, s.Requests()[0].Status)
 	})
 }
 

@@ -2,6 +2,7 @@ package heedtest
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -59,6 +60,21 @@ func TestEarlyGuard(t *testing.T) {
 		require.Equal(t, []string{"429", want}, []string{strconv.Itoa(w.Code), w.Header().Get("Retry-After")})
 		require.Equal(t, want, seconds(left))
 	}
+}
+
+// TestConn_hangs checks a connection that behaves as if its other end had lost power.
+func TestConn_hangs(t *testing.T) {
+	in, out := strings.NewReader("abc"), new(strings.Builder)
+	c := &conn{in: in, out: out, closed: make(chan struct{}), settingsSent: make(chan struct{})}
+	c.hang()
+	n, err := c.Write([]byte("lost"))
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	require.Empty(t, out.String())
+	close(c.closed)
+	n, err = c.Read(make([]byte, 3))
+	require.Equal(t, net.ErrClosed, err)
+	require.Zero(t, n)
 }
 
 // TestResponders checks the servers of the checks at exact times.

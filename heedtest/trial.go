@@ -210,7 +210,6 @@ func (tr *trial) do(req *http.Request) (r reply) {
 	if r.err = err; err != nil {
 		return r
 	}
-	r.err = errPanicked
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	r.status, r.body, r.err = resp.StatusCode, string(body), err

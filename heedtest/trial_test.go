@@ -81,6 +81,63 @@ func TestRunner_hostileClients(t *testing.T) {
 	}
 }
 
+// TestRunner_panicInOneOfManyCalls checks a client that panics in calls that run at the same
+// time.
+func TestRunner_panicInOneOfManyCalls(t *testing.T) {
+	m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := base.RoundTrip(r)
+			if err == nil && resp.ContentLength > 1000 { // the bodies that are closed early
+				panic("fault")
+			}
+			return resp, err
+		})
+	}, "lost-units")[0]
+	require.Equal(t, Failed, m.Result)
+	require.Contains(t, m.Detail, "bodies that are closed early: the client panicked: fault")
+}
+
+// TestRunner_countsRequests checks the number of requests that a client may send in a trial.
+func TestRunner_countsRequests(t *testing.T) {
+	for n, want := range map[int]string{1000: "", 1001: "Retry-After: 60: the client sent more than 1000 requests"} {
+		m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				for range n - 1 {
+					if resp, err := base.RoundTrip(r); err == nil {
+						resp.Body.Close()
+					}
+				}
+				return base.RoundTrip(r)
+			})
+		}, "useless-wait")[0]
+		require.Equal(t, want, m.Detail)
+	}
+}
+
+// TestRunner_leavesNoGoroutines checks that the server, and the calls of a client that sends
+// without end, end with the trial.
+func TestRunner_leavesNoGoroutines(t *testing.T) {
+	for name, send := range map[string]func(http.RoundTripper, *http.Request) (*http.Response, error){
+		"plain": func(base http.RoundTripper, r *http.Request) (*http.Response, error) { return base.RoundTrip(r) },
+		"without end": func(base http.RoundTripper, r *http.Request) (*http.Response, error) {
+			for {
+				if resp, err := base.RoundTrip(r); err == nil {
+					resp.Body.Close()
+				}
+			}
+		},
+	} {
+		before := runtime.NumGoroutine()
+		Run(t, func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) { return send(base, r) })
+		}, "useless-wait", "endless-body")
+		for i := 0; i < 100_000 && runtime.NumGoroutine() > before; i++ { // that of the trial has reported, and ends
+			runtime.Gosched()
+		}
+		require.LessOrEqual(t, runtime.NumGoroutine(), before, name)
+	}
+}
+
 type badBody struct{}
 
 func (badBody) Read([]byte) (int, error) { panic("fault") }
@@ -161,11 +218,12 @@ func TestBubbleGoroutines(t *testing.T) {
 		synctest.Wait()
 		before := bubbleGoroutines()
 		end := make(chan struct{})
-		for range 300 {
+		const many = 20_000 // more than a buffer of 1 MiB has space for
+		for range many {
 			go func() { <-end }()
 		}
 		synctest.Wait()
-		require.Equal(t, 300, bubbleGoroutines()-before)
+		require.Equal(t, many, bubbleGoroutines()-before)
 		close(end)
 		synctest.Wait()
 		require.Equal(t, before, bubbleGoroutines())

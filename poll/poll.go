@@ -183,7 +183,7 @@ func (f *poller) wait() error {
 		return context.Cause(f.ctx)
 	}
 	d := f.op.Next.Sub(f.now())
-	if f.op.Next.IsZero() || d <= 0 {
+	if d <= 0 { // also if Next is zero
 		return nil
 	}
 	switch deadline, hasDeadline := f.ctx.Deadline(); {

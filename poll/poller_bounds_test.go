@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -186,3 +187,147 @@ type noTimeout struct{}
 
 func (noTimeout) Error() string { return "no timeout" }
 func (noTimeout) Timeout() bool { return false }
+
+// TestPoller_intervalsOfTheServerAndItsOwn checks the ranges of the times between polls: those of
+// a Retry-After, and those of the default of Interval. Each range is drawn from often enough to
+// come close to its ends.
+func TestPoller_intervalsOfTheServerAndItsOwn(t *testing.T) {
+	grown := func(poll int) time.Duration {
+		d := time.Second
+		for range poll - 1 {
+			d = min(d*3/2, 30*time.Second)
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		poller      Poller
+		header      []string
+		from        int                     // the first poll whose time is compared
+		middle      func(int) time.Duration // by number of the poll
+		least, most float64                 // of middle
+		reach       float64                 // some are longer, in parts of middle
+	}{
+		"Retry-After":                   {Poller{}, []string{"Retry-After", "100"}, 2, func(int) time.Duration { return 100 * time.Second }, 1, 1.1, 1.09},
+		"Retry-After below MinInterval": {Poller{}, []string{"Retry-After", "0"}, 2, func(int) time.Duration { return time.Second }, 1, 1.1, 1.09},
+		"Retry-After without a minimum": {Poller{MinInterval: -1}, []string{"Retry-After", "0"}, 2, func(int) time.Duration { return 0 }, 0, 0, 0},
+		"MinInterval above Retry-After": {Poller{MinInterval: time.Minute}, []string{"Retry-After", "7"}, 2, func(int) time.Duration { return time.Minute }, 1, 1.1, 1.09},
+		"the default of Interval":       {Poller{}, nil, 3, grown, 0.8, 1.1, 0.99},
+		"MinInterval above Interval":    {Poller{MinInterval: time.Minute}, nil, 2, func(int) time.Duration { return time.Minute }, 1, 1, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			steps := make([]response, 400)
+			for i := range steps {
+				steps[i] = response{202, "", c.header}
+			}
+			p := &operationServer{steps: map[string][]response{"GET " + ops: append(steps, response{200, "", nil})}}
+			c.poller.Client = p.client()
+			polls, last, longest := 0, time.Now(), 0.0
+			c.poller.Progress = func(Operation) {
+				gap := time.Since(last)
+				polls, last = polls+1, time.Now()
+				if polls < c.from {
+					return
+				}
+				middle := c.middle(polls - 1)
+				require.GreaterOrEqual(t, float64(gap), c.least*float64(middle), "%s, poll %d", name, polls)
+				require.LessOrEqual(t, float64(gap), c.most*float64(middle)+1, "%s, poll %d", name, polls)
+				longest = max(longest, float64(gap)/float64(max(middle, 1)))
+			}
+			_, err := c.poller.Resume(t.Context(), Operation{URL: ops})
+			require.NoError(t, err, name)
+			require.Equal(t, 401, polls, name)
+			require.GreaterOrEqual(t, longest, c.reach, name)
+		})
+	}
+}
+
+// TestPoller_resumesAtTheTimeOfTheNextPoll checks Operation.Next, for which MaxInterval and the
+// deadline apply as for the waits of Follow.
+func TestPoller_resumesAtTheTimeOfTheNextPoll(t *testing.T) {
+	for name, c := range map[string]struct {
+		next, maxInterval, deadline time.Duration // next 0: not set; deadline 0: none
+		waited                      time.Duration
+		err                         error
+	}{
+		"not set":                  {0, 0, 0, 0, nil},
+		"in the past":              {-time.Hour, 0, 0, 0, nil},
+		"in a nanosecond":          {1, 0, 0, 1, nil},
+		"in an hour":               {time.Hour, 0, 0, time.Hour, nil},
+		"in more than MaxInterval": {time.Hour + 1, 0, 0, 0, heed.ErrMaxWait},
+		"in an own MaxInterval":    {time.Minute, time.Minute, 0, time.Minute, nil},
+		"in more than that":        {time.Minute + 1, time.Minute, 0, 0, heed.ErrMaxWait},
+		"without a limit":          {99 * time.Hour, -1, 0, 99 * time.Hour, nil},
+		"at the deadline":          {time.Minute, 0, time.Minute, 0, context.DeadlineExceeded},
+		"before the deadline":      {time.Minute - 1, 0, time.Minute, time.Minute - 1, nil},
+		"after both":               {2 * time.Hour, 0, time.Minute, 0, context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &operationServer{steps: map[string][]response{"GET " + ops: {{200, "", nil}}}}
+			ctx := t.Context()
+			if c.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			start := time.Now()
+			op := Operation{URL: ops}
+			if c.next != 0 {
+				op.Next = start.Add(c.next)
+			}
+			_, err := (&Poller{Client: p.client(), MaxInterval: c.maxInterval}).Resume(ctx, op)
+			require.ErrorIs(t, err, c.err, name)
+			require.Equal(t, c.waited, time.Since(start), name)
+			require.Equal(t, c.err == nil, len(p.requests) == 1, name)
+		})
+	}
+}
+
+// TestPoller_sendsNothingWithAnEndedContext checks that the cause is returned before anything
+// is sent.
+func TestPoller_sendsNothingWithAnEndedContext(t *testing.T) {
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	p := &operationServer{}
+	_, err := (&Poller{Client: p.client()}).Resume(ctx, Operation{URL: ops})
+	require.ErrorIs(t, err, gone)
+	require.Empty(t, p.requests)
+}
+
+// TestPoller_withoutAClient checks that the zero Poller is ready to use.
+func TestPoller_withoutAClient(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "result") }))
+	defer srv.Close()
+	resp, err := new(Poller).Resume(t.Context(), Operation{URL: srv.URL})
+	require.NoError(t, err)
+	require.Equal(t, "result", text(t, resp))
+}
+
+// TestPoller_returnsTheErrorOfABody checks a response that began no operation, and whose body ends
+// with an error that its reader returns once.
+func TestPoller_returnsTheErrorOfABody(t *testing.T) {
+	broken := errors.New("broken")
+	req, err := http.NewRequest(http.MethodPost, api+"/", nil)
+	require.NoError(t, err)
+	for name, limit := range map[string]int64{"within MaxBody": 0, "at MaxBody": 4, "after MaxBody": 2} {
+		resp := newResponse(200, "")
+		resp.Request = req
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))
+		once := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("half"))) // an error once, after one byte
+		got, err := (&Poller{MaxBody: limit}).Follow(t.Context(), resp)
+		require.NoError(t, err, name)
+		data, err := io.ReadAll(got.Body)
+		require.ErrorIs(t, err, broken, name)
+		require.Equal(t, "half", string(data), name)
+
+		resp.Body = io.NopCloser(once)
+		got, err = (&Poller{MaxBody: limit}).Follow(t.Context(), resp)
+		require.NoError(t, err, name)
+		data, err = io.ReadAll(got.Body)
+		require.ErrorIs(t, err, iotest.ErrTimeout, name)
+		require.Equal(t, "h", string(data), name)
+	}
+	p := &operationServer{steps: map[string][]response{"GET " + ops: {monitorStatus("Succeeded")}}}
+	_, err = (&Poller{Client: p.client(), MaxBody: 1}).Resume(t.Context(), Operation{URL: ops, Monitor: true})
+	require.ErrorIs(t, err, errNoStatus, "one byte states no status")
+}

@@ -51,6 +51,8 @@ func TestTracker_distinguishesAccountsByCredentials(t *testing.T) {
 		{"https://api.test/?apiKey=1", "https://api.test/?apiKey=2", false},
 		{"https://api.test/?q=1&apikey=1", "https://api.test/?apikey=1&q=2", true},
 		{"https://api.test/?key=1", "https://api.test/?key=2", true},
+		{"https://api.test/?version=1", "https://api.test/?version=2", true}, // as long as api_key
+		{"https://api.test/?locale=1", "https://api.test/?locale=2", true},   // as long as apikey
 		{"https://maps.googleapis.com/x?key=1", "https://maps.googleapis.com/x?key=2", false},
 		{"https://maps.googleapis.com/x?key=1&q=1", "https://maps.googleapis.com/x?key=1&q=2", true},
 		{"https://u1:p@api.test/", "https://u2:p@api.test/", false},
@@ -156,4 +158,29 @@ func TestTracker_keepsNoPartOfAURL(t *testing.T) {
 			require.NotSame(t, unsafe.StringData(part), unsafe.StringData(s))
 		}
 	}
+}
+
+// The credentials of a request are written so that no two sets of them are equal: each with its name and
+// its length, in an order that does not depend on that of the header fields. Processes of two releases
+// share an account during a deployment, so the form is the same in all of them.
+func TestTracker_writesCredentialsUnambiguously(t *testing.T) {
+	var tr Tracker
+	tr.Demand(request(t, "https://api.test/"))
+	for _, tt := range []struct {
+		url    string
+		header []string
+		want   string
+	}{
+		{"https://api.test/?q=1", nil, ""},
+		{"https://api.test/", []string{"Authorization", "Bearer one"}, "Authorization\x00\x0aBearer one"},
+		{"https://api.test/?api_key=k&apikey=", []string{"X-Api-Key", "two", "Authorization", "one"}, "Authorization\x00\x03one" + "X-Api-Key\x00\x03two" + "query\x00\x01k"},
+		{"https://ann:secret@api.test/", nil, "password\x00\x06secret" + "user\x00\x03ann"},
+		{"https://ann@api.test/", nil, "password\x00\x00" + "user\x00\x03ann"},
+		{"https://ann:secret@api.test/", []string{"Authorization", "one"}, "Authorization\x00\x03one"},
+		{"https://api.test/", []string{"Authorization", ""}, ""},
+	} {
+		require.Equal(t, tt.want, tr.allCredentials(request(t, tt.url, tt.header...), "api.test"), "%s %v", tt.url, tt.header)
+	}
+	tr.Account = func(*http.Request) string { return "tenant" }
+	require.Equal(t, "account\x00\x06tenant", tr.allCredentials(request(t, "https://ann:secret@api.test/"), "api.test"))
 }

@@ -1,8 +1,8 @@
 package quota
 
 import (
+	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -97,7 +97,7 @@ func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 			l.ResetAfter = e.reset.Sub(now)
 		}
 		e.carryJitter(now, q.inFlight.open)
-		q.update(e, l, 0, now)
+		q.updateEstimate(e, l, 0, now)
 	}
 	q.setLimits(now)
 }
@@ -219,15 +219,9 @@ func (q *quota) addEvidence(u *Update, before acceptedSpan, now time.Time) (stop
 //
 // Parts are rounded up or down at random, so that the last few units are used by a few processes.
 type peers struct {
-	all      []peer    // at most maxPeers
-	rounding float64   // parts whose fraction is at least 1 - rounding are rounded up
-	rounded  time.Time // when rounding was drawn
-}
-
-// A peer is another process.
-type peer struct {
-	sender uint64    // Update.Sender
-	until  time.Time // when it is dropped
+	all      map[uint64]time.Time // when each is dropped, by Update.Sender; at most maxPeers
+	rounding float64              // parts whose fraction is at least 1 - rounding are rounded up
+	rounded  time.Time            // when rounding was drawn
 }
 
 const (
@@ -246,13 +240,11 @@ func (p *peers) add(u *Update, now time.Time) {
 	for _, l := range u.Limits {
 		wait = max(wait, l.ResetAfter)
 	}
-	until := now.Add(min(wait+peerTimeout, maxPeerTime))
-	i := slices.IndexFunc(p.all, func(o peer) bool { return o.sender == u.Sender })
-	switch {
-	case i >= 0:
-		p.all[i].until = later(p.all[i].until, until)
-	case len(p.all) < maxPeers:
-		p.all = append(p.all, peer{u.Sender, until})
+	if before, known := p.all[u.Sender]; known || len(p.all) < maxPeers {
+		if p.all == nil {
+			p.all = make(map[uint64]time.Time)
+		}
+		p.all[u.Sender] = later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
 	}
 }
 
@@ -260,7 +252,7 @@ func (p *peers) add(u *Update, now time.Time) {
 // If not, wait is the time until that may change; 0: when a response arrives.
 func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	p := &q.shared.peers
-	p.all = slices.DeleteFunc(p.all, func(o peer) bool { return !now.Before(o.until) })
+	maps.DeleteFunc(p.all, func(_ uint64, until time.Time) bool { return !now.Before(until) })
 	if len(p.all) == 0 {
 		return 0, true
 	}

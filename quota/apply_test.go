@@ -231,9 +231,9 @@ func TestPeers_areDropped(t *testing.T) {
 		var p peers
 		tt.u.Sender = 7
 		p.add(&tt.u, now)
-		require.Equal(t, []peer{{7, now.Add(tt.want)}}, p.all, name)
+		require.Equal(t, map[uint64]time.Time{7: now.Add(tt.want)}, p.all, name)
 		p.add(&Update{Sender: 7}, now)
-		require.Equal(t, []peer{{7, now.Add(tt.want)}}, p.all, "%s: never earlier", name)
+		require.Equal(t, map[uint64]time.Time{7: now.Add(tt.want)}, p.all, "%s: never earlier", name)
 	}
 	var p peers
 	for i := range uint64(maxPeers + 5) {

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/turns"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -23,7 +25,7 @@ type workers struct {
 	mu                          sync.Mutex
 }
 
-func (s *workers) serve() *http.Response {
+func (s *workers) serve(ctx context.Context) *http.Response {
 	s.mu.Lock()
 	ok := s.busy < s.count
 	if ok {
@@ -34,7 +36,7 @@ func (s *workers) serve() *http.Response {
 	}
 	s.mu.Unlock()
 	if ok {
-		time.Sleep(s.takes())
+		turns.Sleep(ctx, s.takes())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,27 +57,23 @@ func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) ti
 		calls <- i
 	}
 	close(calls)
-	var wg sync.WaitGroup
-	for range c {
-		wg.Go(func() {
-			for range calls {
-				req := request(t, users)
-				var ticket queue.Ticket
-				for ok := false; !ok; {
-					ticket.Demands[0] = tr.Demand(req)
-					if !assertNoError(t, w.Wait(t.Context(), &ticket)) {
-						return
-					}
-					time.Sleep(rtt / 2)
-					resp := s.serve()
-					time.Sleep(rtt / 2)
-					ok = resp.StatusCode == 200
-					w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+	turns.Run(t.Context(), 1, c, func(ctx context.Context, _ int) {
+		for range calls {
+			req := request(t, users)
+			var ticket queue.Ticket
+			for ok := false; !ok; {
+				ticket.Demands[0] = tr.Demand(req)
+				if !assertNoError(t, w.Wait(ctx, &ticket)) {
+					return
 				}
+				turns.Sleep(ctx, rtt/2)
+				resp := s.serve(ctx)
+				turns.Sleep(ctx, rtt/2)
+				ok = resp.StatusCode == 200
+				w.Observe(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	return time.Since(start)
 }
 
@@ -273,4 +271,13 @@ func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
 	require.Equal(t, []int64{12, 10}, []int64{e.limit, e.remaining}, "at most the limit")
 	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Remaining: 5, Unit: unitConcurrent}, now, &f))
 	require.Equal(t, []int64{5, 6}, []int64{e.limit, e.remaining}, "without a limit")
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 1, Remaining: 1, Unit: unitConcurrent}, now, &f))
+	require.Equal(t, []int64{1, 1}, []int64{e.limit, e.remaining}, "a limit of one")
+	units, wait = e.freeConcurrency(now, &inFlight{}, pacing{})
+	require.EqualValues(t, 1, units)
+	require.Zero(t, wait)
+	e.remaining = 0
+	units, wait = e.freeConcurrency(e.reset.Add(-1), &inFlight{}, pacing{})
+	require.Zero(t, units)
+	require.EqualValues(t, 1, wait)
 }

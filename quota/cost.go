@@ -26,14 +26,9 @@ import (
 type unitCost struct {
 	known     bool  // remaining has been stated
 	remaining int64 // as last stated, in units
-	steps     commonDivisor
+	divisor   int64 // greatest common divisor of the latest steps
+	steps     int   // number of these
 	units     int64 // the cost; 0: 1
-}
-
-// A commonDivisor is the greatest common divisor of n steps.
-type commonDivisor struct {
-	divisor int64
-	n       int
 }
 
 const minSteps = 12 // steps that show a cost; by chance, 12 steps are even once in 4,096 times
@@ -52,13 +47,13 @@ func (c *unitCost) update(left int64, spaced bool) (changed bool) {
 	}
 	old := c.perRequest()
 	if step%old != 0 {
-		c.steps, c.units = commonDivisor{}, 1
+		c.divisor, c.steps, c.units = 0, 0, 1
 	}
 	if spaced {
-		c.steps = commonDivisor{ticks.GCD(c.steps.divisor, step), c.steps.n + 1}
+		c.divisor, c.steps = ticks.GCD(c.divisor, step), c.steps+1
 	}
-	if c.steps.n == minSteps {
-		c.units, c.steps = c.steps.divisor, commonDivisor{}
+	if c.steps == minSteps {
+		c.units, c.divisor, c.steps = c.divisor, 0, 0
 	}
 	return c.perRequest() != old
 }

@@ -145,7 +145,7 @@ func TestEstimate_countsInRequests(t *testing.T) {
 	e := fresh()
 	require.Equal(t, throttle.RemoteLimit{Limit: 100, Remaining: 38}, e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: 190}, now, 0))
 	require.Equal(t, []any{int64(100), int64(40), refillsAtReset, .5}, []any{e.limit, e.remaining, e.refill.kind, e.others.share}, "the cost is the same")
-	require.Equal(t, commonDivisor{10, 1}, e.cost.steps, "requests are spaced because of other clients")
+	require.Equal(t, []int64{10, 1}, []int64{e.cost.divisor, int64(e.cost.steps)}, "requests are spaced because of other clients")
 	e = fresh()
 	require.Equal(t, throttle.RemoteLimit{Limit: 500, Remaining: 197}, e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: 197}, now, 0))
 	require.Equal(t, []any{int64(500), int64(197), refillUnknown, 0.}, []any{e.limit, e.remaining, e.refill.kind, e.others.share}, "no more than is stated")

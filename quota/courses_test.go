@@ -59,6 +59,13 @@ var courses = []*scenario{
 	{name: "window of 80 per 5 s of the clock, bare 429, twice", server: rackServer(80, serverrules.RackBare), burst: 200, pause: 47 * time.Second},
 	{name: "window of 100 per 5 s, bare 503", server: statusOf(func() serverrules.Server { return serverrules.ModQoS(100, window5) }, 503)},
 
+	// Sliding counters that state what is left. The last two are used by others, too.
+	{name: "sliding counter, 100 per 5 s, no Retry-After, twice", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.XRateLimit(time.Millisecond)}), burst: 400, pause: 47 * time.Second},
+	{name: "sliding counter, 100 per 5 s, RateLimit fields, Retry-After of a unit, twice", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.Draft8("default"), RetryAfter: serverrules.UntilUnit, Offset: 1300 * time.Millisecond}), burst: 400, pause: 47 * time.Second},
+	{name: "sliding counter, 100 per 5 s, resets rounded down, Retry-After of a window, twice", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.XRateLimit(time.Second), RetryAfter: serverrules.UntilWindow, Offset: 1300 * time.Millisecond}), burst: 400, pause: 47 * time.Second},
+	{name: "sliding counter, 100 per 5 s, others use 8/s, RateLimit fields, Retry-After of a unit", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.Draft8("default"), RetryAfter: serverrules.UntilUnit, Others: 8})},
+	{name: "sliding counter, 100 per 5 s, others use 3/s, no Retry-After", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.XRateLimit(time.Millisecond), Others: 3})},
+
 	// Servers that count rejected requests, and that respond to them late.
 	{name: "rejections count, 50 per 2 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Refuse(429)})},
 	{name: "rejections count, 50 per 2 s, Retry-After: 2", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.RefuseFor(429, "2")})},
@@ -141,6 +148,12 @@ func rackServer(limit int64, headers serverrules.RackHeaders) func() serverrules
 func haproxyServer(c serverrules.HAProxyConfig) func() serverrules.Server {
 	c.Limit, c.Per = 50, 2*time.Second
 	return func() serverrules.Server { return serverrules.HAProxy(c) }
+}
+
+// slidingServer returns a sliding counter of 100 per 5 s.
+func slidingServer(c serverrules.SlidingCounterConfig) func() serverrules.Server {
+	c.Limit, c.Per = 100, window5
+	return func() serverrules.Server { return serverrules.SlidingCounter(c) }
 }
 
 // statusOf returns s with status instead of the one of its rejections.

@@ -63,8 +63,10 @@
 //
 // A fixed window returns nothing before T; then one probe asks what is left. A bucket returns
 // r (t - t0), where r is a lower bound from two responses. A sliding log returns each unit a
-// window after this process took it. Units that are used, but not by this process, are used by
-// other clients: then what is left is spread over the time until T.
+// window after this process took it. A sliding counter returns what is used at T evenly until the
+// next reset; it is recognised by the first response after T, which is therefore asked for when
+// one unit would be back. Units that are used, but not by this process, are used by other clients:
+// then what is left is spread over the time until T.
 //
 // # Holds
 //

@@ -114,11 +114,10 @@ func (ep *endpoint) release(n int64) { ep.memory.Add(-n) }
 func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
 	route := ep.route(req)
 	ep.mu.Lock()
+	defer ep.mu.Unlock()
 	small := ep.small.find(route)
 	known, _ := ep.lookUp(route, req)
-	unstated := small == nil && ep.small != nil && known == ep.unknown.Load()
-	ep.mu.Unlock()
-	if unstated {
+	if small == nil && ep.small != nil && known == ep.unknown.Load() {
 		small = ep.addUnstated(route)
 	}
 	if small != nil {

@@ -26,6 +26,8 @@ import (
 //	returned(at, t) = 0                             units come back together, at reset
 //	                  rate (t - at)                 evenly, as in a token bucket
 //	                  used in (at - w, t - w]       each a time w after it was used, as in a sliding log
+//	                  rate (reset - at) +           evenly, in the window of length w after the one in which they
+//	                  used at reset (t - reset)/w   were used, as in a sliding counter
 //
 // The server may have counted some requests in flight already. They are subtracted twice then, which
 // delays requests until responses arrive, but never exceeds the limit:
@@ -143,13 +145,13 @@ func (e *estimate) free(now time.Time, f *inFlight, p pacing) (units int64, wait
 		return unitsAfter(e.at.Add(e.lastUnitDelay()).Sub(now), units)
 	}
 	wait = e.opensAt(p).Sub(now)
-	if next := e.refill.until(units, e.at, now); next > 0 {
+	if next := e.untilFree(units, now); next > 0 {
 		wait = min(wait, next)
 	}
 	if wait <= 0 && e.counted.on { // requests of the window that is over are in flight
 		wait += tolerance
 	}
-	return 0, max(wait, 0)
+	return 0, wait
 }
 
 // unitsAfter returns units if wait is over, and wait otherwise.
@@ -162,7 +164,7 @@ func unitsAfter(wait time.Duration, units int64) (int64, time.Duration) {
 
 // left returns the prediction of the units that remain as of now, requests in flight not subtracted.
 func (e *estimate) left(now time.Time) int64 {
-	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
+	return e.remaining + e.returned(now)
 }
 
 // minUnused is the number of responses in a row that state an unused quota which is about to reset,
@@ -209,9 +211,12 @@ func (e *estimate) opensAt(p pacing) time.Time {
 		}
 		return at
 	}
-	t := &e.early
+	if e.refill.kind == refillsNextWindow && !e.others.present {
+		return e.reset.Add(e.refill.window) // until then, what comes back is known
+	}
+	t, reset := &e.early, e.reset.Add(e.unitDelay())
 	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
-		return e.reset
+		return reset
 	}
 	test := t.since
 	if t.contradicted == 0 {
@@ -220,7 +225,7 @@ func (e *estimate) opensAt(p pacing) time.Time {
 	if test.Before(e.reset) {
 		return test
 	}
-	return e.reset
+	return reset
 }
 
 // update applies l, which the response to claim n states, received now. n is 0 if another quota
@@ -238,11 +243,16 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	}
 	e.early.update(e, reset, left, n, now)
 	newer, over := n > e.lastSent, !now.Before(e.reset)
-	if !e.weighted && statesReset(l) && !e.logExplains(l, now, f) && e.compare(l, n, f.sent, now) {
+	if !e.weighted && statesReset(l) && !e.explains(l, now, f) && e.compare(l, n, f.sent, now) {
 		over, e.refill.kind = true, refillUnknown
 	}
-	e.start.observe(l, now, over, e.probe && newer && left == 0)
-	reset = e.start.refine(reset, l.Resolution)
+	e.start.observe(l, now, over, e.probe && newer && left == 0 && reset.Sub(e.reset) <= toleranceOf(l))
+	switch {
+	case e.refill.kind != refillsNextWindow:
+		reset = e.start.refine(reset, l.Resolution)
+	case e.refill.floor: // its windows do not begin with a request
+		reset = reset.Add(l.Resolution)
+	}
 	if e.refill.kind != refillsEvenly && l.Limit == e.limit {
 		switch ahead := reset.Sub(e.reset); {
 		case ahead < -toleranceOf(l) && !newer:
@@ -257,7 +267,7 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	}
 	switch {
 	case over:
-		e.refill.restart()
+		e.observeReset(l, left, reset, now, f)
 	case newer:
 		e.refill.update(e, left, resetOf(l, now), now, f)
 	case left >= e.left(now):
@@ -303,15 +313,19 @@ func (e *estimate) refineReset(reset time.Time) {
 	e.reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
 }
 
-// logExplains reports whether the log of a sliding limit explains the used units that l states. Then
-// there are no other clients.
-func (e *estimate) logExplains(l throttle.RemoteLimit, now time.Time, f *inFlight) bool {
+// explains reports whether own requests explain the used units that l states, as units of a sliding log or
+// counter come back. Then there are no other clients.
+func (e *estimate) explains(l throttle.RemoteLimit, now time.Time, f *inFlight) bool {
 	r := &e.refill
+	if r.kind == refillsNextWindow {
+		own := e.openAtUpdate + int64(f.sent-e.lastSent)
+		return e.left(now)-max(l.Remaining, 0)-own <= slackOf(l.Limit)
+	}
 	if r.log == nil {
 		return false
 	}
 	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.open // the server counted requests before their responses arrived
-	return l.Limit-max(l.Remaining, 0)-own <= max(2, l.Limit/20)
+	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
 }
 
 // countAccepted counts a request whose response, received now, states that it was accepted.
@@ -445,13 +459,7 @@ func (c *countedWindows) stateEnd(end, start time.Time) {
 	if !c.on || end.Sub(before) <= tolerance {
 		return
 	}
-	length := end.Sub(start) // from the first request
-	for _, u := range usualLengths {
-		if d := length - u; -tolerance < d && d < tolerance {
-			length = u
-			break
-		}
-	}
+	length := usualLength(end.Sub(start)) // from the first request
 	if c.length > 0 && (end.Sub(before)%c.length).Abs() > tolerance && c.length-end.Sub(before)%c.length > tolerance {
 		c.offGrid = true
 	}

@@ -32,7 +32,7 @@ func TestEstimate_attributesUseToOtherClients(t *testing.T) {
 	} {
 		e := estimate{limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-time.Second), tt.counted)}}
 		l := throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.limit - tt.used}
-		require.Equal(t, tt.own, e.logExplains(l, now, &inFlight{open: tt.open}), name)
+		require.Equal(t, tt.own, e.explains(l, now, &inFlight{open: tt.open}), name)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 	require.Equal(t, refill{kind: refillsAtReset, left: 45, open: 2, at: now}, e.refill, "a measurement begins")
 	e = estimate{limit: 100, remaining: 50, at: start, reset: now, lastSent: 10, refill: refill{left: 50, responses: 3, at: start, open: 1}}
 	update(&e, 99, 2)
-	require.Equal(t, refill{left: 99, open: 2, at: now}, e.refill, "and again after the reset")
+	require.Equal(t, refill{together: true, left: 99, open: 2, at: now}, e.refill, "and again after the reset, at which all came back")
 }
 
 // A limit is obeyed with what is left, less what is in flight and reserved. Without units the wait is

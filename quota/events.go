@@ -251,7 +251,7 @@ func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now 
 	}
 	switch {
 	case !held.IsZero() && (heldBefore.IsZero() || held.Sub(heldBefore) > time.Second):
-		hold.Held, hold.For = true, max(held.Sub(now), 0)
+		hold.Held, hold.For = true, held.Sub(now)
 		l.add(hold)
 	case held.IsZero() && !heldBefore.IsZero():
 		l.add(hold)

@@ -173,9 +173,16 @@ type acceptedRate struct {
 	counts [61]uint32 // a ring: the count of Unix second s has index s % 61
 }
 
-// add counts n requests that were accepted now.
+// add counts n requests that were accepted now. Zero only drops the counts that are too old by now.
 func (a *acceptedRate) add(n int64, now time.Time) {
-	a.advance(now.Unix())
+	second := now.Unix()
+	if second-a.second >= int64(len(a.counts)) {
+		*a = acceptedRate{second: second}
+	}
+	for a.second < second {
+		a.second++
+		a.counts[a.second%int64(len(a.counts))] = 0
+	}
 	a.counts[a.second%int64(len(a.counts))] += uint32(min(n, 1<<30)) //nolint:gosec // bounded
 }
 
@@ -191,21 +198,9 @@ func (a *acceptedRate) addEvenly(n int64, took time.Duration, now time.Time) {
 	a.add(n%seconds, now)
 }
 
-// advance makes second the newest one, unless it is older.
-func (a *acceptedRate) advance(second int64) {
-	if second-a.second >= int64(len(a.counts)) {
-		*a = acceptedRate{second: second}
-		return
-	}
-	for a.second < second {
-		a.second++
-		a.counts[a.second%int64(len(a.counts))] = 0
-	}
-}
-
 // highest returns the highest rate in five consecutive seconds, in requests per second.
 func (a *acceptedRate) highest(now time.Time) float64 {
-	a.advance(now.Unix())
+	a.add(0, now)
 	highest := uint32(0)
 	for end := range a.counts {
 		sum := uint32(0)
@@ -223,7 +218,7 @@ func (a *acceptedRate) highest(now time.Time) float64 {
 // latest returns the rate of the last five complete seconds, without those in which nothing was
 // accepted, in requests per second. If there is none, it is the count of the present second.
 func (a *acceptedRate) latest(now time.Time) float64 {
-	a.advance(now.Unix())
+	a.add(0, now)
 	sum, seconds := uint32(0), 0
 	for i := range int64(6) {
 		if n := a.counts[(a.second-i+int64(len(a.counts)))%int64(len(a.counts))]; n > 0 && i > 0 {

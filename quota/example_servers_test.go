@@ -93,7 +93,7 @@ func Example_slidingLog() {
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█                   ▇                   ▇
-	//                │█                   █   ▂               █   ▂
+	//                │█                   █   ▃               █   ▃
 	//                │█▃▃▃▃▁ ▁            █   █   ▄           █   █   ▁   ▃
 	// rejected       │
 	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
@@ -111,9 +111,9 @@ var slidingCounter = scenario{
 	ideal: 15 * time.Second, // 100, and 200 at 20/s from 5 s on
 }
 
-// The previous window counts in proportion to what is left of it, so that few units are left when
-// the stated reset is reached. The rejection after it states a Retry-After that is too long, and
-// heed obeys it.
+// The previous window counts in proportion to what is left of it, so that nothing is left when
+// the stated reset is reached, and units come back evenly from then on. heed waits for the first
+// of them, and learns this from the response.
 func Example_slidingCounter() {
 	slidingCounter.plot()
 	// Output:
@@ -121,16 +121,16 @@ func Example_slidingCounter() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted   100 │▁                                       █                                       █
-	//                │█                                       █                                       █
-	//                │█▂▂▂▂▁ ▁                                █                   ▁                   █
-	// rejected       │                    1
-	// waits for      │s    qqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaaqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬───────────────────┬
-	//                 0 s                 5 s                 10 s                15 s                20 s
-	// 1 column = 250 ms, s = slow start, q = quota, a = retry-after
+	// accepted    67 │█
+	//                │█
+	//                │█▃▃▃▃▁ ▁            ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
+	// rejected       │
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────────┬
+	//                 0 s                 5 s                 10 s                15 s
+	// 1 column = 250 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 301 requests sent, 1 rejected, 0 calls failed, 20 s (ideal 15 s)
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 15.1 s (ideal 15 s)
 }
 
 var withoutReset = scenario{

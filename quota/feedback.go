@@ -23,6 +23,14 @@ import (
 // throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason. If the
 // body was inspected, resp.Body is replaced by one that returns all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
+	var report headers.Report
+	return t.FeedbackReport(req, d, resp, err, now, buf, &report)
+}
+
+// FeedbackReport is like Feedback. It also sets report to what the response states about limits, in
+// its headers and in what it has read of its body. It leaves report unchanged if there is no response,
+// and may leave it unchanged for a success, because the headers of most successes are not read.
+func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
 	t.once.Do(t.init)
 	if l := t.listeners.Load(); l != nil {
 		defer l.deliver()
@@ -45,7 +53,8 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		ep = t.endpointOf(req)
 		provider = ep.provider
 	}
-	success := err == nil && resp != nil && resp.StatusCode < 400
+	responded := err == nil && resp != nil
+	success := responded && resp.StatusCode < 400
 	reads := !success || ep != nil && ep.statesLimits.Load()
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
 		n := ep.successes.Add(1)
@@ -55,15 +64,14 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		return throttle.Feedback{Now: now}
 	}
 	if now.IsZero() {
-		now = t.clock.Now()
+		now = t.now()
 	}
-	f, global := throttle.Feedback{Now: now}, false
-	if err != nil || resp == nil {
-		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
+	f := throttle.Feedback{Now: now}
+	if responded {
+		*report = t.reader.Read(provider, resp, now)
+		classify(&f, resp.StatusCode, report, buf)
 	} else {
-		r := t.reader.Read(provider, resp, now)
-		classify(&f, resp.StatusCode, &r, buf)
-		global = r.Global
+		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 	}
 	switch {
 	case ep == nil:
@@ -76,7 +84,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		}
 		ep.observe(req, asked, &f)
 	}
-	if global && f.Outcome == throttle.Throttled {
+	if responded && report.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(asked, &f)
 	}
 	if ep.hasReplaced.Load() {
@@ -136,11 +144,4 @@ func isEstimated(c throttle.Cause) bool {
 		return true
 	}
 	return false
-}
-
-// Report returns what a response to req states about limits: in its headers, and in the first
-// bytes of its body if Feedback has read them. It changes nothing.
-func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) headers.Report {
-	t.once.Do(t.init)
-	return t.reader.ReadPeeked(t.reader.Provider(req.URL.Host), resp, now)
 }

@@ -11,7 +11,8 @@ const maxFlight = 1 << 18
 // oldest claim in flight on. The zero inFlight is empty.
 type inFlight struct {
 	sent  uint64   // number of the latest claim; 0: none was granted
-	open  int64    // claims in flight: bits of words that are set
+	count int64    // claims in flight: bits of words that are set
+	open  int64    // units of these claims: one for each, unless the owner adds more, see endUnits
 	base  uint64   // number of the lowest bit of words[0]
 	words []uint64 // bit i of words[k] is claim base + 64 k + i
 }
@@ -20,7 +21,7 @@ type inFlight struct {
 // in the older half of them count as responded to.
 func (f *inFlight) add() uint64 {
 	f.sent++
-	if f.open == 0 {
+	if f.count == 0 {
 		f.base, f.words = f.sent, f.words[:0]
 	}
 	at := f.sent - f.base
@@ -32,6 +33,7 @@ func (f *inFlight) add() uint64 {
 		f.words = append(f.words, 0)
 	}
 	f.words[at/64] |= 1 << (at % 64)
+	f.count++
 	f.open++
 	return f.sent
 }
@@ -43,14 +45,26 @@ func (f *inFlight) end(n uint64) bool {
 		return false
 	}
 	f.words[at/64] &^= 1 << (at % 64)
+	f.count--
 	f.open--
 	return true
+}
+
+// endUnits is end for a claim of n units, which was added to open.
+func (f *inFlight) endUnits(claim uint64, n int64) bool {
+	ended := f.end(claim)
+	if ended {
+		if f.open -= n - 1; f.count == 0 || f.open < f.count {
+			f.open = f.count // dropOlderHalf does not know the units of claims
+		}
+	}
+	return ended
 }
 
 // after returns how many of the claims in flight were granted after claim n.
 func (f *inFlight) after(n uint64) int64 {
 	if n < f.base {
-		return f.open
+		return f.count
 	}
 	at := n - f.base + 1
 	if at/64 >= uint64(len(f.words)) {
@@ -66,6 +80,7 @@ func (f *inFlight) after(n uint64) int64 {
 func (f *inFlight) dropOlderHalf() {
 	half := len(f.words) / 2
 	for _, w := range f.words[:half] {
+		f.count -= int64(bits.OnesCount64(w))
 		f.open -= int64(bits.OnesCount64(w))
 	}
 	f.words = append(f.words[:0], f.words[half:]...)
@@ -76,7 +91,7 @@ func (f *inFlight) dropOlderHalf() {
 // responses at most may have arrived before that to the oldest. Zero means that none is in flight.
 func (f *inFlight) span() int64 {
 	for i, word := range f.words {
-		if word != 0 && f.open > 0 {
+		if word != 0 && f.count > 0 {
 			return int64(f.sent-f.base) - int64(i*64+bits.TrailingZeros64(word)) + 1
 		}
 	}

@@ -60,6 +60,7 @@ func TestTracker_learnsWindows(t *testing.T) {
 				tr, s := &Tracker{Rand: random.Float64}, rule(tt.server())
 				for i := range 2 {
 					j := play(t, tr, s, 240, 30, rtt)
+					t.Logf("%s, %v, job %d: %v", name, rtt, i+1, j)
 					require.Zero(t, j.failed, "%s, %v, job %d: %v", name, rtt, i+1, j)
 					require.LessOrEqual(t, j.throttled, tt.wasted[i], "%s, %v, job %d: %v", name, rtt, i+1, j)
 					require.LessOrEqual(t, j.elapsed.Seconds()/tt.ideal[i].Seconds(), tt.elapsed[i], "%s, %v, job %d: %v", name, rtt, i+1, j)

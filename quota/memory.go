@@ -36,9 +36,6 @@ func bytesOf(list []estimate) (n int64) {
 	return n
 }
 
-// bytes returns the number of bytes that are reserved for u without its estimates.
-func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.unit)+len(u.policy)) }
-
 // addEstimate returns list with e appended. The name of e is copied, because it refers to the whole
 // header field. addEstimate reports false, and returns list unchanged, if list is full or there is
 // no memory.
@@ -93,9 +90,9 @@ func (ep *endpoint) drop(i int) {
 // drop removes what q knows, and prevents it from learning anything: a Demand may still refer to q. It
 // returns the number of bytes that were reserved for q.
 func (q *quota) drop() (bytes int64) {
+	bytes = quotaBytes + q.unitQuota.drop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	bytes = quotaBytes + bytesOf(q.estimates)
 	if q.inference != nil {
 		bytes += inferenceBytes
 	}
@@ -103,12 +100,9 @@ func (q *quota) drop() (bytes int64) {
 		bytes += sharedBytes
 	}
 	for _, u := range q.units {
-		u.mu.Lock()
-		bytes += u.bytes() + bytesOf(u.estimates)
-		u.estimates, u.dropped = nil, true
-		u.mu.Unlock()
+		bytes += u.bytes() + u.drop()
 	}
-	q.estimates, q.units, q.inference, q.dropped = nil, nil, nil, true
+	q.units, q.inference = nil, nil
 	return bytes
 }
 

@@ -74,7 +74,7 @@ func (o *otherClients) granted(n uint64, now time.Time, random float64) {
 func (e *estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time) (early bool) {
 	o, left, reset := &e.others, max(l.Remaining, 0), resetOf(l, now).Sub(now)
 	used, over, mostUsed := max(l.Limit-left, 0), !now.Before(e.reset), left <= l.Limit/2
-	cameBack := left-e.remaining > l.Limit/2 && e.refill.kind != refillsEach
+	cameBack := left-e.remaining > l.Limit/2 && e.refill.kind != refillsEach && e.refill.kind != refillsNextWindow
 	switch {
 	case o.since.IsZero():
 		o.begin(used, int64(sent), reset, now)
@@ -185,7 +185,7 @@ func (o *otherClients) paceLaw() (root, k float64) {
 func (e *estimate) carryJitter(now time.Time, open int64) {
 	o := &e.others
 	span, rest := e.reset.Sub(e.at), e.reset.Sub(now)
-	if !o.present || o.share <= 0 || rest <= 0 || span <= rest {
+	if !o.present || rest <= 0 || span <= rest {
 		return
 	}
 	root, k := o.paceLaw()
@@ -236,16 +236,13 @@ type pacing struct {
 
 // reserved returns how many units of limit are reserved for other clients.
 func (p pacing) reserved(limit int64) int64 {
-	if p.headroom <= 0 {
-		return 0
-	}
-	return int64(math.Ceil(min(p.headroom, 1) * float64(limit)))
+	return int64(math.Ceil(min(max(p.headroom, 0), 1) * float64(limit)))
 }
 
 // spreads reports whether the free units of e are spread over the time until its reset. If units come
 // back evenly, claims are spread without that.
 func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
-	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.log != nil {
+	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
 		return false
 	}
 	far := e.reset.Sub(now)

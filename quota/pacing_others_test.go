@@ -246,6 +246,7 @@ func TestOtherClients_paceOfClaims(t *testing.T) {
 		"within the lag":            {otherClients{share: .25, jitter: 1, lag: 3 * time.Second}, 8, 0, 0, 10 * time.Second},
 		"nothing is left":           {otherClients{share: .25, jitter: 1}, 2, 0, 0, 10 * time.Second},
 		"the reset may be earlier":  {otherClients{share: .25, jitter: .75, startedLate: true}, 2, 0, 0, 9750 * time.Millisecond},
+		"with one unit":             {otherClients{share: .25, jitter: .75, startedLate: true}, 1, 0, 0, 9750 * time.Millisecond},
 		"not without a unit":        {otherClients{share: .25, jitter: .75, startedLate: true}, 0, 0, 0, 10 * time.Second},
 		"not with one in flight":    {otherClients{share: .25, jitter: .75, startedLate: true}, 2, 1, 0, 10 * time.Second},
 		"not earlier than two lags": {otherClients{share: .25, jitter: 1.5, lag: 4750 * time.Millisecond, startedLate: true}, 2, 0, 0, 9500 * time.Millisecond},
@@ -289,7 +290,7 @@ func TestPacing_reservesHeadroom(t *testing.T) {
 
 // Clients that are not alone spread their probes over a second.
 func TestQuota_spreadsProbesOfClients(t *testing.T) {
-	q := quota{estimates: make([]estimate, 2)}
+	q := quota{unitQuota: unitQuota{estimates: make([]estimate, 2)}}
 	require.Zero(t, q.spreadOfClients())
 	q.estimates[1].others.present = true
 	require.Equal(t, time.Second, q.spreadOfClients())

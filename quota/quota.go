@@ -3,7 +3,6 @@ package quota
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,32 +23,28 @@ import (
 // Each response updates all of them. A claim without a response counts as in flight until it is
 // cancelled or observed.
 //
-// The fields below mu are guarded by it, except small. It is locked after endpoint.mu, and before unitQuota.mu.
+// The fields are guarded by mu of its unitQuota, except named and small. It is locked after endpoint.mu, and before
+// that of units.
 type quota struct {
-	endpoint *endpoint
-	named    bool // its route is a quota name, see WithName; guarded by endpoint.mu
+	unitQuota // counts requests
 
-	mu           sync.Mutex
-	inFlight     inFlight
 	hold         hold
 	slowStart    slowStart
 	slow         slowResponses
-	estimates    []estimate   // limits in requests that the server states, at most maxEstimates
 	units        []*unitQuota // limits in other units
 	inference    *inference   // nil: no response was a possible rejection that states nothing
 	span         acceptedSpan // requests accepted since the latest idle time or hold
-	lastGranted  time.Time    // latest time of a decision that granted a claim; zero: none was
 	lastResponse time.Time    // when the latest response arrived; zero: none did, or it was not needed
 	shared       *sharedState // nil: there is no Tracker.Exchange
-	dropped      bool         // the endpoint has no memory for it: it stores nothing
 
+	named bool                       // its route is a quota name, see WithName; guarded by endpoint.mu
 	small atomic.Pointer[smallQuota] // admits claims in its place; nil: none
 }
 
 // newQuota returns a quota of ep that has the number of successful responses and, apart from a
 // declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
 func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{endpoint: ep, slowStart: slowStart{successes: successes}}
+	q := &quota{unitQuota: unitQuota{endpoint: ep, policy: ep.names.quota}, slowStart: slowStart{successes: successes}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 	}
@@ -62,35 +57,40 @@ func (ep *endpoint) newQuota(successes int) *quota {
 }
 
 // Reserve implements throttle.Limiter. The Wait of a claim that is not granted is 0 if the decision
-// can only change with a response.
-func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+// can only change with a response. A dry run changes nothing. A quota that is shared leaves units to
+// other processes, and publishes its probes.
+func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
 	if small := q.small.Load(); small != nil {
 		return small.Reserve(ctx, c)
 	}
-	if c.Now.IsZero() {
-		c.Now = q.endpoint.tracker.clock.Now() // not under a lock
-	}
-	if q.endpoint.id != "" {
-		return q.reserveShared(c)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.reserve(c)
-}
-
-// reserve is Reserve as of c.Now, without regard to other processes. A dry run changes nothing.
-func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
-		return throttle.Decision{}, err
+		return d, err
 	}
+	t, shared := q.endpoint.tracker, q.endpoint.id != ""
+	if c.Now.IsZero() {
+		c.Now = t.now() // not under a lock
+	}
+	var probe *Update // nil: there is none
+	q.mu.Lock()
+	defer func() {
+		if q.mu.Unlock(); probe != nil {
+			t.sharing.publish(q.endpoint, *probe)
+		}
+	}()
 	now := later(c.Now, q.lastGranted)
-	d := throttle.Decision{Policy: q.endpoint.names.quota, At: now}
+	d.Policy, d.At = q.policy, now
 	if len(q.estimates) > 0 {
 		q.describe(&d, now)
 	}
+	if shared {
+		if d.Wait, d.OK = q.leaveToPeers(now); !d.OK {
+			d.ServerImposed = true
+			return d, nil
+		}
+	}
 	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.on() {
-		if l := q.endpoint.tracker.listeners.Load(); l != nil {
+		if l := t.listeners.Load(); l != nil {
 			defer l.watch(q, now)()
 		}
 		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
@@ -99,7 +99,9 @@ func (q *quota) reserve(c throttle.Claim) (throttle.Decision, error) {
 	}
 	q.decide(&d, n, c.DryRun, now)
 	if d.OK && !c.DryRun {
-		d.Grant = q.grant(n, now)
+		if d.Grant = q.grant(n, now); shared {
+			probe = q.newProbe(d.Grant)
+		}
 	}
 	return d, nil
 }
@@ -147,7 +149,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			d.Policy = names.slowStart
 			return
 		}
-		if q.slow.maxInFlight > 0 && q.slow.full(q.inFlight.open) && t.initialConcurrency > 0 {
+		if bound := q.slow.maxInFlight; bound > 0 && q.inFlight.open >= bound && t.initialConcurrency > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}
@@ -216,9 +218,6 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 	return number
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*quota) NonBlocking() bool { return true }
-
 // Cancel implements throttle.Limiter: the request of claim c was not sent.
 func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if small := q.small.Load(); small != nil {
@@ -228,7 +227,9 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
-		q.slow.cancelled(d.Grant)
+		if d.Grant == q.slow.watched {
+			q.slow.watched = 0
+		}
 		if q.inference != nil {
 			q.inference.loop.unspend(n)
 			q.inference.window.canceled(d.Grant)
@@ -244,7 +245,7 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	}
 	t := q.endpoint.tracker
 	if f.Now.IsZero() {
-		f.Now = t.clock.Now() // not under a lock
+		f.Now = t.now() // not under a lock
 	}
 	q.change(f.Now, func(now time.Time) {
 		if d.OK && q.inFlight.end(d.Grant) {
@@ -321,10 +322,11 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 			e.concurrency.rejected()
 			if n > e.lastSent {
 				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
+				e.rejectedByCounter(l.Resolution, now)
 			}
 		}
 		e.adaptProbePause(l, n)
-		q.update(e, l, n, now)
+		q.updateEstimate(e, l, n, now)
 		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
 	}
 	usedUp := explains(f.RemoteLimits)
@@ -338,59 +340,13 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 			continue
 		}
 		before := bytesOf(q.estimates[i : i+1])
-		if e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
-			q.estimates = append(q.estimates[:i], q.estimates[i+1:]...)
-			q.endpoint.release(before)
-		} else {
-			q.endpoint.release(before - bytesOf(q.estimates[i:i+1]))
+		outdated := e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight)
+		q.endpoint.release(before - bytesOf(q.estimates[i:i+1]))
+		if outdated {
+			q.remove(i)
 		}
 	}
 	return usedUp || q.applyUnits(f.RemoteLimits, now)
-}
-
-// estimateOf returns the index of the estimate of l, and l in requests. The index is -1 if there is
-// none. Of several with the name and the window of l, it is the one of its size, or else the last.
-func (q *quota) estimateOf(l throttle.RemoteLimit) (i int, inRequests throttle.RemoteLimit) {
-	i = -1
-	for k := range q.estimates {
-		if e := &q.estimates[k]; countsRequests(l) && e.name == l.Name && e.per == l.Per {
-			i, inRequests = k, e.cost.inRequests(l)
-			if inRequests.Limit == e.limit {
-				break
-			}
-		}
-	}
-	return i, inRequests
-}
-
-// find returns the index of the estimate of l, which may be new; -1 if there is no memory for it, or
-// if l counts no requests.
-func (q *quota) find(l throttle.RemoteLimit, now time.Time) int {
-	i, own := q.estimateOf(l)
-	if i >= 0 && (own.Limit == q.estimates[i].limit || !q.estimates[i].isOtherWindow(l, now)) {
-		return i
-	}
-	if q.dropped || !countsRequests(l) {
-		return -1
-	}
-	var ok bool
-	if q.estimates, ok = q.endpoint.addEstimate(q.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, concurrency: concurrencyOf(l)}); !ok {
-		return -1
-	}
-	return len(q.estimates) - 1
-}
-
-// update applies l, which the response to claim n states, to e. It accounts for the memory of a new
-// or dropped log; without memory there is no log.
-func (q *quota) update(e *estimate, l throttle.RemoteLimit, n uint64, now time.Time) {
-	before := e.refill.log
-	e.update(l, n, now, &q.inFlight)
-	switch {
-	case before != nil && e.refill.log == nil:
-		q.endpoint.release(sendLogBytes)
-	case before == nil && e.refill.log != nil && !q.endpoint.reserve(sendLogBytes):
-		e.refill.log = nil
-	}
 }
 
 // explains reports whether nothing is left of one of limits.
@@ -443,11 +399,7 @@ func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
 // applyStated applies limits, which the response to a request that another quota granted states.
 func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	q.change(now, func(now time.Time) {
-		for _, l := range limits {
-			if i := q.find(l, now); i >= 0 {
-				q.update(&q.estimates[i], l, 0, now)
-			}
-		}
+		q.update(limits, 0, now)
 		q.applyUnits(limits, now)
 	})
 }

@@ -422,3 +422,31 @@ func TestRateLoop_spansThatCount(t *testing.T) {
 		}
 	}
 }
+
+// A rate that grew beyond a confirmed goal returns to it, or to 98 % of what 40 requests showed since, if
+// that is more and less than the rate. A rate of more than one and a half times the goal shows that the
+// limit was raised: 70 % of it is the new goal.
+func TestRateLoop_returnsToTheGoal(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		rate     float64
+		accepted int64
+		took     time.Duration
+		want     float64 // of a goal of 100
+	}{
+		"nothing was accepted":        {110, 0, time.Second, 100},
+		"39 accepted":                 {130, 39, 300 * time.Millisecond, 100},
+		"40 accepted":                 {130, 40, 320 * time.Millisecond, .98 * 125},
+		"fewer than the goal":         {130, 40, 400 * time.Millisecond, 100},
+		"more than the rate":          {110, 40, 320 * time.Millisecond, 110},
+		"half as much again":          {150, 0, time.Second, 150 / 1.5},
+		"more than half as much":      {150.1, 0, time.Second, .7 * 150.1},
+		"twice, but most is accepted": {200, 150, time.Second, .98 * 150},
+		"twice, and less is accepted": {200, 120, time.Second, .7 * 200},
+	} {
+		l := rateLoop{rate: tt.rate, goal: 100, plateau: 10, span: acceptedSpan{since: now.Add(-tt.took), n: tt.accepted}}
+		l.returnToGoal(now)
+		require.InDelta(t, tt.want, l.rate, 1e-9, name)
+		require.InDelta(t, tt.want, l.goal, 1e-9, name)
+	}
+}

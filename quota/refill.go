@@ -10,10 +10,11 @@ import (
 type refillKind uint8
 
 const (
-	refillUnknown  refillKind = iota // not known yet
-	refillsAtReset                   // all together, at the reset: a fixed window
-	refillsEvenly                    // at a constant rate: a token bucket
-	refillsEach                      // each a fixed time after it was used: a sliding log
+	refillUnknown     refillKind = iota // not known yet
+	refillsAtReset                      // all together, at the reset: a fixed window
+	refillsEvenly                       // at a constant rate: a token bucket
+	refillsEach                         // each a fixed time after it was used: a sliding log
+	refillsNextWindow                   // evenly, during the window after the one in which they were used: a sliding counter
 )
 
 const (
@@ -31,13 +32,15 @@ const (
 // nothing.
 type refill struct {
 	kind      refillKind
-	rate      float64       // units per second, if kind is refillsEvenly
+	rate      float64       // units per second, if kind is refillsEvenly, or until the reset if it is refillsNextWindow
+	together  bool          // at the latest reset more came back than of a sliding counter
+	floor     bool          // the resets of a sliding counter are rounded down
 	left      int64         // units left when the measurement began
 	open      int64         // claims in flight when it began
 	responses int64         // units that accepted requests have used since it began
 	at        time.Time     // when it began; zero: there is none
 	log       *sendLog      // used units, if kind is refillsEach and window is known; nil: not known
-	window    time.Duration // time after which a unit comes back, if kind is refillsEach; 0: not known
+	window    time.Duration // time after which a unit comes back, if kind is refillsEach, 0: not known; length of the windows, if it is refillsNextWindow
 }
 
 // update infers what it can from a response that is newer than the state of e and of the same window.
@@ -45,16 +48,13 @@ type refill struct {
 func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlight) {
 	switch {
 	case e.others.present || r.kind == refillsEach: // what other clients use looks like any refill
-	case r.kind == refillsAtReset && left > e.remaining:
-		r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
-		if r.window > 0 && !e.weighted {
-			e.others, r.log = otherClients{}, newSendLog(now, e.limit-left)
-		}
+	case r.kind == refillsAtReset && left > e.remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
+		r.slide(e, left, now)
 	case r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
 	}
 	span := now.Sub(r.at)
-	if r.kind == refillsAtReset || r.kind == refillsEach || r.at.IsZero() || span < minLastUnitDelay {
+	if r.kind != refillUnknown && r.kind != refillsEvenly || r.at.IsZero() || span < minLastUnitDelay {
 		return
 	}
 	if r.kind == refillsEvenly && e.left(now) >= e.limit {
@@ -71,9 +71,18 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 	}
 }
 
+// slide records that e is a sliding log: units came back although its reset is as before. left units are
+// left now.
+func (r *refill) slide(e *estimate, left int64, now time.Time) {
+	r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
+	if r.window > 0 && !e.weighted {
+		e.others, r.log = otherClients{}, newSendLog(now, e.limit-left)
+	}
+}
+
 // contradicts reports whether much fewer units came back since the latest update of e than a token
-// bucket restores that is full at reset. A sliding log looks like a bucket for a moment, because units
-// that were used in a burst come back in a burst.
+// bucket restores that is full at reset, or than a sliding counter. A sliding log looks like a bucket for
+// a moment, because units that were used in a burst come back in a burst.
 func (r *refill) contradicts(e *estimate, left int64, reset, now time.Time, f *inFlight) bool {
 	span := now.Sub(e.at)
 	own := e.openAtUpdate + int64(f.sent-e.lastSent)
@@ -81,6 +90,9 @@ func (r *refill) contradicts(e *estimate, left int64, reset, now time.Time, f *i
 		return false // it is too early, or the bucket may have been full
 	}
 	rate := float64(e.limit-left) / max(reset.Sub(now), span).Seconds()
+	if r.kind == refillsNextWindow {
+		rate = r.rate
+	}
 	return rate*span.Seconds() >= float64(2*max(left-e.remaining+own, 0)+2)
 }
 
@@ -95,15 +107,18 @@ func (r *refill) begin(left int64, now time.Time, open int64) {
 // restart ends the measurement.
 func (r *refill) restart() { r.at = time.Time{} }
 
-// returned returns how many whole units came back between at and now, at most missing.
-func (r *refill) returned(at, now time.Time, missing int64) int64 {
-	if r.log != nil {
-		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(missing, 0))
+// returned returns how many whole units of e came back since the latest update, as of now.
+func (e *estimate) returned(now time.Time) int64 {
+	r, missing := &e.refill, max(e.limit-e.remaining, 0)
+	switch {
+	case r.log != nil:
+		return min(r.log.count(e.at.Add(-r.window), now.Add(-r.window)), missing)
+	case r.kind == refillsEvenly:
+		return int64(min(max(r.rate*now.Sub(e.at).Seconds(), 0), float64(missing)))
+	case r.kind == refillsNextWindow:
+		return int64(e.returnedOfCounter(now))
 	}
-	if r.kind != refillsEvenly {
-		return 0
-	}
-	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(missing, 0))))
+	return 0
 }
 
 // firstReturn returns the earliest time later than after at which a unit of the log comes back. It is
@@ -119,17 +134,22 @@ func (r *refill) firstReturn(after time.Time) time.Time {
 	return used.Add(r.window)
 }
 
-// until returns the time from now until one unit is free. units are free now, at most 0, of those left
-// at the time at. It is 0 if the refill does not restore units before the reset.
-func (r *refill) until(units int64, at, now time.Time) time.Duration {
+// untilFree returns the time from now until one unit is free, if units are free now, at most 0. It is 0 if it
+// does not come back before the reset, or is in flight.
+func (e *estimate) untilFree(units int64, now time.Time) time.Duration {
+	r := &e.refill
 	if next := r.firstReturn(now); !next.IsZero() {
 		return max(next.Sub(now), time.Millisecond)
 	}
-	if r.kind != refillsEvenly || r.rate <= 0 {
+	var seconds float64 // from e.at
+	switch passed := now.Sub(e.at).Seconds(); {
+	case r.kind == refillsEvenly && r.rate > 0:
+		seconds = (math.Floor(r.rate*passed) + float64(1-units)) / r.rate // units may be any number that a server states
+	case r.kind == refillsNextWindow && e.returned(now)+1-units <= e.limit-e.remaining:
+		seconds = e.untilReturned(float64(e.returned(now) + 1 - units))
+	default:
 		return 0
 	}
-	passed := now.Sub(at).Seconds()
-	whole := math.Floor(r.rate*passed) + float64(1-units)
-	seconds := min(whole/r.rate-passed, maxDelay.Seconds()) // units may be any number that a server states
+	seconds = min(seconds-now.Sub(e.at).Seconds(), maxDelay.Seconds())
 	return max(time.Duration(seconds*1e9), time.Millisecond)
 }

@@ -24,8 +24,8 @@ func TestRefill_untilIsBounded(t *testing.T) {
 		"many units are missing":     {10, math.MinInt64 / 2, 0, maxDelay},
 		"high rate":                  {math.MaxInt64, 0, time.Hour, time.Millisecond},
 	} {
-		r := refill{kind: refillsEvenly, rate: tt.rate}
-		require.Equal(t, tt.want, r.until(tt.units, at, at.Add(tt.passed)), name)
+		e := estimate{limit: math.MaxInt64, at: at, refill: refill{kind: refillsEvenly, rate: tt.rate}}
+		require.Equal(t, tt.want, e.untilFree(tt.units, at.Add(tt.passed)), name)
 	}
 }
 
@@ -180,18 +180,22 @@ func TestRefill_returnsUnits(t *testing.T) {
 		"sliding log, few are missing":  {sliding, 0, 12 * time.Second, 5, 5},
 		"sliding log, none are missing": {sliding, 0, 12 * time.Second, -5, 0},
 	} {
-		require.Equal(t, tt.want, tt.refill.returned(start.Add(tt.from), start.Add(tt.to), tt.missing), name)
+		e := estimate{limit: 100, remaining: 100 - tt.missing, at: start.Add(tt.from), refill: tt.refill}
+		require.Equal(t, tt.want, e.returned(start.Add(tt.to)), name)
 	}
 	require.Equal(t, start.Add(10*time.Second), sliding.firstReturn(start))
 	require.Equal(t, start.Add(12*time.Second), sliding.firstReturn(start.Add(10*time.Second)))
 	require.Zero(t, sliding.firstReturn(start.Add(12*time.Second)))
 	require.Zero(t, (&refill{kind: refillsEach}).firstReturn(start))
-	require.Equal(t, 7*time.Second, sliding.until(0, start, start.Add(3*time.Second)))
-	require.Equal(t, time.Millisecond, sliding.until(0, start, start.Add(12*time.Second-1)))
+	e := estimate{at: start, refill: sliding}
+	require.Equal(t, 7*time.Second, e.untilFree(0, start.Add(3*time.Second)))
+	require.Equal(t, time.Millisecond, e.untilFree(0, start.Add(12*time.Second-1)))
 	for _, kind := range []refillKind{refillUnknown, refillsAtReset, refillsEach} {
-		require.Zero(t, (&refill{kind: kind, rate: 1}).until(0, start, start), "%v", kind)
+		e.refill = refill{kind: kind, rate: 1}
+		require.Zero(t, e.untilFree(0, start), "%v", kind)
 	}
-	require.Zero(t, (&refill{kind: refillsEvenly}).until(0, start, start), "no rate")
+	e.refill = refill{kind: refillsEvenly}
+	require.Zero(t, e.untilFree(0, start), "no rate")
 }
 
 // A measurement begins anew with fewer claims in flight, and after its end with any number of them.

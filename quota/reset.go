@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -25,6 +26,29 @@ var usualLengths = []time.Duration{
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
 
+// usualLength returns the usual length that is closest to d, or d if none is close.
+func usualLength(d time.Duration) time.Duration {
+	best := time.Duration(0)
+	for _, u := range usualLengths {
+		if (d - u).Abs() < min(tolerance, (d-best).Abs()) {
+			best = u
+		}
+	}
+	return cmp.Or(best, d)
+}
+
+// lengthOf returns the shortest usual length of windows in which the longest time until a reset was d; d if
+// there is none.
+func lengthOf(d time.Duration) time.Duration {
+	length := d
+	for _, u := range usualLengths {
+		if d > 0 && u >= d {
+			length = u
+		}
+	}
+	return length
+}
+
 // refine returns the reset of the window. stated is the reset that the server states. It is too late by
 // less than resolution or, if the server rounds its resets down, too early.
 func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Time {
@@ -42,7 +66,7 @@ func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Ti
 }
 
 // observe applies l, received now. over reports whether the window before is over, and rejected
-// whether the first claim after it was rejected: then the server rounds its resets down.
+// whether the first claim after it was rejected without a later reset: then the server rounds its resets down.
 func (s *windowStart) observe(l throttle.RemoteLimit, now time.Time, over, rejected bool) {
 	switch {
 	case l.Remaining == l.Limit-1 && l.Limit > 2:

@@ -51,7 +51,7 @@ func routeOf(seed maphash.Seed, req *http.Request) uint64 {
 // marked returns hash, that of route, with the bit namedRoute set if and only if route is a quota
 // name.
 func marked(hash uint64, route []byte) uint64 {
-	if len(route) > 0 && route[0] == nameMark {
+	if route[0] == nameMark {
 		return hash | namedRoute
 	}
 	return hash &^ namedRoute
@@ -162,7 +162,7 @@ func shapeOf(seed maphash.Seed, route []byte, at int) (shape uint64, ok bool) {
 		if c == '/' {
 			index++
 		}
-		if c == '/' || index < 0 || index != at {
+		if c == '/' || index != at {
 			key = append(key, c)
 			words = words || c != '/' && index >= 0
 		}

@@ -95,7 +95,7 @@ func (s *sharing) share(ep *endpoint, req *http.Request) {
 		scheme = "http"
 	}
 	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
-	q, until := ep.unknown.Load(), s.tracker.clock.Now().Add(fetchTime)
+	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
 	q.hold.until, q.shared.fetchUntil = until, until
 }
 
@@ -144,7 +144,7 @@ func (s *sharing) receive(u Update) {
 	if ep == nil {
 		return
 	}
-	woken := ep.apply(u.aged(), s.tracker.clock.Now())
+	woken := ep.apply(u.aged(), s.tracker.now())
 	if ep.hasReplaced.Load() {
 		ep.renewWaits()
 	}
@@ -197,29 +197,15 @@ type knownLimit struct {
 	reset     time.Time
 }
 
-// reserveShared is reserve for a shared quota: it leaves units to other processes, and publishes
-// probes. It is called without the lock.
-func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, err error) {
-	if _, err = c.Units(); err != nil {
-		return d, err
-	}
-	var probe Update
-	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := later(c.Now, q.lastGranted)
-	if wait, ok := q.leaveToPeers(now); !ok {
-		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
-		q.describe(&d, now)
-		return d, nil
-	}
-	d, err = q.reserve(c)
+// newProbe returns the update about claim n, which was granted. It is nil if n is no probe, or if one
+// was published just now.
+func (q *quota) newProbe(n uint64) *Update {
 	s := q.shared
-	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
-		s.probedAt = q.lastGranted
-		probe = Update{Kind: UpdateProbe, Route: s.route}
+	if !q.hold.active || n <= q.hold.lastSent || q.lastGranted.Sub(s.probedAt) < probeEvery {
+		return nil
 	}
-	return d, err
+	s.probedAt = q.lastGranted
+	return &Update{Kind: UpdateProbe, Route: s.route}
 }
 
 // setRoute records that a response to a request of route concerned q.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/turns"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -186,12 +187,14 @@ func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) se
 
 // playAll makes n calls from c goroutines in each process, and returns the results.
 func playAll(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
-	jobs = make([]job, len(all))
-	var wg sync.WaitGroup
+	g, each := turns.New(1), make([]*job, len(all))
 	for i, tr := range all {
-		wg.Go(func() { jobs[i] = play(t, tr, s, n, c, rtt) })
+		each[i] = begin(t, g, tr, s, n, c, rtt, time.Time{})
 	}
-	wg.Wait()
+	g.Wait()
+	for _, j := range each {
+		jobs = append(jobs, *j)
+	}
 	return jobs
 }
 

@@ -34,7 +34,7 @@ func TestQuota_publishesChanges(t *testing.T) {
 		"release of a restart": {hold{rejectedAt: now, until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
 	} {
 		known := tt.known
-		q := quota{hold: tt.hold, shared: &known, lastGranted: now.Add(-2 * time.Second)}
+		q := quota{hold: tt.hold, shared: &known, unitQuota: unitQuota{lastGranted: now.Add(-2 * time.Second)}}
 		require.Zero(t, q.newState(now), "%s: no response has concerned it", name)
 		known.route = 7
 		if tt.want.Kind != UpdateFetched {

@@ -382,6 +382,6 @@ func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
 		q.estimates = []estimate{{limit: 100, remaining: tt.remaining, reset: reset}}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 	}
-	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, estimates: []estimate{{limit: 100, remaining: 99, reset: now}}}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, unitQuota: unitQuota{estimates: []estimate{{limit: 100, remaining: 99, reset: now}}}}
 	require.True(t, q.limitsChanged(now), "a new limit")
 }

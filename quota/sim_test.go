@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/serverrules"
+	"github.com/heed-go/heed/internal/turns"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -49,22 +50,41 @@ func (j job) maxArrivals(span, from time.Duration) (maximum int) {
 }
 
 // play runs n calls from c goroutines against s, rtt away. It must be called in a bubble.
-func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j job) {
+func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) job {
 	return playUntil(t, tr, s, n, c, rtt, time.Time{})
 }
 
 // playUntil is play, but begins no call after end, unless that is zero.
-func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) (j job) {
+func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) job {
+	return playInOrder(t, 1, tr, s, n, c, rtt, end)
+}
+
+// playInOrder is playUntil. The seed decides the order of calls that continue at the same instant.
+func playInOrder(t *testing.T, seed uint64, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) job {
+	g := turns.New(seed)
+	j := begin(t, g, tr, s, n, c, rtt, end)
+	g.Wait()
+	return *j
+}
+
+// wakes is a queue whose Renew the Tracker does not call: callers that are renewed join again in any
+// order, and the requests of a job share a quota, so they need not be renewed.
+type wakes struct{ queue *queue.Queue }
+
+func (w wakes) Wake() { w.queue.Wake() }
+
+// begin begins a job of goroutines of g. The job must be read after g.Wait.
+func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) *job {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &queue.Queue{Clock: tr.Clock}
-	tr.Notify(w)
+	tr.Notify(wakes{w})
+	j, start := new(job), time.Now()
 	var mu sync.Mutex
-	start := time.Now()
-	send := func() (int, http.Header) {
-		time.Sleep(rtt / 2)
+	send := func(ctx context.Context) (int, http.Header) {
+		turns.Sleep(ctx, rtt/2)
 		mu.Lock()
 		status, h := s(time.Now())
 		j.sent++
@@ -73,19 +93,19 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 			j.throttled++
 		}
 		mu.Unlock()
-		time.Sleep(rtt - rtt/2)
+		turns.Sleep(ctx, rtt-rtt/2)
 		return status, h
 	}
-	call := func() bool {
+	call := func(ctx context.Context) bool {
 		var ticket queue.Ticket
 		for range 10 { // as many attempts as RetryPolicy.MaxThrottledAttempts
 			ticket.Demands[0] = tr.Demand(req)
-			if err := w.Wait(t.Context(), &ticket); err != nil {
+			if err := w.Wait(ctx, &ticket); err != nil {
 				return false
 			}
-			status, h := send()
+			status, h := send(ctx)
 			resp := &http.Response{StatusCode: status, Header: h}
-			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.clock.Now(), nil))
+			w.Observe(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.now(), nil))
 			if status == http.StatusOK {
 				return true
 			}
@@ -97,23 +117,22 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 		calls <- i
 	}
 	close(calls)
-	var wg sync.WaitGroup
 	for range c {
-		wg.Go(func() {
+		g.Go(t.Context(), func(ctx context.Context) {
 			for range calls {
 				if !end.IsZero() && time.Now().After(end) {
 					return
 				}
-				if !call() {
-					mu.Lock()
+				ok := call(ctx)
+				mu.Lock()
+				j.elapsed = time.Since(start)
+				if !ok {
 					j.failed++
-					mu.Unlock()
 				}
+				mu.Unlock()
 			}
 		})
 	}
-	wg.Wait()
-	j.elapsed = time.Since(start)
 	return j
 }
 

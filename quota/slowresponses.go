@@ -17,8 +17,8 @@ import (
 //	   │ ___╱‾‾╱                  ╲____
 //	   └───────────────────────────────▶ time
 //
-// Failures begin slow responses, too, with half of what was in flight: then the requests that the
-// others leave behind are not replaced by more that fail.
+// Failures begin slow responses, too, and halve the requests in flight, so that no request is sent in
+// place of the next ones that fail.
 //
 // If many requests have waited, the bound is doubled with each response that is in time, until
 // less than half of it is used. Then there is no bound.
@@ -49,9 +49,6 @@ const (
 func (s *slowResponses) isLate(d time.Duration) bool {
 	return s.typical > 0 && d > lateAfter*s.typical+lateMargin
 }
-
-// full reports whether no more requests may be in flight than open.
-func (s *slowResponses) full(open int64) bool { return s.maxInFlight > 0 && open >= s.maxInFlight }
 
 // begin bounds the requests in flight, unless they are bounded.
 func (s *slowResponses) begin(sent uint64, open, minimum int64) {
@@ -90,20 +87,15 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	s.typical += (took - s.typical) / typicalWeight // late responses count: if all are late, that is typical
 }
 
-// cancelled records that no response to claim n is expected.
-func (s *slowResponses) cancelled(n uint64) {
-	if n == s.watched {
-		s.watched = 0
-	}
-}
-
 // recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
 // one that is a failure.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
 	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency)
 	s.recent <<= 1
 	if failed {
-		s.cancelled(n)
+		if n == s.watched {
+			s.watched = 0
+		}
 		s.recent |= 1
 		if s.maxInFlight == 0 && bits.OnesCount8(s.recent) >= maxFailures {
 			s.begin(sent, open/2, minimum)

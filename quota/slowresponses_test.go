@@ -190,11 +190,19 @@ func TestSlowResponses_firstResponse(t *testing.T) {
 // The bound holds as many requests as are in flight, at least the minimum, and is set once.
 func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 	var s slowResponses
-	require.False(t, s.full(1000))
 	s.begin(7, 3, 4)
 	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
-	require.False(t, s.full(3))
-	require.True(t, s.full(4))
+	q := quotaAt(t, 0)
+	q.slowStart.successes = knownAfter
+	for _, tt := range []struct {
+		bound, open int64
+		ok          bool
+	}{{0, 1000, true}, {4, 3, true}, {4, 4, false}, {4, 5, false}} {
+		var d throttle.Decision
+		q.slow.maxInFlight, q.inFlight.open = tt.bound, tt.open
+		q.decide(&d, 1, false, time.Unix(1000, 0))
+		require.Equal(t, tt.ok, d.OK, "%+v", tt)
+	}
 	s.begin(8, 9, 4)
 	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
 	s = slowResponses{}
@@ -229,10 +237,11 @@ func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	q.slow = slowResponses{watched: 24, sent: now, recent: 1}
 	q.recordOutcome(24, false, now.Add(time.Second))
 	require.Equal(t, slowResponses{sent: now, recent: 0b10, typical: time.Second}, q.slow)
-	q.slow.watched = 25
-	q.slow.cancelled(26)
+	q.slow.watched, q.inFlight = 25, inFlight{sent: 24}
+	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.add(), q.inFlight.add()})
+	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
 	require.EqualValues(t, 25, q.slow.watched)
-	q.slow.cancelled(25)
+	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
 	require.Zero(t, q.slow.watched)
 }
 

@@ -38,9 +38,6 @@ const (
 	growEvery        = 100 * time.Millisecond // time without a response that grants one request more
 )
 
-// isNew reports whether the host is not known.
-func (s *slowStart) isNew() bool { return s.successes < knownAfter && !s.servedBurst }
-
 // bound begins to bound the requests in flight to a known host, to n, which does not grow for steady
 // successes.
 func (s *slowStart) bound(n int64, steady int) {
@@ -88,11 +85,11 @@ func (q *quota) countSuccess() {
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
 	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
-	stated := len(q.estimates) > 0
+	stated, known := len(q.estimates) > 0, s.successes >= knownAfter || s.servedBurst
 	switch {
-	case start < 0, stated && !s.isNew():
+	case start < 0, stated && known:
 		return 0
-	case !s.isNew():
+	case known:
 		return s.maxInFlight
 	case stated:
 		return int64(start + min(s.successes, maxGrowth))

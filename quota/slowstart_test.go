@@ -40,10 +40,12 @@ func TestSlowStart_processesDivideTheGrowth(t *testing.T) {
 	q := quotaAt(t, 0)
 	q.slowStart.successes, q.shared = 99, new(sharedState)
 	require.EqualValues(t, 18, q.maxInFlight())
-	q.shared.peers.all = make([]peer, 1)
-	require.EqualValues(t, 4+7, q.maxInFlight())
-	q.shared.peers.all = make([]peer, 13)
-	require.EqualValues(t, 4+1, q.maxInFlight())
+	for _, tt := range []struct{ peers, growth int64 }{{1, 7}, {13, 1}} {
+		for sender := range tt.peers {
+			q.shared.peers.add(&Update{Sender: uint64(sender)}, time.Unix(1000, 0))
+		}
+		require.EqualValues(t, 4+tt.growth, q.maxInFlight(), "%d processes", tt.peers)
+	}
 }
 
 // When 100 requests have succeeded, 18 may be in flight, and one more for each further success. When
@@ -57,10 +59,10 @@ func TestSlowStart_boundOfAKnownHost(t *testing.T) {
 	}
 	q := quotaAt(t, 0)
 	succeed(q, 99, 10)
-	require.True(t, q.slowStart.isNew())
+	require.False(t, isKnown(q))
 	require.Zero(t, q.slowStart.maxInFlight)
 	succeed(q, 1, 10)
-	require.False(t, q.slowStart.isNew())
+	require.True(t, isKnown(q))
 	require.EqualValues(t, 18, q.slowStart.maxInFlight)
 	require.False(t, q.endpoint.unlimited.Load())
 	succeed(q, 17, 17) // 18 at the success
@@ -102,7 +104,7 @@ func TestSlowStart_aServedBurstEndsIt(t *testing.T) {
 		q := quotaAt(t, 0)
 		q.slowStart.successes, q.inFlight.open = tt.successes, tt.open
 		q.countSuccess()
-		require.Equal(t, tt.isNew, q.slowStart.isNew(), "%+v", tt)
+		require.Equal(t, !tt.isNew, isKnown(q), "%+v", tt)
 		require.False(t, q.endpoint.unlimited.Load(), "%+v: before 100 successes", tt)
 	}
 	q := quotaAt(t, 0)
@@ -241,4 +243,10 @@ func TestConcurrencyCut_endsAfterEightSuccesses(t *testing.T) {
 	}
 	q.succeeded(1, until)
 	require.Equal(t, concurrencyCut{}, *c)
+}
+
+// isKnown reports whether the host of q is known: only then a stated limit removes the bound of slow start.
+func isKnown(q *quota) bool {
+	stated := quota{unitQuota: unitQuota{endpoint: q.endpoint, estimates: make([]estimate, 1)}, slowStart: q.slowStart}
+	return stated.maxInFlight() == 0
 }

@@ -131,34 +131,27 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		s.routes = slices.Delete(s.routes, oldest, oldest+1)
 		i, _ = s.search(route)
 	}
+	s.insert(i, route, q)
+}
+
+// insert inserts a route, for whose quota memory is reserved, at index i.
+func (s *smallQuotas) insert(i int, route uint64, q *smallQuota) {
 	if len(s.routes) == cap(s.routes) { // slices.Insert would allocate twice as much
 		s.routes = slices.Grow(s.routes, 8)[: len(s.routes) : len(s.routes)+8]
 	}
 	s.routes = slices.Insert(s.routes, i, smallRoute{route, q})
 }
 
-// addUnstated adds a small quota for route, of which nothing is known, if the host has small quotas
-// and there is memory: one request at a time is sent until a response states the limit. It returns
-// nil if route uses the unknown quota.
+// addUnstated adds a small quota for route, of which nothing is known, if there is memory: one request
+// at a time is sent until a response states the limit. It returns nil if route uses the unknown quota.
+// The caller holds ep.mu.
 func (ep *endpoint) addUnstated(route uint64) *smallQuota {
-	now := ep.tracker.clock.Now() // before the lock: it may be code of the program
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.small == nil || isNamed(route) || ep.routes[route] != nil {
+	i, known := ep.small.search(route)
+	if known || isNamed(route) || ep.routes[route] != nil || !ep.reserve(smallBytes) {
 		return nil
 	}
-	if _, known := ep.small.search(route); known {
-		return nil
-	}
-	if !ep.reserve(smallBytes) {
-		ep.shrinkQuotas(now)
-		if !ep.reserve(smallBytes) {
-			return nil
-		}
-	}
-	ep.release(smallBytes) // addSmall reserves it
 	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
-	ep.addSmall(route, q, now)
+	ep.small.insert(i, route, q)
 	return q
 }
 
@@ -260,7 +253,7 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	}
 	ep, now := q.endpoint, c.Now
 	if now.IsZero() {
-		now = ep.tracker.clock.Now()
+		now = ep.tracker.now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -302,7 +295,7 @@ func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Deci
 func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	ep, now := q.endpoint, f.Now
 	if now.IsZero() {
-		now = ep.tracker.clock.Now()
+		now = ep.tracker.now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

@@ -133,7 +133,7 @@ func (t *Tracker) Snapshot(maxAccounts int) Snapshot {
 	t.mu.RLock()
 	all := slices.Collect(maps.Values(t.endpoints))
 	t.mu.RUnlock()
-	now := t.clock.Now()
+	now := t.now()
 	type ranked struct {
 		AccountSnapshot
 		left float64
@@ -215,16 +215,14 @@ func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, bla
 
 // limitSnapshots describes the limits of q as of now. The caller holds q.mu.
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
-	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.early.distrusted() {
-			all = append(all, e.snapshot(&q.inFlight, now))
-		}
-	}
+	all = q.snapshots(now)
 	if q.inference != nil && q.inference.window.on() {
 		all = append(all, q.inference.window.snapshot(&q.inFlight, now))
 	}
 	for _, u := range q.units {
+		u.mu.Lock()
 		all = append(all, u.snapshots(now)...)
+		u.mu.Unlock()
 	}
 	return all
 }
@@ -291,15 +289,14 @@ func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 	return s
 }
 
-// snapshots describes the limits of u as of now.
+// snapshots describes the limits that the server states of u, as of now. The caller holds u.mu.
 func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	f := u.inUnits()
 	for i := range u.estimates {
-		s := u.estimates[i].snapshot(&f, now)
-		s.Unit = u.unit
-		all = append(all, s)
+		if e := &u.estimates[i]; !e.early.distrusted() {
+			s := e.snapshot(&u.inFlight, now)
+			s.Unit = cmp.Or(u.unit, s.Unit)
+			all = append(all, s)
+		}
 	}
 	return all
 }

@@ -62,12 +62,12 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 				}
 			},
 		},
-		"a quota without remaining units": {
+		"a quota without remaining units": { // a sliding counter would restore one 0.6 s after the reset
 			[]*http.Response{answer(200, "RateLimit-Policy", window, "RateLimit", `"default";r=0;t=30`)},
 			func(start time.Time) QuotaSnapshot {
 				return QuotaSnapshot{
 					Name: "api.test", Concurrency: 5, ConcurrencyReason: "slow start",
-					Hold: &HoldSnapshot{Reason: "quota", Since: start, Until: start.Add(30 * time.Second)},
+					Hold: &HoldSnapshot{Reason: "quota", Since: start, Until: start.Add(30600*time.Millisecond + time.Microsecond)},
 					Limits: []LimitSnapshot{
 						{Name: "default", Unit: "requests", Size: 100, RemainingKnown: true, Per: time.Minute, Reset: start.Add(30 * time.Second)},
 					},

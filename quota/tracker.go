@@ -69,8 +69,8 @@ type Tracker struct {
 	// is shared. Package quota/fleet has one over any message bus.
 	Exchange Exchange
 
-	once               sync.Once // calls init, which sets the fields of this paragraph: the ones above, or their defaults
-	clock              throttle.Clock
+	once               sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
+	now                func() time.Time // of Clock
 	reader             *headers.Reader
 	pacing             pacing
 	maxHold            time.Duration
@@ -113,7 +113,9 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 }
 
 func (t *Tracker) init() {
-	t.clock = throttle.ClockOr(t.Clock)
+	if t.now = time.Now; t.Clock != nil {
+		t.now = t.Clock.Now
+	}
 	if t.reader = t.Reader; t.reader == nil {
 		t.reader = new(headers.Reader)
 	}
@@ -228,7 +230,7 @@ func (t *Tracker) Forget(req *http.Request) {
 	if ep == nil {
 		return
 	}
-	ep.forget(t.clock.Now())
+	ep.forget(t.now())
 	t.wake()
 	t.listeners.Load().deliver()
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A unitQuota is the part of a quota that the server counts in a unit other than requests, such as
-// the tokens of a language model. It is the throttle.Limiter of requests whose cost is known, see
-// Tracker.DemandUnits; other requests do not wait for it.
+// A unitQuota is what a server states of a quota in one unit. It is the throttle.Limiter of claims
+// whose cost in the unit is known. A quota has one that counts requests, with more reasons to reject
+// claims, and one for each other unit for which the program calls Tracker.DemandUnits, such as the
+// tokens of a language model. Requests whose cost is not known do not wait for the latter.
 //
 //	received: 1000 tokens left     in flight: 400 + 300     free: 300
 //	├───────────────┬───────────┼───────────┤
@@ -22,16 +23,14 @@ import (
 // to take to come back. Then one claim is granted as a probe: its response states what is left.
 type unitQuota struct {
 	endpoint *endpoint
-	unit     string
+	unit     string // empty: requests
 	policy   string // Decision.Policy
 
 	mu          sync.Mutex // guards the fields below
-	inFlight    inFlight
-	extra       int64 // units of claims in flight, beyond one for each claim
-	estimates   []estimate
-	lastGranted time.Time // latest time of a grant; no decision is made as of an earlier time
-
-	dropped bool // the quota was dropped: no estimates are added
+	inFlight    inFlight   // its open counts units
+	estimates   []estimate // limits that the server states, at most maxEstimates
+	lastGranted time.Time  // latest time of a decision that granted a claim; zero: none was. No decision is made as of an earlier time
+	dropped     bool       // the endpoint has no memory for it: it stores nothing
 }
 
 const maxUnits = 8 // units of one quota
@@ -44,15 +43,15 @@ func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.
 	if n < 1 || t.Mode == Disabled {
 		return throttle.Demand{}
 	}
-	u := t.endpointOf(req).quotaOf(req).unitQuota(unit)
+	u := t.endpointOf(req).quotaOf(req).inUnit(unit)
 	if u == nil {
 		return throttle.Demand{}
 	}
 	return throttle.Demand{Limiter: u, Cost: n}
 }
 
-// unitQuota returns the part of q that is counted in unit; nil if there are too many.
-func (q *quota) unitQuota(unit string) *unitQuota {
+// inUnit returns the part of q that is counted in unit; nil if there are too many.
+func (q *quota) inUnit(unit string) *unitQuota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, u := range q.units {
@@ -71,6 +70,9 @@ func (q *quota) unitQuota(unit string) *unitQuota {
 	return u
 }
 
+// bytes returns the number of bytes that are reserved for u, one of quota.units, without its estimates.
+func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.unit)+len(u.policy)) }
+
 // Reserve implements throttle.Limiter.
 func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
@@ -78,17 +80,16 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 		return throttle.Decision{}, err
 	}
 	if c.Now.IsZero() {
-		c.Now = u.endpoint.tracker.clock.Now() // not under a lock
+		c.Now = u.endpoint.tracker.now() // not under a lock
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := later(c.Now, u.lastGranted)
 	d := throttle.Decision{OK: true, Policy: u.policy, At: now}
-	f := u.inUnits()
 	for i := range u.estimates {
 		e := &u.estimates[i]
-		d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), max(e.left(now)-f.open, 0), max(e.reset.Sub(now), 0)
-		if d.Wait, d.OK = u.check(e, n, now, &f); !d.OK {
+		d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), max(e.left(now)-u.inFlight.open, 0), max(e.reset.Sub(now), 0)
+		if d.Wait, d.OK = u.check(e, n, now); !d.OK {
 			d.ServerImposed = true
 			return d, nil
 		}
@@ -97,27 +98,20 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 		return d, nil
 	}
 	for i := range u.estimates {
-		if e := &u.estimates[i]; !e.probe && !now.Before(e.reset) && u.free(e, now, &f) < n {
-			e.probe, e.lastSent = true, f.sent
+		if e := &u.estimates[i]; !e.probe && !now.Before(e.reset) && u.free(e, now) < n {
+			e.probe, e.lastSent = true, u.inFlight.sent
 		}
 	}
 	d.Grant = u.inFlight.add()
-	u.extra += n - 1
+	u.inFlight.open += n - 1
 	u.lastGranted = now
 	return d, nil
 }
 
-// inUnits returns the claims in flight, with open in units.
-func (u *unitQuota) inUnits() inFlight {
-	f := u.inFlight
-	f.open += u.extra
-	return f
-}
-
 // check reports whether e admits n units as of now. If not, wait is the time until it may; 0: when
 // a response arrives. A claim of more than the limit is admitted when the limit is.
-func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wait time.Duration, ok bool) {
-	free := u.free(e, now, f)
+func (u *unitQuota) check(e *estimate, n int64, now time.Time) (wait time.Duration, ok bool) {
+	f, free := &u.inFlight, u.free(e, now)
 	n = min(n, max(e.limit-u.endpoint.tracker.pacing.reserved(e.limit), 1))
 	switch {
 	case e.probe:
@@ -128,15 +122,15 @@ func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wai
 		return 0, f.open == 0 || e.left(now) <= f.open
 	}
 	wait = e.reset.Sub(now)
-	if refill := e.refill.until(free-n+1, e.at, now); refill > 0 {
+	if refill := e.untilFree(free-n+1, now); refill > 0 {
 		wait = min(wait, refill)
 	}
 	return wait, false
 }
 
 // free returns how many units of e are neither in flight nor reserved for other clients.
-func (u *unitQuota) free(e *estimate, now time.Time, f *inFlight) int64 {
-	return e.left(now) - f.open - u.endpoint.tracker.pacing.reserved(e.limit)
+func (u *unitQuota) free(e *estimate, now time.Time) int64 {
+	return e.left(now) - u.inFlight.open - u.endpoint.tracker.pacing.reserved(e.limit)
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
@@ -147,30 +141,19 @@ func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decis
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		u.end(d.Grant, n)
+		u.inFlight.endUnits(d.Grant, n)
 	}
-}
-
-// end ends claim k of n units. It reports false if it has ended before.
-func (u *unitQuota) end(k uint64, n int64) bool {
-	if !u.inFlight.end(k) {
-		return false
-	}
-	if u.extra -= n - 1; u.inFlight.open == 0 || u.extra < 0 {
-		u.extra = 0 // inFlight may have forgotten claims
-	}
-	return true
 }
 
 // Observe implements throttle.Observer. The first feedback on a claim counts as its response.
 func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if f.Now.IsZero() {
-		f.Now = u.endpoint.tracker.clock.Now() // not under a lock
+		f.Now = u.endpoint.tracker.now() // not under a lock
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n, err := c.Units()
-	if err != nil || !d.OK || !u.end(d.Grant, n) {
+	if err != nil || !d.OK || !u.inFlight.endUnits(d.Grant, n) {
 		return
 	}
 	if f.Outcome == throttle.Accepted {
@@ -186,8 +169,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 		case !e.probe:
 			e.remaining = max(e.remaining-n, 0)
 		case d.Grant > e.lastSent: // not even the response to the probe states the limit
-			u.endpoint.release(bytesOf(u.estimates[i : i+1]))
-			u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
+			u.remove(i)
 		}
 	}
 }
@@ -214,32 +196,82 @@ func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 // update applies limits, which the response to claim k states. It returns which estimates they
 // concern.
 func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Time) (stated [maxEstimates]bool) {
-	f := u.inUnits()
 	for _, l := range limits {
-		if l.Unit != u.unit || l.RemainingUnknown {
-			continue
-		}
-		if i := u.find(l); i >= 0 {
+		if i := u.find(l, now); i >= 0 {
 			stated[i] = true
-			u.estimates[i].update(l, k, now, &f)
+			u.updateEstimate(&u.estimates[i], l, k, now)
 		}
 	}
 	return stated
 }
 
-// find returns the index of the estimate of l, which may be new; -1 if there are too many.
-func (u *unitQuota) find(l throttle.RemoteLimit) int {
-	for i := range u.estimates {
-		if u.estimates[i].name == l.Name && u.estimates[i].per == l.Per {
-			return i
+// counts reports whether l states how many units of u are left.
+func (u *unitQuota) counts(l throttle.RemoteLimit) bool {
+	if u.unit == "" {
+		return countsRequests(l)
+	}
+	return l.Unit == u.unit && !l.RemainingUnknown
+}
+
+// estimateOf returns the index of the estimate of l, and l in requests. The index is -1 if there is
+// none. Of several with the name and the window of l, it is the one of its size, or else the last.
+func (u *unitQuota) estimateOf(l throttle.RemoteLimit) (i int, inRequests throttle.RemoteLimit) {
+	i = -1
+	for k := range u.estimates {
+		if e := &u.estimates[k]; u.counts(l) && e.name == l.Name && e.per == l.Per {
+			i, inRequests = k, e.cost.inRequests(l)
+			if inRequests.Limit == e.limit {
+				break
+			}
 		}
 	}
-	if u.dropped {
+	return i, inRequests
+}
+
+// find returns the index of the estimate of l, which may be new; -1 if there is no memory for it, or
+// if l counts another unit.
+func (u *unitQuota) find(l throttle.RemoteLimit, now time.Time) int {
+	weighted := u.unit != ""
+	i, own := u.estimateOf(l)
+	if i >= 0 && (weighted || own.Limit == u.estimates[i].limit || !u.estimates[i].isOtherWindow(l, now)) {
+		return i
+	}
+	if u.dropped || !u.counts(l) {
 		return -1
 	}
 	var ok bool
-	if u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, weighted: true}); !ok {
+	u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, concurrency: concurrencyOf(l), weighted: weighted})
+	if !ok {
 		return -1
 	}
 	return len(u.estimates) - 1
+}
+
+// updateEstimate applies l, which the response to claim k states, to e. It accounts for the memory of
+// a new or dropped log; without memory there is no log.
+func (u *unitQuota) updateEstimate(e *estimate, l throttle.RemoteLimit, k uint64, now time.Time) {
+	before := e.refill.log
+	e.update(l, k, now, &u.inFlight)
+	switch {
+	case before != nil && e.refill.log == nil:
+		u.endpoint.release(sendLogBytes)
+	case before == nil && e.refill.log != nil && !u.endpoint.reserve(sendLogBytes):
+		e.refill.log = nil
+	}
+}
+
+// remove removes the estimate with index i.
+func (u *unitQuota) remove(i int) {
+	u.endpoint.release(bytesOf(u.estimates[i : i+1]))
+	u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
+}
+
+// drop removes all estimates, and prevents that there are new ones. It returns the number of bytes
+// that were reserved for them.
+func (u *unitQuota) drop() (bytes int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	bytes = bytesOf(u.estimates)
+	u.estimates, u.dropped = nil, true
+	return bytes
 }

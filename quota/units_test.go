@@ -233,7 +233,7 @@ func TestUnitQuota_admits(t *testing.T) {
 		u, now := tokensOf(t, tr, tt.left)
 		for _, cost := range tt.open {
 			u.inFlight.add()
-			u.extra += cost - 1
+			u.inFlight.open += cost - 1
 		}
 		e := &u.estimates[0]
 		if tt.change != nil {
@@ -299,7 +299,7 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 		f := tt.f
 		f.Now = now
 		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
-		require.Equal(t, []int64{0, 0}, []int64{u.extra, u.inFlight.open}, name)
+		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.count, u.inFlight.open}, name)
 		if tt.left < 0 {
 			require.Empty(t, u.estimates, name)
 			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
@@ -335,15 +335,17 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	q.dropped = false
 	u, _ := unit("tokens").(*unitQuota)
 	for i, l := range []throttle.RemoteLimit{{}, {Name: "a"}, {Per: time.Minute}, {Name: "a", Per: time.Minute}} {
-		require.Equal(t, i, u.find(l))
+		require.Equal(t, -1, u.find(l, time.Time{}), "another unit")
+		l.Unit = "tokens"
+		require.Equal(t, i, u.find(l, time.Time{}))
 	}
-	require.Equal(t, 1, u.find(throttle.RemoteLimit{Name: "a"}))
+	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
 	require.True(t, u.estimates[3].weighted)
 	u.dropped = true
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	u.dropped = false
 	q.endpoint.memory.Store(maxBytes)
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "b"}))
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
 }
 

@@ -21,6 +21,12 @@ func TestLimit_fractions(t *testing.T) {
 		3:                              {3, time.Second},
 		0.1:                            {1, 10 * time.Second},
 		2.5:                            {1, 400 * time.Millisecond},
+		1.3:                            {13, 10 * time.Second},
+		2.75:                           {11, 4 * time.Second},
+		3.14:                           {157, 50 * time.Second},
+		24. / 7:                        {3, 875 * time.Millisecond},
+		0.37:                           {37, 100 * time.Second},
+		1234.567:                       {1234567, 1000 * time.Second},
 		1. / 3:                         {1, 3 * time.Second},
 		100. / 60:                      {1, 600 * time.Millisecond},
 		5000. / 3600:                   {1, 720 * time.Millisecond},
@@ -43,7 +49,7 @@ func TestLimit_fractions(t *testing.T) {
 	}
 }
 
-// Any float64 is met within its rounding, or within a nanosecond of the interval.
+// Any float64 is met within its rounding, or within a nanosecond of a period of 2^53 units.
 func TestLimit_fractionsOfRandomLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 5))
 	for range 5_000 {
@@ -55,7 +61,7 @@ func TestLimit_fractionsOfRandomLimits(t *testing.T) {
 		want := new(big.Rat).SetFloat64(x)
 		difference, _ := new(big.Rat).Sub(new(big.Rat).Quo(got, want), big.NewRat(1, 1)).Float64()
 		require.LessOrEqual(t, difference, 0x1p-50, "%g: %d per %v", x, count, per)
-		require.GreaterOrEqual(t, difference, -max(0x1p-50, x*1e-9), "%g: %d per %v", x, count, per)
+		require.GreaterOrEqual(t, difference, -max(0x1p-50, x/1e9*0x1p-52), "%g: %d per %v", x, count, per)
 		l := Limit(x).withBurst(1 + r.Int64())
 		require.NoError(t, l.Validate())
 	}

@@ -75,6 +75,47 @@ func TestLimiter_zeroValue(t *testing.T) {
 	require.True(t, l.AllowN(now.Add(100*time.Millisecond), 1))
 }
 
+// Any method may be the first one that is called.
+func TestLimiter_zeroValueOfEachMethod(t *testing.T) {
+	for name, call := range map[string]func(l *rate.Limiter) bool{
+		"Allow":      func(l *rate.Limiter) bool { return l.Allow() },
+		"AllowN":     func(l *rate.Limiter) bool { return l.AllowN(morning, 1) },
+		"AllowN 0":   func(l *rate.Limiter) bool { return !l.AllowN(morning, 0) },
+		"Reserve":    func(l *rate.Limiter) bool { return l.Reserve().OK() },
+		"Wait":       func(l *rate.Limiter) bool { return l.Wait(t.Context()) == nil },
+		"WaitN 0":    func(l *rate.Limiter) bool { return l.WaitN(t.Context(), 0) != nil },
+		"Limit":      func(l *rate.Limiter) bool { return l.Limit() != 0 },
+		"Burst":      func(l *rate.Limiter) bool { return l.Burst() != 0 },
+		"Tokens":     func(l *rate.Limiter) bool { return l.Tokens() != 0 },
+		"TokensAt":   func(l *rate.Limiter) bool { return l.TokensAt(morning) != 0 },
+		"SetLimit":   func(l *rate.Limiter) bool { l.SetLimit(3); return l.Limit() != 3 },
+		"SetBurstAt": func(l *rate.Limiter) bool { l.SetBurstAt(morning, 3); return l.Burst() != 3 },
+	} {
+		require.False(t, call(new(rate.Limiter)), name)
+	}
+}
+
+// Methods without a time read Clock.
+func TestLimiter_readsItsClock(t *testing.T) {
+	config := throttle.Limit{Count: 10, Per: time.Second, Burst: 5}
+	for name, l := range map[string]*rate.Limiter{
+		"NewLimiter":  rate.NewLimiter(10, 5),
+		"TokenBucket": rate.New(throttle.NewTokenBucket(config)),
+		"LeakyBucket": rate.New(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: config})),
+	} {
+		clk := &stoppedClock{morning}
+		l.Clock = clk
+		require.True(t, l.AllowN(morning, 5), name)
+		require.Zero(t, l.Tokens(), name)
+		require.False(t, l.Allow(), name)
+		clk.now = morning.Add(200 * time.Millisecond)
+		require.InDelta(t, 2, l.Tokens(), 0, name)
+		l.SetLimit(20)
+		clk.now = morning.Add(250 * time.Millisecond)
+		require.InDelta(t, 3, l.Tokens(), 0, name)
+	}
+}
+
 // A limit of 0 keeps the units and the fractions of units for as long as it is in force.
 func TestLimiter_timeStandsStillUnderAZeroLimit(t *testing.T) {
 	l, at := rate.NewLimiter(10, 5), func(d time.Duration) time.Time { return morning.Add(d) }
@@ -85,6 +126,11 @@ func TestLimiter_timeStandsStillUnderAZeroLimit(t *testing.T) {
 	r := l.ReserveN(at(time.Hour), 2)
 	require.False(t, r.OK())
 	require.ErrorContains(t, r.Err(), `limit "0 per second, burst 5": it can never grant this claim; at most 1 units`)
+	var refused *throttle.RefusedError
+	require.ErrorAs(t, r.Err(), &refused)
+	require.Equal(t, throttle.Decision{
+		Policy: "0 per second, burst 5", At: at(time.Hour), Wait: throttle.Forever, Limit: 1, Remaining: 1, ResetAfter: throttle.Forever,
+	}, refused.Decision, "no Per: it restores nothing")
 	r = l.ReserveN(at(time.Hour), 1)
 	require.Zero(t, r.DelayFrom(at(time.Hour)))
 	require.Equal(t, .5, l.TokensAt(at(time.Hour)))
@@ -127,6 +173,38 @@ func TestLimiter_timesFarFromTheClock(t *testing.T) {
 	}
 }
 
+// Changes count from the current time if they have none: time stands still under a limit of 0.
+func TestLimiter_changesOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rate.NewLimiter(10, 5)
+		require.True(t, l.AllowN(time.Now(), 5))
+		time.Sleep(100 * time.Millisecond)
+		l.SetLimit(0)
+		time.Sleep(time.Hour)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		l.SetLimit(10)
+		require.InDelta(t, 1, l.Tokens(), 1e-9)
+		time.Sleep(100 * time.Millisecond)
+		require.InDelta(t, 2, l.Tokens(), 1e-9)
+		l.SetBurst(1)
+		time.Sleep(time.Hour)
+		l.SetBurst(5)
+		require.InDelta(t, 1, l.Tokens(), 1e-9, "a higher burst adds none")
+	})
+}
+
+// Errors name the limit and the burst in force.
+func TestLimiter_namesItsLimit(t *testing.T) {
+	l := rate.NewLimiter(10, 0)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "10 per second, burst 0"`)
+	l.SetBurst(1)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "10 per second, burst 1"`)
+	l.SetLimit(2.5)
+	require.ErrorContains(t, l.ReserveN(morning, 2).Err(), `limit "2.5 per second, burst 1"`)
+	l.SetBurst(-1)
+	require.ErrorContains(t, l.Reserve().Err(), `limit "2.5 per second, burst -1"`)
+}
+
 // The limits of throttle.TokenBucket and LeakyBucket change with SetLimit and SetBurst.
 func TestNew_changesBuckets(t *testing.T) {
 	from := throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 4}
@@ -146,6 +224,7 @@ func TestNew_changesBuckets(t *testing.T) {
 				change func()
 				want   throttle.Limit
 			}{
+				{func() { l.SetBurstAt(morning, 1) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 6}},
 				{func() { l.SetBurstAt(morning, 0) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 1}},
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 6}},
@@ -175,8 +254,35 @@ func TestNew_otherLimiters(t *testing.T) {
 	require.Equal(t, rate.Inf, all.Limit())
 	require.Zero(t, all.Burst())
 	require.Equal(t, rate.Inf, rate.New(unreachable{}).Limit())
+	for _, tt := range []struct {
+		limit int64
+		per   time.Duration
+		want  rate.Limit
+	}{{5, 0, rate.Inf}, {5, -1, rate.Inf}, {0, time.Second, rate.Inf}, {-1, time.Second, rate.Inf}, {1, time.Second, 1}, {1, time.Nanosecond, 1e9}} {
+		l := rate.New(stating{throttle.AllowAll, throttle.Decision{Limit: tt.limit, Per: tt.per}})
+		require.InEpsilon(t, float64(tt.want), float64(l.Limit()), 1e-12, "%+v", tt)
+	}
 	require.Zero(t, rate.New(unreachable{}).Tokens())
 	require.Panics(t, func() { rate.New(nil) })
+}
+
+// A stating limiter returns the same decision for each claim.
+type stating struct {
+	throttle.Limiter
+	decision throttle.Decision
+}
+
+func (s stating) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return s.decision, nil
+}
+
+// SetLimit keeps the burst of a bucket: a throttle.Limit without one has a burst of Count.
+func TestNew_setLimitKeepsTheBurst(t *testing.T) {
+	for burst, want := range map[int64]int64{0: 10, 1: 1, 2: 2, 10: 10} {
+		b := throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: burst})
+		rate.New(b).SetLimit(20)
+		require.Equal(t, throttle.Limit{Count: 1, Per: 50 * time.Millisecond, Burst: want}, b.Limit())
+	}
 }
 
 func TestLimiter_claimsHaveKeyAndTime(t *testing.T) {
@@ -190,6 +296,8 @@ func TestLimiter_claimsHaveKeyAndTime(t *testing.T) {
 	require.Len(t, seen.claims, 5)
 	for i, c := range seen.claims {
 		require.Equal(t, "key", c.Key, "%d", i)
+		require.EqualValues(t, 1, c.Cost, "%d", i)
+		require.Equal(t, i == 4, c.DryRun, "%d", i)
 		if i != 3 { // the Queue has a clock of its own
 			require.Equal(t, morning, c.Now, "%d", i)
 		}
@@ -315,6 +423,44 @@ func TestLimiter_changesWakeWaiters(t *testing.T) {
 		l.SetBurst(1)
 		require.ErrorIs(t, <-done, throttle.ErrRefused)
 		require.Zero(t, time.Since(start))
+	})
+}
+
+// Each field alone, and together with others, decides which calls run the function.
+func TestSometimes_fields(t *testing.T) {
+	for _, tt := range []struct {
+		s    *rate.Sometimes
+		want string // of calls 100 ms apart: x runs
+	}{
+		{&rate.Sometimes{}, "x---------"},
+		{&rate.Sometimes{First: -1, Every: -1, Interval: -1}, "x---------"},
+		{&rate.Sometimes{First: 1}, "x---------"},
+		{&rate.Sometimes{First: 3}, "xxx-------"},
+		{&rate.Sometimes{Every: 1}, "xxxxxxxxxx"},
+		{&rate.Sometimes{Every: 3}, "x--x--x--x"},
+		{&rate.Sometimes{First: 2, Every: 4}, "xx--x---x-"},
+		{&rate.Sometimes{Interval: 1}, "xxxxxxxxxx"},
+		{&rate.Sometimes{Interval: 300 * time.Millisecond}, "x--x--x--x"},
+		{&rate.Sometimes{Interval: 300*time.Millisecond + 1}, "x---x---x-"},
+		{&rate.Sometimes{First: 2, Interval: 300 * time.Millisecond}, "xx--x--x--"},
+		{&rate.Sometimes{Every: 5, Interval: 300 * time.Millisecond}, "x--x-x--x-"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []byte
+			for i := range tt.want {
+				time.Sleep(time.Duration(min(i, 1)) * 100 * time.Millisecond)
+				got = append(got, '-')
+				tt.s.Do(func() { got[i] = 'x' })
+			}
+			require.Equal(t, tt.want, string(got))
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, ran := rate.Sometimes{Interval: 1}, 0
+		for range 3 {
+			s.Do(func() { ran++ })
+		}
+		require.Equal(t, 1, ran, "at the same instant")
 	})
 }
 

@@ -36,9 +36,7 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	}
 	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.limiter, r.claim, throttle.Forever)
 	switch d := r.decision; {
-	case r.err != nil:
-		r.decision = throttle.Decision{}
-	case d.OK:
+	case r.err != nil, d.OK:
 	case d.Wait == throttle.Forever:
 		r.err = &throttle.RefusedError{Key: v.Key, Decision: d}
 	default:

@@ -206,8 +206,8 @@ func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	return d, nil
 }
 
-// closed reports whether p grants nothing although the limit grants something at other times.
-func (p *version) closed() bool { return p.spec == nil && len(p.limit.Active) > 0 }
+// closed reports whether p, which ends at p.until, grants nothing until then.
+func (p *version) closed() bool { return p.spec == nil }
 
 // shadowGrant is the Decision.Grant of claims that shadow mode grants while p.closed. No limiter
 // uses this number for claims that it grants beyond its limit.
@@ -215,7 +215,7 @@ const shadowGrant = math.MaxUint64
 
 // tookUnits reports whether d, which was granted, came from a.limiter and not from refuse.
 func tookUnits(d throttle.Decision) bool {
-	return !d.OverLimit || d.Limit > 0 || d.Grant != shadowGrant
+	return !d.OverLimit || d.Grant != shadowGrant
 }
 
 // refuse rejects c until p ends, or grants it in shadow mode.
@@ -241,7 +241,7 @@ func final(c throttle.Claim, d throttle.Decision) bool { return !c.DryRun && (d.
 // capWait shortens the wait of a rejection to the end of p. It keeps the wait of a claim that
 // exceeds the capacity of all versions, which can never be granted.
 func (p *version) capWait(c throttle.Claim, d *throttle.Decision) {
-	if d.OK || d.Wait == 0 || p.until.IsZero() {
+	if d.OK || p.until.IsZero() {
 		return
 	}
 	if n, err := c.Units(); err == nil && n > p.limit.maxCapacity() {

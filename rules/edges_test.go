@@ -1,18 +1,29 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
+	"github.com/heed-go/heed/warmup"
 )
 
 // TestParse_reportsAFaultOnce checks that one fault causes one error.
@@ -350,6 +361,8 @@ func TestLint_costsOfEachAlgorithm(t *testing.T) {
 		ten + "algorithm: sliding_log, cost: 11":                         true,
 		ten + "burst: 3, cost: 3":                                        false,
 		ten + "burst: 3, cost: 4":                                        true,
+		ten + "burst: 1, cost: 1":                                        false,
+		ten + "burst: 1, cost: 2":                                        true,
 		ten + "algorithm: token_bucket, cost: 10":                        false,
 		ten + "algorithm: token_bucket, cost: 11":                        true,
 		"concurrency: 3, cost: 3":                                        false,
@@ -369,4 +382,473 @@ func TestLint_costsOfEachAlgorithm(t *testing.T) {
 		}
 		require.Equal(t, large, got, "%s: %v", words, found)
 	}
+}
+
+// A scriptedLimiter returns the same Decision for each claim, and counts Cancel and Observe.
+type scriptedLimiter struct {
+	decision            throttle.Decision
+	cancelled, observed int
+}
+
+func (s *scriptedLimiter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return s.decision, nil
+}
+
+func (s *scriptedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { s.cancelled++ }
+
+func (s *scriptedLimiter) Observe(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+	s.observed++
+}
+
+// TestActiveLimit_passesClaimsOfOtherLimitersOn checks that a limiter of Config.Build gets Cancel
+// and Observe of all claims that it granted, whatever its decisions contain.
+func TestActiveLimit_passesClaimsOfOtherLimitersOn(t *testing.T) {
+	for _, d := range []throttle.Decision{
+		{OK: true},
+		{OK: true, Grant: math.MaxUint64},
+		{OK: true, OverLimit: true},
+		{OK: true, OverLimit: true, Grant: math.MaxUint64 - 1},
+		{OK: true, OverLimit: true, Limit: 1},
+		{OK: true, Limit: 1, Grant: math.MaxUint64},
+	} {
+		s := &scriptedLimiter{decision: d}
+		g := oneRule(t, "rate_limit: {unit: day, requests_per_unit: 1, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}", Config{
+			Clock: fixedClock(friday),
+			Build: func(*Limit) (throttle.Limiter, error) { return s, nil },
+		}).limiter
+		c := throttle.Claim{Now: friday}
+		got, err := g.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, d, got)
+		g.Cancel(t.Context(), c, got)
+		g.Observe(t.Context(), c, got, throttle.Feedback{})
+		require.Equal(t, [2]int{1, 1}, [2]int{s.cancelled, s.observed}, "%+v", d)
+	}
+}
+
+// TestActiveLimit_waitsOfItsLimiter checks which waits end with the period: those of rejections,
+// unless the claim exceeds what any period allows.
+func TestActiveLimit_waitsOfItsLimiter(t *testing.T) {
+	const never = throttle.Forever
+	for _, tt := range []struct {
+		decision throttle.Decision // at 08:00:00
+		cost     int64
+		want     time.Duration
+	}{
+		{throttle.Decision{OK: true, Wait: 2 * time.Hour}, 1, 2 * time.Hour}, // begins later
+		{throttle.Decision{}, 1, 0}, // not known
+		{throttle.Decision{Wait: time.Minute}, 1, time.Minute},
+		{throttle.Decision{Wait: time.Hour}, 1, time.Hour},
+		{throttle.Decision{Wait: time.Hour + 1}, 1, time.Hour},
+		{throttle.Decision{Wait: never}, 5, time.Hour},
+		{throttle.Decision{Wait: never}, 6, never},
+	} {
+		tt.decision.At = friday.Add(8 * time.Hour)
+		g := oneRule(t, "rate_limit: {unit: day, requests_per_unit: 1, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}", Config{
+			Clock: fixedClock(friday),
+			Build: func(*Limit) (throttle.Limiter, error) { return &scriptedLimiter{decision: tt.decision}, nil },
+		}).limiter
+		require.Equal(t, tt.want, reserveAt(t, g, tt.cost, "08:00:00").Wait, "%+v", tt)
+	}
+}
+
+// TestActiveLimit_shadowInClosedHoursDoesNotWait checks the decision on a claim that shadow mode
+// grants outside the active period.
+func TestActiveLimit_shadowInClosedHoursDoesNotWait(t *testing.T) {
+	g := oneRule(t, "value: b, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}", Config{Clock: fixedClock(friday)}).limiter
+	d := reserveAt(t, g, 1, "08:00:00")
+	require.True(t, d.OK && d.OverLimit)
+	require.Zero(t, d.Wait)
+}
+
+// TestKeyLimiter_claimsWithoutTimeGetChangesAsOfTheirTime changes a drained bucket of one unit a
+// second to a tenth of that after 30 seconds, and asks it 10 seconds later.
+func TestKeyLimiter_claimsWithoutTimeGetChangesAsOfTheirTime(t *testing.T) {
+	clk := &movingClock{friday}
+	s := Config{Clock: clk}
+	set, err := Parse([]byte(limitWith("unit: minute, requests_per_unit: 60, burst: 60")), s)
+	require.NoError(t, err)
+	reserve := func(n int64) throttle.Decision {
+		d, err := set.rules[0].limiter.Reserve(t.Context(), throttle.Claim{Key: "x", Cost: n})
+		require.NoError(t, err)
+		return d
+	}
+	require.True(t, reserve(60).OK)
+	clk.now = clk.now.Add(30 * time.Second)
+	set = reload(t, set, limitWith("unit: minute, requests_per_unit: 6, burst: 60"), s)
+	clk.now = clk.now.Add(10 * time.Second)
+	require.EqualValues(t, 31, reserve(60).Remaining)
+}
+
+// TestCheckAliases_boundaries checks how many nodes aliases may add: each of n aliases stands for
+// a list of 100 texts.
+func TestCheckAliases_boundaries(t *testing.T) {
+	for more, want := range map[int]bool{-1: true, 0: true, 1: false} {
+		list := &yaml.Node{Kind: yaml.SequenceNode, Anchor: "a"}
+		for range 100 {
+			list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode})
+		}
+		small := &yaml.Node{Kind: yaml.SequenceNode, Anchor: "b", Content: []*yaml.Node{{Kind: yaml.ScalarNode}}}
+		doc := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{list, small}}
+		for range maxAliased/100 - 1 {
+			doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.AliasNode, Alias: list})
+		}
+		for range 100 + more {
+			doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.AliasNode, Alias: small})
+		}
+		r := &reader{config: &Config{}}
+		require.Equal(t, want, r.checkAliases(doc), more)
+		require.Equal(t, want, len(r.faults) == 0)
+	}
+}
+
+// TestDescribe_optionalProperties checks the text of each algorithm with its optional properties
+// unset, and with the smallest values.
+func TestDescribe_optionalProperties(t *testing.T) {
+	l := throttle.Limit{Count: 7, Per: time.Minute}
+	for want, s := range map[string]Spec{
+		"7 per 1m":                    l,
+		"7 per 1m, burst 1":           throttle.Limit{Count: 7, Per: time.Minute, Burst: 1},
+		"7 per 1m, burst 8":           throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 7, Per: time.Minute, Burst: 8}},
+		"7 per 1m, queue 1":           throttle.LeakyBucketConfig{Limit: l, Queue: 1},
+		"7 per 1m, gap 1ns":           throttle.SlidingLogConfig{Limit: l, MinGap: 1},
+		"7 per 1m, counting refused":  throttle.SlidingLogConfig{Limit: l, CountRefused: true},
+		"7 per 1m, by 1m":             throttle.SlidingCounterConfig{Limit: l, Parts: 1},
+		"7 per 1m, by 30s":            throttle.SlidingCounterConfig{Limit: l, Parts: 2},
+		"7 per 1m, burst 1, delay 1":  throttle.NginxConfig{Rate: 7, Per: time.Minute, Burst: 1, Delay: 1},
+		"7 per 1m, nodelay":           throttle.NginxConfig{Rate: 7, Per: time.Minute, NoDelay: true},
+		"7 at a time":                 throttle.ConcurrencyConfig{Count: 7},
+		"7 at a time, lost after 1ns": throttle.ConcurrencyConfig{Count: 7, MaxAge: 1},
+		"7 per 1m, warm after 1ns, cold factor 0.5, cold after an outage of 1ns": warmup.Config{Limit: l, Period: 1, ColdFactor: .5, Outage: 1},
+	} {
+		require.Equal(t, want, describe(s))
+	}
+	for _, s := range []Spec{
+		throttle.RefillBucketConfig{Limit: l}, throttle.LeakyBucketConfig{Limit: l}, throttle.SlidingLogConfig{Limit: l}, throttle.SlidingCounterConfig{Limit: l},
+		throttle.NginxConfig{Rate: 7, Per: time.Minute}, warmup.Config{Limit: l}, throttle.Limit{Count: 7, Per: time.Minute, Burst: 7},
+	} {
+		require.Equal(t, "7 per 1m", describe(s), "%T", s)
+	}
+	ban := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
+	require.Equal(t, "ban of 1m after 1 refusals in 1s", banText(&ban))
+	ban.MaxDuration, ban.ForgetAfter, ban.MaxKeys, ban.Name = 1, 1, 1, "n"
+	require.Equal(t, "ban of 1m after 1 refusals in 1s, at most 1ns, forgotten after 1ns, of 1 keys, named n", banText(&ban))
+	require.Empty(t, banText(nil))
+}
+
+// TestLint_windowEdgesNeedTwoUnits checks that a window of one unit is not reported.
+func TestLint_windowEdgesNeedTwoUnits(t *testing.T) {
+	for words, want := range map[string]int{"requests_per_unit: 1": 0, "requests_per_unit: 2": 1} {
+		found, err := Lint([]byte(limitWith("unit: minute, "+words)), Config{})
+		require.NoError(t, err)
+		n := 0
+		for _, f := range found {
+			if strings.Contains(f.Problem, "at the edge of two windows") {
+				require.Contains(t, f.Problem, "here 4 (so in 1 of 1 limits)")
+				n++
+			}
+		}
+		require.Equal(t, want, n, "%s: %v", words, found)
+	}
+}
+
+// TestLint_localZoneOncePerLimit reports a limit with two periods in the zone of the machine.
+func TestLint_localZoneOncePerLimit(t *testing.T) {
+	r := &rule{limit: &Limit{Active: []Period{{}, {Zone: time.Local}, {Zone: time.Local}}}}
+	l := linter{parsedFile: &parsedFile{}}
+	l.localZone(r)
+	require.Len(t, l.findings, 1)
+	l.localZone(&rule{limit: &Limit{Active: []Period{{}, {Zone: time.UTC}}}})
+	require.Len(t, l.findings, 1)
+	l.localZone(&rule{limit: &Limit{Spec: throttle.FixedWindowConfig{Zone: time.Local}}})
+	require.Len(t, l.findings, 2)
+}
+
+// TestLint_namesTheFirstOfManyLimits checks the position of the finding for a key that requests
+// do not have.
+func TestLint_namesTheFirstOfManyLimits(t *testing.T) {
+	text := "domain: d\ndescriptors:\n"
+	for i := range 12 {
+		text += fmt.Sprintf("- {key: unknown, value: v%d, rate_limit: {unit: hour, requests_per_unit: 1}}\n", i)
+	}
+	text += "- {key: unknown, value: '', rate_limit: {unit: hour, requests_per_unit: 1}}\n"
+	found, err := Lint([]byte(text), Config{})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	n := 0
+	for _, f := range found {
+		if strings.Contains(f.Problem, `requests have no "unknown"`) {
+			require.Equal(t, 3, f.Line)
+			n++
+		}
+	}
+	require.Equal(t, 1, n)
+}
+
+// TestLint_skippedRequestsKeepReplacedLimits checks that a limit is not reported if another one
+// replaces it only for requests that have a key.
+func TestLint_skippedRequestsKeepReplacedLimits(t *testing.T) {
+	for words, want := range map[string]bool{"": true, "key: user, ": true, "key: user, unidentified: skip, ": false} {
+		text := "domain: d\nvalues: {user: {header: X-User}}\nlimits:\n- {name: a, match: /a, rate_limit: {unit: hour, requests_per_unit: 1}}\n- {name: b, match: /a, " + words +
+			"rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: a}]}}\n"
+		found, err := Lint([]byte(text), Config{})
+		require.NoError(t, err)
+		got := slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Problem, "it never holds") })
+		require.Equal(t, want, got, "%s: %v", words, found)
+	}
+}
+
+// TestParse_boundsOfWords checks the first and the last valid value of words, and the error of the
+// next one.
+func TestParse_boundsOfWords(t *testing.T) {
+	for words, want := range map[string]string{
+		"per: 10ns, requests_per_unit: 1, granularity: 1ns":      "sub_windows 1 per 10ns, by 1ns",
+		"per: 10us, requests_per_unit: 1, granularity: 1ns":      "sub_windows 1 per 10µs, by 1ns",
+		"per: 10001ns, requests_per_unit: 1, granularity: 1ns":   "no more than 10000",
+		"unit: second, per: 1ns, requests_per_unit: 1":           "unit and per: leave one of them out",
+		"unit: year, requests_per_unit: 1, burst: 35, soft: 10%": "soft: ",
+	} {
+		require.Contains(t, outcomeOf(words), want, words)
+	}
+}
+
+// TestParse_invalidRateLimitsOfRoutes checks that an invalid rate_limit of the section limits is
+// reported.
+func TestParse_invalidRateLimitsOfRoutes(t *testing.T) {
+	for _, words := range []string{"{}", "{unit: hour}", "{requests_per_unit: 1}", "{unit: hour, requests_per_unit: 1, max_keys: 99999999}"} {
+		for _, key := range []string{"", "key: host, "} {
+			_, err := Parse([]byte("domain: d\nlimits: [{name: a, "+key+"rate_limit: "+words+"}]"), Config{})
+			var fault *Error
+			require.ErrorAs(t, err, &fault, words)
+		}
+	}
+}
+
+func TestTruncate_boundaries(t *testing.T) {
+	text := strings.Repeat("x", 64)
+	require.Equal(t, text, truncate(text))
+	require.Equal(t, text+"…", truncate(text+"y"))
+	require.Empty(t, truncate(""))
+}
+
+// TestSet_addAppliesReplaces checks that limits that are found by descriptors replace each other.
+func TestSet_addAppliesReplaces(t *testing.T) {
+	set, err := Parse([]byte("domain: d\ndescriptors:\n- {key: a, rate_limit: {name: one, unit: hour, requests_per_unit: 1}}\n"+
+		"- {key: b, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: one}]}}\n- {key: c, rate_limit: {unlimited: true}}\n"), Config{})
+	require.NoError(t, err)
+	var ticket queue.Ticket
+	require.NoError(t, set.Add(&ticket, Descriptor{{Key: "a"}}, Descriptor{}, Descriptor{{Key: "b"}}, Descriptor{{Key: "c"}}))
+	require.Same(t, set.rules[1].limiter, ticket.Demands[0].Limiter)
+	require.Nil(t, ticket.Demands[1].Limiter)
+
+	set, err = Parse([]byte("domain: d\nlimits:\n- {name: one, rate_limit: {unit: hour, requests_per_unit: 1}}\n"+
+		"- {name: two, match: /a, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: one}]}}\n"), Config{})
+	require.NoError(t, err)
+	for path, want := range map[string]int{"/a": 1, "/b": 0} {
+		var ticket queue.Ticket
+		require.NoError(t, set.Limits(httptest.NewRequest(http.MethodGet, path, nil), &ticket))
+		require.Same(t, set.rules[want].limiter, ticket.Demands[0].Limiter)
+		require.Nil(t, ticket.Demands[1].Limiter)
+	}
+}
+
+// TestSet_addIgnoresLongerDescriptors checks descriptors with as many entries as descriptors can
+// be nested, and with more.
+func TestSet_addIgnoresLongerDescriptors(t *testing.T) {
+	deep, tail := "domain: d\n", ""
+	for range maxDepth {
+		deep, tail = deep+"descriptors: [{key: k, value: '', rate_limit: {unit: hour, requests_per_unit: 1}, ", "}]"+tail
+	}
+	set, err := Parse([]byte(strings.TrimSuffix(deep, ", ")+tail), Config{})
+	require.NoError(t, err)
+	require.Len(t, set.All(), maxDepth)
+	for n, want := range map[int]bool{0: false, 1: true, maxDepth: true, maxDepth + 1: false, 5 * maxDepth: false} {
+		d := make(Descriptor, n)
+		for i := range d {
+			d[i] = Entry{"k", "v"}
+		}
+		var ticket queue.Ticket
+		require.NoError(t, set.Add(&ticket, d))
+		require.Equal(t, want, ticket.Demands[0].Limiter != nil, n)
+	}
+}
+
+// TestBundle_keysOfItsMembers checks that each limit of a bundle gets its own key, also if it has
+// several parts.
+func TestBundle_keysOfItsMembers(t *testing.T) {
+	text := "domain: d\nvalues: {a: {header: A}, b: {header: B}}\nlimits:\n"
+	for i, key := range []string{"a", "b", "[a, b]", "a", "[b, a]", "b", "[a, b]"} {
+		text += fmt.Sprintf("- {name: l%d, key: %s, rate_limit: {unit: day, requests_per_unit: 1}}\n", i, key)
+	}
+	set, err := Parse([]byte(text), Config{})
+	require.NoError(t, err)
+	var ticket queue.Ticket
+	long := strings.Repeat("x", 12)
+	require.NoError(t, set.Limits(&http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Header: http.Header{"A": {"1"}, "B": {long}}}, &ticket))
+	want := []string{"1", long, "1:112:" + long, "1", "12:" + long + "1:1", long, "1:112:" + long}
+	for i := range queue.MaxDemands - 1 {
+		require.Equal(t, want[i], ticket.Demands[i].Key)
+	}
+	bundle := ticket.Demands[queue.MaxDemands-1]
+	for i, part := range throttle.Parts(bundle.Limiter) {
+		require.Equal(t, want[queue.MaxDemands-1+i], part.(*member).keyIn(bundle.Key), i)
+	}
+}
+
+// TestFileWatcher_wait checks when events end a wait.
+func TestFileWatcher_wait(t *testing.T) {
+	type step struct {
+		after time.Duration
+		name  string // "": an error, which means lost events
+	}
+	every := func(d time.Duration, n int) (all []step) {
+		for range n {
+			all = append(all, step{d, "/d/limits.yaml"})
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		steps []step
+		want  time.Duration
+	}{
+		"one event":                 {every(time.Hour, 1), time.Hour + settleTime},
+		"events in quick order":     {every(settleTime-1, 3), 3*(settleTime-1) + settleTime},
+		"events with pauses":        {every(settleTime+1, 3), settleTime + 1 + settleTime},
+		"events without end":        {every(settleTime/2, 1000), settleTime/2 + maxSettleTime},
+		"the folder":                {[]step{{1, "/d"}}, 1 + settleTime},
+		"another name, then a loss": {[]step{{1, "/d/other"}, {time.Minute, ""}}, 1 + time.Minute + settleTime},
+		"a name that is not clean":  {[]step{{1, "/d/./limits.yaml"}}, 1 + settleTime},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			events, errs, done := make(chan fsnotify.Event), make(chan error), make(chan struct{})
+			w := &fileWatcher{events: &fsnotify.Watcher{Events: events, Errors: errs}, folders: map[string]bool{"/d": true}, names: map[string]bool{"/d/limits.yaml": true}}
+			go func() {
+				for _, s := range tt.steps {
+					select {
+					case <-time.After(s.after):
+					case <-done:
+						return
+					}
+					if s.name == "" {
+						errs <- fsnotify.ErrEventOverflow
+						continue
+					}
+					select {
+					case events <- fsnotify.Event{Name: s.name, Op: fsnotify.Write}:
+					case <-done:
+						return
+					}
+				}
+			}()
+			start := time.Now()
+			require.True(t, w.wait(nil, nil), name)
+			require.Equal(t, tt.want, time.Since(start), name)
+			close(done)
+			require.False(t, w.wait(done, nil))
+			ticks := make(chan time.Time, 1)
+			ticks <- start
+			require.True(t, w.wait(nil, ticks))
+		})
+	}
+	require.EqualValues(t, 50*time.Millisecond, settleTime)
+	require.EqualValues(t, time.Second, maxSettleTime)
+}
+
+// TestFileWatcher_watchesLinksAndParents checks the folders and names that lead to a file through
+// links, and to one whose folder does not exist.
+func TestFileWatcher_watchesLinksAndParents(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	in := func(names ...string) string { return filepath.Join(append([]string{dir}, names...)...) }
+	require.NoError(t, os.MkdirAll(in("v1"), 0o700))
+	require.NoError(t, os.WriteFile(in("v1", "limits.yaml"), nil, 0o600))
+	if err := os.Symlink("v1", in("data")); err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, os.Symlink(filepath.Join("data", "limits.yaml"), in("limits.yaml")))
+	require.Equal(t, []string{in("limits.yaml"), in("limits.yaml"), in("data", "limits.yaml"), in("data"), in("v1", "limits.yaml")}, linkChain(in("limits.yaml")))
+
+	require.NoError(t, os.Symlink("v1", in("lim"))) // a link whose name is the beginning of another
+	require.Equal(t, []string{in("limits")}, linkChain(in("limits")))
+
+	w, err := newFileWatcher(in("limits.yaml"))
+	require.NoError(t, err)
+	defer w.close()
+	require.Equal(t, map[string]bool{dir: true, in("data"): true, in("v1"): true}, w.folders)
+	require.Equal(t, map[string]bool{in("limits.yaml"): true, in("data"): true, in("data", "limits.yaml"): true, in("v1", "limits.yaml"): true}, w.names)
+
+	missing, err := newFileWatcher(in("none", "below", "limits.yaml"))
+	require.NoError(t, err)
+	defer missing.close()
+	require.Equal(t, map[string]bool{dir: true}, missing.folders)
+	require.Equal(t, map[string]bool{in("none"): true, in("none", "below"): true, in("none", "below", "limits.yaml"): true}, missing.names)
+	require.NoError(t, os.MkdirAll(in("none", "below"), 0o700))
+	missing.refresh()
+	require.Equal(t, map[string]bool{in("none", "below"): true}, missing.folders)
+}
+
+// TestReload_newKeysGetTheCurrentLimit changes a limit back and forth: a key that claims later
+// starts with the limit in force.
+func TestReload_newKeysGetTheCurrentLimit(t *testing.T) {
+	for _, compact := range []string{"", ", compact: true"} {
+		s := Config{Clock: fixedClock(friday)}
+		text := func(n int) string {
+			return limitWith(fmt.Sprintf("unit: hour, requests_per_unit: %d, burst: %[1]d%s", n, compact))
+		}
+		set, err := Parse([]byte(text(100)), s)
+		require.NoError(t, err)
+		for i, n := range []int{100, 10, 100, 20, 100} {
+			set = reload(t, set, text(n), s)
+			d, err := set.rules[0].limiter.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i), Now: friday, DryRun: true})
+			require.NoError(t, err)
+			require.EqualValues(t, n, d.Remaining, "%s, reload %d", compact, i)
+			require.EqualValues(t, n, d.Limit)
+		}
+	}
+}
+
+// TestActiveLimit_keepsMaxVersions checks how many changes are kept for keys that have not claimed
+// since.
+func TestActiveLimit_keepsMaxVersions(t *testing.T) {
+	g := activeLimitOf(t, "rate_limit: {unit: minute, requests_per_unit: 10}")
+	for i := range 3 * maxVersions {
+		g.addVersion(&version{number: uint64(i + 2)})
+		all := *g.versions.Load()
+		require.Len(t, all, min(i+2, maxVersions))
+		require.EqualValues(t, i+2, all[len(all)-1].number)
+		require.EqualValues(t, len(all)-1, all[len(all)-1].number-all[0].number)
+	}
+}
+
+// TestActiveLimit_keyOfClosedHoursOpensAgain claims for the same key on two days, with a limit that
+// grants nothing between.
+func TestActiveLimit_keyOfClosedHoursOpensAgain(t *testing.T) {
+	for _, words := range []string{"", "algorithm: token_bucket, ", "algorithm: sliding_log, ", "soft: 20%, "} {
+		g := activeLimitOf(t, "rate_limit: {unit: minute, "+words+"requests_per_unit: 0, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}")
+		require.True(t, reserveAt(t, g, 5, "09:00:00").OK, words)
+		require.False(t, reserveAt(t, g, 1, "18:00:00").OK, words)
+		for day := range 3 {
+			d, err := g.Reserve(t.Context(), throttle.Claim{Key: "k", Cost: 5, Now: friday.Add(time.Duration(24*(day+1)+9) * time.Hour)})
+			require.NoError(t, err)
+			require.True(t, d.OK, words)
+		}
+	}
+}
+
+// TestLint_reportsAReplacedLimitOnce lints a limit that two others replace.
+func TestLint_reportsAReplacedLimitOnce(t *testing.T) {
+	text := "domain: d\nlimits:\n- {name: a, match: /a, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
+	for _, name := range []string{"b", "c"} {
+		text += "- {name: " + name + ", match: /a, rate_limit: {unit: hour, requests_per_unit: 2, replaces: [{name: a}]}}\n"
+	}
+	found, err := Lint([]byte(text), Config{})
+	require.NoError(t, err)
+	n := 0
+	for _, f := range found {
+		if f.LimitID == "d:a" {
+			require.Contains(t, f.Problem, "it never holds: b in line 4 replaces it")
+			n++
+		}
+	}
+	require.Equal(t, 1, n, found)
 }

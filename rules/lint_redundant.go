@@ -29,7 +29,7 @@ func (l *linter) redundantLimits() {
 			continue // Set.Add finds one limit per descriptor
 		}
 		others := append(append([]*rule(nil), global...), l.ancestors(r, byPlace)...)
-		if r.limit.match != "/" && r.limit.match != "" {
+		if r.limit.match != "/" {
 			others = append(others, same[r.limit.match]...)
 		}
 		if len(others) > maxCompared {
@@ -66,7 +66,7 @@ func (l *linter) compare(r *rule, others []*rule) {
 	for _, o := range others {
 		switch {
 		case o == r:
-		case r.limit.Name != "" && !o.limit.skipUnidentified && slices.Contains(o.limit.Replaces, r.limit.Name):
+		case !o.limit.skipUnidentified && slices.Contains(o.limit.Replaces, r.limit.Name):
 			l.report(r, fmt.Sprintf("it never holds: %s in line %d replaces it whenever it would", o.limit.Policy(), o.limit.Line), "leave it out, or replace less")
 			return
 		case sameLimit(o.limit, r.limit) && o.index < r.index:

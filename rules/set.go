@@ -52,9 +52,7 @@ type Entry struct{ Key, Value string }
 func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) error {
 	q := s.newSearch()
 	for _, d := range descriptors {
-		if len(d) > 0 && len(d) <= maxDepth {
-			q.matchDescriptor(s.root, d)
-		}
+		q.matchDescriptor(s.root, d)
 	}
 	q.applyReplaces()
 	err := q.addDemands(t)

@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A node is one descriptor of a file with the descriptors nested in it. The root has no
 // descriptor.
@@ -94,11 +97,7 @@ func (p *patterns) add(value string, n *node) {
 	if p.byPrefix == nil {
 		p.byPrefix = map[string][]pattern{}
 	}
-	known := false
-	for _, l := range p.lengths {
-		known = known || l == len(prefix)
-	}
-	if !known {
+	if !slices.Contains(p.lengths, len(prefix)) {
 		p.lengths = append(p.lengths, len(prefix))
 	}
 	p.byPrefix[prefix] = append(p.byPrefix[prefix], pattern{p.count, parts, n})

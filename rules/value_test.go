@@ -87,3 +87,23 @@ func TestValues_ofLargeRequestsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestCookie_bounds checks how many bytes of cookies are searched, and values in quotes.
+func TestCookie_bounds(t *testing.T) {
+	for more, want := range map[int]string{-1: "v", 0: "v", 1: ambiguous} {
+		for _, lines := range [][]string{
+			{"a=v; b=" + strings.Repeat("x", maxSearched-len("a=v; b=")+more)},
+			{"a=v", "b=" + strings.Repeat("x", maxSearched-len("a=vb=")+more)},
+		} {
+			got, ok := cookie("a")(withCookies(lines...))
+			require.True(t, ok)
+			require.Equal(t, want, got, more)
+		}
+	}
+	require.EqualValues(t, 65536, maxSearched)
+	for value, want := range map[string]string{`""`: "", `"v"`: "v", `v`: "v", ``: ""} {
+		got, ok := cookieValue(value)
+		require.True(t, ok, value)
+		require.Equal(t, want, got, value)
+	}
+}

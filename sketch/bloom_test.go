@@ -73,6 +73,7 @@ func TestBloom_forgetsNone(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 1, sketch.NewBloom(sketch.BloomConfig{Keys: 1}).ErrorRate(1e6), 1e-9)
+	require.InDelta(t, 1, sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1}, time.Minute).ErrorRate(1e6), 1e-9)
 }
 
 func TestBloom_concurrentAdds(t *testing.T) {

@@ -1,8 +1,11 @@
 package sketch_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,13 +152,13 @@ func TestLimiter_errorRates(t *testing.T) {
 		clients, returning int64
 		rate               float64
 	}{
-		{sketch.LimiterConfig{Clients: 1000}, 1000, 100, 0.0103204122},
+		{sketch.LimiterConfig{Clients: 1000}, 1000, 100, 0.00930599773},
 		{sketch.LimiterConfig{Clients: 1000}, 1000, 1000, 1},
 		{sketch.LimiterConfig{Clients: 1000}, 5000, 100, 1},
-		{sketch.LimiterConfig{Clients: 1000}, 1, 0, 6.47524808e-14},
-		{sketch.LimiterConfig{Clients: 1000, Returning: 1000}, 1000, 1000, 0.0100117894},
+		{sketch.LimiterConfig{Clients: 1000}, 1, 0, 6.04124153e-14},
+		{sketch.LimiterConfig{Clients: 1000, Returning: 1000}, 1000, 1000, 0.00955744754},
 		{sketch.LimiterConfig{Clients: 1000, Returning: 1}, 1000, 100, 1},
-		{sketch.LimiterConfig{Clients: 1001, ErrorRate: 1e-4}, 1000, 100, 9.46174371e-05},
+		{sketch.LimiterConfig{Clients: 1001, ErrorRate: 1e-4}, 1000, 100, 9.206567e-05},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 1000}, 1000, 100, 1},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 4000}, 1000, 100, 1},
 		{sketch.LimiterConfig{Clients: 1000, Bytes: 40_000}, 1000, 100, 0.00031514659},
@@ -163,6 +166,22 @@ func TestLimiter_errorRates(t *testing.T) {
 		tt.config.Limit = throttle.PerMinute(10)
 		l := sketch.NewLimiter(tt.config)
 		require.InEpsilon(t, tt.rate, l.ErrorRate(tt.clients, tt.returning), 1e-6, "%+v", tt)
+	}
+}
+
+// TestLimiter_keepsItsErrorRate checks that a limiter with as many clients as configured stays
+// below its ErrorRate: the numbers of blocks and lines are rounded up.
+func TestLimiter_keepsItsErrorRate(t *testing.T) {
+	for _, count := range []int64{1, 40_000} { // counters of 16 and of 32 bits
+		for _, clients := range []int64{1, 2, 3, 10, 16, 17, 33, 159, 160, 161, 1000, 12_345} {
+			for _, returning := range []int64{0, 1, clients / 2, clients} {
+				for _, rate := range []float64{0, 0.5, 0.1, 0.01, 1e-5} {
+					p := sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: clients, Returning: returning, ErrorRate: rate}
+					limit, active := cmp.Or(rate, 0.01), cmp.Or(returning, (clients+9)/10)
+					require.LessOrEqual(t, sketch.NewLimiter(p).ErrorRate(clients, active), limit, "%+v", p)
+				}
+			}
+		}
 	}
 }
 
@@ -201,13 +220,39 @@ func TestDecoding_boundaries(t *testing.T) {
 		require.NoError(t, err, "%+v", tt)
 		require.Equal(t, []sketch.Item{{Key: tt.key, Count: int64(tt.count), MaxError: int64(tt.maxError)}}, top.First(3))
 	}
-	full := sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: 64})
-	data := encoded(t, full)
+	data := encoded(t, sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: 64}))
 	for bits, ok := range []bool{false, true, true, true, true, false} {
 		data[16] = byte(bits)
 		require.Equal(t, ok, new(sketch.Bloom).UnmarshalBinary(reseal(data)) == nil, bits)
 	}
 	require.ErrorContains(t, new(sketch.Bloom).UnmarshalBinary(reseal(data[:39])), "no sketch")
+}
+
+// TestTopK_decodesItemsInAnyOrder checks that new keys take over the lowest counts, whatever the
+// order of the items in the encoding.
+func TestTopK_decodesItemsInAnyOrder(t *testing.T) {
+	const items = 12
+	empty := encoded(t, sketch.NewTopK(items))
+	for seed := range uint64(30) {
+		data := append([]byte{}, empty[:32]...)
+		data[24] = items
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(items)
+		if seed == 0 { // the highest count first
+			slices.SortFunc(order, func(a, b int) int { return b - a })
+		}
+		for _, i := range order {
+			data = binary.AppendUvarint(data, uint64(10*i+10))
+			data = append(data, 0, 16)
+			data = append(data, key('k', i)...)
+		}
+		top := new(sketch.TopK)
+		require.NoError(t, top.UnmarshalBinary(reseal(append(data, make([]byte, 8)...))))
+		for i := range items - 1 {
+			require.EqualValues(t, 10*i+10, top.Count("other"))
+			require.EqualValues(t, 10*i+1010, top.Add(key('n', i), 1000))
+		}
+		require.Equal(t, sketch.Item{Key: key('k', items-1), Count: 10 * items}, top.First(items)[items-1])
+	}
 }
 
 // TestTopK_isConsistent checks after each of many random changes that the count of each key is

@@ -76,17 +76,12 @@ func NewCountMin(p CountMinConfig) *CountMin {
 
 // Add adds n to the count of key and returns the new count. It adds nothing if n is not positive.
 func (c *CountMin) Add(key string, n int64) (count int64) {
-	s := c.countersOf(key)
-	if n <= 0 {
-		return int64(s.minimum())
-	}
-	return int64(s.add(uint32(min(n, maxCounter))))
+	return int64(c.countersOf(key).add(uint32(min(max(n, 0), maxCounter))))
 }
 
 // Count returns the count of key, which is never too low.
 func (c *CountMin) Count(key string) int64 {
-	s := c.countersOf(key)
-	return int64(s.minimum())
+	return int64(c.countersOf(key).minimum())
 }
 
 // Bytes returns the memory of the counters in bytes.

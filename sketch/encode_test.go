@@ -74,6 +74,11 @@ func TestDecoding_saysWhatIsWrong(t *testing.T) {
 		data[i] = to
 		return resealed(data)
 	}
+	withoutBody := func(name string) []byte { // its header states a size of 0
+		data := encoded(t, full[name])[:40]
+		clear(data[24:32])
+		return resealed(data)
+	}
 	for _, tt := range []struct {
 		into string
 		data []byte
@@ -90,6 +95,8 @@ func TestDecoding_saysWhatIsWrong(t *testing.T) {
 		{"Bloom", change("Bloom", 24, 9), "its size cannot be"},
 		{"Bloom", resealed(encoded(t, full["Bloom"])[:40]), "its size cannot be"},
 		{"Bloom", resealed(append(encoded(t, full["Bloom"]), 0)), "its size cannot be"},
+		{"Bloom", withoutBody("Bloom"), "its size cannot be"},
+		{"CountMin", withoutBody("CountMin"), "its size cannot be"},
 		{"CountMin", resealed(append(encoded(t, full["CountMin"]), 0)), "its size cannot be"},
 		{"CountMin", change("CountMin", 16, 0), "its number of counters cannot be"},
 		{"CountMin", change("CountMin", 30, 1), "its size cannot be"},

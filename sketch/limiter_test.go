@@ -115,6 +115,41 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 	require.EqualValues(t, 4, reserve(t, l, "k", 1, noon).Remaining)
 }
 
+// TestLimiter_ignoresOtherFeedback checks that a refusal, an invalid claim, feedback that is not
+// final and feedback without a cost change nothing.
+func TestLimiter_ignoresOtherFeedback(t *testing.T) {
+	ctx, l := t.Context(), sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1})
+	claim, invalid := throttle.Claim{Key: "k", Cost: 4}, throttle.Claim{Key: "k", Cost: -4}
+	granted := reserve(t, l, "k", 4, noon)
+	refused := granted
+	refused.OK = false
+	for _, tt := range []struct {
+		claim    throttle.Claim
+		decision throttle.Decision
+		feedback throttle.Feedback
+	}{
+		{invalid, granted, throttle.Feedback{Cost: 2}},
+		{invalid, refused, throttle.Feedback{Cost: 2}},
+		{claim, refused, throttle.Feedback{Cost: 2}},
+		{claim, granted, throttle.Feedback{Cost: 2, Partial: true}},
+		{claim, refused, throttle.Feedback{Cost: 2, Partial: true}},
+		{claim, granted, throttle.Feedback{Partial: true}},
+		{claim, granted, throttle.Feedback{}},
+		{claim, granted, throttle.Feedback{Cost: -1}},
+		{claim, granted, throttle.Feedback{Cost: 4}},
+	} {
+		l.Observe(ctx, tt.claim, tt.decision, tt.feedback)
+		d, err := l.Reserve(ctx, throttle.Claim{Key: "k", Now: noon, DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 6, d.Remaining, "%+v", tt)
+	}
+	l.Cancel(ctx, invalid, granted)
+	l.Cancel(ctx, claim, refused)
+	require.EqualValues(t, 5, reserve(t, l, "k", 1, noon).Remaining)
+	_, err := l.Reserve(ctx, invalid)
+	require.ErrorIs(t, err, throttle.ErrCost)
+}
+
 // TestLimiter_staysFullWhenCountersEnded checks that a counter that has reached its maximum is not
 // decremented, because its correct value is not known.
 func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
@@ -136,12 +171,16 @@ func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 }
 
 func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1})
-	require.True(t, reserve(t, l, "k", 1, noon).OK)
-	for _, back := range []time.Duration{1, time.Minute, time.Hour, 200 * 365 * 24 * time.Hour} {
-		d := reserve(t, l, "k", 1, noon.Add(-back))
-		require.False(t, d.OK, "%v", back)
-		require.True(t, d.At.Equal(noon), "%v", back)
+	for _, per := range []time.Duration{time.Minute, time.Minute - 1} { // a Per that divides noon, and an odd one
+		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.Limit{Count: 1, Per: per}, Clients: 100, Seed: 1})
+		start := noon.Add(-time.Duration(noon.UnixNano() % int64(per))) // of the window of noon
+		require.True(t, reserve(t, l, "k", 1, noon).OK)
+		for _, back := range []time.Duration{1, per, time.Hour, 200 * 365 * 24 * time.Hour} {
+			d := reserve(t, l, "k", 1, start.Add(-back))
+			require.False(t, d.OK, "%v", back)
+			require.True(t, d.At.Equal(start), "%v: %v", back, d.At)
+			require.Equal(t, 2*per, d.Wait)
+		}
 	}
 }
 

@@ -89,10 +89,13 @@ func (p LimiterConfig) dimensionsFor(errorRate float64) dimensions {
 	return dimensions{blocks: float64(p.Clients) / load, bitsPerWord: perWord, lines: counted / mean}
 }
 
-// dimensions returns the dimensions for ErrorRate, or for the lowest error rate that Bytes allows.
+// dimensions returns the dimensions for ErrorRate, rounded up, or those for the lowest error rate
+// that Bytes allows.
 func (p LimiterConfig) dimensions() dimensions {
 	if p.Bytes == 0 {
-		return p.dimensionsFor(orDefaultErrorRate(p.ErrorRate))
+		r := p.dimensionsFor(orDefaultErrorRate(p.ErrorRate))
+		r.blocks, r.lines = math.Ceil(r.blocks), math.Ceil(r.lines)
+		return r
 	}
 	lo, hi := math.Log(minErrorRate), 0.0
 	for range 40 {

@@ -133,9 +133,9 @@ func (t *TopK) insert(h *Item) int {
 }
 
 func (t *TopK) up(i int) int {
-	for i > 0 && t.heap[i].Count < t.heap[(i-1)/2].Count {
-		t.swap(i, (i-1)/2)
-		i = (i - 1) / 2
+	for parent := (i - 1) / 2; t.heap[i].Count < t.heap[parent].Count; parent = (i - 1) / 2 {
+		t.swap(i, parent)
+		i = parent
 	}
 	return i
 }

@@ -71,9 +71,7 @@ func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Durat
 func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Cancel(ctx, c, d)
-		return
-	}
-	if t := f.subGrants.lookup(d, false); t != nil {
+	} else if t := f.subGrants.lookup(d, false); t != nil {
 		defer t.release()
 		f.Secondary.Cancel(ctx, c, t.parts[0])
 	}
@@ -83,9 +81,7 @@ func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		Observe(ctx, f.Primary, c, d, fb)
-		return
-	}
-	if t := f.subGrants.lookup(d, fb.Partial); t != nil {
+	} else if t := f.subGrants.lookup(d, fb.Partial); t != nil {
 		defer t.release()
 		Observe(ctx, f.Secondary, c, t.parts[0], fb)
 	}

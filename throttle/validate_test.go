@@ -54,6 +54,14 @@ func TestValidate_boundaries(t *testing.T) {
 		{throttle.FixedWindowConfig{Count: 1, Align: throttle.EachMonth + 1}, "Align is"},
 		{throttle.FixedWindowConfig{Count: 1, Align: throttle.EachMonth, Per: 1}, "leave Per 0"},
 
+		{throttle.NginxConfig{Rate: 1, Per: 1000 * time.Second}, ""},
+		{throttle.NginxConfig{Rate: 1, Per: 1001 * time.Second}, "Rate is 1 per 16m41s"},
+		{throttle.NginxConfig{Per: time.Second}, "Rate is 0 per 1s"},
+		{throttle.NginxConfig{Rate: -1, Per: time.Second}, "Rate is -1 per 1s"},
+		{throttle.NginxConfig{Rate: 1}, "Rate is 1 per 0s"},
+		{throttle.NginxConfig{Rate: 1, Per: -time.Second}, "Rate is 1 per -1s"},
+		{throttle.NginxConfig{Rate: -1, Per: -time.Second}, "Rate is -1 per -1s"},
+
 		{throttle.LeakyBucketConfig{Limit: second}, ""},
 		{throttle.LeakyBucketConfig{Limit: second, Queue: math.MaxInt64}, ""},
 		{throttle.LeakyBucketConfig{Limit: second, Queue: -1}, "Queue is -1"},

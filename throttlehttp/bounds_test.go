@@ -36,6 +36,13 @@ func TestIP_boundsTheHeader(t *testing.T) {
 		"an IPv6 network of one bit":     {throttlehttp.IP{IPv6Bits: 1}, via("[8001::7]:1", "X"), "ip:8000::/1"},
 		"a negative network":             {throttlehttp.IP{IPv4Bits: -1, IPv6Bits: -1}, via("[2001:db8::1]:1", "X"), "ip:2001:db8::/64"},
 		"a small IPv6 network is itself": {throttlehttp.IP{Trusted: prefixes("2001:db8::/100")}, via("[2fff::1]:1", "X-Forwarded-For", "192.0.2.7"), "ip:2fff::/64"},
+		"an empty hop before a proxy":    {throttlehttp.IP{Trusted: proxied}, via("10.0.0.1:1", "X-Forwarded-For", "192.0.2.7", ",10.0.0.9"), "ip:10.0.0.9"},
+		"32 hops in a line":              {throttlehttp.IP{Trusted: proxied}, via("10.0.0.1:1", "X-Forwarded-For", "192.0.2.7"+strings.Repeat(",10.0.0.9", 31)), "ip:192.0.2.7"},
+		"33 hops in a line":              {throttlehttp.IP{Trusted: proxied}, via("10.0.0.1:1", "X-Forwarded-For", "192.0.2.7"+strings.Repeat(",10.0.0.9", 32)), "ip:10.0.0.9"},
+		"32 hops in two lines":           {throttlehttp.IP{Trusted: proxied}, via("10.0.0.1:1", "X-Forwarded-For", "192.0.2.7", "10.0.0.9"+strings.Repeat(",10.0.0.9", 30)), "ip:192.0.2.7"},
+		"33 hops in two lines":           {throttlehttp.IP{Trusted: proxied}, via("10.0.0.1:1", "X-Forwarded-For", "192.0.2.7", "10.0.0.9"+strings.Repeat(",10.0.0.9", 31)), "ip:10.0.0.9"},
+		"32 hops of Forwarded":           {forwarded, via("10.0.0.1:1", "Forwarded", "for=192.0.2.7", "for=10.0.0.9"+strings.Repeat(",for=10.0.0.9", 30)), "ip:192.0.2.7"},
+		"33 hops of Forwarded":           {forwarded, via("10.0.0.1:1", "Forwarded", "for=192.0.2.7"+strings.Repeat(",for=10.0.0.9", 32)), "ip:10.0.0.9"},
 	} {
 		key, ok := c.ip.Key(c.r)
 		require.Equal(t, c.want, key, name)

@@ -146,6 +146,7 @@ func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
 		"order is nothing": {[]throttle.Demand{{Limiter: state(10, 5, 2e9)}, {Limiter: state(100, 50, 1e9)}}, "200 10/5/2"},
 		"by cost":          {[]throttle.Demand{{Limiter: state(100, 50, 1e9), Cost: 20}, {Limiter: state(10, 5, 2e9)}}, "200 100/50/1"},
 		"longer reset":     {[]throttle.Demand{{Limiter: state(10, 5, 1e9)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
+		"longer reset 1st": {[]throttle.Demand{{Limiter: state(10, 5, 2e9)}, {Limiter: state(10, 5, 1e9)}}, "200 10/5/2"},
 		"uncounted":        {[]throttle.Demand{{Limiter: state(0, 0, 0)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
 	} {
 		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) error {

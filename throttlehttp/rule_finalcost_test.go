@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
@@ -144,7 +145,8 @@ func TestFinalCost_chargesWhatWasDone(t *testing.T) {
 				require.True(t, throttlehttp.AddCost(ctx, 30))
 				require.True(t, throttlehttp.AddCost(ctx, 12))
 				require.True(t, throttlehttp.AddCost(ctx, -5))
-			}, throttlehttp.Response{Status: 200, AddedCost: 42}},
+				require.True(t, throttlehttp.AddCost(ctx, 1))
+			}, throttlehttp.Response{Status: 200, AddedCost: 43}},
 		} {
 			before, _ := left.Reserve(t.Context(), throttle.Claim{DryRun: true})
 			seen = nil
@@ -174,8 +176,36 @@ func TestAddCost_reachesOuterMiddlewares(t *testing.T) {
 	require.False(t, throttlehttp.AddCost(t.Context(), 1), "nobody charges by it")
 }
 
-// TestFinalCost_panicEndsEveryGrant checks that a hook that panics ends all grants, and
-// that the claimed cost is charged.
+// TestFinalCost_responsesBeginWithTheirFirstByte checks that a status after the first byte does
+// not count, and that FinalCost is called if the handler panics then.
+func TestFinalCost_responsesBeginWithTheirFirstByte(t *testing.T) {
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"Write":       func(w http.ResponseWriter) { w.Write([]byte("x")) },
+		"WriteString": func(w http.ResponseWriter) { io.WriteString(w, "x") },
+		"ReadFrom":    func(w http.ResponseWriter) { w.(io.ReaderFrom).ReadFrom(strings.NewReader("x")) },
+		"Flush":       func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, panics := range []bool{false, true} {
+				var seen recordedResponses
+				s := memhttp.Start(&http.Server{ErrorLog: discardLogger, Handler: seen.middleware().Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					begin(w)
+					if panics {
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(http.StatusInternalServerError)
+				}))})
+				if resp, err := s.Client().Get(s.URL); err == nil {
+					resp.Body.Close()
+				}
+				s.Close()
+				require.Len(t, seen.all(), 1, name)
+				require.Equal(t, http.StatusOK, seen.all()[0].Status, name)
+			}
+		})
+	}
+}
+
 // TestFinalCost_needsAResponse checks that FinalCost is called for a handler that has begun
 // to respond before it panicked, and not for one that has not.
 func TestFinalCost_needsAResponse(t *testing.T) {
@@ -190,6 +220,8 @@ func TestFinalCost_needsAResponse(t *testing.T) {
 	require.Equal(t, []int{200, 200, 401, 401}, got)
 }
 
+// TestFinalCost_panicEndsEveryGrant checks that a hook that panics ends all grants, and
+// that the claimed cost is charged.
 func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
 	last := new(grantCounter)
 	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})

@@ -117,15 +117,15 @@ func (s *Secrets) Cookie(name string) KeyFunc {
 	}
 }
 
-// hasFewCookies reports whether prefix occurs in the cookies of r, and at most maxCount times,
-// so that parsing them takes little memory: a header can hold 100,000 cookies of one name.
+// hasFewCookies reports whether prefix occurs in the cookies of r at most maxCount times, so
+// that parsing them takes little memory: a header can hold 100,000 cookies of one name.
 func hasFewCookies(r *http.Request, prefix string) bool {
 	const maxCount = 20 // the cookie itself, and occurrences within other values
 	n := 0
 	for _, line := range r.Header["Cookie"] {
 		n += strings.Count(line, prefix)
 	}
-	return 0 < n && n <= maxCount
+	return n <= maxCount
 }
 
 func (s *Secrets) keyFor(kind, secret string) (key string, ok bool) {
@@ -206,8 +206,8 @@ func queryValue(query, name string) string {
 	return value
 }
 
-// queryNameIs reports whether url.QueryUnescape(k) returns name. It does not allocate, because
-// a query may contain 100,000 names.
+// queryNameIs reports whether url.QueryUnescape(k) returns name, which is a token. It does not
+// allocate, because a query may contain 100,000 names.
 func queryNameIs(k, name string) bool {
 	for i := range len(name) {
 		switch {
@@ -218,7 +218,7 @@ func queryNameIs(k, name string) bool {
 				return false
 			}
 			k = k[3:]
-		case k[0] == name[i] && name[i] != '+', k[0] == '+' && name[i] == ' ':
+		case k[0] == name[i] && k[0] != '+': // a plus sign means a blank
 			k = k[1:]
 		default:
 			return false

@@ -127,7 +127,7 @@ type costs struct {
 	stableInterval   float64 // of a unit that is not idle
 	idleInterval     float64 // of an idle unit below the threshold
 	slope            float64 // additional time per idle unit above the threshold
-	thresholdUnits   float64 // number of idle units below which the limit is warm
+	thresholdUnits   float64 // number of idle units below which the limit is warm; has no effect without slope
 	maxIdle          float64 // maximum number of idle units
 	coolDownInterval float64 // idle time that adds an idle unit; +Inf means never
 }
@@ -159,7 +159,6 @@ func (b BurstyConfig) costs() costs {
 	}
 	p.coolDownInterval = p.stableInterval
 	p.maxIdle = float64(maxBurst) * float64(b.Count) / float64(b.Per)
-	p.thresholdUnits = p.maxIdle
 	return p
 }
 

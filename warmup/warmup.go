@@ -223,12 +223,10 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	if err != nil {
 		return err
 	}
-	now := max(l.time.Read(time.Time{}), l.last)
-	l.state.advance(&l.costs, now)
+	// Idle time adds the same fraction of the maximum with each rate, so it need not end here.
 	if l.costs.maxIdle > 0 {
 		l.state.idle = min(l.state.idle/l.costs.maxIdle*p.maxIdle, p.maxIdle)
 	}
-	l.last = now
 	l.setCosts(limit, p)
 	return nil
 }

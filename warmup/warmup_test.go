@@ -404,3 +404,75 @@ func TestLimiter_nameOfItsLimit(t *testing.T) {
 	limit.Name = "own"
 	require.Equal(t, "own", newBurstyAt(t, warmup.BurstyConfig{Limit: limit}).reserve(1, 0).Policy)
 }
+
+// TestLimiter_keepsTheRateOfFractionalIntervals claims each unit when it becomes free. An
+// interval of a third of a second is rounded up, and the rounding does not add up.
+func TestLimiter_keepsTheRateOfFractionalIntervals(t *testing.T) {
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(3)})
+	s.book(1)
+	for i := 1; i <= 3000; i++ {
+		d := s.reserve(1, 0)
+		require.False(t, d.OK)
+		s.now = s.now.Add(d.Wait)
+		require.True(t, s.reserve(1, 0).OK)
+		if i%3 == 0 {
+			require.Equal(t, time.Duration(i/3)*time.Second, s.now.Sub(start))
+		}
+	}
+}
+
+// TestLimiter_statesTheLargestLimit checks a burst that exceeds int64.
+func TestLimiter_statesTheLargestLimit(t *testing.T) {
+	s := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.Limit{Count: math.MaxInt64, Per: 1}, MaxBurst: math.MaxInt64, StartFull: true})
+	d := s.reserve(1, 0)
+	require.True(t, d.OK)
+	require.Equal(t, int64(math.MaxInt64), d.Limit)
+	require.Equal(t, int64(math.MaxInt64), d.Remaining)
+}
+
+// TestLimiter_ignoresRefusedClaims settles claims that were not granted, or have a negative cost.
+func TestLimiter_ignoresRefusedClaims(t *testing.T) {
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(1)})
+	s.book(1)
+	next := s.next()
+	refused := s.reserve(5, 0)
+	require.False(t, refused.OK)
+	for _, c := range []throttle.Claim{{Cost: 5}, {Cost: -5}} {
+		for _, d := range []throttle.Decision{refused, {OK: true, At: s.now, ResetAfter: time.Second}} {
+			if d.OK && c.Cost > 0 {
+				continue // a granted claim
+			}
+			s.Cancel(t.Context(), c, d)
+			s.Observe(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 1})
+			s.Observe(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 50})
+			require.Equal(t, next, s.next(), "%+v, %+v", c, d)
+		}
+	}
+}
+
+// TestLimiter_outageOfZeroAndOne reports failed work for an hour.
+func TestLimiter_outageOfZeroAndOne(t *testing.T) {
+	for outage, want := range map[time.Duration]time.Duration{0: 100 * time.Millisecond, 1: 300 * time.Millisecond} {
+		s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(10), Period: time.Second, Outage: outage})
+		d, at := s.book(1000) // warm when it is paid
+		paid := at + d.ResetAfter
+		s.now = start.Add(paid)
+		for _, after := range []time.Duration{0, time.Hour} {
+			s.Observe(t.Context(), throttle.Claim{Cost: 1000}, d, throttle.Feedback{Now: s.now.Add(-time.Hour).Add(after), Outcome: throttle.Failed})
+		}
+		_, first := s.book(1)
+		_, second := s.book(1)
+		require.InDelta(t, want.Seconds(), (second - first).Seconds(), 0.02, outage)
+	}
+}
+
+// TestLimiter_setLimitWithoutWarmUp checks that a limit that saves no idle units can change.
+func TestLimiter_setLimitWithoutWarmUp(t *testing.T) {
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(1)})
+	s.book(1)
+	require.NoError(t, s.SetLimit(throttle.PerSecond(2)))
+	_, first := s.book(1)
+	_, second := s.book(1)
+	require.Equal(t, time.Second, first)
+	require.Equal(t, 1500*time.Millisecond, second)
+}

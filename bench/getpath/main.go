@@ -23,8 +23,8 @@ import (
 
 // The goals of a call with one retry.
 const (
-	maxFiles     = 35
-	maxFunctions = 115
+	maxFiles     = 30
+	maxFunctions = 100
 )
 
 func main() {

@@ -119,7 +119,7 @@ func Error(err error) string {
 		s = s[end:]
 	}
 	b.WriteString(s)
-	s = strings.ToValidUTF8(strings.Map(printable, b.String()), "?")
+	s = strings.Map(printable, b.String()) // also replaces what is not UTF-8
 	if len(s) > maxError {
 		s = strings.ToValidUTF8(s[:maxError], "") + "..."
 	}

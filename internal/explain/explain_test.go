@@ -23,13 +23,57 @@ func TestWait_describesTheLimit(t *testing.T) {
 		{"own", 2, "waited 1.2 s for limit own, 2 ahead"},
 		{"team: search", 0, "waited 1.2 s for limit team: search"},
 		{"", 0, "waited 1.2 s for a limit"},
+		{"own", 1, "waited 1.2 s for limit own, 1 ahead"},
+		{"own", -1, "waited 1.2 s for limit own"},
 	} {
 		require.Equal(t, tt.want, Wait(1234*time.Millisecond, tt.name, tt.ahead))
 	}
 }
 
+func TestSplitLimit_knowsTheReasonsOfQuotas(t *testing.T) {
+	for _, tt := range []struct{ name, limit, reason, text string }{
+		{"api.test: quota", "api.test", "quota", "quota api.test"},
+		{"api.test: retry-after", "api.test", "retry-after", "quota api.test (retry-after)"},
+		{"api.test: learned rate", "api.test", "learned rate", "quota api.test (learned rate)"},
+		{"api.test: slow start", "api.test", "slow start", "quota api.test (slow start)"},
+		{"api.test: slow responses", "api.test", "slow responses", "quota api.test (slow responses)"},
+		{"api.test: quota of points", "api.test", "quota of points", "quota api.test (points)"},
+		{"a: b: quota", "a: b", "quota", "quota a: b"},
+		{": quota", "", "quota", "quota "},
+		{"api.test:quota", "api.test:quota", "", "limit api.test:quota"},
+		{"team: search", "team: search", "", "limit team: search"},
+		{"quota", "quota", "", "limit quota"},
+		{"", "", "", "a limit"},
+	} {
+		limit, reason := SplitLimit(tt.name)
+		require.Equal(t, []string{tt.limit, tt.reason}, []string{limit, reason}, tt.name)
+		require.Equal(t, tt.text, Limit(tt.name), tt.name)
+	}
+}
+
 func TestDuration_hasAtMostTwoUnits(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
 	for d, want := range map[time.Duration]string{
+		1:                            "0 ms",
+		9940 * time.Microsecond:      "9.9 ms",
+		10 * ms:                      "10 ms",
+		10_400 * time.Microsecond:    "10 ms",
+		10_500 * time.Microsecond:    "11 ms",
+		999_400 * time.Microsecond:   "999 ms",
+		999_500 * time.Microsecond:   "1 s",
+		s:                            "1 s",
+		59_949 * ms:                  "59.9 s",
+		59_950 * ms:                  "1 min",
+		60 * s:                       "1 min",
+		61 * s:                       "1 min 1 s",
+		3599_499 * ms:                "59 min 59 s",
+		3599_500 * ms:                "1 h",
+		time.Hour:                    "1 h",
+		24*time.Hour - 31*s:          "23 h 59 min",
+		24*time.Hour - 30*s:          "1 d",
+		24 * time.Hour:               "1 d",
+		25 * time.Hour:               "1 d 1 h",
+		400 * 24 * time.Hour:         "400 d",
 		0:                            "0 s",
 		400 * time.Microsecond:       "0.4 ms",
 		9999 * time.Microsecond:      "10 ms",
@@ -55,10 +99,30 @@ func TestError_hasNoSecrets(t *testing.T) {
 		`Get "https://user:secret@api.test/path?key=secret#secret": refused`: `Get "https://api.test/path": refused`,
 		`Get https://api.test/?key=secret: refused`:                          `Get https://api.test/: refused`,
 		`proxy http://u:secret@proxy, then http://secret@b/c?d=secret`:       `proxy http://proxy, then http://b/c`,
-		"two\nlines\x00": "two lines ",
-		"a://":           "a://",
+		"two\nlines\x00":        "two lines ",
+		"a://":                  "a://",
+		"a:// b?c":              "a:// b?c",
+		"://u:secret@h/?secret": "://h/",
+		"who? #1 no@mail":       "who? #1 no@mail",
+		"a://?secret":           "a://",
+		"a://#secret":           "a://",
+		"a://secret@":           "a://",
+		"a://@b":                "a://b",
+		"a://u:s@t@b/":          "a://b/",
+		"file:///d/u@h":         "file:///d/u@h",
+		"at a://b/: no":         "at a://b/: no",
+		"'a://u@b/?c': n":       "'a://b/': n",
+		"a\x1f~\x7f\u00a0":      "a ~ \u00a0",
+		"\xff":                  "\ufffd",
 	} {
-		require.Equal(t, want, Error(errors.New(text)))
+		require.Equal(t, want, Error(errors.New(text)), text)
 	}
 	require.Len(t, Error(errors.New(strings.Repeat("x", 5000))), maxError+3)
+}
+
+func TestError_isCutAfter1000Bytes(t *testing.T) {
+	x := strings.Repeat("x", 1000)
+	require.Equal(t, x, Error(errors.New(x)))
+	require.Equal(t, x+"...", Error(errors.New(x+"x")))
+	require.Equal(t, x[1:]+"...", Error(errors.New(x[1:]+"é")), "no part of a character remains")
 }

@@ -59,18 +59,12 @@ func Sleep(ctx context.Context, clock interface {
 	if d <= 0 {
 		return context.Cause(ctx)
 	}
+	after := time.After
 	if clock != nil {
-		select {
-		case <-clock.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		after = clock.After
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-after(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -31,7 +31,7 @@ func Name(host string) string {
 func split(host string) (name, port string) {
 	name = host
 	i := strings.LastIndexByte(host, ':')
-	if i >= 0 && strings.IndexByte(host[i:], ']') < 0 && (host[0] == '[' || strings.IndexByte(host[:i], ':') < 0) {
+	if i >= 0 && !strings.Contains(host[i:], "]") && (host[0] == '[' || !strings.Contains(host[:i], ":")) {
 		name, port = host[:i], host[i+1:]
 	}
 	return strings.ToLower(strings.TrimSuffix(name, ".")), port

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,114 @@ func TestRewrite_failures(t *testing.T) {
 	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{[]byte("h")})), errClosed)
 	_, records := open(t, path)
 	require.Equal(t, []string{"a", "b", "d"}, records)
+}
+
+// TestRewrite_failsForGoodIfTheFileIsGone puts a directory in the place of the file, so that it
+// cannot be opened again.
+func TestRewrite_failsForGoodIfTheFileIsGone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	l, _ := open(t, path)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.MkdirAll(filepath.Join(path, "not empty"), 0o700))
+	err := l.Rewrite(slices.Values([][]byte{[]byte("a")}))
+	require.Error(t, err)
+	require.ErrorIs(t, l.Append([]byte("b")), err)
+	require.ErrorIs(t, l.AppendSync([]byte("c")), err)
+}
+
+// TestLog_framesStateWhatIsOnDisk checks the length in the header of each frame: it is what the
+// file was when it was opened, last rewritten, or last synced.
+func TestLog_framesStateWhatIsOnDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	var want []int64
+	add := func(appendTo func([]byte) error, onDisk int64) {
+		want = append(want, onDisk)
+		require.NoError(t, appendTo([]byte("record")))
+	}
+	l, _ := open(t, path)
+	opened := l.Size()
+	add(l.Append, opened)
+	add(l.Append, opened)
+	add(l.AppendSync, opened)
+	synced := l.Size()
+	add(l.Append, synced)
+	require.NoError(t, l.Close())
+	l, _ = open(t, path)
+	opened = l.Size()
+	add(l.Append, opened)
+	add(l.Append, opened)
+	require.Equal(t, want, durables(t, path))
+
+	want = []int64{int64(len(fileMagic))} // of the frame of Rewrite
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{[]byte("a"), []byte("b")})))
+	rewritten := l.Size()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, info.Size(), rewritten)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	add(l.Append, rewritten)
+	require.Equal(t, want, durables(t, path))
+}
+
+// durables returns the length in the header of each frame.
+func durables(t *testing.T, path string) (all []int64) {
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for content = content[len(fileMagic):]; len(content) > 0; {
+		h, payload, err := readFrame(bytes.NewReader(content), int64(len(content)))
+		require.NoError(t, err)
+		all = append(all, h.durable)
+		content = content[headerSize+len(payload):]
+	}
+	return all
+}
+
+// TestLog_whenItSyncs checks that Append does not wait for the disk, and that AppendSync and
+// Close do.
+func TestLog_whenItSyncs(t *testing.T) {
+	l, _ := open(t, filepath.Join(t.TempDir(), "log"))
+	f := &faultyFile{file: l.file}
+	l.file = f
+	require.NoError(t, l.Append([]byte("a")))
+	require.EqualValues(t, 0, f.syncs.Load())
+	require.NoError(t, l.AppendSync([]byte("b")))
+	require.EqualValues(t, 1, f.syncs.Load())
+	require.NoError(t, l.Append([]byte("c")))
+	require.NoError(t, l.Close())
+	require.EqualValues(t, 2, f.syncs.Load())
+
+	l, _ = open(t, filepath.Join(t.TempDir(), "log"))
+	l.file = &faultyFile{file: l.file, syncErr: errFault}
+	require.ErrorIs(t, l.Close(), errFault)
+}
+
+// TestLog_longestRecord checks records of 64 MiB, and of one byte more.
+func TestLog_longestRecord(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 128 MiB")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	l, _ := open(t, path)
+	record := make([]byte, 64<<20+1)
+	require.ErrorIs(t, l.Append(record), ErrTooLong)
+	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{record})), ErrTooLong)
+	require.NoError(t, l.Append(record[1:]))
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{record[1:]})))
+	require.NoError(t, l.Close())
+	_, records := open(t, path)
+	require.Len(t, records, 1)
+	require.Len(t, records[0], 64<<20)
+}
+
+func TestRead_ofOtherFiles(t *testing.T) {
+	for content, want := range map[string]error{"": nil, "heedlog": nil, "heedlog\x02": ErrNotJournal, "x": ErrNotJournal, "another file": ErrNotJournal} {
+		end, err := Read(strings.NewReader(content), int64(len(content)), nil)
+		require.Equal(t, want, err, "%q", content)
+		require.Zero(t, end)
+	}
 }
 
 func TestClose_returnsTheErrorOfTheFile(t *testing.T) {

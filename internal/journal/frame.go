@@ -13,6 +13,9 @@ const (
 	fileMagic  = "heedlog\x01"
 	headerSize = 24
 	maxFrame   = 1 << 30
+
+	// bufferSize is the size of buffers, and of the frames that Rewrite writes.
+	bufferSize = 64 << 10
 )
 
 // frameMagic begins each frame, so that a damaged file can be searched for later frames. It
@@ -110,7 +113,7 @@ func Read(r io.ReaderAt, size int64, apply func(record []byte) error) (end int64
 		return 0, nil // the process ended before the file had its magic
 	}
 	end = int64(len(fileMagic))
-	in := bufio.NewReaderSize(io.NewSectionReader(r, end, size-end), 64<<10)
+	in := bufio.NewReaderSize(io.NewSectionReader(r, end, size-end), bufferSize)
 	for end < size {
 		h, payload, err := readFrame(in, size-end)
 		if errors.Is(err, errInvalid) {
@@ -143,7 +146,7 @@ func applyRecords(payload []byte, apply func([]byte) error) error {
 // disk may be stored in any order before a power failure, so that other intact frames prove
 // nothing.
 func checkTail(r io.ReaderAt, end, size int64) error {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, bufferSize)
 	for offset := end; size-offset >= headerSize; {
 		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-offset)], offset)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -187,9 +190,9 @@ type frameWriter struct {
 // add writes a record.
 func (f *frameWriter) add(record []byte) {
 	if f.frame == nil {
-		f.frame = make([]byte, headerSize, 64<<10)
+		f.frame = make([]byte, headerSize, bufferSize)
 	}
-	if f.frame = appendRecord(f.frame, record); len(f.frame) >= 64<<10 {
+	if f.frame = appendRecord(f.frame, record); len(f.frame) >= bufferSize {
 		f.flush()
 	}
 }

@@ -79,8 +79,13 @@ func FuzzRead_anyBytes(f *testing.F) {
 }
 
 func TestCheckTail_findsFramesAcrossItsBuffer(t *testing.T) {
-	for _, gap := range []int{0, 1, 64<<10 - headerSize, 64<<10 - 10, 64<<10 - 1, 64 << 10, 200_000} {
-		file := append([]byte(fileMagic), bytes.Repeat([]byte{1}, 30+gap)...)
+	const buffer = 64 << 10
+	gaps := []int{30, 200_000}
+	for gap := buffer - headerSize - 2; gap <= buffer+1; gap++ { // all that are in the first buffer in part
+		gaps = append(gaps, gap)
+	}
+	for _, gap := range gaps {
+		file := append([]byte(fileMagic), bytes.Repeat([]byte{1}, gap)...)
 		frame := appendRecord(make([]byte, headerSize), []byte("record"))
 		sealFrame(frame, int64(len(file)))
 		file = append(file, frame...)

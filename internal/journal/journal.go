@@ -340,7 +340,7 @@ func (l *Log) writeTemp(records iter.Seq[[]byte]) (size int64, err error) {
 			err = closeErr
 		}
 	}()
-	w := frameWriter{w: bufio.NewWriterSize(f, 64<<10)}
+	w := frameWriter{w: bufio.NewWriterSize(f, bufferSize)}
 	w.write([]byte(fileMagic))
 	for r := range records {
 		if len(r) > MaxRecord {

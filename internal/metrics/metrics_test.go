@@ -108,7 +108,9 @@ func TestRecorder_classifiesTheEndOfAWait(t *testing.T) {
 		{t.Context(), context.Canceled, "canceled", ""},
 		{t.Context(), fmt.Errorf("%w: RequestOptions.MaxWait is 1s", heed.ErrMaxWait), "too_long", "refused"},
 		{t.Context(), context.DeadlineExceeded, "too_long", "timeout"},
-		{t.Context(), &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Second}}, "too_long", "refused"},
+		{t.Context(), fmt.Errorf("%w: RetryPolicy.MaxElapsed is 1s", heed.ErrMaxElapsed), "too_long", "errors.errorString"},
+		{t.Context(), &throttle.RefusedError{Decision: throttle.Decision{Wait: 1}}, "too_long", "refused"},
+		{t.Context(), &throttle.RefusedError{}, "refused", "refused"},
 		{t.Context(), &throttle.RefusedError{Decision: throttle.Decision{Wait: throttle.Forever}}, "refused", "refused"},
 		{t.Context(), &queue.FullError{}, "refused", "refused"},
 		{t.Context(), queue.ErrClosed, "refused", "errors.errorString"},
@@ -140,6 +142,7 @@ func TestRecorder_nearLimitIsBelowAFifth(t *testing.T) {
 	for _, d := range []throttle.Decision{
 		{OK: true, Limit: 100, Remaining: 20},
 		{OK: true, Limit: 4, Remaining: 0},                    // too small to be near
+		{OK: true, Limit: 9, Remaining: 1},                    // a fifth, rounded down
 		{OK: true, Limit: 100, Remaining: 0, OverLimit: true}, // a shadow limit
 		{Limit: 100},
 	} {
@@ -148,7 +151,49 @@ func TestRecorder_nearLimitIsBelowAFifth(t *testing.T) {
 	require.NotContains(t, got, "heed.server.near_limit a")
 	r.ServerDecision("a", throttle.Decision{OK: true, Limit: 100, Remaining: 19})
 	require.InDelta(t, 1, got["heed.server.near_limit a"], 0)
-	require.InDelta(t, 3, got["heed.server.requests a,acquired"], 0)
+	require.InDelta(t, 4, got["heed.server.requests a,acquired"], 0)
+	require.InDelta(t, 1, got["heed.server.requests a,over_limit"], 0)
+	require.InDelta(t, 1, got["heed.server.requests a,refused"], 0)
+	r.ServerDecision("b", throttle.Decision{OK: true, Limit: 5})
+	require.InDelta(t, 1, got["heed.server.near_limit b"], 0)
+}
+
+// TestRecorder_records checks what each event records, and which events record nothing.
+func TestRecorder_records(t *testing.T) {
+	get, start := request(t, "GET", "https://api.test"), heed.WaitStartInfo{Limit: "a", At: time.Unix(1, 0)}
+	fault := errors.New("fault")
+	for name, tt := range map[string]struct {
+		event func(r *Recorder)
+		want  recording
+	}{
+		"does not wait":      {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a"}) }, recording{}},
+		"wait begins":        {func(r *Recorder) { r.waitStart(get, start) }, recording{"heed.client.queued_requests a": 1}},
+		"does not begin":     {func(r *Recorder) { r.waitStart(get, heed.WaitStartInfo{Limit: "a"}) }, recording{}},
+		"waits for 1 ns":     {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Waited: 1}) }, recording{"heed.client.request.time_in_queue a,,acquired": 1e-9}},
+		"fails without wait": {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Err: fault}) }, recording{"heed.client.request.time_in_queue a,,failed": 0}},
+		"leaves the queue":   {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Start: start}) }, recording{"heed.client.queued_requests a": -1}},
+		"throttled": {func(r *Recorder) {
+			r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled, Status: 503, RetryAfter: 1})
+		}, recording{"heed.client.throttled api.test,,503,true": 1}},
+		"throttled, no status": {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled}) }, recording{}},
+		"accepted":             {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Accepted, Status: 200}) }, recording{}},
+		"one attempt":          {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 399, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,399": 1}},
+		"status 400":           {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 400, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,400,400": 1}},
+		"three attempts": {func(r *Recorder) {
+			r.done(get, heed.DoneInfo{Attempts: 3, RetryDelay: time.Minute, Err: fault, Duration: time.Hour})
+		}, recording{
+			"heed.client.call.duration GET,api.test,,,errors.errorString": 3600, "heed.client.call.retries GET,api.test": 2, "heed.client.call.retry_delay GET,api.test": 60,
+		}},
+		"fails open":      {func(r *Recorder) { r.MiddlewareTrace().Failed(get, fault, true) }, recording{"heed.server.requests ,failed_open": 1}},
+		"fails closed":    {func(r *Recorder) { r.MiddlewareTrace().Failed(get, fault, false) }, recording{"heed.server.requests ,failed_closed": 1}},
+		"store":           {func(r *Recorder) { r.StoreOperation("get", time.Minute, fault) }, recording{"heed.store.operation.duration get,errors.errorString": 60}},
+		"store, degraded": {func(r *Recorder) { r.StoreDegraded("open", nil) }, recording{"heed.store.degraded open": 1}},
+		"queue, no wait":  {func(r *Recorder) { r.ServerQueueTrace().Granted(new(queue.Ticket)) }, recording{}},
+	} {
+		got := recording{}
+		tt.event(NewRecorder(got))
+		require.Equal(t, tt.want, got, name)
+	}
 }
 
 // TestRecorder_describesTheAccountThatMattersMost has two accounts with a limit of one name.
@@ -176,10 +221,43 @@ func TestRecorder_describesTheAccountThatMattersMost(t *testing.T) {
 	}, got)
 }
 
+// TestRecorder_describesWhatIsKnown checks limits of which only a part is known, and holds that
+// are over.
+func TestRecorder_describesWhatIsKnown(t *testing.T) {
+	now := time.Unix(1000, 0)
+	known := quota.LimitSnapshot{Size: 10, Remaining: 5, RemainingKnown: true}
+	for name, tt := range map[string]struct {
+		limits []quota.LimitSnapshot
+		want   recording
+	}{
+		"size of 1":           {[]quota.LimitSnapshot{{Size: 1}}, recording{"limit": 1}},
+		"remaining":           {[]quota.LimitSnapshot{{RemainingKnown: true, Remaining: 3}}, recording{"remaining": 3}},
+		"1 of 1":              {[]quota.LimitSnapshot{{Size: 1, RemainingKnown: true, Remaining: 1}}, recording{"limit": 1, "remaining": 1, "utilization": 0}},
+		"more than the limit": {[]quota.LimitSnapshot{{Size: 1, RemainingKnown: true, Remaining: 3}}, recording{"limit": 1, "remaining": 3, "utilization": 0}},
+		"less than none":      {[]quota.LimitSnapshot{{Size: 1, RemainingKnown: true, Remaining: -3}}, recording{"limit": 1, "remaining": -3, "utilization": 1}},
+		"reset is over":       {[]quota.LimitSnapshot{{Reset: now.Add(-time.Second)}}, recording{"reset": 0}},
+		"nothing":             {[]quota.LimitSnapshot{{}}, recording{}},
+		"known, then unknown": {[]quota.LimitSnapshot{known, {Size: 20}}, recording{"limit": 10, "remaining": 5, "utilization": .5}},
+		"unknown, then known": {[]quota.LimitSnapshot{{Size: 20}, known}, recording{"limit": 10, "remaining": 5, "utilization": .5}},
+		"equal":               {[]quota.LimitSnapshot{known, {Size: 20, Remaining: 10, RemainingKnown: true}}, recording{"limit": 10, "remaining": 5, "utilization": .5}},
+	} {
+		var s quota.Snapshot
+		for _, l := range tt.limits {
+			s.Shown = append(s.Shown, quota.AccountSnapshot{Host: "api.test", Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{l}}}})
+		}
+		s.At = now
+		got := recording{}
+		for _, p := range NewRecorder(recording{}).Quotas(s) {
+			got[strings.TrimPrefix(p.Instrument.Name, "heed.client.quota.")] = p.Value
+		}
+		require.Equal(t, tt.want, got, name)
+	}
+}
+
 func TestRecorder_boundsTheNumberOfQuotas(t *testing.T) {
 	var s quota.Snapshot
 	for i := range 1000 {
-		s.Shown = append(s.Shown, quota.AccountSnapshot{Host: fmt.Sprintf("h%d.test", i%50), Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{{Name: fmt.Sprint(i), Size: 1}}}}})
+		s.Shown = append(s.Shown, quota.AccountSnapshot{Host: fmt.Sprintf("h%d.test", i%50), Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{{Name: fmt.Sprint(i / 50), Size: 1}}}}})
 	}
-	require.LessOrEqual(t, len(NewRecorder(recording{}).Quotas(s)), maxSeries)
+	require.Len(t, NewRecorder(recording{}).Quotas(s), 500)
 }

@@ -47,6 +47,35 @@ func TestBounded_keepsTheFirstValues(t *testing.T) {
 		require.Equal(t, otherServer, s.at(hostKey{"https", "a.test:80"}))
 	}
 	require.Len(t, s.known, 4)
+	s = servers{max: 2}
+	for i := range 10 { // spellings of one host, of which eight are kept
+		host := []byte("abcdefghij.test")
+		host[i] -= 'a' - 'A'
+		require.Equal(t, server{"abcdefghij.test", ""}, s.at(hostKey{"https", string(host)}))
+	}
+	require.Len(t, s.known, 8)
+}
+
+// TestNewRecorder_bounds checks the number of values of each attribute.
+func TestNewRecorder_bounds(t *testing.T) {
+	r := NewRecorder(recording{})
+	for name, tt := range map[string]struct {
+		value func(string) string
+		want  int
+	}{
+		"servers": {func(s string) string { return r.servers.at(hostKey{"https", s}).address }, 100},
+		"limits":  {r.limits.value, 100},
+		"quotas":  {r.quotas.value, 100},
+		"units":   {r.units.value, 20},
+		"types":   {r.types.value, 50},
+	} {
+		values := map[string]bool{}
+		for i := range 200 {
+			values[tt.value(fmt.Sprint("v", i))] = true
+		}
+		require.Len(t, values, tt.want+1, name)
+		require.True(t, values[otherValue], name)
+	}
 }
 
 func TestMethodAndStatusValues(t *testing.T) {

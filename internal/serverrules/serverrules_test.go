@@ -82,6 +82,26 @@ func TestServers_replyAsTheRealOnes(t *testing.T) {
 				"RateLimit-Policy", `"burst"; q=1; w=1; pk=:MTJjYTE3YjQ5YWYy:`, "RateLimit-Policy", `"sustained"; q=2; w=10; pk=:MTJjYTE3YjQ5YWYy:`,
 				"RateLimit", `"burst"; r=0; t=1`, "RateLimit", `"sustained"; r=0; t=9`)},
 		}},
+		// Windows begin at 0.5 s and 5.5 s. What was used in the window before is weighted by the part of the
+		// present window that is left, and rounded down.
+		"sliding counter": {serverrules.SlidingCounter(serverrules.SlidingCounterConfig{Limit: 3, Per: 5 * time.Second, Offset: 500 * ms,
+			Headers: serverrules.XRateLimit(ms), RetryAfter: serverrules.UntilUnit}), []step{
+			{n: 1, status: 200, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "2", "X-RateLimit-Reset", "1767225600500")},
+			{at: 250 * ms, n: 2, status: 200, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605500")},
+			{at: 251 * ms, n: 1, status: 200, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605500")},
+			{at: 4250 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605500", "Retry-After", "1")},
+			{at: 5250 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225610500", "Retry-After", "1")},
+			{at: 5251 * ms, n: 1, status: 200, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225610500")},
+			{at: 6250 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225610500", "Retry-After", "1")},
+			{at: 20 * time.Second, n: 3, status: 200, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225620500")},
+			{at: 20 * time.Second, n: 1, status: 429, header: header("X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225620500", "Retry-After", "1")},
+		}},
+		"sliding counter, others use it": {serverrules.SlidingCounter(serverrules.SlidingCounterConfig{Limit: 10, Per: 5 * time.Second,
+			Headers: serverrules.XRateLimit(time.Second), RetryAfter: serverrules.UntilWindow, Others: 2}), []step{
+			{n: 1, status: 200, header: header("X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "9", "X-RateLimit-Reset", "1767225605")},
+			{at: time.Second, n: 1, status: 200, header: header("X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "6", "X-RateLimit-Reset", "1767225605")},
+			{at: 4250 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605", "Retry-After", "1")},
+		}},
 		"fastify": {serverrules.Fastify(2, 5*time.Second), []step{
 			{n: 2, status: 200, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "5")},
 			{at: 100 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "5", "Retry-After", "5")},

@@ -4,7 +4,7 @@
 package sfv
 
 import (
-	"strconv"
+	"encoding/hex"
 	"strings"
 	"unicode/utf8"
 )
@@ -175,7 +175,7 @@ func (r *Parser) value() (Value, bool) {
 	case c == '@':
 		r.pos++
 		v, ok := r.number()
-		return Value{Date, v.Text}, ok && strings.IndexByte(v.Text, '.') < 0
+		return Value{Date, v.Text}, ok && !strings.Contains(v.Text, ".")
 	case c == '%':
 		return r.display()
 	case isLetter(c) || c == '*':
@@ -221,12 +221,12 @@ func (r *Parser) display() (Value, bool) {
 		case c < ' ' || c > '~':
 			return Value{}, false
 		case c == '%':
-			hex := r.s[r.pos+1 : min(r.pos+3, len(r.s))]
-			n, err := strconv.ParseUint(hex, 16, 8)
-			if len(hex) != 2 || err != nil || strings.ToLower(hex) != hex {
+			digits := r.s[r.pos+1 : min(r.pos+3, len(r.s))]
+			octet, err := hex.DecodeString(digits)
+			if err != nil || len(octet) != 1 || strings.ToLower(digits) != digits {
 				return Value{}, false
 			}
-			text = append(text, byte(n))
+			text = append(text, octet...)
 			r.pos += 2
 		default:
 			text = append(text, c)
@@ -313,7 +313,7 @@ func isKey(c byte) bool {
 func isTokenStart(c byte) bool { return isLetter(c) || c == '*' }
 
 func isToken(c byte) bool {
-	return isLetter(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
+	return isLetter(c) || isDigit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
 }
 
 func isBase64(c byte) bool {

@@ -163,7 +163,7 @@ func TestParser_readsBase64Only(t *testing.T) {
 // that comments of vendors may have.
 func TestParser_acceptsDatesAndDisplayStrings(t *testing.T) {
 	for _, value := range []string{
-		"@0", "@-5", "@1.5", "@", "@x", `%""`, `%"a b"`, `%"%c3%bc"`, `%"%C3%BC"`, `%"%c3"`, `%"%ff"`, `%"%c"`, `%"%`, `%"%+5"`, `%"a`, `%a`, "%", "%\"\x7f\"", `%"\"`,
+		"@0", "@-5", "@1.5", "@", "@x", `%""`, `%"a b"`, `%"%c3%bc"`, `%"%C3%BC"`, `%"%c3"`, `%"%ff"`, `%"%c"`, `%"%`, `%"%+5"`, `%"a`, `%a`, "%", "%\"\x7f\"", `%"~"`, "%\"\x1f\"", `%"%c3a%bc"`, `%"%C3"`, `%"%0g"`, `%"\"`,
 	} {
 		for _, form := range []string{"%s", "1;a=%s;b=2", "1;a=%s;a=2", "%s, 2"} {
 			s := fmt.Sprintf(form, value)
@@ -177,6 +177,18 @@ func TestParser_acceptsDatesAndDisplayStrings(t *testing.T) {
 	require.Equal(t, Value{Display, "%c3%bc"}, it.Value)
 	at, _ := it.Param("at")
 	require.Equal(t, Value{Date, "-5"}, at)
+}
+
+// TestValue_hasEscapesInStringsOnly checks that String changes nothing but the escapes of a
+// quoted string.
+func TestValue_hasEscapesInStringsOnly(t *testing.T) {
+	for field, want := range map[string]string{
+		`"a\\b\""`: `a\b"`, `"a"`: "a", `""`: "", `%"a\b"`: `a\b`, `a/b`: "a/b", `?1`: "1", `@5`: "5", `:YQ==:`: "YQ==", `-1.5`: "-1.5",
+	} {
+		p, it := NewParser(field, false), Item{}
+		require.True(t, p.Next(&it), field)
+		require.Equal(t, want, it.Value.String(), field)
+	}
 }
 
 func TestItem_keepsEightParameters(t *testing.T) {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -87,6 +89,43 @@ func TestCodec_rejectsValuesOutOfBounds(t *testing.T) {
 	valid := `{"seq":1,"say":"shut","wait":1}`
 	_, _, ok := decode(nil, "a", valid+"."+macOf(nil, "a", []byte(valid)))
 	require.True(t, ok)
+}
+
+// The largest values of each field are accepted, and the first ones above are not.
+func TestCodec_boundaries(t *testing.T) {
+	const year int64 = 366 * 24 * 3600 * 1_000_000 // microseconds
+	require.EqualValues(t, year, inMicros(headers.MaxDelay))
+	limits := func(n int) string { return strings.TrimSuffix(strings.Repeat("{},", n), ",") }
+	padded := func(n int) string { // a message of n bytes
+		body := `{"seq":1,"say":"here"`
+		return body + strings.Repeat(" ", n-len(body)-len("}.0123456789abcdef")) + "}"
+	}
+	for _, tt := range []struct {
+		body string
+		ok   bool
+	}{
+		{padded(4096), true},
+		{padded(4097), false},
+		{fmt.Sprintf(`{"seq":1,"say":"shut","wait":%d}`, year), true},
+		{fmt.Sprintf(`{"seq":1,"say":"shut","wait":%d}`, year+1), false},
+		{`{"seq":1,"say":"shut","wait":0}`, true},
+		{`{"seq":1,"say":"shut","wait":-1}`, false},
+		{`{"seq":1,"say":"left","left":[` + limits(8) + `]}`, true},
+		{`{"seq":1,"say":"left","left":[` + limits(9) + `]}`, false},
+		{`{"seq":1,"say":"rejected","count":100}`, true},
+		{`{"seq":1,"say":"rejected","count":101}`, false},
+		{`{"seq":1,"say":"left","left":[{"limit":9007199254740992,"left":9007199254740992}]}`, true},
+		{`{"seq":1,"say":"left","left":[{"limit":9007199254740993}]}`, false},
+		{`{"seq":1,"say":"left","left":[{"left":9007199254740993}]}`, false},
+		{`{"seq":1,"say":"left","left":[{"left":-1}]}`, false},
+		{fmt.Sprintf(`{"seq":1,"say":"left","left":[{"per":%d,"reset":%d}]}`, year, year), true},
+		{fmt.Sprintf(`{"seq":1,"say":"left","left":[{"per":%d}]}`, year+1), false},
+		{fmt.Sprintf(`{"seq":1,"say":"left","left":[{"reset":%d}]}`, year+1), false},
+		{`{"seq":18446744073709551615,"say":"shut"}`, true},
+	} {
+		_, _, ok := decode(nil, "a", tt.body+"."+macOf(nil, "a", []byte(tt.body)))
+		require.Equal(t, tt.ok, ok, tt.body)
+	}
 }
 
 // FuzzCodec_decode is a process that knows the secret and has errors.

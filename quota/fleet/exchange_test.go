@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota"
@@ -178,21 +180,68 @@ func TestExchange_fetchDoesNotRepeatWhatWasReplaced(t *testing.T) {
 
 // A message that arrives after a later one of the same quota does not replace it for Fetch.
 func TestExchange_fetchReturnsTheLatest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l link
-		sender, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
-		for _, wait := range []time.Duration{time.Minute, time.Hour} {
-			u := hold
-			u.Wait = wait
-			sender.Publish(u)
+	for name, tt := range map[string]struct {
+		before int           // messages that the sender of the first update has sent before
+		apart  time.Duration // time between the updates
+		other  bool          // the second update is of another sender, whose numbers begin at 1
+	}{
+		"one sender":             {0, time.Second, false},
+		"at the same time":       {0, 0, false},
+		"two senders":            {0, time.Second, true},
+		"of a new process":       {5, time.Second, true},
+		"one sender, many later": {2000, time.Second, false},
+	} {
+		for _, order := range [][2]int{{0, 1}, {1, 0}} {
+			synctest.Test(t, func(t *testing.T) {
+				var l link
+				r, first := newReceiver(t.Context()), &Exchange{Bus: &l, Secret: secret}
+				second, update, later := first, hold, hold
+				if later.Wait = time.Hour; tt.other {
+					second, later.Sender = &Exchange{Bus: &l, Secret: secret}, 2
+				}
+				for range tt.before {
+					first.Publish(quota.Update{Kind: quota.UpdateProbe, Sender: 1, Account: "b"})
+				}
+				first.Publish(update)
+				time.Sleep(tt.apart)
+				second.Publish(later)
+				messages := l.published[tt.before:]
+				messages[0].Age = tt.apart
+				for _, i := range order {
+					r.link.receive(messages[i])
+				}
+				require.Len(t, r.all, 2, name)
+				r.all = nil
+				r.exchange.Fetch("a")
+				require.Len(t, r.all, 1, name)
+				require.Equal(t, time.Hour, r.all[0].Wait, "%s, order %v", name, order)
+			})
 		}
-		r.link.receive(l.published[1])
-		r.link.receive(l.published[0])
-		r.all = nil
-		r.exchange.Fetch("a")
-		require.Len(t, r.all, 1)
-		require.Equal(t, time.Hour, r.all[0].Wait)
-	})
+	}
+}
+
+// After the end of a fetch, messages with low numbers are ignored again.
+func TestExchange_fetchEnds(t *testing.T) {
+	for ended, want := range map[bool]int{false: 1, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var l link
+			sender, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
+			for range 3000 {
+				sender.Publish(hold)
+			}
+			other := hold
+			other.Account = "b"
+			sender.Publish(other)
+			r.link.receive(l.latest(0))
+			r.exchange.Fetch("a")
+			if ended {
+				r.link.receive(Message{Account: "a"})
+			}
+			r.all = nil
+			r.link.receive(l.published[0])
+			require.Len(t, r.all, want)
+		})
+	}
 }
 
 func TestExchange_subscriptionsEnd(t *testing.T) {
@@ -239,17 +288,23 @@ func TestExchange_memoryIsBounded(t *testing.T) {
 			r.link.receive(l.latest(0))
 			r.exchange.Fetch(fmt.Sprint("unknown", i))
 		}
-		require.Len(t, s.guard.senders, maxSenders)
-		require.Len(t, s.store.accounts, maxAccounts)
-		require.LessOrEqual(t, len(s.store.accounts["a"]), maxQuotas)
-		require.LessOrEqual(t, len(s.guard.fetching), maxFetching)
+		require.Len(t, s.guard.senders, 1024)
+		require.Len(t, s.store.accounts, 1024)
+		require.LessOrEqual(t, len(s.store.accounts["a"]), 8)
+		require.Len(t, s.guard.fetching, 3000)
 	})
 }
 
 func TestExchange_Validate(t *testing.T) {
 	require.ErrorContains(t, new(Exchange).Validate(), "Bus is nil")
 	require.NoError(t, (&Exchange{Bus: new(LocalBus)}).Validate())
-	require.Panics(t, func() { new(Exchange).Publish(quota.Update{}) })
+	for _, use := range []func(*Exchange){
+		func(e *Exchange) { e.Publish(quota.Update{}) },
+		func(e *Exchange) { e.Subscribe(t.Context(), func(quota.Update) {}) },
+		func(e *Exchange) { e.Fetch("a") },
+	} {
+		require.PanicsWithError(t, "fleet: exchange: Bus is nil: set it, for example to a LocalBus", func() { use(new(Exchange)) })
+	}
 }
 
 func TestLocalBus_keepsMessages(t *testing.T) {
@@ -259,6 +314,7 @@ func TestLocalBus_keepsMessages(t *testing.T) {
 		b.Publish(Message{Account: "a", Quota: "1", Content: "new", Keep: time.Minute, Age: time.Second})
 		b.Publish(Message{Account: "a", Quota: "2", Content: "short", Keep: time.Second})
 		b.Publish(Message{Account: "a", Quota: "3", Content: "not kept"})
+		b.Publish(Message{Account: "a", Quota: "4", Content: "old", Keep: time.Minute, Age: 50 * time.Second})
 		b.Publish(Message{Account: "b", Quota: "1", Content: "another", Keep: time.Minute})
 		time.Sleep(10 * time.Second)
 		var all []Message
@@ -266,6 +322,31 @@ func TestLocalBus_keepsMessages(t *testing.T) {
 		b.Fetch("a")
 		require.Equal(t, []Message{{Account: "a", Quota: "1", Content: "new", Keep: time.Minute, Age: 11 * time.Second}, {Account: "a"}}, all)
 	})
+}
+
+// Subscribers are called one after the other, also while messages are published.
+func TestLocalBus_deliversOneMessageAtATime(t *testing.T) {
+	for _, first := range []int{1, 2, 3} { // published together
+		synctest.Test(t, func(t *testing.T) {
+			var b LocalBus
+			var running, received atomic.Int32
+			b.Subscribe(t.Context(), func(Message) {
+				received.Add(1)
+				assert.EqualValues(t, 1, running.Add(1))
+				time.Sleep(time.Second)
+				running.Add(-1)
+			})
+			for range first {
+				b.Publish(Message{Content: "first"})
+			}
+			for range 3 {
+				time.Sleep(100 * time.Millisecond)
+				b.Publish(Message{Content: "later"})
+			}
+			time.Sleep(time.Minute)
+			require.EqualValues(t, first+3, received.Load())
+		})
+	}
 }
 
 // Messages arrive in the order in which they were published, and are bounded.
@@ -285,12 +366,12 @@ func TestLocalBus_deliversInOrder(t *testing.T) {
 		}
 		close(block)
 		synctest.Wait()
-		require.Len(t, all, 1+maxQueue)
+		require.Len(t, all, 1+1024)
 		for i, m := range all[1:] {
 			require.Equal(t, fmt.Sprint(i), m.Content)
 		}
 		b.Publish(Message{Content: "again"})
 		synctest.Wait()
-		require.Len(t, all, 2+maxQueue)
+		require.Len(t, all, 2+1024)
 	})
 }

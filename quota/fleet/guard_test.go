@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,7 @@ func TestGuard_acceptsEachNumberOnce(t *testing.T) {
 	require.True(t, accept(2, 1), "of another process")
 	for from := range uint64(3 * maxSenders) {
 		accept(from, 1)
-		require.LessOrEqual(t, len(g.senders), maxSenders)
+		require.LessOrEqual(t, len(g.senders), 1024)
 	}
 }
 
@@ -73,6 +74,61 @@ func TestGuard_getsUsedToAnotherClockError(t *testing.T) {
 	require.Zero(t, age(6, -time.Hour))
 }
 
+// The age of a message counts from the fastest one of the last two minutes, not from the first.
+func TestGuard_ageCountsFromTheFastestMessage(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	var g guard
+	seq := uint64(0)
+	for _, tt := range []struct {
+		after, delay, age time.Duration
+	}{
+		{40 * time.Second, 40 * time.Second, 0}, // the first one: nothing is known
+		{50 * time.Second, 0, 0},
+		{55 * time.Second, 30 * time.Second, 30 * time.Second},
+		{80 * time.Second, 10 * time.Second, 10 * time.Second},
+		{101 * time.Second, 20 * time.Second, 20 * time.Second},
+		{150 * time.Second, 25 * time.Second, 25 * time.Second},
+	} {
+		seq++
+		now := start.Add(tt.after)
+		age, isNew, ok := g.accept(1, stamp{seq, now.Add(-tt.delay).UnixMicro()}, 0, now)
+		require.True(t, ok && isNew)
+		require.Equal(t, tt.age, age, "%+v", tt)
+	}
+}
+
+// The memory of a sender is stated in the comment of guard.
+func TestGuard_aSenderTakes200Bytes(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(sender{}), uintptr(200))
+}
+
+// One more sender than are kept replaces one of those that were silent for longest.
+func TestGuard_replacesASilentSender(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var g guard
+	for from := range uint64(1024 + 300) {
+		now = now.Add(time.Second)
+		latest := map[uint64]time.Time{}
+		for known, s := range g.senders {
+			latest[known] = s.latest
+		}
+		_, _, ok := g.accept(from, stamp{1, now.UnixMicro()}, 0, now)
+		require.True(t, ok)
+		for known, at := range latest {
+			if g.senders[known] == nil {
+				later := 0
+				for _, other := range latest {
+					if other.After(at) {
+						later++
+					}
+				}
+				require.GreaterOrEqual(t, later, 512)
+			}
+		}
+	}
+	require.Len(t, g.senders, 1024)
+}
+
 // Clocks of tests begin at the Unix epoch, or with the zero Time.
 func TestGuard_acceptsAnyEpoch(t *testing.T) {
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), {}, time.Unix(1<<40, 0)} {
@@ -102,9 +158,15 @@ func TestGuard_fetchesAreBounded(t *testing.T) {
 		require.LessOrEqual(t, len(g.fetching), maxFetching)
 	}
 	require.True(t, g.isFetching("0", now))
+	require.Len(t, g.fetching, 4096)
 	g.fetched("0")
 	require.False(t, g.isFetching("0", now))
-	now = now.Add(fetchTime)
+	g.fetch("0", now)
+	require.Len(t, g.fetching, 4096)
+	g.fetch("another", now)
+	require.False(t, g.isFetching("another", now), "there is no space for it")
+	require.True(t, g.isFetching("1", now.Add(5*time.Second-1)))
+	now = now.Add(5 * time.Second)
 	require.False(t, g.isFetching("1", now))
 	g.fetch("later", now)
 	require.True(t, g.isFetching("later", now), "after all others have expired")

@@ -69,7 +69,7 @@ func (s *store[T]) makeRoom(now time.Time) {
 func (s *store[T]) remove(account, quota string) {
 	quotas := s.accounts[account]
 	delete(quotas, quota)
-	if quotas != nil && len(quotas) == 0 {
+	if len(quotas) == 0 {
 		delete(s.accounts, account)
 	}
 }

@@ -102,9 +102,9 @@ func (b *bodyParser) members(object bool, m jsonContext, depth int) bool {
 	m.atCodePath = m.atCodePath && (depth == 0 || mayHoldCode(m.key))
 	for b.json.More() {
 		if object {
-			t, err := b.json.Token()
+			t, _ := b.json.Token() // nil after an error
 			name, ok := t.(string)
-			if err != nil || !ok {
+			if !ok {
 				return false
 			}
 			m.key = name
@@ -137,7 +137,8 @@ func isCodeKey(key string) bool {
 }
 
 // string reads a string. In a success only the code of an error counts, because other
-// strings may be data.
+// strings may be data. Of an error the messages of the first three levels are searched for
+// phrases: deeper ones describe details.
 func (b *bodyParser) string(m jsonContext, depth int, s string) {
 	switch {
 	case m.key == "retryDelay":
@@ -238,7 +239,6 @@ func (b *bodyParser) scanText(s string) {
 	s = strings.ToLower(s)
 	if b.status != http.StatusServiceUnavailable && (strings.Contains(s, "secondary rate limit") || strings.Contains(s, "abuse detection mechanism")) {
 		b.throttled, b.githubSecondary = true, true
-		return
 	}
 	if b.status == http.StatusForbidden {
 		return

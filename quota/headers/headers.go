@@ -125,17 +125,6 @@ func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Re
 	return r.addBody(rep, resp, peek(resp, resp.ContentLength < 0))
 }
 
-// ReadPeeked returns what Read has returned for resp, which was received at now, or what
-// Read would return from the headers alone if it has not read from the body. It does not
-// read from the body.
-func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
-	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if p, ok := resp.Body.(*peekedBody); ok {
-		return r.addBody(rep, resp, p.peeked())
-	}
-	return rep
-}
-
 // addBody adds to rep what the first bytes of a body state. It is separate so that a report
 // without a body stays on the stack.
 func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
@@ -145,14 +134,14 @@ func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
 	return rep
 }
 
-// Provider returns the entry of Hosts or of the built-in table for host. It returns nil if
-// the host is unknown.
+// Provider returns the entry of Hosts for host, or else that of the built-in table for host or
+// for its nearest parent domain. It returns nil if the host is unknown.
 func (r *Reader) Provider(host string) *Provider {
 	if host == "" {
 		return nil
 	}
 	host = httphost.Name(host)
-	if len(r.Hosts) > 0 {
+	if len(r.Hosts) > 0 { // a variable of this block is allocated
 		if provider, ok := r.Hosts[host]; ok {
 			return &provider
 		}
@@ -160,7 +149,18 @@ func (r *Reader) Provider(host string) *Provider {
 	if r.NoProviderTable {
 		return nil
 	}
-	return builtinProvider(host)
+	index := providersByHost()
+	if p, ok := index[host]; ok {
+		return p
+	}
+	for i := 1; i < len(host); i++ {
+		if host[i] == '.' {
+			if p, ok := index[host[i:]]; ok {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 const (
@@ -221,11 +221,9 @@ var parserPool = sync.Pool{New: func() any { return new(parser) }}
 func (p *parser) reset() {
 	clear(p.groups)
 	clear(p.limits)
-	if len(p.retryHeaders)+len(p.custom)+len(p.policies) > 0 {
-		clear(p.retryHeaders)
-		clear(p.custom)
-		clear(p.policies)
-	}
+	clear(p.retryHeaders)
+	clear(p.custom)
+	clear(p.policies)
 	*p = parser{groups: p.groups[:0], retryHeaders: p.retryHeaders[:0], custom: p.custom[:0], limits: p.limits[:0], policies: p.policies[:0]}
 }
 
@@ -332,7 +330,7 @@ func (p *parser) collectUnknown(name string, values []string) {
 	m, ok := parseName(name)
 	switch {
 	case m.kind == KindRetryAfter:
-		p.retryHeaders = append(p.retryHeaders, retryHeader{values, m.scale, name == "Retry-After"})
+		p.retryHeaders = append(p.retryHeaders, retryHeader{values, m.scale, false})
 	case ok || isUsageValue(&m, values):
 		p.store(name, joinValues(values), &m, m.spelling, nil)
 	}

@@ -38,11 +38,9 @@ func peek(resp *http.Response, piece bool) []byte {
 	p := &peekedBody{src: resp.Body, done: make(chan struct{}), stop: piece}
 	resp.Body = p
 	go p.readAhead()
-	timer := time.NewTimer(peekTimeout)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(peekTimeout):
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,13 +91,6 @@ func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 		return n, true, nil
 	}
 	return 0, p.err != nil, p.err
-}
-
-// peeked returns the bytes that were read ahead.
-func (p *peekedBody) peeked() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.head
 }
 
 // Close implements io.Closer. It also stops reading ahead.

@@ -176,23 +176,6 @@ func ProviderByName(name string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// builtinProvider returns the row of the built-in table for a host: that of the host
-// itself, or else that of the nearest parent domain. It returns nil if there is none.
-func builtinProvider(host string) *Provider {
-	index := providersByHost()
-	if p, ok := index[host]; ok {
-		return p
-	}
-	for i := 1; i < len(host); i++ {
-		if host[i] == '.' {
-			if p, ok := index[host[i:]]; ok {
-				return p
-			}
-		}
-	}
-	return nil
-}
-
 var providersByHost = sync.OnceValue(func() map[string]*Provider {
 	m := make(map[string]*Provider)
 	for i := range providers {
@@ -206,11 +189,10 @@ var providersByHost = sync.OnceValue(func() map[string]*Provider {
 // AccountParams returns the query parameters that identify the account in requests to host,
 // as listed by its Provider. They do not include api_key and apikey.
 func (r *Reader) AccountParams(host string) []string {
-	host = httphost.Name(host)
-	if p, ok := r.Hosts[host]; ok {
+	if p, ok := r.Hosts[httphost.Name(host)]; ok { // Provider would allocate a copy
 		return p.AccountParams
 	}
-	if p := builtinProvider(host); p != nil && !r.NoProviderTable {
+	if p := r.Provider(host); p != nil {
 		return p.AccountParams
 	}
 	return nil

@@ -99,10 +99,10 @@ func (c *clock) parseRetryDelay(v string, scale time.Duration) (time.Duration, T
 func (c *clock) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration, TimeFormat, bool) {
 	now := c.serverTime()
 	about := func(at time.Time) bool { d := at.Sub(now); return d > -10*365*day && d < 10*365*day }
-	if at := time.Unix(n.whole, n.nanos); n.whole < 1e11 && about(at) {
+	if at := time.Unix(n.whole, n.nanos); about(at) {
 		return timeUntil(at, now), FormatEpochSeconds, true
 	}
-	if at := time.UnixMilli(n.whole); n.whole < 1e14 && about(at) {
+	if at := time.UnixMilli(n.whole); about(at) {
 		return timeUntil(at, now), FormatEpochMillis, true
 	}
 	d, _ := n.delay(scale)
@@ -287,7 +287,7 @@ type dateParser struct {
 	twoDigits, hasYear bool
 	hour, minute, sec  int
 	nanos, offset      int
-	hasClock, hasZone  bool
+	hasClock           bool
 }
 
 func (d *dateParser) read() bool {
@@ -393,11 +393,9 @@ func (d *dateParser) word() bool {
 	}
 	w := d.s[start:d.pos]
 	if len(w) < 3 {
-		d.hasZone = equalFold(w, "UT") || equalFold(w, "Z")
-		return d.hasZone
+		return equalFold(w, "UT") || equalFold(w, "Z")
 	}
 	if equalFold(w, "GMT") || equalFold(w, "UTC") {
-		d.hasZone = true
 		return true
 	}
 	if m := month(w); m >= 0 {
@@ -432,7 +430,7 @@ func (d *dateParser) zone() bool {
 	case width != 2:
 		return false
 	}
-	d.offset, d.hasZone = sign*(n*60+minutes)*60, true
+	d.offset = sign * (n*60 + minutes) * 60
 	return n < 24 && minutes < 60
 }
 
@@ -455,16 +453,12 @@ func (d *dateParser) isValid() bool {
 // unix returns the seconds from 1970 to the date and time of d in UTC. A day after the end of
 // the month is one of the next month, as for time.Date.
 func (d *dateParser) unix() int64 {
-	year, month := int64(d.year), int64(d.month)-2 // the year begins with March, so that the leap day is its last
+	const daysTo1970 = 719469 + 146097                 // from the day before March 1st, -400
+	year, month := int64(d.year)+400, int64(d.month)-2 // from March 1st, -400 on: the leap day is the last of its year
 	if month < 0 {
 		year, month = year-1, month+12
 	}
-	era := year / 400
-	if year < 0 {
-		era = (year - 399) / 400
-	}
-	ofEra := year - era*400
-	day := era*146097 + ofEra*365 + ofEra/4 - ofEra/100 + (153*month+2)/5 + int64(d.day) - 1 - 719468
+	day := year*365 + year/4 - year/100 + year/400 + (153*month+2)/5 + int64(d.day) - daysTo1970
 	return day*86400 + int64(d.hour)*3600 + int64(d.minute)*60 + int64(d.sec)
 }
 

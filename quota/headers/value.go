@@ -114,7 +114,6 @@ func parseEntries(s string, out *[maxEntries]listEntry) (n int, ok bool) {
 }
 
 func (e *listEntry) parse(s string) bool {
-	*e = listEntry{}
 	head, params := cutOutsideQuotes(s, ';')
 	head = trimBlanks(head)
 	if !e.parseHead(head) {

@@ -173,7 +173,6 @@ func (s *keyState) endIncident(now int64) {
 // raiseLevel adds one to the level. It reports whether that begins an incident.
 func (s *keyState) raiseLevel(now int64) (begins bool) {
 	alert := s.alert
-	now = max(now, s.meter.at)
 	level := s.meter.add(1, now, alert.rate)
 	if level > alert.burst {
 		s.meter.level, s.meter.part = alert.burst, 0

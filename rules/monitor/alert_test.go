@@ -154,3 +154,16 @@ func TestAlert_countsFailureAfterQuiet(t *testing.T) {
 	refuse(a, "ann", 7*time.Second)
 	require.Equal(t, []string{"ann at 0s: 0+5", "ann at 7s: 1+2"}, s.all)
 }
+
+// TestAlert_quietOfOneNanosecond checks that an incident ends when the level has been low for Quiet,
+// and that Quiet is Threshold.Per only if it is not positive.
+func TestAlert_quietOfOneNanosecond(t *testing.T) {
+	for quiet, want := range map[time.Duration]int{1: 2, 0: 1, -1: 1} {
+		var s incidents
+		a := &monitor.Alert{Threshold: throttle.Limit{Count: 1, Per: 10 * time.Second}, Quiet: quiet, OnIncident: s.record}
+		for _, at := range []time.Duration{0, 0, 10*time.Second + 1, 10*time.Second + 1} { // the level is low at 10 s
+			refuse(a, "ann", at)
+		}
+		require.Len(t, s.all, want, quiet)
+	}
+}

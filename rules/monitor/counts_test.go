@@ -15,6 +15,8 @@ func TestCounts_shares(t *testing.T) {
 	require.InDelta(t, 3./8, n.RefusedShare(), 1e-12)
 	require.InDelta(t, 3./4, n.ReturnedShare(), 1e-12)
 	require.Zero(t, monitor.Counts{}.RefusedShare())
+	require.InDelta(t, 1., monitor.Counts{Refused: 1}.RefusedShare(), 1e-12)
+	require.InDelta(t, .5, monitor.Counts{Refused: 1, Allowed: 1}.RefusedShare(), 1e-12)
 	require.Zero(t, monitor.Counts{}.ReturnedShare())
 	require.InDelta(t, 1., monitor.Counts{Returned: 5}.ReturnedShare(), 1e-12)
 	require.Zero(t, monitor.Counts{Abandoned: 5}.ReturnedShare())

@@ -44,7 +44,7 @@ func (h *histogram) add(n, weight int64) {
 func (h *histogram) quantile() int64 {
 	sum := int64(0)
 	for i, n := range h.slots {
-		if sum += n; n > 0 && sum*quantileDenominator >= h.total*quantileNumerator {
+		if sum += n; sum*quantileDenominator >= h.total*quantileNumerator {
 			return min(slotMax(i), h.max)
 		}
 	}

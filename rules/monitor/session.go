@@ -76,7 +76,6 @@ func (v *session) addClaim(n, now int64) {
 func (v *session) advance(bin int64) {
 	if bin-v.bin > binsPerPer {
 		v.bins, v.sum, v.bin = [binsPerPer + 1]int64{}, 0, bin
-		return
 	}
 	for v.bin < bin {
 		v.bin++

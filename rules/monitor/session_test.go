@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -192,4 +193,61 @@ func TestStats_samplesWhatFits(t *testing.T) {
 	require.EqualValues(t, 2, stats.session(s, 1<<59, later).weight, "half of the keys are tracked again")
 	require.EqualValues(t, 2, stats.session(s, 4<<60, later).weight)
 	require.Nil(t, stats.session(s, 8<<60, later))
+}
+
+// TestStats_sampleGrowsOnlyIfMostSessionsHaveExpired asks for a further key in a sample with one
+// expired session of four, and with all of them expired.
+func TestStats_sampleGrowsOnlyIfMostSessionsHaveExpired(t *testing.T) {
+	for renewed, weight := range map[uint64]int64{3: 4, 2: 4, 1: 4, 0: 2} {
+		stats := &Stats{Limit: throttle.PerSecond(10), MaxSessions: 64}
+		stats.once.Do(stats.setup)
+		s := &stats.shards[0]
+		for i := range uint64(16) {
+			stats.session(s, i<<60, 0)
+		}
+		later := int64(time.Hour)
+		for i := range renewed {
+			stats.session(s, i<<60, later)
+		}
+		require.EqualValues(t, weight, stats.session(s, 1, later).weight, "%d of 4 sessions have not expired", renewed)
+	}
+}
+
+// TestStats_boundsSessions checks the number of tracked sessions, which is rounded up to a
+// multiple of 16.
+func TestStats_boundsSessions(t *testing.T) {
+	for limit, want := range map[int]int{0: 1024, -1: 1024, 1: 16, 16: 16, 17: 32, 48: 48, 1024: 1024} {
+		stats := &Stats{Limit: throttle.PerSecond(10), MaxSessions: limit}
+		stats.once.Do(stats.setup)
+		most := 0
+		for i := range stats.shards {
+			for h := range uint64(200) {
+				stats.session(&stats.shards[i], h<<40, 0)
+				most = max(most, len(stats.shards[i].sessions.slots))
+			}
+		}
+		require.Equal(t, want/numShards, most, limit)
+	}
+}
+
+// TestMeter_restoresOverLongTimes checks products of time and rate that need more than 64 bits.
+func TestMeter_restoresOverLongTimes(t *testing.T) {
+	for _, tt := range []struct {
+		level, part, now int64
+		rate             drainRate
+		want             meter
+	}{
+		{1 << 30, 1, 1<<32 + 1, drainRate{1<<32 - 1, 1 << 40}, meter{1<<30 - 1<<24, 0, 1<<32 + 1}}, // the sum is 1<<64
+		{1 << 30, 0, 1<<32 + 1, drainRate{1<<32 - 1, 1 << 40}, meter{1<<30 - 1<<24 + 1, 1<<40 - 1, 1<<32 + 1}},
+		{10, 5, 1, drainRate{1, 10}, meter{10, 6, 1}},
+		{10, 9, 1, drainRate{1, 10}, meter{9, 0, 1}},
+		{1, 9, 1, drainRate{1, 10}, meter{0, 0, 1}},
+		{10, 5, 0, drainRate{1, 10}, meter{10, 5, 0}},
+		{10, 5, -1, drainRate{1, 10}, meter{10, 5, 0}},
+		{math.MaxInt64, 0, math.MaxInt64, drainRate{math.MaxInt64, 1}, meter{0, 0, math.MaxInt64}},
+	} {
+		m := meter{level: tt.level, part: tt.part}
+		m.drain(tt.now, tt.rate)
+		require.Equal(t, tt.want, m, "%+v", tt)
+	}
 }

@@ -299,3 +299,20 @@ descriptors:
 	}
 	require.Equal(t, map[string]int{"ann": 3, "bob": 1}, granted)
 }
+
+// TestSource_settlesClaimsOfKeysWithoutABucket ends claims of keys that have no limit.
+func TestSource_settlesClaimsOfKeysWithoutABucket(t *testing.T) {
+	store := new(fakeStore)
+	store.set("vip", 0)
+	s := &source.Source{Lookup: store.lookup}
+	c := throttle.Claim{Key: "vip", Cost: 2}
+	for range 2 {
+		d, err := s.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 5})
+		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 1})
+		s.Cancel(t.Context(), c, d)
+	}
+	require.Equal(t, 1, store.numLookups())
+}

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -121,4 +122,95 @@ func TestLimiter_climbsEachHalfSecond(t *testing.T) {
 		l.Observe(t.Context(), c, d, throttle.Feedback{Now: start.Add(at)})
 		require.Equal(t, changes, l.Rate() != 10, "%v: %v", at, l.Rate())
 	}
+}
+
+// A fixedFactor is a curve that always returns the peak.
+type fixedFactor float64
+
+func (f fixedFactor) DecreaseFactor() float64           { return float64(f) }
+func (fixedFactor) Rate(peak, _ float64) (rate float64) { return peak }
+
+func TestConfig_boundsOfTheDecreaseFactor(t *testing.T) {
+	for factor, valid := range map[fixedFactor]bool{-1: false, 0: false, 1e-9: true, .999: true, 1: false, fixedFactor(math.NaN()): false} {
+		require.Equal(t, valid, Config{Curve: factor}.Validate() == nil, factor)
+	}
+	require.InDelta(t, 70+5, AIMD{}.Rate(100, 5), 1e-9)
+	require.InDelta(t, 50+10, AIMD{Beta: .5, Step: 2}.Rate(100, 5), 1e-9)
+	require.InDelta(t, 70, Cubic{}.Rate(100, 0), 1e-9, "the rate after a cut")
+	require.InDelta(t, 100, Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
+}
+
+// TestLimiter_settlesCostsExactly returns and takes parts of claims on a bucket of ten units.
+func TestLimiter_settlesCostsExactly(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, tt := range []struct {
+		settle func(l *Limiter, c throttle.Claim, d throttle.Decision)
+		want   int64 // remaining units; 3 were taken by the claim, and 5 by one before it
+	}{
+		{func(*Limiter, throttle.Claim, throttle.Decision) {}, 2},
+		{func(l *Limiter, c throttle.Claim, d throttle.Decision) { l.Cancel(t.Context(), c, d) }, 5},
+		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 1})
+		}, 4},
+		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 3})
+		}, 2},
+		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 4})
+		}, 1},
+		{func(l *Limiter, c throttle.Claim, _ throttle.Decision) { l.Cancel(t.Context(), c, throttle.Decision{}) }, 2},
+	} {
+		l := New(Config{InitialRate: 10, Burst: time.Second})
+		reserve := func(n int64, dry bool) (throttle.Claim, throttle.Decision) {
+			c := throttle.Claim{Now: now, Cost: n, DryRun: dry}
+			d, err := l.Reserve(t.Context(), c)
+			require.NoError(t, err)
+			require.True(t, d.OK)
+			return c, d
+		}
+		reserve(5, false)
+		c, d := reserve(3, false)
+		tt.settle(l, c, d)
+		_, state := reserve(1, true)
+		require.Equal(t, tt.want, state.Remaining)
+		require.EqualValues(t, 10, state.Limit)
+	}
+	d, err := New(Config{InitialRate: 1000}).Reserve(t.Context(), throttle.Claim{})
+	require.NoError(t, err)
+	require.Equal(t, 100*time.Millisecond, d.Per, "the burst without a setting")
+	require.EqualValues(t, 100, d.Limit)
+}
+
+// A burst is no reason to assume a higher rate of the server than the one that was allowed.
+func TestLimiter_cutsFromTheAllowedRate(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for rate, want := range map[float64]float64{10: 7, 100: 14} { // ten units together, which is 20 a second
+		l := New(Config{InitialRate: rate, Burst: time.Second})
+		c := throttle.Claim{Now: now, Cost: 10}
+		d, err := l.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
+		require.InDelta(t, want, l.Rate(), 1e-9)
+	}
+}
+
+// TestThroughput_stepsBeginWithTheFirstUnits checks the rate during and after the first step.
+func TestThroughput_stepsBeginWithTheFirstUnits(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	var r throughput
+	r.add(10, 10250*ms)
+	r.add(10, 10600*ms)
+	require.InDelta(t, 40, r.rate(10600*ms), 1e-9, "20 in a step of half a second")
+	require.InDelta(t, 40, r.rate(10750*ms), 1e-9)
+	r.subtract(15)
+	require.InDelta(t, 10, r.rate(10750*ms), 1e-9)
+	r.subtract(15)
+	require.Zero(t, r.rate(10750*ms))
+	r.add(5, 10760*ms)
+	r.add(5, 11300*ms)
+	require.InDelta(t, 10, r.rate(11300*ms), 1e-9)
+	r.add(10, 11760*ms)
+	require.InDelta(t, .8*10+.2*10, r.rate(11760*ms), 1e-9)
+	r.add(0, 12260*ms)
+	require.InDelta(t, .8*20+.2*10, r.rate(12260*ms), 1e-9)
 }

@@ -256,10 +256,9 @@ func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
 // Evictable is the method that throttle.IsEvictable calls.
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
-	n := p.keys.len()
-	for n > 0 && p.keys.evict(p.time.Read(now), (*banState).evictableAt) {
-		n--
+	for p.keys.evict(p.time.Read(now), (*banState).evictableAt) {
 	}
+	n := p.keys.len()
 	p.mu.Unlock()
 	if n > 0 {
 		return false

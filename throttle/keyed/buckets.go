@@ -113,11 +113,7 @@ func (k *Buckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k
 
 // hash returns the hash that identifies a key. The values 0 and overflowID are reserved.
 func (k *Buckets) hash(key string) uint64 {
-	h := maphash.String(k.seed, key)
-	if h <= overflowID {
-		return h + 1<<63
-	}
-	return h
+	return max(maphash.String(k.seed, key), overflowID+1)
 }
 
 // tick returns ns of the timeline in ticks, limited to ±latestTick.

@@ -75,3 +75,153 @@ func TestLimiter_overflowWhenNewTakesTheLastPlace(t *testing.T) {
 	require.False(t, d.OK)
 	require.Equal(t, 1, k.Len())
 }
+
+// A key is forgotten only after ForgetAfter, and the Ban is in use until then.
+func TestBan_evictableOnceItsOnlyKeyIsForgotten(t *testing.T) {
+	start := time.Unix(0, 0)
+	p := throttle.WithClock(NewBan(throttle.DenyAll, BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: 8, ForgetAfter: time.Minute}), fixedClock(start))
+	require.True(t, p.Evictable(start))
+	claim := func(at time.Duration) throttle.Decision {
+		d, err := p.Reserve(t.Context(), throttle.Claim{Key: "a", Now: start.Add(at)})
+		require.NoError(t, err)
+		return d
+	}
+	claim(0)
+	require.Equal(t, time.Duration(1), claim(0).ResetAfter)
+	require.EqualValues(t, 2, claim(1).ResetAfter, "the second ban is twice as long")
+	end := start.Add(3)
+	require.False(t, p.Evictable(end.Add(time.Minute-1)))
+	require.EqualValues(t, 1, claim(3+time.Minute).ResetAfter, "the first ban after the key was forgotten")
+	require.True(t, p.Evictable(start.Add(3+time.Minute+1+time.Minute)))
+	require.Zero(t, p.keys.len())
+}
+
+// A rejection because of a ban lasts as long as the ban, whenever a granted claim could begin.
+func TestBan_waitOfAClaimThatCouldBeginLater(t *testing.T) {
+	for _, tt := range []struct {
+		inner throttle.Decision
+		want  time.Duration
+	}{
+		{throttle.Decision{OK: true, Wait: time.Hour}, time.Minute},
+		{throttle.Decision{Wait: time.Hour}, time.Hour},
+		{throttle.Decision{Wait: time.Second}, time.Minute},
+		{throttle.Decision{Wait: time.Minute}, time.Minute},
+	} {
+		p := NewBan(throttle.DenyAll, BanConfig{Refusals: 1, Within: 1, Duration: time.Minute})
+		d := p.banned(tt.inner, int64(time.Minute), 0)
+		require.False(t, d.OK)
+		require.Equal(t, tt.want, d.Wait, "%+v", tt)
+		require.Equal(t, tt.want == time.Minute && tt.inner.Wait != time.Minute, d.Policy == "ban", "%+v", tt)
+	}
+}
+
+// TestKeyTable_evictsWhatIsUnused compares a table with a list.
+func TestKeyTable_evictsWhatIsUnused(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var table keyTable[*banState]
+		all := map[string]*banState{}
+		for i := range 40 {
+			o := &banState{forgetAt: r.Int64N(100)}
+			all[string(rune('A'+i))] = o
+			table.add(o, string(rune('A'+i)), r.Int64N(100)-100)
+		}
+		for now := int64(0); now < 120; now += r.Int64N(20) {
+			if key := string(rune('A' + r.IntN(40))); all[key] != nil {
+				table.remove(all[key])
+				require.Negative(t, all[key].pos.index)
+				delete(all, key)
+			}
+			for table.len() > 0 && table.heap.First().pos.evictableAt <= now {
+				table.evict(now, (*banState).evictableAt)
+			}
+			for key, o := range all {
+				if o.forgetAt <= now {
+					delete(all, key)
+				}
+			}
+			require.Equal(t, all, table.byKey, "seed %d, at %d", seed, now)
+			require.Equal(t, len(all), table.len())
+		}
+	}
+}
+
+// TestNonBlocking_asksTheLimiters checks which limiters may block.
+func TestNonBlocking_asksTheLimiters(t *testing.T) {
+	blocking := struct{ throttle.Limiter }{throttle.AllowAll}
+	require.False(t, throttle.IsNonBlocking(blocking))
+	limit, ban := throttle.PerSecond(1), BanConfig{Refusals: 1, Within: 1, Duration: 1}
+	for _, tt := range []struct {
+		l    throttle.Limiter
+		want bool
+	}{
+		{NewBuckets(BucketsConfig{Limit: limit}), true},
+		{NewBuckets(BucketsConfig{Limit: limit, Overflow: throttle.DenyAll}), true},
+		{NewBuckets(BucketsConfig{Limit: limit, Overflow: blocking}), false},
+		{&Limiter{}, true},
+		{&Limiter{Overflow: throttle.DenyAll}, true},
+		{&Limiter{Overflow: blocking}, false},
+		{NewBan(throttle.DenyAll, ban), true},
+		{NewBan(blocking, ban), false},
+	} {
+		require.Equal(t, tt.want, throttle.IsNonBlocking(tt.l), "%T", tt.l)
+	}
+	require.True(t, throttle.CountsRefusals(&Limiter{}))
+	require.True(t, throttle.CountsRefusals(NewBan(throttle.DenyAll, ban)))
+}
+
+func TestLimiter_defaultsAndClock(t *testing.T) {
+	for limit, want := range map[int]int64{-1: 65536, 0: 65536, 1: 1, 7: 7} {
+		require.Equal(t, want, (&Limiter{Max: limit}).maxLimiters())
+	}
+	clk := fixedClock(time.Unix(0, 0))
+	overflow := new(Limiter)
+	k := throttle.WithClock(&Limiter{Overflow: overflow}, clk)
+	require.Equal(t, clk, k.Clock)
+	require.Equal(t, clk, overflow.Clock)
+}
+
+// New claims for the same key, which adds its limiter. Both claims use that one.
+func TestLimiter_newAddsTheSameKey(t *testing.T) {
+	k := &Limiter{Max: 2}
+	first := true
+	k.New = func(key string) throttle.Limiter {
+		if first {
+			first = false
+			d, err := k.Reserve(t.Context(), throttle.Claim{Key: key})
+			require.NoError(t, err)
+			require.True(t, d.OK)
+		}
+		return throttle.NewTokenBucket(throttle.PerHour(1))
+	}
+	d, err := k.Reserve(t.Context(), throttle.Claim{Key: "a"})
+	require.NoError(t, err)
+	require.False(t, d.OK)
+	require.Equal(t, 1, k.Len())
+}
+
+// A limiter that is used while it is checked for eviction stays, and one is evicted once.
+func TestShard_evictIfIdle(t *testing.T) {
+	k := &Limiter{Max: 3, New: func(string) throttle.Limiter { return throttle.AllowAll }}
+	claim := throttle.Claim{Key: "a"}
+	_, err := k.Reserve(t.Context(), claim)
+	require.NoError(t, err)
+	s := &k.shards[0]
+	candidate, uses := s.candidate(0)
+	require.Same(t, s.keys.byKey["a"], candidate)
+	k.stateOf(claim).activeCalls.Add(-1)
+	require.False(t, s.evictIfIdle(candidate, uses, 0, 0), "it was used")
+	none, _ := s.candidate(0)
+	require.Nil(t, none, "it is checked again later")
+	candidate, uses = s.candidate(1)
+	require.NotNil(t, candidate)
+	require.False(t, s.evictIfIdle(candidate, uses, 5, 1), "it is in use until 5")
+	none, _ = s.candidate(4)
+	require.Nil(t, none)
+	candidate, uses = s.candidate(5)
+	require.True(t, s.evictIfIdle(candidate, uses, 5, 5))
+	require.False(t, s.evictIfIdle(candidate, uses, 5, 5))
+	require.EqualValues(t, 5, s.lastEvicted)
+	none, _ = new(shard).candidate(0)
+	require.Nil(t, none)
+}

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/internal/gcra"
+	"github.com/heed-go/heed/throttle"
 )
 
 // A slow goroutine that has found the slot of a key must not charge the key to which the
@@ -174,4 +176,46 @@ func TestBuckets_timeIsBounded(t *testing.T) {
 	require.Equal(t, int64(latestTick), k.tick(math.MaxInt64))
 	require.Equal(t, -int64(latestTick), k.tick(math.MinInt64))
 	require.Equal(t, 7*k.params.Scale, k.tick(7))
+}
+
+// TestBuckets_waitsForAnInsertion checks that nothing is decided by a slot to which a key is being
+// assigned.
+func TestBuckets_waitsForAnInsertion(t *testing.T) {
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1}), fixedClock(time.Unix(0, 0)))
+	r, h := &k.tables[0], k.hash("a")
+	i := r.insert(h, "a", 0, 0)
+	r.slots[i].tat.Store(gcra.Closed)
+	_, done := k.decide(r, i, h, throttle.Claim{Key: "a"}, 1, 7)
+	require.False(t, done)
+	require.False(t, k.adjustSlot(r, i, h, "a", -1, 7))
+	require.True(t, r.mu.TryLock())
+	r.mu.Unlock()
+}
+
+// TestBuckets_settlesEverySlot takes and returns units of as many keys as a table of one bucket
+// has slots, and of the key that shares the overflow.
+func TestBuckets_settlesEverySlot(t *testing.T) {
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerHour(10), Max: 1}), fixedClock(time.Unix(0, 0)))
+	require.Panics(t, func() { NewBuckets(BucketsConfig{}) })
+	left := func(key string) int64 {
+		d, err := k.Reserve(t.Context(), throttle.Claim{Key: key, DryRun: true})
+		require.NoError(t, err)
+		return d.Remaining
+	}
+	for i := range slotsPerBucket + 1 {
+		key := fmt.Sprint(i)
+		c := throttle.Claim{Key: key, Cost: 5}
+		d, err := k.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, i == slotsPerBucket, d.Degraded)
+		require.EqualValues(t, 5, left(key))
+		k.Observe(t.Context(), c, d, throttle.Feedback{Cost: 7})
+		require.EqualValues(t, 3, left(key), i)
+		k.Observe(t.Context(), c, d, throttle.Feedback{Cost: 5})
+		require.EqualValues(t, 3, left(key), "nothing to correct")
+		k.Cancel(t.Context(), c, throttle.Decision{At: d.At, Degraded: d.Degraded})
+		require.EqualValues(t, 3, left(key), "not granted")
+		k.Cancel(t.Context(), c, d)
+		require.EqualValues(t, 8, left(key), i)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,15 +175,21 @@ func TestQueue_waitedCountsFromTheCall(t *testing.T) {
 
 // While a ticket holds the only slot for a call to another limit, a second ticket is rejected
 // for want of a slot, without a time. It is granted as soon as the slot is free again: when the
-// other limit has rejected the first ticket, or has panicked.
+// other limit has rejected the first ticket, has failed, or has panicked.
 func TestQueue_slotsHeldDuringACallWakeOthers(t *testing.T) {
+	fails := func(context.Context, throttle.Claim) (throttle.Decision, error) {
+		time.Sleep(100 * time.Millisecond)
+		return throttle.Decision{}, errGone
+	}
 	for name, tt := range map[string]struct {
 		script []step
 		arrive time.Duration // of the second ticket
 		want   time.Duration // of its grant
 	}{
-		"first call":  {[]step{rejects(100*time.Millisecond, time.Hour)}, 50 * time.Millisecond, 100 * time.Millisecond},
-		"second call": {[]step{rejects(0, 0), rejects(0, time.Second), rejects(100*time.Millisecond, time.Hour)}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+		"first call":               {[]step{rejects(100*time.Millisecond, time.Hour)}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"second call":              {[]step{rejects(0, 0), rejects(0, time.Second), rejects(100*time.Millisecond, time.Hour)}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+		"failure":                  {[]step{fails}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"failure in a second call": {[]step{rejects(0, 0), rejects(0, time.Second), fails}, 1050 * time.Millisecond, 1100 * time.Millisecond},
 		"panic": {[]step{func(context.Context, throttle.Claim) (throttle.Decision, error) {
 			time.Sleep(100 * time.Millisecond)
 			panic("limiter")
@@ -296,7 +303,10 @@ func TestQueue_ofOneWaiter(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled) })
 			synctest.Wait()
-			require.Equal(t, &FullError{Waiting: 1, Max: 1}, q.Wait(ctx, ticket(l)), name)
+			time.Sleep(time.Second)
+			full := ticket(l)
+			require.Equal(t, &FullError{Waiting: 1, Max: 1}, q.Wait(ctx, full), name)
+			require.Zero(t, full.Waited(), name)
 			s := q.Snapshot()
 			require.Zero(t, s.Limits[0].GrantAfter)
 			require.Zero(t, s.Classes[0].GrantAfter)
@@ -305,4 +315,283 @@ func TestQueue_ofOneWaiter(t *testing.T) {
 			requireEmpty(t, q)
 		})
 	}
+}
+
+// TestQueue_tryWakesCallersThatItKeptWaiting checks that a caller that was rejected while a Try
+// held units for a moment is granted as soon as the Try has returned them: because another limit
+// rejected it, failed or panicked.
+func TestQueue_tryWakesCallersThatItKeptWaiting(t *testing.T) {
+	for name, last := range map[string]step{
+		"rejected": rejects(100*time.Millisecond, time.Hour),
+		"failed": func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			return throttle.Decision{}, errGone
+		},
+		"panicked": func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			panic("limiter")
+		},
+	} {
+		for _, blocks := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, start := new(Queue), time.Now()
+				slots, other := &slotLimiter{free: 1}, &scriptedLimiter{blocks: blocks, script: []step{last}}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { _ = recover() }()
+					assert.Error(t, q.Try(ctx, ticket(slots, other)))
+				})
+				time.Sleep(50 * time.Millisecond)
+				require.NoError(t, q.Wait(ctx, ticket(slots)), name)
+				require.Equal(t, 100*time.Millisecond, time.Since(start), "%s, blocks %v", name, blocks)
+				wg.Wait()
+				requireEmpty(t, q)
+			})
+		}
+	}
+}
+
+// TestQueue_errorOfACheckUpFront checks that an error of a limiter that is asked without taking
+// units reaches the caller, as its other errors do.
+func TestQueue_errorOfACheckUpFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(&holdLimiter{until: start.Add(time.Minute)}, failsDry{throttle.AllowAll})), errGone)
+		require.Zero(t, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+// A failsDry limiter fails if no units are to be taken.
+type failsDry struct{ throttle.Limiter }
+
+func (failsDry) NonBlocking() bool { return true }
+func (l failsDry) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if c.DryRun {
+		return throttle.Decision{}, errGone
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+// TestQueue_maxTotalPrecedesItsDefault checks which of the two bounds the number of waiters.
+func TestQueue_maxTotalPrecedesItsDefault(t *testing.T) {
+	for _, c := range []struct{ maxTotal, byDefault, want int }{
+		{0, 0, 5}, {0, 1, 1}, {0, 3, 3}, {0, -1, 5}, {2, 0, 2}, {2, 1, 2}, {2, 3, 2}, {-1, 1, 5},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l := &Queue{MaxTotal: c.maxTotal}, new(slotLimiter)
+			q.SetDefaultMaxTotal(9)
+			q.SetDefaultMaxTotal(c.byDefault)
+			var wg sync.WaitGroup
+			for i := range 5 {
+				wg.Go(func() {
+					err := q.Wait(t.Context(), &Ticket{Tenant: string(rune('a' + i)), Demands: ticket(l).Demands})
+					if i < c.want {
+						assert.ErrorIs(t, err, ErrClosed)
+					} else {
+						assert.Equal(t, &FullError{Waiting: c.want, Max: c.want}, err)
+					}
+				})
+				synctest.Wait()
+			}
+			require.Equal(t, c.want, q.Snapshot().Waiting)
+			require.NoError(t, q.Close())
+			wg.Wait()
+		})
+	}
+}
+
+// TestQueue_endsGrantsOfOthersBeforeItsFirstWait checks that a Queue can be given tickets that it
+// did not grant, and that their limiters get the time.
+func TestQueue_endsGrantsOfOthersBeforeItsFirstWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		l := &endLog{Limiter: throttle.AllowAll}
+		tk := ticket(l)
+		_, err := tk.Reserve(t.Context(), time.Now())
+		require.NoError(t, err)
+		new(Queue).Cancel(t.Context(), tk)
+		_, err = tk.Reserve(t.Context(), time.Now())
+		require.NoError(t, err)
+		noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		(&Queue{Clock: &jumpClock{now: noon}}).Observe(t.Context(), tk, throttle.Feedback{})
+		require.Len(t, l.at, 2)
+		require.True(t, time.Now().Equal(l.at[0]), "%v", l.at)
+		require.True(t, noon.Equal(l.at[1]), "%v", l.at)
+	})
+}
+
+// An endLog records the times at which claims end.
+type endLog struct {
+	throttle.Limiter
+	at []time.Time
+}
+
+func (*endLog) NonBlocking() bool { return true }
+func (l *endLog) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
+	l.at = append(l.at, c.Now)
+}
+func (l *endLog) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	l.at = append(l.at, f.Now)
+}
+
+// TestQueue_returnsUnitsThatAreGrantedTooLate checks a limiter that grants a claim although the
+// wait has ended during the call: because of MaxWait, or because the Queue was closed. The units
+// are returned.
+func TestQueue_returnsUnitsThatAreGrantedTooLate(t *testing.T) {
+	late := func(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+		<-ctx.Done()
+		return throttle.Decision{OK: true, At: c.Now}, nil
+	}
+	for name, tt := range map[string]struct {
+		maxWait, closed time.Duration
+		want            error
+	}{
+		"MaxWait": {3 * time.Second, time.Hour, throttle.ErrRefused},
+		"Close":   {0, 3 * time.Second, ErrClosed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, start := &Queue{MaxWait: tt.maxWait}, time.Now()
+			stop := time.AfterFunc(tt.closed, func() { q.Close() })
+			defer stop.Stop()
+			l := &scriptedLimiter{blocks: true, script: []step{rejects(0, time.Second), rejects(0, time.Second), late}}
+			tk := ticket(l)
+			require.ErrorIs(t, q.Wait(t.Context(), tk), tt.want, name)
+			require.Equal(t, 3*time.Second, time.Since(start), name)
+			require.Equal(t, 1, l.returned, name)
+			require.True(t, tk.GrantedAt().IsZero(), name)
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// TestQueue_waitedIsThatOfTheLastCall checks that a ticket that has waited, and is used again
+// without a wait, states none.
+func TestQueue_waitedIsThatOfTheLastCall(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		for name, again := range map[string]func(*Queue, *Ticket) error{
+			"Wait": func(q *Queue, tk *Ticket) error { return q.Wait(t.Context(), tk) },
+			"Try":  func(q *Queue, tk *Ticket) error { return q.Try(t.Context(), tk) },
+		} {
+			q, l := new(Queue), wrap(&holdLimiter{until: time.Now().Add(time.Second), serverImposed: true})
+			q.Snapshot()
+			time.Sleep(500 * time.Millisecond)
+			tk := ticket(l)
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Equal(t, 500*time.Millisecond, tk.Waited(), name)
+			require.Equal(t, "hold", tk.WaitedFor(), name)
+			imposed, _ := tk.WaitedForServer()
+			require.True(t, imposed, name)
+			q.Cancel(t.Context(), tk)
+			require.NoError(t, again(q, tk), name)
+			require.Zero(t, tk.Waited(), name)
+			require.Empty(t, tk.WaitedFor(), name)
+			imposed, _ = tk.WaitedForServer()
+			require.False(t, imposed, name)
+		}
+	})
+}
+
+// A handClock shows the time that was set. It has no timers.
+type handClock struct{ now atomic.Int64 }
+
+func (c *handClock) Now() time.Time                     { return time.Unix(0, c.now.Load()) }
+func (*handClock) After(time.Duration) <-chan time.Time { return nil }
+
+// TestQueue_countsNoCallersWhoseTimeIsOver checks that a caller whose MaxWait has passed, and that
+// no timer has woken yet, takes no place in a full Queue.
+func TestQueue_countsNoCallersWhoseTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := new(handClock)
+		q, l := &Queue{Clock: clk, MaxWait: time.Second, MaxTotal: 1}, new(slotLimiter)
+		var wg sync.WaitGroup
+		for i, passed := range []time.Duration{0, time.Second - 1, time.Second, 2*time.Second + 1} {
+			clk.now.Store(int64(time.Hour + passed))
+			var err error
+			wg.Go(func() { err = q.Wait(t.Context(), ticket(l)) })
+			synctest.Wait()
+			var full *FullError
+			require.Equal(t, i == 1, errors.As(err, &full), passed)
+			require.Equal(t, 1, q.Snapshot().Waiting)
+		}
+		require.NoError(t, q.Close())
+		wg.Wait()
+	})
+}
+
+// A watchedContext counts the functions that wait for its end.
+type watchedContext struct {
+	context.Context
+	done     chan struct{} // another one than that of Context, so that AfterFunc is called
+	watchers atomic.Int64
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(f func()) (stop func() bool) {
+	c.watchers.Add(1)
+	stopped := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.watchers.Add(-1)
+		return stopped()
+	}
+}
+
+// TestQueue_remoteCallsLeaveNothingBehind checks that no call to a limiter that may block stays
+// registered for the end of the Queue after it has ended.
+func TestQueue_remoteCallsLeaveNothingBehind(t *testing.T) {
+	for _, maxWait := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := &Queue{MaxWait: maxWait}
+			q.Snapshot()
+			watched := &watchedContext{Context: q.closeCtx, done: make(chan struct{})}
+			q.closeCtx = watched
+			most := int64(0)
+			count := func(context.Context, throttle.Claim) (throttle.Decision, error) {
+				most = max(most, watched.watchers.Load())
+				return throttle.Decision{Wait: time.Second}, nil
+			}
+			for range 3 {
+				require.NoError(t, q.Wait(t.Context(), ticket(&scriptedLimiter{blocks: true, script: []step{count, count}})))
+			}
+			require.EqualValues(t, 1, most, "during a call")
+			require.Zero(t, watched.watchers.Load())
+			q.Close()
+		})
+	}
+}
+
+// TestQueue_tryAsksLimitsForWhichNoOneWaits checks that callers that wait for one limit do not reject
+// a Try for another one, and that the first rejection of several is returned.
+func TestQueue_tryAsksLimitsForWhichNoOneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		a, b := &holdLimiter{until: start.Add(time.Minute)}, &holdLimiter{until: start.Add(time.Hour)}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(a))) })
+		synctest.Wait()
+		require.NoError(t, q.Try(t.Context(), ticket(throttle.AllowAll)))
+		for _, demands := range [][MaxDemands]throttle.Demand{
+			{{Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}}, {{}, {Limiter: throttle.AllowAll, Key: "c"}, {Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}},
+		} {
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, q.Try(t.Context(), &Ticket{Demands: demands}), &refused)
+			require.Equal(t, "a", refused.Key)
+			require.Equal(t, time.Minute, refused.Decision.Wait)
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+// TestTicket_errorsTakeNoUnits checks a limiter that returns an error together with a grant: nothing
+// was taken, so nothing is returned, except what the limits before it have granted.
+func TestTicket_errorsTakeNoUnits(t *testing.T) {
+	first, broken := &scriptedLimiter{}, &scriptedLimiter{script: []step{func(context.Context, throttle.Claim) (throttle.Decision, error) {
+		return throttle.Decision{OK: true}, errGone
+	}}}
+	require.ErrorIs(t, new(Queue).Wait(t.Context(), ticket(first, broken)), errGone)
+	require.Equal(t, []int{1, 0}, []int{first.returned, broken.returned})
 }

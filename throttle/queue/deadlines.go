@@ -80,11 +80,11 @@ func latencyEnd(w *waiter, now, realNow int64) int64 {
 	return ticks.Add(now, ticks.Sub(w.ctxDeadline, realNow))
 }
 
-// rejectExpired rejects the waiters whose deadline has passed. If Clock runs faster than the
+// rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than the
 // real clock, the deadline of a context is later on Clock than addDeadline computed; it is
 // then added again.
-func (q *Queue) rejectExpired() {
-	for q.deadlines.Len() > 0 && q.deadlines.First().at <= q.now {
+func (q *Queue) rejectExpired(until int64) {
+	for q.deadlines.Len() > 0 && q.deadlines.First().at <= until {
 		w := q.deadlines.First().waiter
 		if w.class.reserving == w { // the call under way checks the deadline when it ends
 			q.removeDeadline(w)

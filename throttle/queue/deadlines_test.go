@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,31 @@ func TestQueue_estimatesHoldForAtMostMaxServerWait(t *testing.T) {
 				})
 			}
 			wg.Wait()
+		})
+	}
+}
+
+// TestQueue_grantsAtTheEndOfMaxWait checks a wait that is exactly as long as MaxWait: it is not
+// longer, and ends with a grant.
+func TestQueue_grantsAtTheEndOfMaxWait(t *testing.T) {
+	for maxWait, granted := range map[time.Duration]int{2*time.Second - 1: 0, 2 * time.Second: 1, 2*time.Second + 1: 1, 4*time.Second - 1: 1, 4 * time.Second: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l, start := &Queue{MaxWait: maxWait}, bucket(2*time.Second, 1), time.Now()
+			require.NoError(t, q.Wait(t.Context(), ticket(l)))
+			var wg sync.WaitGroup
+			var n atomic.Int64
+			for range 3 {
+				wg.Go(func() {
+					if q.Wait(t.Context(), ticket(l)) == nil {
+						n.Add(1)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			require.EqualValues(t, granted, n.Load(), maxWait)
+			require.LessOrEqual(t, time.Since(start), maxWait)
+			requireEmpty(t, q)
 		})
 	}
 }

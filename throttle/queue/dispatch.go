@@ -74,7 +74,7 @@ func (q *Queue) nextEvent() int64 {
 // The lock is released while limiters are asked. Events that become due meanwhile are left to
 // other goroutines or to the timer, so that the loop ends.
 func (q *Queue) dispatch() {
-	q.rejectExpired()
+	q.rejectExpired(q.now - 1)
 	for now := q.now; q.scheduled.Len() > 0 && q.scheduled.First().retryAt <= now; {
 		lq := q.scheduled.First()
 		q.claimTime = max(lq.retryAt, q.now-maxCatchUp)
@@ -88,6 +88,7 @@ func (q *Queue) dispatch() {
 		}
 	}
 	q.claimTime = q.now
+	q.rejectExpired(q.now) // last, because a waiter may be granted at its deadline
 }
 
 // tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that

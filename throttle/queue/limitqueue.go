@@ -156,10 +156,7 @@ func (e *queueEntry) mustYield() bool {
 		return false
 	}
 	usage := e.limitQueue.usageToWait(e.limitQueue.tenant(e.class.key.tenant))
-	if usage == first.tenantQueue.usage {
-		return byHeadWaiter{}.Less(first, e)
-	}
-	return first.tenantQueue.usage < usage
+	return first.tenantQueue.usage < usage || first.tenantQueue.usage == usage && byHeadWaiter{}.Less(first, e)
 }
 
 // usageToWait returns the usage of tq while it waits: its present one if it waits already,

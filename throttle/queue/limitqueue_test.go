@@ -182,3 +182,23 @@ func TestLimitKey_ofAllOf(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitQueue_forgetsIdleTenants checks that the memory of a limitQueue depends on the number
+// of tenants that wait or have used more than a new one, and not on how many there were.
+func TestLimitQueue_forgetsIdleTenants(t *testing.T) {
+	for _, busy := range []int{0, 1, 20, 100} {
+		q := new(Queue)
+		q.initOnce.Do(q.init)
+		lq := q.limitQueueFor(limitKey{new(holdLimiter), ""})
+		for i := range busy {
+			lq.addTenant(fmt.Sprint("busy", i)).usage = int64(1 + i)
+		}
+		for i := range 10_000 {
+			lq.addTenant(fmt.Sprint("idle", i))
+			require.LessOrEqual(t, len(lq.byTenant), max(16, 2*busy), "%d of which are busy", busy)
+		}
+		for i := range busy {
+			require.EqualValues(t, 1+i, lq.byTenant[fmt.Sprint("busy", i)].usage)
+		}
+	}
+}

@@ -93,3 +93,57 @@ func TestQueue_waiterLeavesWhenQueuedPanics(t *testing.T) {
 		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
 	})
 }
+
+// TestQueue_waitQueuedBeforeTheFirstAnswer checks the Position of callers that join while a
+// limiter is being asked for the first time, for the caller ahead of them.
+func TestQueue_waitQueuedBeforeTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		q.Snapshot()
+		time.Sleep(time.Hour)
+		start := time.Now()
+		l := &remoteLimiter{Limiter: &holdLimiter{until: start.Add(10 * time.Second)}, delay: time.Second}
+		var got positions
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}) })
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Len(t, got.all, 3)
+		require.Equal(t, Position{At: start.Add(100 * time.Millisecond), Ahead: 1}, got.all[0])
+		require.Equal(t, Position{At: start.Add(200 * time.Millisecond), Ahead: 2}, got.all[1])
+		require.Zero(t, got.all[2].Ahead, "the first one, after the answer")
+		wg.Wait()
+	})
+}
+
+func TestPerUnit_isZeroIfItIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		per   time.Duration
+		want  time.Duration
+	}{
+		{0, 0, 0}, {0, time.Minute, 0}, {-1, time.Minute, 0}, {10, 0, 0}, {10, -time.Minute, 0},
+		{1, time.Minute, time.Minute}, {60, time.Minute, time.Second}, {60, 1, 0}, {1, 1, 1},
+	} {
+		require.Equal(t, c.want, perUnit(throttle.Decision{Limit: c.limit, Per: c.per}), "%+v", c)
+	}
+}
+
+// TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait checks a limit that does not state when it grants.
+func TestQueue_waitQueuedKnowsNoEndOfAnUnknownWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		var got positions
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { q.WaitHooks(t.Context(), ticket(new(slotLimiter)), Hooks{Queued: got.add}) })
+			synctest.Wait()
+		}
+		require.Equal(t, []Position{{At: start, Limit: "slots"}, {At: start, Limit: "slots"}}, got.all)
+		q.Close()
+		wg.Wait()
+	})
+}

@@ -141,29 +141,77 @@ type Hooks struct {
 
 // WaitHooks is like Wait, and calls h.
 func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
-	if q.Trace != nil {
-		q.Trace.started(t)
+	now, err := q.tryNow(ctx, t)
+	if err == nil && t.grant == nil {
+		err = q.waitRenewable(ctx, t, now, h)
+		q.countRefusal(ctx, t, err)
 	}
-	err := q.wait(ctx, t, h)
 	if err != nil || q.Trace != nil {
 		q.finish(t, err)
 	}
 	return err
 }
 
-// check returns an error if t cannot be asked for now.
-func (q *Queue) check(ctx context.Context, t *Ticket) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// tryNow begins a call of Wait or Try for t. It asks the limiters, unless other callers wait for
+// them, and returns the time of that.
+func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
+	if q.Trace != nil {
+		q.Trace.started(t)
 	}
-	if t.isGranted() {
-		return errAlreadyGranted
-	}
-	if q.Aging < 0 {
-		return q.Validate()
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case t.isGranted():
+		return 0, errAlreadyGranted
+	case q.Aging < 0:
+		return 0, q.Validate()
 	}
 	q.initOnce.Do(q.init)
-	return nil
+	now = q.time.Read(time.Time{})
+	t.grant, t.waited, t.longestWait = nil, 0, nil
+	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
+		return now, nil
+	}
+	defer func() { // also if a limiter panics
+		if t.grant == nil && q.numWaiting.Load() > 0 {
+			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
+		}
+	}()
+	c := throttle.Claim{Now: q.time.At(now), Waits: true}
+	if t.isNonBlocking() {
+		var refusal throttle.Decision
+		_, err = t.reserve(ctx, c, &refusal)
+	} else {
+		err = q.reserveBlocking(ctx, t, c, now)
+	}
+	if t.grant != nil && t.arrival == 0 {
+		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
+	}
+	return now, err
+}
+
+// reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends
+// their calls after MaxWait, and when q is closed.
+func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
+	t.waited = time.Duration(now)
+	defer func() {
+		if t.grant != nil || err != nil {
+			t.waited = 0
+		}
+	}()
+	remaining := int64(never)
+	if q.MaxWait > 0 {
+		remaining = int64(q.MaxWait)
+	}
+	bounded, stop := q.boundedContext(ctx, remaining)
+	defer stop()
+	var refusal throttle.Decision
+	if _, err = t.reserve(bounded, c, &refusal); err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		if err = context.Cause(bounded); err == errWaitExpired {
+			err = &throttle.RefusedError{Decision: throttle.Decision{At: c.Now}}
+		}
+	}
+	return err
 }
 
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end.
@@ -176,30 +224,6 @@ func (q *Queue) finish(t *Ticket, err error) {
 	}
 }
 
-func (q *Queue) wait(ctx context.Context, t *Ticket, h Hooks) error {
-	if err := q.check(ctx, t); err != nil {
-		return err
-	}
-	now, retry := q.time.Read(time.Time{}), t.arrival != 0
-	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.numWaiting.Load() == 0 || q.canBypass(t) {
-		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
-			return err
-		}
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
-		}
-	}
-	if !retry {
-		t.arrival = q.nextArrival(now)
-	}
-	err := q.waitRenewable(ctx, t, retry, h)
-	if _, refused := err.(*throttle.RefusedError); refused {
-		q.countRefusal(ctx, t)
-	}
-	return err
-}
-
 // errRenewed ends a wait that begins again, see Queue.Renew.
 var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 
@@ -207,8 +231,12 @@ var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 // before a ticket waits with the demands that it has.
 const maxRenewals = 100
 
-// waitRenewable waits for t. It calls h.Renew before, and whenever t is renewed.
-func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, retry bool, h Hooks) error {
+// waitRenewable waits for t, from now on. It calls h.Renew before, and whenever t is renewed.
+func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks) error {
+	retry := t.arrival != 0
+	if !retry {
+		t.arrival = q.nextArrival(now)
+	}
 	for n := 0; ; n++ {
 		waited, longest, renewals := t.waited, t.longestWait, int64(never)
 		if h.Renew != nil {
@@ -220,8 +248,8 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, retry bool, h Hook
 			}
 		}
 		if t.isEmpty() {
-			err := q.reserveNow(ctx, t, q.time.Read(time.Time{}))
-			t.waited, t.longestWait = waited, longest
+			var refusal throttle.Decision
+			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &refusal)
 			return err
 		}
 		if n > 0 {
@@ -281,9 +309,12 @@ func (q *Queue) renew(w *waiter) {
 	}
 }
 
-// countRefusal repeats the claims of t, whose wait has failed, without Claim.Waits, so that
-// limits that count rejections count this one. The caller must not hold the lock.
-func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
+// countRefusal repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a
+// rejection, so that limits that count rejections count this one. The caller must not hold the lock.
+func (q *Queue) countRefusal(ctx context.Context, t *Ticket, err error) {
+	if _, refused := err.(*throttle.RefusedError); !refused {
+		return
+	}
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		if !throttle.CountsRefusals(m.Limiter) {
@@ -294,44 +325,6 @@ func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
 			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
 		}
 	}
-}
-
-// reserveNow asks the limiters of t without waiting.
-func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error) {
-	var refusal throttle.Decision
-	returned := false
-	defer func() {
-		if !returned && q.numWaiting.Load() > 0 { // a limiter panicked: the units of the others were returned
-			q.wakeLimits(t)
-		}
-	}()
-	reserveCtx, c := ctx, throttle.Claim{Now: q.time.At(now), Waits: true}
-	if !t.isNonBlocking() {
-		t.waited = time.Duration(now)
-		defer func() {
-			if t.grant != nil || err != nil {
-				t.waited = 0
-			}
-		}()
-		remaining := int64(never)
-		if q.MaxWait > 0 {
-			remaining = int64(q.MaxWait)
-		}
-		var stop func()
-		reserveCtx, stop = q.boundedContext(ctx, remaining)
-		defer stop()
-	}
-	_, err = t.reserve(reserveCtx, c, &refusal)
-	if err != nil && reserveCtx.Err() != nil && ctx.Err() == nil {
-		if err = context.Cause(reserveCtx); err == errWaitExpired {
-			err = &throttle.RefusedError{Decision: throttle.Decision{At: q.time.At(now)}}
-		}
-	}
-	returned = true
-	if t.grant != nil && t.arrival == 0 {
-		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
-	}
-	return err
 }
 
 // Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
@@ -358,7 +351,9 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 			q.wakeLimits(t)
 		}
 	}()
-	t.Observe(ctx, f)
+	if t.isGranted() {
+		t.observe(ctx, 0, f)
+	}
 }
 
 // Wake checks all waiters again. Call it after a limit was changed by other means.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -62,4 +63,42 @@ func leftAt(t *testing.T, l throttle.Limiter, now time.Time) int64 {
 	d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: now})
 	require.NoError(t, err)
 	return d.Remaining
+}
+
+// An observedLimiter records the times of the feedback that it gets.
+type observedLimiter struct {
+	throttle.Limiter
+	times []time.Time
+}
+
+func (*observedLimiter) NonBlocking() bool { return true }
+func (l *observedLimiter) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	l.times = append(l.times, f.Now)
+}
+
+// A fixedClock always shows the same time.
+type fixedClock time.Time
+
+func (c fixedClock) Now() time.Time                     { return time.Time(c) }
+func (fixedClock) After(time.Duration) <-chan time.Time { return nil }
+
+// TestQueue_observeReadsAMissingTimeFromItsClock checks Feedback.Now as the limiters get it.
+func TestQueue_observeReadsAMissingTimeFromItsClock(t *testing.T) {
+	noon, later := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		clock     throttle.Clock
+		now, want time.Time
+	}{
+		"no Clock, no time": {nil, time.Time{}, time.Time{}},
+		"no Clock, a time":  {nil, later, later},
+		"a Clock, no time":  {fixedClock(noon), time.Time{}, noon},
+		"a Clock, a time":   {fixedClock(noon), later, later},
+	} {
+		q, l := &Queue{Clock: c.clock}, &observedLimiter{Limiter: throttle.AllowAll}
+		tk := ticket(l)
+		require.NoError(t, q.Wait(t.Context(), tk), name)
+		q.Observe(t.Context(), tk, throttle.Feedback{Now: c.now})
+		require.Len(t, l.times, 1, name)
+		require.True(t, c.want.Equal(l.times[0]), "%s: %v", name, l.times[0])
+	}
 }

@@ -207,3 +207,33 @@ func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
 		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
 	})
 }
+
+// TestQueue_snapshotIsInTheOrderOfTheWaits checks the order of limits and classes: the longest wait
+// first, then by name, key and tenant.
+func TestQueue_snapshotIsInTheOrderOfTheWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			l := &holdLimiter{until: time.Now().Add(time.Hour)}
+			wg.Go(func() {
+				q.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint("t", i), Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: fmt.Sprint("k", 7-i)}}})
+			})
+			synctest.Wait()
+			if i < 4 {
+				time.Sleep(time.Second) // the others begin together
+			}
+		}
+		for range 10 {
+			s := q.Snapshot()
+			var keys, tenants []string
+			for i := range s.Limits {
+				keys, tenants = append(keys, s.Limits[i].Key), append(tenants, s.Classes[i].Tenant)
+			}
+			require.Equal(t, []string{"k7", "k6", "k5", "k4", "k0", "k1", "k2", "k3"}, keys)
+			require.Equal(t, []string{"t0", "t1", "t2", "t3"}, tenants[:4])
+		}
+		q.Close()
+		wg.Wait()
+	})
+}

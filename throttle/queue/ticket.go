@@ -269,21 +269,21 @@ func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 // Observe reports the outcome f of a granted ticket to its limits. Unless f.Partial is set it
 // ends the grant. Observe does nothing if t is not granted.
 func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
-	if !t.isGranted() {
-		return
+	if t.isGranted() {
+		t.observe(ctx, 0, f)
 	}
-	if !f.Partial {
-		defer t.endGrant()
-	}
-	t.observe(ctx, 0, f)
 }
 
-// observe reports f to the limits of the demands from i on, to all of them even if one panics.
+// observe reports f to the limits of the demands from i on, to all of them even if one panics, and
+// then ends the grant unless f.Partial is set.
 func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	for i < MaxDemands && t.Demands[i].Limiter == nil {
 		i++
 	}
 	if i == MaxDemands {
+		if !f.Partial {
+			t.endGrant()
+		}
 		return
 	}
 	defer t.observe(ctx, i+1, f)

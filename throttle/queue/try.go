@@ -12,37 +12,18 @@ import (
 // Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
 // t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
-	if q.Trace != nil {
-		q.Trace.started(t)
+	now, err := q.tryNow(ctx, t)
+	switch {
+	case err != nil || t.grant != nil:
+	case q.numWaiting.Load() >= closedBit:
+		err = ErrClosed
+	default:
+		t.waited = 0
+		err = findRefusal(ctx, t, q.time.At(now))
+		q.countRefusal(ctx, t, err)
 	}
-	err := q.try(ctx, t)
 	if err != nil || q.Trace != nil {
 		q.finish(t, err)
-	}
-	return err
-}
-
-func (q *Queue) try(ctx context.Context, t *Ticket) error {
-	if err := q.check(ctx, t); err != nil {
-		return err
-	}
-	if q.numWaiting.Load() >= closedBit {
-		return ErrClosed
-	}
-	now := q.time.Read(time.Time{})
-	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.numWaiting.Load() == 0 || q.canBypass(t) {
-		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
-			return err
-		}
-		t.waited = 0
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
-		}
-	}
-	err := findRefusal(ctx, t, q.time.At(now))
-	if _, refused := err.(*throttle.RefusedError); refused {
-		q.countRefusal(ctx, t)
 	}
 	return err
 }

@@ -12,18 +12,19 @@ type wakeTimer struct {
 
 // set moves the timer to at.
 func (t *wakeTimer) set(q *Queue, at int64) {
-	switch {
-	case at == t.at:
-	case q.Clock != nil:
+	if at == t.at {
+		return
+	}
+	if q.Clock != nil {
 		t.setOnClock(q, at)
+		return
+	}
+	switch t.at = at; {
 	case at == never:
-		t.at = at
 		t.timer.Stop()
 	case t.timer == nil:
-		t.at = at
 		t.timer = time.AfterFunc(time.Duration(at-q.now), q.onTimer)
 	default:
-		t.at = at
 		t.timer.Reset(time.Duration(at - q.now))
 	}
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +126,71 @@ func TestQueue_contextDeadlinesUseTheRealClock(t *testing.T) {
 		defer cancel()
 		require.Equal(t, context.DeadlineExceeded, q.Wait(ctx, ticket(l)), "it could have ended in time, had the mock moved")
 		require.Equal(t, 31*time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+// TestQueue_waitsAgainAfterACallerHasLeft checks that the timer of a caller that has left does not
+// replace that of the next one, which waits until the same instant or another one.
+func TestQueue_waitsAgainAfterACallerHasLeft(t *testing.T) {
+	for _, until := range []time.Duration{time.Minute, 30 * time.Second, 90 * time.Second} {
+		for _, mock := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, advance := new(Queue), time.Sleep
+				start := time.Now()
+				if mock {
+					clk := clock.NewMock()
+					start, q.Clock, advance = clk.Now(), clk, func(d time.Duration) { clk.Add(d) }
+				}
+				l := &holdLimiter{until: start.Add(time.Minute)}
+				for range 3 {
+					ctx, cancel := context.WithCancel(t.Context())
+					var wg sync.WaitGroup
+					wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled) })
+					synctest.Wait()
+					cancel()
+					wg.Wait()
+					requireEmpty(t, q)
+				}
+				l.set(start.Add(until))
+				var granted atomic.Bool
+				var wg sync.WaitGroup
+				wg.Go(func() { granted.Store(assert.NoError(t, q.Wait(t.Context(), ticket(l)))) })
+				synctest.Wait()
+				advance(until - 1)
+				synctest.Wait()
+				require.False(t, granted.Load(), until)
+				advance(1)
+				synctest.Wait()
+				require.True(t, granted.Load(), until)
+				wg.Wait()
+				requireEmpty(t, q)
+			})
+		}
+	}
+}
+
+// TestQueue_processesWhatIsDueNowOnAMockClock checks a caller that an estimate has held for
+// MaxServerWait at the instant at which it is estimated: it leaves although the clock stands still.
+func TestQueue_processesWhatIsDueNowOnAMockClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.NewMock()
+		q := &Queue{Clock: clk}
+		estimated := func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+			return throttle.Decision{At: c.Now, Estimated: true, ServerImposed: true}, nil
+		}
+		tk := ticket(&scriptedLimiter{script: []step{rejects(0, 0), rejects(0, 0), estimated}})
+		tk.MaxServerWait = time.Second
+		var err error
+		var wg sync.WaitGroup
+		q.Snapshot()
+		clk.Add(time.Hour)
+		wg.Go(func() { err = q.Wait(t.Context(), tk) })
+		synctest.Wait()
+		clk.Add(time.Second) // the limit is asked again
+		synctest.Wait()
+		require.ErrorIs(t, err, throttle.ErrRefused)
+		wg.Wait()
 		requireEmpty(t, q)
 	})
 }

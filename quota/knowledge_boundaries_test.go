@@ -1,0 +1,406 @@
+package quota
+
+import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// An update about a hold that is over shows nothing about a quota. The end of a fetch is known once, and
+// ends no other hold.
+func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
+	_, q, now := sharedQuota(t, .5)
+	ep := q.endpoint
+	route := ep.route(request(t, users))
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route}, now))
+	require.Empty(t, ep.quotas)
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: 1}, now))
+	require.Len(t, ep.quotas, 1)
+
+	_, q, now = sharedQuota(t, .5)
+	q.shared.fetchUntil = now.Add(fetchTime)
+	q.hold.until = now.Add(time.Minute)
+	require.False(t, q.endpoint.endFetch(), "it is held since")
+	require.Equal(t, now.Add(time.Minute), q.hold.until)
+	require.Zero(t, q.shared.fetchUntil)
+}
+
+// A claim that leaves units to other processes waits for a response if one is to arrive.
+func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
+	_, q, now := sharedQuota(t, 0)
+	q.estimates = []estimate{{limit: 100, remaining: 4, reset: now.Add(time.Minute)}}
+	q.shared.peers.add(&Update{Sender: 1}, now)
+	q.inFlight.open = 1
+	wait, ok := q.leaveToPeers(now)
+	require.False(t, ok)
+	require.Zero(t, wait)
+}
+
+// Processes of two releases share accounts and routes during a deployment, so their hashes are the same in
+// all releases.
+func TestSharing_hashesAreThoseOfOtherReleases(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	s := tr.sharing
+	id := func(words ...string) string { return base64.RawURLEncoding.EncodeToString(s.hash(words...)[:16]) }
+	require.Equal(t, id("account", "https", "api.test", ""), q.endpoint.id)
+	require.Equal(t, id("account", "http", "api.test", ""), tr.endpointOf(request(t, "http://api.test/")).id)
+	require.Equal(t, id("account", "https", "api.test", "Authorization\x00\x03one"), tr.endpointOf(request(t, users, "Authorization", "one")).id)
+	for _, route := range []string{"r/users", "r//orders", "/"} {
+		h := s.basis
+		for _, c := range []byte(route) {
+			h = (h ^ uint64(c)) * 1099511628211
+		}
+		req := request(t, "https://api.test/"+strings.Replace(strings.TrimPrefix(route, "r/"), "/", "17/", 1))
+		if route[0] != 'r' {
+			req = request(t, "https://api.test")
+			req.Method = http.MethodPost
+		}
+		require.Equal(t, h&^namedRoute, q.endpoint.route(req), route)
+	}
+}
+
+// The name of a quota is its route, if it is short, and otherwise its hash.
+func TestAppendRoute_namesAreBounded(t *testing.T) {
+	for n, want := range map[int]int{1: 2, maxRoute - 1: maxRoute, maxRoute: 33, 10 * maxRoute: 33} {
+		req := request(t, users)
+		req = req.WithContext(WithName(req.Context(), strings.Repeat("n", n)))
+		route := appendRoute(nil, req)
+		require.Len(t, route, want, n)
+		require.EqualValues(t, nameMark, route[0])
+		require.True(t, isNamed(marked(0, route)))
+		require.Equal(t, uint64(7|namedRoute), marked(7, route))
+	}
+	require.EqualValues(t, 7, marked(7|namedRoute, []byte("r/")))
+}
+
+// A rejection without limits of a route that has a quota concerns the quota that granted the request, too.
+func TestEndpoint_rejectionWithoutLimitsIsObserved(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	req := request(t, users)
+	ep := (&Tracker{}).endpointOf(req)
+	asked, other := ep.unknown.Load(), ep.newQuota(0)
+	ep.quotas = []*quota{other}
+	ep.routes = map[uint64]*quota{ep.route(req): other}
+	require.True(t, ep.assignRoute(req, asked, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Second}))
+	require.False(t, ep.assignRoute(req, asked, &throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 3, ResetAfter: time.Second}}}))
+	require.Len(t, other.estimates, 1)
+	require.Empty(t, asked.estimates)
+}
+
+// What is declared is a window of as many requests as the burst allows, if that is fewer.
+func TestTracker_declaresBursts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit  throttle.Limit
+		size   int64
+		length time.Duration
+	}{
+		"no burst":      {throttle.PerMinute(600), 600, time.Minute},
+		"a burst":       {throttle.PerMinute(600).WithBurst(10), 10, time.Second},
+		"of one":        {throttle.PerMinute(600).WithBurst(1), 1, 100 * time.Millisecond},
+		"of all":        {throttle.PerMinute(600).WithBurst(600), 600, time.Minute},
+		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
+		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
+	} {
+		q := quotaAt(t, 0)
+		q.declare(tt.limit)
+		w := q.inference.window
+		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.limit, w.confirmedLimit}, name)
+		require.Equal(t, []time.Duration{tt.length, tt.length}, []time.Duration{w.length, w.maxLength}, name)
+		require.True(t, w.declared && w.confirmed && w.gridless, name)
+		require.Equal(t, inferenceBytes, q.endpoint.memory.Load(), name)
+	}
+	q := quotaAt(t, 0)
+	q.endpoint.memory.Store(maxBytes)
+	q.declare(throttle.PerMinute(600))
+	require.Nil(t, q.inference, "there is no memory")
+}
+
+// Why a quota admits no request now, for a snapshot: because of a quota only if that is used up, not while
+// its requests are spread, or wait for responses.
+func TestQuotaSnapshot_hold(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		e        estimate
+		headroom float64
+		open     int64
+		want     *HoldSnapshot
+	}{
+		"units are left":         {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, 0, 0, nil},
+		"used up":                {estimate{limit: 10, at: now, reset: now.Add(time.Minute)}, 0, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
+		"all are in flight":      {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, 0, 5, nil},
+		"the rest is reserved":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
+		"a probe is due":         {estimate{limit: 10, at: now, reset: now}, 0, 0, nil},
+		"a probe is in flight":   {estimate{limit: 10, at: now, reset: now, probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}},
+		"all workers are busy":   {estimate{limit: 10, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 0, nil},
+		"all of them are ours":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 5, nil},
+		"other clients share it": {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute), others: otherClients{present: true, share: .5, jitter: 1}}, 0, 0, nil},
+	} {
+		q := quotaAt(t, 0)
+		q.endpoint.tracker.pacing.headroom = tt.headroom
+		q.estimates = []estimate{tt.e}
+		for range tt.open {
+			q.inFlight.add()
+		}
+		require.Equal(t, tt.want, q.holdSnapshot(now), name)
+	}
+	for name, tt := range map[string]struct {
+		change func(q *quota)
+		n      int
+		reason string
+	}{
+		"new":             {func(*quota) {}, 4, "slow start"},
+		"known":           {func(q *quota) { q.slowStart.successes = knownAfter }, 0, ""},
+		"stated only":     {func(q *quota) { q.endpoint.tracker.Mode = StatedOnly }, 0, ""},
+		"no slow start":   {func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 }, 0, ""},
+		"a cut":           {func(q *quota) { q.inference = &inference{cut: concurrencyCut{maxInFlight: 3}} }, 3, "slow start"},
+		"a higher cut":    {func(q *quota) { q.inference = &inference{cut: concurrencyCut{maxInFlight: 5}} }, 4, "slow start"},
+		"slow responses":  {func(q *quota) { q.slow.maxInFlight = 1 }, 1, "slow responses"},
+		"equal":           {func(q *quota) { q.slow.maxInFlight = 4 }, 4, "slow start"},
+		"known, but slow": {func(q *quota) { q.slowStart.successes, q.slow.maxInFlight = knownAfter, 9 }, 9, "slow responses"},
+	} {
+		q := quotaAt(t, 0)
+		tt.change(q)
+		n, reason := q.concurrency()
+		require.Equal(t, tt.n, n, name)
+		require.Equal(t, tt.reason, reason, name)
+	}
+}
+
+// A rejection with Retry-After during a learned window counts against the window, and is no evidence.
+func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	q.inference = &inference{window: tenPerSecond(now)}
+	q.hold.rejections = 1
+	q.rejectedWithHold(1, time.Second, now)
+	require.Zero(t, q.inference.evidence.len())
+	require.Zero(t, q.inference.statedHold)
+	require.Equal(t, acceptedSpan{}, q.inference.beforeStop)
+	q = quotaAt(t, 0)
+	q.hold.rejections = 1
+	q.span = acceptedSpan{since: now.Add(-time.Second), n: 4}
+	q.hold.rejectedAt = now
+	q.rejectedWithHold(1, time.Second, now)
+	require.Equal(t, 5, q.inference.evidence.len(), "with the four that were accepted before")
+	require.Equal(t, time.Second, q.inference.statedHold)
+	require.Equal(t, acceptedSpan{since: q.span.since, until: now, n: 4}, q.inference.beforeStop)
+}
+
+// A trial of a suspected cause begins with 70 % of the latest accepted rate, at least with half of the best
+// five seconds of the last minute.
+func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, now)
+		for i := range 5 {
+			inf.accepted.add(100, now.Add(time.Duration(i-40)*time.Second))
+		}
+		for i := range 5 {
+			inf.accepted.add(accepted, now.Add(time.Duration(i-5)*time.Second))
+		}
+		for range 30 {
+			inf.evidence.add(causeSuccess, now.Add(-time.Second))
+		}
+		f := throttle.Feedback{Now: now, Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}
+		for range 6 {
+			require.Equal(t, throttle.Failed, f.Outcome)
+			require.False(t, q.suspect(&f, acceptedSpan{}, true, now))
+		}
+		require.Equal(t, throttle.Throttled, f.Outcome)
+		require.InDelta(t, want, inf.loop.rate, 1e-9, accepted)
+	}
+}
+
+// Failures of a quarter of the responses of a round trip are evidence, where these are more than ten.
+func TestEvidence_failuresOfARoundTrip(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		failed, all int // responses of the last round trip
+		want        bool
+	}{"ten": {2, 10, true}, "eleven": {2, 11, false}, "a quarter of twelve": {3, 12, true}, "of thirteen": {3, 13, false}} {
+		var ev evidence
+		for range 20 {
+			ev.add(causeSuccess, now.Add(-2*time.Second))
+		}
+		for i := range 50 - tt.all {
+			kind := causeSuccess
+			if i < 16 {
+				kind = throttle.CauseUnavailable
+			}
+			ev.add(kind, now.Add(-time.Second))
+		}
+		for i := range tt.all {
+			kind := causeSuccess
+			if i < tt.failed {
+				kind = throttle.CauseUnavailable
+			}
+			ev.add(kind, now)
+		}
+		_, ok := ev.suggestsLimit(throttle.CauseUnavailable, 100*time.Millisecond, now)
+		require.Equal(t, tt.want, ok, name)
+	}
+	for total, want := range map[int]bool{19: true, 20: false} {
+		var ev evidence
+		ev.total = total - 3
+		ev.add(throttle.CauseUnavailable, now)
+		ev.add(causeSuccess, now)
+		ev.add(throttle.CauseUnavailable, now)
+		require.Equal(t, want, ev.wasHealthy(throttle.CauseUnavailable, now), "one success suffices where there were fewer than 20: %d", total)
+	}
+}
+
+// A Tracker that forgets an account makes a new one for its next request.
+func TestTracker_forgetsTheAccount(t *testing.T) {
+	tr := &Tracker{}
+	req := request(t, users)
+	before := tr.endpointOf(req)
+	other := tr.endpointOf(request(t, "https://other.test/"))
+	tr.Forget(req)
+	require.Len(t, tr.endpoints, 1)
+	require.NotSame(t, before, tr.endpointOf(req))
+	require.Same(t, other, tr.endpointOf(request(t, "https://other.test/")))
+}
+
+// The rejections of a provider are recognized where its quotas are small, too.
+func TestSmallQuota_classifiesByProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		var req *http.Request
+		for i := range maxQuotas + 1 {
+			url := strings.Replace(routeURL(i), "api.test", "api.github.com", 1)
+			req = request(t, url)
+			ask(t, tr, url, answer(200, "X-RateLimit-Resource", routeURL(i), "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "50", "X-RateLimit-Reset", "946684860"))
+		}
+		d := tr.Demand(req)
+		require.IsType(t, &smallQuota{}, d.Limiter)
+		f := tr.Feedback(req, d, answer(http.StatusForbidden, "X-RateLimit-Resource", "x", "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684860"), nil, time.Now(), nil)
+		require.Equal(t, throttle.Throttled, f.Outcome)
+	})
+}
+
+// The memory of a log is released when the limit proves to be one of windows.
+func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	e := estimate{limit: 10, remaining: 0, probe: true, reset: now, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now, 1)}}
+	q.estimates = []estimate{e}
+	require.True(t, q.endpoint.reserve(bytesOf(q.estimates)))
+	q.inFlight.add()
+	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
+	require.Nil(t, q.estimates[0].refill.log)
+	require.Equal(t, estimateBytes, q.endpoint.memory.Load())
+	q.estimates[0].probe, q.estimates[0].lastSent = true, 0
+	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)
+	require.Empty(t, q.estimates, "the response to the probe does not state it")
+	require.Zero(t, q.endpoint.memory.Load())
+}
+
+// Rejections in the bodies of successful responses are read for the providers that send them, whatever the
+// Mode and the kind of quota is.
+func TestTracker_readsBodiesOfProviders(t *testing.T) {
+	limited := func() *http.Response {
+		resp := answer(200, "Content-Type", "application/json")
+		resp.Body = io.NopCloser(strings.NewReader(`{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`))
+		return resp
+	}
+	req := request(t, "https://api.github.com/graphql")
+	req.Method = http.MethodPost
+	for name, tr := range map[string]*Tracker{"full": {}, "disabled": {Mode: Disabled}} {
+		require.Equal(t, throttle.Throttled, tr.Feedback(req, tr.Demand(req), limited(), nil, time.Now(), nil).Outcome, name)
+	}
+	tr := &Tracker{}
+	ep := tr.endpointOf(req)
+	ep.small = &smallQuotas{began: time.Now()}
+	d := throttle.Demand{Limiter: &smallQuota{endpoint: ep, name: 1, limit: 9, remaining: 9}}
+	require.Equal(t, throttle.Throttled, tr.Feedback(req, d, limited(), nil, time.Now(), nil).Outcome, "a small quota")
+	other := request(t, "https://api.test/graphql")
+	require.Equal(t, throttle.Accepted, tr.Feedback(other, tr.Demand(other), limited(), nil, time.Now(), nil).Outcome, "an unknown host")
+}
+
+// While other clients use a bucket, only what was stated is shared among them, not what may have returned.
+func TestEstimate_sharesWhatWasStated(t *testing.T) {
+	at := time.Unix(1000, 0)
+	now := at.Add(5 * time.Second)
+	e := estimate{limit: 100, remaining: 12, at: at, reset: at.Add(20 * time.Second), refill: refill{kind: refillsEvenly, rate: 1}}
+	e.others = otherClients{present: true, share: .5, jitter: 9}
+	units, wait := e.free(now, &inFlight{}, pacing{})
+	require.Zero(t, units)
+	require.Equal(t, e.others.wait(12, 0, at, now, e.reset), wait)
+	require.NotEqual(t, e.others.wait(17, 0, at, now, e.reset), wait)
+}
+
+// A response that states the limits of another quota than the small one that granted the request does not
+// change that one. One that states none shows that the route has none.
+func TestEndpoint_assignsSmallQuotasOfResponses(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	req := request(t, users)
+	ep := (&Tracker{}).endpointOf(req)
+	ep.small = &smallQuotas{began: now}
+	ep.memory.Store(maxBytes - 10*smallBytes)
+	asked := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
+	ep.addSmall(ep.route(req), asked, now)
+	f := throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}}
+	ep.observeSmall(req, asked, &f)
+	require.Nil(t, f.RemoteLimits)
+	named := ep.small.find(ep.route(req))
+	require.NotSame(t, asked, named)
+	require.EqualValues(t, []int32{10, 7}, []int32{named.limit, named.remaining})
+	require.Contains(t, ep.replaced, throttle.Limiter(asked))
+	f.RemoteLimits = []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 6, ResetAfter: time.Minute}}
+	ep.observeSmall(req, named, &f)
+	require.Len(t, f.RemoteLimits, 1, "it observes its own")
+	ep.replaced = nil
+	unstated := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
+	ep.observeSmall(req, unstated, &throttle.Feedback{Now: now})
+	require.True(t, unstated.statesNothing())
+	require.Equal(t, []throttle.Limiter{unstated}, ep.replaced)
+}
+
+// Names of limits are copied, because they are parts of header fields. Limits in other units that were stated
+// to another quota are applied, too.
+func TestQuota_keepsLimitsOfResponses(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := quotaAt(t, 0)
+	name := strings.Clone("requests-per-minute")
+	u := q.inUnit("tokens")
+	q.applyStated([]throttle.RemoteLimit{{Name: name, Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 9, Remaining: 4, ResetAfter: time.Minute}}, now)
+	require.Equal(t, name, q.estimates[0].name)
+	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.estimates[0].name))
+	require.Len(t, u.estimates, 1)
+	require.EqualValues(t, 4, u.estimates[0].remaining)
+}
+
+// When a log is full, the two entries that are closest to each other become one, at the later time.
+func TestSendLog_joinsTwoNeighbours(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct{ first, closest int }{"the first": {0, 1}, "in the middle": {0, 8}, "the last": {0, 15}, "later ones": {1000, 5}} {
+		l := newSendLog(start, 0)
+		at := time.Duration(tt.first) * time.Second
+		for i := range 16 {
+			if i == tt.closest {
+				at += time.Second
+			} else {
+				at += 2 * time.Second
+			}
+			l.add(start.Add(at), int64(i+1))
+		}
+		before := l.entries
+		l.add(start.Add(at+time.Hour), 99)
+		require.Equal(t, 16, l.n, name)
+		k := tt.closest
+		require.Equal(t, sendEntry{before[k].at, before[k].requests + before[k-1].requests}, l.entries[k-1], name)
+		require.Equal(t, before[:k-1], l.entries[:k-1], name)
+		require.Equal(t, before[k+1:], l.entries[k:15], name)
+		require.EqualValues(t, 99, l.entries[15].requests, name)
+	}
+}

@@ -1,0 +1,550 @@
+package quota
+
+import (
+	"net/http"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A decision describes the limit with the fewest units left, less those of claims in flight.
+func TestQuota_describesTheLimitWithTheFewestUnits(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		estimates []estimate
+		open      int64
+		want      throttle.Decision
+	}{
+		"one":              {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 1, throttle.Decision{Limit: 10, Remaining: 3, ResetAfter: time.Minute}},
+		"none left":        {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 5, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
+		"just none left":   {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 4, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
+		"the reset is now": {[]estimate{{limit: 10, remaining: 4, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
+		"it is over":       {[]estimate{{limit: 10, remaining: 4, reset: now.Add(-time.Hour)}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
+		"a limit of none":  {[]estimate{{reset: now}}, 0, throttle.Decision{Limit: 1}},
+		"the second":       {[]estimate{{limit: 10, remaining: 4, reset: now}, {limit: 9, remaining: 3, reset: now}}, 0, throttle.Decision{Limit: 9, Remaining: 3}},
+		"the first":        {[]estimate{{limit: 10, remaining: 3, reset: now}, {limit: 9, remaining: 4, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
+		"of two, either":   {[]estimate{{limit: 10, remaining: 3, reset: now}, {limit: 9, remaining: 3, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
+	} {
+		q := quotaAt(t, 0)
+		q.estimates, q.inFlight.open = tt.estimates, tt.open
+		var d throttle.Decision
+		q.describe(&d, now)
+		require.Equal(t, tt.want, d, name)
+	}
+}
+
+// A quota is blank if it knows nothing that would be lost with it, idle if it admits all requests and none
+// is in flight.
+func TestQuota_isBlankOrIdle(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	for name, tt := range map[string]struct {
+		change      func(q *quota)
+		blank, idle bool
+	}{
+		"new":                            {func(*quota) {}, true, true},
+		"a request is in flight":         {func(q *quota) { q.inFlight.open = 1 }, false, false},
+		"a limit":                        {func(q *quota) { q.estimates = []estimate{{remaining: 1, reset: in(1)}} }, false, true},
+		"a limit that is used up":        {func(q *quota) { q.estimates = []estimate{{remaining: 1}, {reset: in(1)}} }, false, false},
+		"that has reset":                 {func(q *quota) { q.estimates = []estimate{{reset: now}} }, false, true},
+		"other units":                    {func(q *quota) { q.units = []*unitQuota{{}} }, false, true},
+		"a hold":                         {func(q *quota) { q.hold = hold{active: true, until: in(1)} }, false, false},
+		"a hold that is to be probed":    {func(q *quota) { q.hold = hold{active: true, until: in(1 - staleAfter)} }, false, false},
+		"a hold that was not probed":     {func(q *quota) { q.hold = hold{active: true, until: in(-staleAfter)} }, false, true},
+		"it waits for a fetch":           {func(q *quota) { q.hold.until = in(1) }, true, false},
+		"evidence":                       {func(q *quota) { q.inference = new(inference) }, false, true},
+		"a rate":                         {func(q *quota) { q.inference = &inference{loop: rateLoop{cause: throttle.CauseUnstated}} }, false, false},
+		"a loop begins soon":             {func(q *quota) { q.inference = &inference{loopPending: true} }, false, false},
+		"a stop begins soon":             {func(q *quota) { q.inference = &inference{stopPending: true} }, false, false},
+		"a window":                       {func(q *quota) { q.inference = &inference{window: learnedWindow{limit: 9, reset: in(1)}} }, false, false},
+		"a window that is over":          {func(q *quota) { q.inference = &inference{window: learnedWindow{limit: 9, reset: now}} }, false, true},
+		"the reset of no learned window": {func(q *quota) { q.inference = &inference{window: learnedWindow{reset: in(1)}} }, false, true},
+	} {
+		q := quotaAt(t, 0)
+		q.lastGranted = in(-time.Minute)
+		tt.change(q)
+		require.Equal(t, tt.blank, q.isBlank(), name)
+		used, idle := q.lastUse(now)
+		require.Equal(t, tt.idle, idle, name)
+		require.Equal(t, in(-time.Minute), used, name)
+	}
+	q := quotaAt(t, 0)
+	require.True(t, q.isBlank())
+	require.True(t, q.mu.TryLock(), "it is not locked afterwards")
+}
+
+// The quota that was used least recently is dropped first, if it is idle, and never the unknown one.
+func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		change func(ep *endpoint)
+		gone   int // index of the quota; -1: none
+	}{
+		"the first":            {func(*endpoint) {}, 0},
+		"the second is older":  {func(ep *endpoint) { ep.quotas[1].lastGranted = now.Add(-time.Hour) }, 1},
+		"the last is older":    {func(ep *endpoint) { ep.quotas[maxQuotas-1].lastGranted = now.Add(-time.Hour) }, maxQuotas - 1},
+		"the first is in use":  {func(ep *endpoint) { ep.quotas[0].inFlight.open = 1 }, 1},
+		"the first is unknown": {func(ep *endpoint) { ep.unknown.Store(ep.quotas[0]) }, 1},
+		"none is idle": {func(ep *endpoint) {
+			for _, q := range ep.quotas {
+				q.inFlight.open = 1
+			}
+		}, -1},
+		"they are equally old": {func(ep *endpoint) {
+			for _, q := range ep.quotas {
+				q.lastGranted = now
+			}
+		}, 0},
+		"there is still memory": {func(ep *endpoint) { ep.quotas = ep.quotas[:maxQuotas-1] }, maxQuotas},
+	} {
+		ep := (&Tracker{}).endpointOf(request(t, users))
+		for i := range maxQuotas {
+			q := ep.newQuota(0)
+			q.lastGranted = now.Add(time.Duration(i) * time.Second)
+			ep.reserve(quotaBytes)
+			ep.quotas = append(ep.quotas, q)
+		}
+		ep.memory.Store(quotaBytes)
+		tt.change(ep)
+		all := append([]*quota(nil), ep.quotas...)
+		require.Equal(t, tt.gone >= 0, ep.evictQuotas(now), name)
+		if tt.gone < 0 || tt.gone == maxQuotas {
+			require.Equal(t, all, ep.quotas, name)
+			continue
+		}
+		require.NotContains(t, ep.quotas, all[tt.gone], name)
+		require.Len(t, ep.quotas, len(all)-1, name)
+		require.True(t, all[tt.gone].dropped, name)
+		require.Zero(t, ep.memory.Load(), name)
+	}
+}
+
+// All memory that a quota has reserved is released with it.
+func TestQuota_releasesItsMemory(t *testing.T) {
+	q := quotaAt(t, 0)
+	tr := q.endpoint.tracker
+	before := q.endpoint.memory.Load()
+	now := time.Unix(1_700_000_000, 0)
+	u := q.inUnit("tokens")
+	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
+	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
+	require.NotNil(t, q.infer(acceptedSpan{}, now))
+	q.estimates[0].refill.log = newSendLog(now, 1)
+	require.True(t, q.endpoint.reserve(sendLogBytes))
+	reserved := q.endpoint.memory.Load() - before
+	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)
+	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
+	require.Equal(t, 2*estimateBytes+5, bytesOf(u.estimates))
+	require.Equal(t, estimateBytes+1+sendLogBytes, bytesOf(q.estimates))
+	require.Equal(t, quotaBytes+reserved, q.drop())
+	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")
+	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a", Unit: "tokens"}, now))
+	require.Equal(t, -1, q.find(throttle.RemoteLimit{Name: "b", Limit: 9}, now))
+	require.Equal(t, Full, tr.Mode)
+}
+
+// A rejection that states a limit which is used up concerns that limit. If it is not that of the quota that
+// granted the request, that quota observes no rejection.
+func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
+	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
+	left := []throttle.RemoteLimit{{Limit: 10, Remaining: 1, ResetAfter: time.Minute}}
+	for name, tt := range map[string]struct {
+		outcome throttle.Outcome
+		limits  []throttle.RemoteLimit
+		want    throttle.Cause
+	}{
+		"rejected, used up":   {throttle.Throttled, usedUp, throttle.CauseOtherQuota},
+		"rejected, some left": {throttle.Throttled, left, throttle.CauseStated},
+		"accepted, used up":   {throttle.Accepted, usedUp, throttle.CauseStated},
+	} {
+		f := throttle.Feedback{Outcome: tt.outcome, Cause: throttle.CauseStated, RemoteLimits: tt.limits}
+		concernsOther(&f)
+		require.Equal(t, tt.want, f.Cause, name)
+		require.Nil(t, f.RemoteLimits, name)
+	}
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		names []string
+		want  bool
+	}{"no limits": {nil, false}, "the same": {[]string{"a"}, false}, "another one": {[]string{"b"}, true}, "others": {[]string{"b", "c"}, true}, "one is the same": {[]string{"b", "a"}, false}} {
+		q := quotaAt(t, 0)
+		for _, n := range tt.names {
+			q.estimates = append(q.estimates, estimate{name: n, limit: 10, reset: now})
+		}
+		require.Equal(t, tt.want, q.statesOther([]throttle.RemoteLimit{{Name: "a", Limit: 10}}), name)
+	}
+}
+
+// What was accepted before the first rejection of an unlimited host is known to its quota. Limits that
+// were stated to other requests do not end the window of an estimate.
+func TestQuota_appliesWhatOthersLearned(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Minute}
+	for n, want := range map[int64]acceptedSpan{0: {n: 3}, 1: {since: now.Add(-time.Second), n: 1}} {
+		q := quotaAt(t, 0)
+		q.span.n = 3
+		q.rejectedExternally(&f, acceptedSpan{since: now.Add(-time.Second), n: n})
+		require.Equal(t, want, q.span, n)
+		require.EqualValues(t, 1, q.inFlight.sent, "the rejection stands for a claim")
+		require.Equal(t, 1, q.hold.rejections)
+		q.rejectedExternally(&f, acceptedSpan{since: now, n: 9})
+		require.Equal(t, want, q.span, "a rejection of the same burst")
+		require.Equal(t, 1, q.hold.rejections)
+	}
+	q := quotaAt(t, 0)
+	q.estimates = []estimate{{limit: 10, remaining: 3, at: now.Add(-time.Second), reset: now.Add(time.Minute)}}
+	q.applyStated([]throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}, now)
+	require.EqualValues(t, 3, q.estimates[0].remaining, "it may be the response to an older request")
+}
+
+// A Feedback without a time is as of now.
+func TestQuota_observesAtTheTimeOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, of := range map[string]func(tr *Tracker) throttle.Limiter{
+			"quota":      func(tr *Tracker) throttle.Limiter { return tr.Demand(request(t, users)).Limiter },
+			"unit quota": func(tr *Tracker) throttle.Limiter { return tr.DemandUnits(request(t, users), "tokens", 1).Limiter },
+		} {
+			tr := seeded(1)
+			l := of(tr)
+			d, err := l.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			require.Equal(t, time.Now(), d.At, name)
+			time.Sleep(time.Second)
+			l.(throttle.Observer).Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{
+				{Limit: 10, Remaining: 5, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 10, Remaining: 5, ResetAfter: time.Minute},
+			}})
+			limits := tr.Snapshot(0).Shown[0].Quotas[0].Limits
+			require.Len(t, limits, 1, name)
+			require.Equal(t, time.Now().Add(time.Minute), limits[0].Reset, name)
+		}
+	})
+}
+
+// A claim that was not sent is not watched for its response.
+func TestQuota_cancelledClaimsAreNotWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := quotaAt(t, 0)
+		d, err := q.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, q.slow.watched)
+		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
+		require.EqualValues(t, 1, q.inFlight.open, "it was not granted")
+		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
+		require.EqualValues(t, 1, q.inFlight.open, "no such claim")
+		q.Cancel(t.Context(), throttle.Claim{}, d)
+		require.Zero(t, q.slow.watched)
+		require.Zero(t, q.inFlight.open)
+	})
+}
+
+// Providers have rows in a table whatever the Mode is: GitHub rejects with a 403.
+func TestTracker_classifiesByProvider(t *testing.T) {
+	for name, tr := range map[string]*Tracker{"full": {}, "disabled": {Mode: Disabled}, "stated only": {Mode: StatedOnly}} {
+		req := request(t, "https://api.github.com/users")
+		f := tr.Feedback(req, tr.Demand(req), answer(http.StatusForbidden, "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1700000060"), nil, time.Unix(1_700_000_000, 0), nil)
+		require.Equal(t, throttle.Throttled, f.Outcome, name)
+		req = request(t, "https://api.test/users")
+		f = tr.Feedback(req, tr.Demand(req), answer(http.StatusForbidden, "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "1700000060"), nil, time.Unix(1_700_000_000, 0), nil)
+		require.Equal(t, throttle.Accepted, f.Outcome, name)
+	}
+}
+
+// A renewing is a queue that records for which limiters it was renewed.
+type renewing struct{ limiters []throttle.Limiter }
+
+func (*renewing) Wake()                      {}
+func (r *renewing) Renew(l throttle.Limiter) { r.limiters = append(r.limiters, l) }
+
+// Requests that wait for the unknown quota are renewed when it becomes that of a route, once.
+func TestTracker_renewsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, r := seeded(1), &renewing{}
+		tr.Notify(r)
+		before := tr.Demand(request(t, users)).Limiter
+		ask(t, tr, users, answer(200))
+		require.Empty(t, r.limiters)
+		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"))
+		require.NotEmpty(t, r.limiters)
+		require.Same(t, before, r.limiters[0])
+		r.limiters = nil
+		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "4", "RateLimit-Reset", "60"))
+		require.Empty(t, r.limiters, "its quota is known")
+		ep := endpointIn(tr)
+		require.False(t, ep.hasReplaced.Load())
+		require.Empty(t, ep.replaced)
+	})
+}
+
+// All Events that were registered are called, in the order of registration, until they are collected.
+func TestTracker_callsAllEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		var got []int
+		events := make([]*Events, 3)
+		for i := range events {
+			events[i] = &Events{LimitLearned: func(LimitLearnedInfo) { got = append(got, i) }}
+			tr.Listen(events[i])
+		}
+		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"))
+		require.Equal(t, []int{0, 1, 2}, got)
+		l := tr.listeners.Load()
+		require.False(t, l.waiting.Load())
+		require.Empty(t, l.pending)
+		got = nil
+		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "4", "RateLimit-Reset", "60"))
+		require.Empty(t, got, "the limit is known")
+		runtime.KeepAlive(events)
+	})
+	var l listeners
+	for range maxPending + 5 {
+		l.add(HoldInfo{})
+	}
+	require.Len(t, l.pending, maxPending)
+}
+
+// Holds and limits are reported when they begin, change and end. The learned rate is reported when it
+// changes by more than a hundredth.
+func TestListeners_reportChanges(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	hold := func(limit string, held bool, after time.Duration, estimated bool) HoldInfo {
+		return HoldInfo{Host: "api.test", Limit: "api.test: " + limit, Held: held, For: after, Estimated: estimated}
+	}
+	rate := func(c Change, r float64) LimitLearnedInfo {
+		return LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: c, Rate: r}
+	}
+	loop := func(r float64) rateLoop { return rateLoop{cause: throttle.CauseUnstated, rate: 1, goal: r} }
+	for name, tt := range map[string]struct {
+		before, after func(q *quota)
+		want          []any
+	}{
+		"nothing":                      {nil, nil, nil},
+		"a hold begins":                {nil, func(q *quota) { q.hold.active, q.hold.until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
+		"a stop begins":                {nil, func(q *quota) { q.hold.active, q.hold.until, q.hold.estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
+		"a hold ends now":              {nil, func(q *quota) { q.hold.active, q.hold.until = true, now }, []any{hold("retry-after", true, 0, false)}},
+		"a hold is extended":           {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
+		"a hold is extended by little": {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.until = in(time.Second + 1) }, nil},
+		"a hold ends":                  {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.active = false }, []any{hold("retry-after", false, 0, false)}},
+		"a stop ends":                  {func(q *quota) { q.hold.active, q.hold.until, q.hold.estimated = true, in(1), true }, func(q *quota) { q.hold.active = false }, []any{hold("learned rate", false, 0, true)}},
+		"a cut begins":                 {nil, func(q *quota) { q.inference.cut.until = in(1) }, []any{hold("slow start", true, 1, true)}},
+		"a cut is over":                {nil, func(q *quota) { q.inference.cut.until = now }, nil},
+		"a cut goes on":                {func(q *quota) { q.inference.cut.until = in(1) }, nil, nil},
+		"a rate":                       {nil, func(q *quota) { q.inference.loop = loop(100) }, []any{rate(Learned, 100)}},
+		"a rate changes":               {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
+		"a rate changes by 1 %":        {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101) }, nil},
+		"a rate becomes 1 % lower":     {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(99) }, nil},
+		"a low rate, almost the same":  {func(q *quota) { q.inference.loop = loop(.5) }, func(q *quota) { q.inference.loop = loop(.504) }, nil},
+		"a rate becomes lower":         {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
+		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = rateLoop{} }, []any{rate(Dropped, 100)}},
+		"a limit is not obeyed": {func(q *quota) { q.estimates = []estimate{{limit: 9}} }, func(q *quota) { q.estimates[0].early.contradicted = contradictions },
+			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Dropped, Size: 9}}},
+		"one of two limits changes": {func(q *quota) { q.estimates = []estimate{{limit: 9}, {limit: 99, per: time.Minute}} }, func(q *quota) { q.estimates[0].limit = 8 },
+			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Changed, Size: 8}}},
+		"a window": {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) {
+			q.inference.loop, q.inference.window = rateLoop{}, learnedWindow{limit: 9, confirmedLimit: 10, length: time.Minute}
+		}, []any{rate(Dropped, 100), LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Size: 10, Per: time.Minute}}},
+		"a window becomes longer": {func(q *quota) { q.inference.window = learnedWindow{limit: 9, confirmedLimit: 10, length: time.Minute} }, func(q *quota) { q.inference.window.length = time.Hour },
+			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: Changed, Size: 10, Per: time.Hour}}},
+		"a declared window": {nil, func(q *quota) { q.inference.window = learnedWindow{limit: 9, declared: true} }, nil},
+	} {
+		q := quotaAt(t, 0)
+		q.inference = new(inference)
+		if tt.before != nil {
+			tt.before(q)
+		}
+		var l listeners
+		record := l.watch(q, now)
+		if tt.after != nil {
+			tt.after(q)
+		}
+		record()
+		require.Equal(t, tt.want, l.pending, name)
+	}
+}
+
+// Which limits are one limit before and after a change.
+func TestLimitLearnedInfo_isSame(t *testing.T) {
+	a := LimitLearnedInfo{Limit: "h: quota", Name: "a", Size: 10, Per: time.Minute}
+	learned := LimitLearnedInfo{Limit: "h: learned rate", Size: 10, Per: time.Minute}
+	change := func(l LimitLearnedInfo, f func(*LimitLearnedInfo)) LimitLearnedInfo { f(&l); return l }
+	for name, tt := range map[string]struct {
+		a, b LimitLearnedInfo
+		want bool
+	}{
+		"size":             {a, change(a, func(l *LimitLearnedInfo) { l.Size = 9 }), true},
+		"name":             {a, change(a, func(l *LimitLearnedInfo) { l.Name = "b" }), false},
+		"limit":            {a, change(a, func(l *LimitLearnedInfo) { l.Limit = "h: retry-after" }), false},
+		"window":           {a, change(a, func(l *LimitLearnedInfo) { l.Per = time.Hour }), false},
+		"learned window":   {learned, change(learned, func(l *LimitLearnedInfo) { l.Per = time.Hour }), true},
+		"a rate":           {learned, change(learned, func(l *LimitLearnedInfo) { l.Rate = 1 }), false},
+		"the limit and it": {change(learned, func(l *LimitLearnedInfo) { l.Name = "a" }), a, false},
+	} {
+		require.Equal(t, tt.want, tt.a.isSame(tt.b), name)
+		require.Equal(t, tt.want, tt.b.isSame(tt.a), name)
+	}
+}
+
+// A hold is an estimate if the process that was rejected has only evidence of it.
+func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
+	for _, stated := range []bool{true, false} {
+		_, q, now := sharedQuota(t, 0)
+		q.hold.estimated = stated
+		q.applyHold(&Update{Kind: UpdateHold, Sender: 9, Stated: stated, Wait: time.Second}, now)
+		require.True(t, q.hold.active)
+		require.Equal(t, !stated, q.hold.estimated)
+	}
+}
+
+// Only a rejection of a claim that was granted after the latest statement shows that windows are not what
+// they were taken for, or answers a probe.
+func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
+	for n, newer := range map[uint64]bool{5: false, 6: true} {
+		q := quotaAt(t, 0)
+		q.estimates = []estimate{
+			{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5, counted: countedWindows{on: true, length: time.Minute}},
+			{name: "other", limit: 10, at: now, reset: now, lastSent: 5, probe: true},
+		}
+		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
+		require.Equal(t, newer, q.estimates[0].counted.refuted, n)
+		require.Equal(t, !newer, q.estimates[1].probe, n)
+	}
+	q := quotaAt(t, 0)
+	q.inFlight.open = 3
+	q.estimates = []estimate{{per: time.Minute}, {per: time.Hour}, {per: time.Second}}
+	r := q.rejectionOf(time.Second, now)
+	require.EqualValues(t, 4, r.inFlight, "with the one that was rejected")
+	require.Equal(t, time.Hour, r.window)
+}
+
+// After more than a second without a request, and without a reason to wait, a new span of accepted requests
+// begins.
+func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	before := acceptedSpan{since: now.Add(-time.Minute), n: 7}
+	for name, tt := range map[string]struct {
+		granted, held time.Duration // before now
+		idle          bool
+	}{
+		"a second":              {time.Second, time.Hour, false},
+		"more than a second":    {time.Second + 1, time.Hour, true},
+		"held until a second":   {time.Hour, time.Second, false},
+		"held, but not so long": {time.Hour, time.Second + 1, true},
+	} {
+		q := quotaAt(t, 0)
+		q.span, q.lastGranted, q.hold.until = before, now.Add(-tt.granted), now.Add(-tt.held)
+		q.grant(1, now)
+		require.Equal(t, tt.idle, q.span == acceptedSpan{since: now}, name)
+		require.Equal(t, !tt.idle, q.span == before, name)
+	}
+	q := quotaAt(t, 0)
+	q.lastGranted = now
+	q.grant(1, now)
+	require.Equal(t, acceptedSpan{since: now}, q.span, "the first one")
+}
+
+// A route of a set whose routes show a quota is likely to have it: if the set is a pattern, responses may be
+// as late as in the last seconds.
+func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		shown uint8
+		left  int64 // 50 are left of 100; a tenth of it and two may differ
+		want  bool
+	}{
+		"a pattern":                       {3, 50, true},
+		"a pattern, responses are late":   {3, 82, true},
+		"a pattern, later":                {3, 83, false},
+		"no pattern yet":                  {2, 62, true},
+		"no pattern, responses are early": {2, 63, false},
+	} {
+		req := request(t, "https://api.test/pages/about")
+		ep := (&Tracker{}).endpointOf(req)
+		q := ep.unknown.Load()
+		q.estimates = []estimate{{limit: 100, remaining: 50, at: now, reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}}
+		for at, shape := range ep.shapes(req, 2) {
+			require.Equal(t, 1, at)
+			ep.patterns.sets = []routeSet{{shape: shape, quota: q, at: 1, numShown: tt.shown}}
+		}
+		ep.patterns.peak = 20
+		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute}}, 0, now)
+		require.Equal(t, tt.want, got == q, name)
+		require.Nil(t, ep.quotaOfSimilar(nil, nil, 0, now), "the request of another process")
+	}
+}
+
+// A claim of more than the limit of a small quota is granted when the limit is.
+func TestSmallQuota_admitsClaimsOfMoreThanTheLimit(t *testing.T) {
+	ep := (&Tracker{}).endpointOf(request(t, users))
+	now := time.Unix(1_700_000_000, 0)
+	ep.small = &smallQuotas{began: now}
+	for limit, left := range map[int32]int32{1: 1, 3: 3} {
+		q := &smallQuota{endpoint: ep, name: 1, limit: limit, remaining: left, reset: time.Minute}
+		d, err := q.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		d, err = q.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
+		require.NoError(t, err)
+		require.False(t, d.OK, "one is in flight")
+	}
+}
+
+// A later reset begins a window if it is later by more than the tolerance.
+func TestEstimate_laterResetsBeginAWindow(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	now := start.Add(time.Second)
+	for ahead, over := range map[time.Duration]bool{0: false, tolerance: false, tolerance + 1: true} {
+		e := estimate{limit: 100, remaining: 50, at: start, reset: start.Add(time.Minute), lastSent: 1, refill: refill{kind: refillsAtReset, at: start}}
+		e.others.since = start
+		f := inFlight{sent: 2}
+		e.update(throttle.RemoteLimit{Limit: 100, Remaining: 49, ResetAfter: e.reset.Sub(now) + ahead}, 2, now, &f)
+		require.Equal(t, over, e.refill.at.Equal(now), ahead)
+	}
+}
+
+// Waiting requests are woken by updates after which they may be sent earlier, and by no others.
+func TestSharing_wakesOnlyWaitsThatMayEnd(t *testing.T) {
+	tr, q, _ := sharedQuota(t, .5)
+	w := &countingWaker{}
+	tr.Notify(w)
+	route := q.endpoint.route(request(t, users))
+	for i, u := range []Update{
+		{Kind: UpdateJoin},
+		{Kind: UpdateHold, Stated: true, Wait: time.Minute},
+		{Kind: UpdateProbe},
+	} {
+		u.Sender, u.Account, u.Route = 1, q.endpoint.id, route
+		tr.sharing.receive(u)
+		require.Zero(t, w.woken, i)
+	}
+	tr.sharing.receive(Update{Kind: UpdateLimits, Sender: 1, Account: q.endpoint.id, Route: route, Limits: []throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: time.Minute}}})
+	require.Equal(t, 1, w.woken, "a window may have begun")
+}
+
+// When a host begins to have small quotas, requests that wait for the unknown one are renewed: theirs may be
+// a small one.
+func TestEndpoint_renewsWaitsForSmallQuotas(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	ep := (&Tracker{}).endpointOf(request(t, users))
+	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
+	require.False(t, ep.assignSmall(7, limits, now), "there is memory for a quota")
+	require.Nil(t, ep.small)
+	ep.memory.Store(maxBytes - quotaBytes - estimateBytes + 1)
+	require.True(t, ep.assignSmall(7, limits, now))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load()}, ep.replaced)
+	require.True(t, ep.hasReplaced.Load())
+	first := ep.small.find(7)
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.Same(t, first, ep.small.find(8), "the limit has the same name")
+	require.Len(t, ep.replaced, 1)
+	limits[0].Name = "b"
+	require.True(t, ep.assignSmall(8, limits, now))
+	require.NotSame(t, first, ep.small.find(8))
+	require.Equal(t, []throttle.Limiter{ep.unknown.Load(), first}, ep.replaced, "the route has another quota")
+}
