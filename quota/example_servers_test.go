@@ -414,16 +414,16 @@ func Example_overloaded() {
 	// arrivals    15 │▇███████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████▂
-	// accepted    49 │                                                                       ▃▄██
-	//                │                                                                 ▂▂▄▅███████▅▂
-	//                │▇███████████▃▁  ▂▃▄▅▆▃▂▂▂▄▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▄▄▄▅▆▆▇███████████████
-	// rejected       │            7        32   1
-	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrlll
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
-	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s      35 s      40 s
+	// accepted    55 │                                                         ▁▄▄█
+	//                │                                                    ▃▃▅▅█████  ▆▇
+	//                │▇▇▇▇▇▇▇▇▇▇▇▇▃▁  ▂▃▄▅▆▃▂▂▃▃▃▃▂▄▂▂▃▄▄▄▄▄▄▄▅▄▄▅▄▅▅▆▇▇███████████▇▇██
+	// rejected       │            7        32   1   1                              3
+	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
 	// 1 column = 500 ms, r = learned rate, l = slow responses
 	//   6.3 s  quota api.example.com (learned rate): learned limit of 11.2 per second
-	// 900 calls: 913 requests sent, 13 rejected, 0 calls failed, 40.7 s (ideal 30 s)
+	// 900 calls: 917 requests sent, 17 rejected, 0 calls failed, 34.4 s (ideal 30 s)
 }
 
 var shared = scenario{
