@@ -82,8 +82,8 @@
 // 429 that states nothing, until eight responses in a row are successful, and a hold whose limit
 // was not learned.
 //
-// Slow responses begin with a late response or two failures in a row, and keep the number of
-// requests in flight. When a request that was sent after that gets a response in time, the bound
+// Slow responses begin with a late response, and keep the number of requests in flight, or with 4
+// failures among 8 responses, and halve it. When a request that was sent after that gets a response in time, the bound
 // doubles in the same way.
 //
 // # Learned rates

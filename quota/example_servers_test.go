@@ -274,11 +274,11 @@ func Example_bareWindow() {
 	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃         ▁▄
 	// rejected       │  411 1  1   +   1                     3
 	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
 	//  11.7 s  quota api.example.com (learned rate): learned limit of 11.4 per second
-	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.4 s (ideal 15 s)
+	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.5 s (ideal 15 s)
 }
 
 var bareBucket = scenario{
@@ -336,7 +336,7 @@ func Example_bare503() {
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate
 	//   0.1 s  quota api.example.com (learned rate): learned limit of 15.4 per second
-	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
+	// 600 calls: 622 requests sent, 22 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -414,16 +414,16 @@ func Example_overloaded() {
 	// arrivals    15 │▇███████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████▂
-	// accepted    53 │                                                       ▁▄▅█
-	//                │                                                 ▁▂▃▅▅█████▇▄▄▃
-	//                │▇▇▇▇▇▇▇▇▇▇▇▇▃▁  ▂▃▄▅▆▃▂▂▃▄▂▂▄▃▂▂▄▄▅▅▅▅▅▅▅▅▅▅▆▅▇▇███████████████
-	// rejected       │            8        32   1  1
-	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrllll
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬──────
+	// accepted    55 │                                                         ▁▄▄█
+	//                │                                                    ▃▃▅▅█████  ▆▇
+	//                │▇▇▇▇▇▇▇▇▇▇▇▇▃▁  ▂▃▄▅▆▃▂▂▃▃▃▃▂▄▂▂▃▄▄▄▄▄▄▄▅▄▄▅▄▅▅▆▇▇███████████▇▇██
+	// rejected       │            7        32   1   1                              3
+	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
 	// 1 column = 500 ms, r = learned rate, l = slow responses
 	//   6.3 s  quota api.example.com (learned rate): learned limit of 11.2 per second
-	// 900 calls: 915 requests sent, 15 rejected, 0 calls failed, 33.5 s (ideal 30 s)
+	// 900 calls: 917 requests sent, 17 rejected, 0 calls failed, 34.4 s (ideal 30 s)
 }
 
 var shared = scenario{

@@ -179,7 +179,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 			return
 		}
 		l.addResponse(true)
-		l.stated = true
+		l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
 		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
 			q.dropLoop(effect == abandonLoop, now)
 		}
@@ -374,7 +374,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 			l.goal = l.rate
 		}
 		if w.maxLength > longStop { // each rejection would cost a stop as long
-			l.growth, l.minPlateau = .5, min(20*w.maxLength.Seconds(), 300)
+			l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
 		}
 	case fitsNothing:
 		q.stop(n, now)

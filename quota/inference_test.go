@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -406,7 +407,7 @@ func TestQuota_whatFollowsAWindow(t *testing.T) {
 		maxLength          time.Duration
 		rate, goal, growth float64 // goal 0: none
 		confirmed          bool
-		minPlateau         float64
+		plateau            float64 // 0: plateauFirst
 	}{
 		"a bucket":                   {v: fitsBucket, accepted: 10, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
 		"a bucket, not sure":         {v: fitsBucket, accepted: 5, rate: 9.9, growth: .2},
@@ -416,9 +417,9 @@ func TestQuota_whatFollowsAWindow(t *testing.T) {
 		"beyond, stated":             {v: beyondWindow, stated: 4 * time.Second, rate: .99 * 5, goal: .99 * 5, growth: .2},
 		"beyond, a long wait":        {v: beyondWindow, stated: 11 * time.Second, rate: 9.9, growth: .2},
 		"beyond, ten seconds":        {v: beyondWindow, stated: 10 * time.Second, rate: .99 * 2, goal: .99 * 2, growth: .2},
-		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, minPlateau: 200},
+		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, plateau: 200},
 		"beyond, three seconds":      {v: beyondWindow, maxLength: 3 * time.Second, rate: 20. / 3 * .99, growth: .2},
-		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, minPlateau: 300},
+		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, plateau: 300},
 	} {
 		q := quotaAt(t, 0)
 		w := learnedWindow{limit: 15, confirmedLimit: 20, length: 2 * time.Second, maxLength: 2 * time.Second, stated: tt.stated, stoppedAt: now.Add(-time.Second), acceptedSinceStop: tt.accepted}
@@ -437,7 +438,7 @@ func TestQuota_whatFollowsAWindow(t *testing.T) {
 		}
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
 		require.Equal(t, tt.confirmed, l.confirmed, name)
-		require.InDelta(t, tt.minPlateau, l.minPlateau, 1e-9, name)
+		require.InDelta(t, cmp.Or(tt.plateau, plateauFirst), l.plateau, 1e-9, name)
 		require.EqualValues(t, 9, l.lastSent, name)
 	}
 	q := quotaAt(t, 0)
@@ -635,6 +636,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	q.rejectedWithHold(5, 5*time.Second, now)
 	require.InDelta(t, 9, inf.loop.rate, 1e-9)
 	require.True(t, inf.loop.stated)
+	require.InDelta(t, 100, inf.loop.plateau, 1e-9, "20 times the stated wait")
 	inf.loop.effectAt, inf.loop.rate, inf.loop.rejectionsAtGoal, inf.loop.numRecent = now, 9, 4, 0
 	inf.loop.recent, inf.loop.rejectionsInRow = 0, 0
 	for range 19 {

@@ -262,7 +262,7 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 
 // observe applies f, the response to claim n.
 func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
-	q.recordOutcome(n, f.Outcome == throttle.Failed, now)
+	q.recordOutcome(n, q.isFailure(f, now), now)
 	q.lastResponse = now
 	if f.Cause == throttle.CauseOtherQuota {
 		return
@@ -287,6 +287,15 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if success {
 		q.countSuccess()
 	}
+}
+
+// isFailure reports whether f counts as a failure of the server. A 403 is one if the server was
+// healthy before, because it may be a rejection, but mostly is a missing permission.
+func (q *quota) isFailure(f *throttle.Feedback, now time.Time) bool {
+	if f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
+		return q.inference != nil && q.inference.evidence.wasHealthy(f.Cause, now)
+	}
+	return f.Outcome == throttle.Failed
 }
 
 // updateEstimates applies f, the response to claim n, to the limits that the server states. It

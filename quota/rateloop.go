@@ -58,7 +58,6 @@ type rateLoop struct {
 	plateau        float64   // time at the goal before the rate grows beyond it, in seconds
 	granted        int64     // requests since grownAt
 	trial          trial
-	minPlateau     float64 // minimum plateau in seconds, where a rejection costs a long stop; 0: none
 }
 
 // An acceptedSpan counts accepted requests from a moment on.
@@ -81,6 +80,8 @@ const (
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
+	belowGrown     = 0.75             // the least part of it while the rate grew fast, as servers reject later than they are exceeded
+	belowTried     = 0.8              // the same for a suspected cause, which may be no limit
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -91,6 +92,10 @@ const (
 	shortHold      = 10 * time.Second // longest stated hold whose end gives a rate
 	noEstimate     = time.Minute      // time without an estimate for a cause after a loop for it was wrong
 )
+
+// plateauOf returns the minimum plateau in seconds where a rejection stops all requests for the time
+// stop: so long that less than a twentieth of the time is lost.
+func plateauOf(stop time.Duration) float64 { return min(20*stop.Seconds(), 300) }
 
 // A loopAction is what follows from a response that was reported to a rateLoop.
 type loopAction uint8
@@ -142,8 +147,9 @@ func (l *rateLoop) beginAt(rate float64, lastSent uint64, now time.Time) {
 // rate.
 func (l *rateLoop) beginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
 	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), .5, lastSent, now)
-	l.trial = trial{active: true, share: share, cuts: 1}
+	l.trial, l.plateau = trial{active: true, share: share, cuts: 1}, plateauTrial
 	l.changed(rtt, lastSent, now)
+	l.spend(1, now)
 }
 
 // check reports whether a request may be sent as of now. If not, wait is the time until it may.
@@ -208,17 +214,17 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 
 // grownRate returns the rate after a step of growth.
 func (l *rateLoop) grownRate(step time.Duration) float64 {
-	plateau, first := l.plateau, .01
-	if !l.confirmed && l.cause != throttle.CauseUnstated {
-		plateau, first = plateauTrial, .02
+	first := .01
+	if l.plateau == plateauTrial {
+		first = .02
 	}
 	switch {
 	case !l.hasGoal():
 		return l.rate * (1 + l.growth)
 	case l.rate < .99*l.goal:
 		return l.rate + (l.goal-l.rate)/2
-	case l.sinceRejection > max(plateau, l.minPlateau):
-		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/step.Seconds()), .25))
+	case l.sinceRejection > l.plateau:
+		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-l.plateau)/step.Seconds()), .25))
 	}
 	return l.rate
 }
@@ -311,7 +317,7 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 		l.goal = .7 * l.rate
 	}
 	l.rate = l.goal
-	l.plateau = min(2*l.plateau, max(plateauLast, 60/l.rate))
+	l.plateau = max(l.plateau, min(2*l.plateau, max(plateauLast, 60/l.rate)))
 }
 
 // lowerGoal lowers goal and rate after a rejection at a rate without a confirmed goal. share is the
@@ -320,10 +326,20 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
+	if !hadGoal && !l.stated {
+		least := belowGrown
+		if l.cause != throttle.CauseUnstated {
+			least = belowTried
+		}
+		l.goal = max(least*rejectedRate, min(belowMeasured*measured, l.goal))
+	}
 	rate := belowRejected * l.goal
 	if l.span.n >= minAccepted {
 		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.span.since) >= time.Second {
 			l.goal, l.confirmed = min(l.goal, belowMeasured*(measured+l.lastRate)/2), true
+		}
+		if l.confirmed || hadGoal && l.span.n >= manyAccepted {
+			l.plateau = max(l.plateau, plateauFirst)
 		}
 		if l.stated && l.span.n >= 20 {
 			l.goal = min(l.goal, 1.15*measured)
@@ -359,7 +375,7 @@ type trial struct {
 }
 
 const (
-	minTrial     = 6  // responses before a trial fails
+	minTrial     = 5  // responses before a trial fails
 	maxTrial     = 20 // responses after which a trial is decided
 	maxTrialCuts = 3  // cuts, after which the failures have another reason
 )
@@ -384,5 +400,6 @@ func (l *rateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now ti
 	l.rate = max(l.rate/4, minRate)
 	l.trial = trial{active: true, share: t.share, cuts: t.cuts + 1}
 	l.changed(rtt, lastSent, now)
+	l.spend(1, now)
 	return continueLoop
 }

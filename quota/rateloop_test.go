@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"testing"
@@ -108,9 +109,13 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"at a known goal, for the fourth time": {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 3}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fifth time":  {rateLoop{goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, endLoop, 0, 0, 0},
 		"the same, suspected":                  {rateLoop{cause: throttle.CauseDropped, goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, abandonLoop, 0, 0, 0},
-		"nothing is known":                     {rateLoop{goal: unknown}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
-		"nothing is known, half was accepted":  {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, nineteen + "r", 0, continueLoop, 60, 93, 2 * rtt},
-		"the same, many rejections":            {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
+		"nothing is known":                     {rateLoop{goal: unknown}, "gggr", 0, continueLoop, .93 * 75, 75, 2 * rtt},
+		"nothing is known, half was accepted":  {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, nineteen + "r", 0, continueLoop, 60, 75, 2 * rtt},
+		"nothing is known, 85 were accepted":   {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 85}}, nineteen + "r", 0, continueLoop, .98 * 85, .98 * 85, 2 * rtt},
+		"nothing is known, suspected":          {rateLoop{cause: throttle.CauseDropped, goal: unknown}, "gggr", 0, continueLoop, .93 * 80, 80, 2 * rtt},
+		"nothing is known, 95 were accepted":   {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 95}}, nineteen + "r", 0, continueLoop, 93, 93, 2 * rtt},
+		"nothing is known, but how long":       {rateLoop{goal: unknown, stated: true}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
+		"the same, many rejections":            {rateLoop{goal: unknown, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 75, 2 * rtt},
 		"two spans agree":                      {rateLoop{goal: 100, lastRate: 52, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, .98 * 51, 2 * rtt},
 		"two spans do not":                     {rateLoop{goal: 100, lastRate: 54, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 93, 2 * rtt},
 		"the server stated how long":           {rateLoop{goal: 100, stated: true, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
@@ -158,23 +163,27 @@ func TestRateLoop_trialOfASuspectedCause(t *testing.T) {
 		active     bool
 		rate       float64
 	}{
-		"six successes":           {1, "gggggg", continueLoop, false, 100},
-		"five successes":          {1, "ggggg", continueLoop, true, 100},
-		"six after a failure":     {1, "rgggggg", continueLoop, false, 100},
-		"five failures":           {1, "rrrrr", continueLoop, true, 100},
-		"six failures":            {1, "rrrrrr", continueLoop, true, 25},
-		"six failures, third cut": {3, "rrrrrr", abandonLoop, true, 100},
-		"half as many of 20":      {1, strings.Repeat("rggg", 5), continueLoop, false, 100},
-		"6 of 20":                 {1, "rgrg" + strings.Repeat("rggg", 4), continueLoop, true, 25},
-		"6 of 19":                 {1, "rgrg" + strings.Repeat("rggg", 3) + "rgg", continueLoop, true, 100},
+		"six successes":            {1, "gggggg", continueLoop, false, 100},
+		"five successes":           {1, "ggggg", continueLoop, true, 100},
+		"six after a failure":      {1, "rgggggg", continueLoop, false, 100},
+		"four failures":            {1, "rrrr", continueLoop, true, 100},
+		"five failures":            {1, "rrrrr", continueLoop, true, 25},
+		"five failures, third cut": {3, "rrrrr", abandonLoop, true, 100},
+		"half as many of 20":       {1, strings.Repeat("rggg", 5), continueLoop, false, 100},
+		"6 of 20":                  {1, "rgrg" + strings.Repeat("rggg", 4), continueLoop, true, 25},
+		"6 of 19":                  {1, "rgrg" + strings.Repeat("rggg", 3) + "rgg", continueLoop, true, 100},
 	} {
+		now := time.Unix(1000, 0)
 		l := rateLoop{rate: 100, trial: trial{active: true, share: .5, cuts: tt.cuts}}
 		loopAction := continueLoop
 		for _, c := range tt.responses {
-			loopAction = l.judge(c == 'r', time.Millisecond, 1, time.Unix(1000, 0))
+			loopAction = l.judge(c == 'r', time.Millisecond, 1, now)
 		}
 		require.Equal(t, tt.loopAction, loopAction, name)
 		require.Equal(t, tt.active, l.trial.active, name)
+		if tt.rate < 100 {
+			require.Equal(t, now.Add(40*time.Millisecond), l.next, "%s: not immediately after the failure", name)
+		}
 		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
 	}
 }
@@ -195,14 +204,14 @@ func TestRateLoop_grows(t *testing.T) {
 		"at the goal, after a plateau": {rateLoop{goal: 100, confirmed: true, sinceRejection: 10}, time.Second, 102},
 		"longer after":                 {rateLoop{goal: 100, confirmed: true, sinceRejection: 11}, time.Second, 104},
 		"at most a quarter":            {rateLoop{goal: 100, confirmed: true, sinceRejection: 30}, time.Second, 125},
-		"a longer plateau":             {rateLoop{goal: 100, confirmed: true, sinceRejection: 10, minPlateau: 60}, time.Second, 100},
-		"suspected, a shorter plateau": {rateLoop{cause: throttle.CauseDropped, goal: 100, sinceRejection: 2}, time.Second, 104},
+		"a longer plateau":             {rateLoop{goal: 100, confirmed: true, sinceRejection: 10, plateau: 60}, time.Second, 100},
+		"suspected, a shorter plateau": {rateLoop{cause: throttle.CauseDropped, goal: 100, plateau: plateauTrial, sinceRejection: 2}, time.Second, 104},
 		"after an idle time":           {rateLoop{goal: 200, confirmed: true}, time.Hour, 100},
 		"during a trial":               {rateLoop{goal: 200, trial: trial{active: true}}, time.Second, 100},
 		"half of the way to the goal":  {rateLoop{goal: 300, confirmed: true, sinceRejection: 3}, time.Second, 200},
 	} {
 		l := tt.loop
-		l.rate, l.plateau, l.grownAt, l.granted = 100, plateauFirst, start, 1000
+		l.rate, l.plateau, l.grownAt, l.granted = 100, cmp.Or(l.plateau, plateauFirst), start, 1000
 		if l.cause == throttle.CauseUnknown {
 			l.cause = throttle.CauseUnstated
 		}
@@ -236,6 +245,8 @@ func TestRateLoop_beginsOnTrial(t *testing.T) {
 		require.InDelta(t, want, l.rate, 1e-9)
 		require.True(t, math.IsInf(l.goal, 1))
 		require.Equal(t, trial{active: true, share: .6, cuts: 1}, l.trial)
+		require.InDelta(t, plateauTrial, l.plateau, 1e-9)
+		require.Equal(t, now.Add(l.timeOf(1)), l.next, "not immediately after the failure")
 		require.Equal(t, throttle.CauseDropped, l.cause)
 		require.False(t, l.counts(7, now.Add(time.Hour)))
 		require.False(t, l.counts(8, now.Add(100*time.Millisecond-1)))
@@ -348,6 +359,38 @@ func TestRateLoop_plateauGrows(t *testing.T) {
 		l.returnToGoal(now)
 		require.InDelta(t, tt.want, l.plateau, 1e-9, "%+v", tt)
 		require.InDelta(t, tt.goal, l.rate, 1e-9, "%+v", tt)
+	}
+}
+
+// The short plateau of a suspected cause becomes that of other limits when the goal is confirmed, or when
+// a second rejection follows 40 successes: a failure at random rarely does.
+func TestRateLoop_plateauOfASuspectedCause(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		goal     float64
+		n        int64
+		lastRate float64
+		want     float64
+	}{
+		"the first rejection":     {math.Inf(1), 100, 0, plateauTrial},
+		"the second, after 40":    {100, 40, 0, plateauFirst},
+		"the second, after 39":    {100, 39, 0, plateauTrial},
+		"two spans agree":         {100, 39, 39, plateauFirst},
+		"a plateau that was long": {100, 40, 0, 60},
+	} {
+		l := rateLoop{cause: throttle.CauseDropped, rate: 100, goal: tt.goal, lastRate: tt.lastRate, plateau: plateauTrial, span: acceptedSpan{since: now.Add(-time.Second), n: tt.n}}
+		if tt.want > plateauFirst {
+			l.plateau = tt.want
+		}
+		l.lowerGoal(.05, 0, now)
+		require.InDelta(t, tt.want, l.plateau, 1e-9, name)
+	}
+}
+
+// Where a rejection stops all requests, the plateau is 20 times as long, at most five minutes.
+func TestPlateauOf(t *testing.T) {
+	for stop, want := range map[time.Duration]float64{0: 0, time.Second: 20, 15 * time.Second: 300, 16 * time.Second: 300, time.Hour: 300} {
+		require.InDelta(t, want, plateauOf(stop), 1e-9, "%v", stop)
 	}
 }
 

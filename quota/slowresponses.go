@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math/bits"
 	"time"
 )
 
@@ -16,6 +17,9 @@ import (
 //	   │ ___╱‾‾╱                  ╲____
 //	   └───────────────────────────────▶ time
 //
+// Failures begin slow responses, too, and halve the requests in flight, so that no request is sent in
+// place of the next ones that fail.
+//
 // If many requests have waited, the bound is doubled with each response that is in time, until
 // less than half of it is used. Then there is no bound.
 //
@@ -29,16 +33,16 @@ type slowResponses struct {
 	watched     uint64        // number of the watched claim; 0: none
 	sent        time.Time     // when it was granted
 	typical     time.Duration // moving average of the time from a claim to its response; 0: not known
-	failures    int           // in a row
+	recent      uint8         // latest responses, a bit each: 1 is a failure, bit 0 is the latest response
 	maxInFlight int64         // requests in flight; 0: not bounded
 	since       uint64        // number of the latest claim when maxInFlight was last set
 }
 
 const (
-	lateAfter        = 4                      // factor: a response is late after lateAfter*typical + lateMargin
-	lateMargin       = 100 * time.Millisecond // see lateAfter
-	typicalWeight    = 8                      // divisor: weight of one response in typical
-	maxFailuresInRow = 2                      // failures in a row that begin slow responses
+	lateAfter     = 4                      // factor: a response is late after lateAfter*typical + lateMargin
+	lateMargin    = 100 * time.Millisecond // see lateAfter
+	typicalWeight = 8                      // divisor: weight of one response in typical
+	maxFailures   = 4                      // of the latest 8 responses, which begin slow responses
 )
 
 // isLate reports whether a response is late that arrives after d.
@@ -87,17 +91,19 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 // one that is a failure.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
 	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency)
+	s.recent <<= 1
 	if failed {
 		if n == s.watched {
 			s.watched = 0
 		}
-		if s.failures++; s.failures >= maxFailuresInRow {
-			s.begin(sent, open+1, minimum)
+		s.recent |= 1
+		if s.maxInFlight == 0 && bits.OnesCount8(s.recent) >= maxFailures {
+			s.begin(sent, open/2, minimum)
+			s.recent = 0
 		}
 		return
 	}
 	if n == s.watched {
 		s.responded(sent, open, minimum, now)
 	}
-	s.failures = 0
 }

@@ -210,8 +210,8 @@ func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 	require.EqualValues(t, 9, s.maxInFlight)
 }
 
-// Two failures in a row begin slow responses, unless a success is between them. A failed or cancelled
-// claim is not watched any more.
+// Four failures among the latest eight responses begin slow responses with half of what is in flight. A
+// failed or cancelled claim is not watched any more.
 func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := quotaAt(t, 0)
@@ -220,18 +220,52 @@ func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	q.recordOutcome(20, true, now)
 	require.EqualValues(t, 21, q.slow.watched)
 	q.recordOutcome(22, false, now)
-	require.Equal(t, slowResponses{watched: 21, sent: now}, q.slow, "another claim succeeded")
+	require.Equal(t, slowResponses{watched: 21, sent: now, recent: 0b10}, q.slow, "another claim succeeded")
 	q.recordOutcome(23, true, now)
+	q.recordOutcome(24, true, now)
 	require.Zero(t, q.slow.maxInFlight)
 	q.recordOutcome(21, true, now)
-	require.Equal(t, slowResponses{sent: now, failures: 2, maxInFlight: 10, since: 30}, q.slow)
-	q.slow = slowResponses{watched: 24, sent: now, failures: 1}
+	require.Equal(t, slowResponses{sent: now, maxInFlight: 4, since: 30}, q.slow)
+	for recent, want := range map[uint8]int64{0b0100_0101: 20, 0b1000_0101: 0, 0b11: 0} {
+		q.slow, q.inFlight.open = slowResponses{recent: recent}, 40
+		q.recordOutcome(25, true, now)
+		require.Equal(t, want, q.slow.maxInFlight, "%b", recent)
+	}
+	q.slow = slowResponses{recent: 0b111, maxInFlight: 30, since: 7}
+	q.recordOutcome(25, true, now)
+	require.Equal(t, slowResponses{recent: 0b1111, maxInFlight: 30, since: 7}, q.slow, "they have begun already")
+	q.slow = slowResponses{watched: 24, sent: now, recent: 1}
 	q.recordOutcome(24, false, now.Add(time.Second))
-	require.Equal(t, slowResponses{sent: now, typical: time.Second}, q.slow)
+	require.Equal(t, slowResponses{sent: now, recent: 0b10, typical: time.Second}, q.slow)
 	q.slow.watched, q.inFlight = 25, inFlight{sent: 24}
 	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.add(), q.inFlight.add()})
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
 	require.EqualValues(t, 25, q.slow.watched)
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
 	require.Zero(t, q.slow.watched)
+}
+
+// A 403 counts as a failure for slow responses only where the server was healthy before.
+func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		cause    throttle.Cause
+		outcome  throttle.Outcome
+		accepted int64
+		want     bool
+	}{
+		"a 403":                      {throttle.CauseForbidden, throttle.Accepted, 30, true},
+		"a 403, none succeeded":      {throttle.CauseForbidden, throttle.Accepted, 0, false},
+		"a 403 that a loop explains": {throttle.CauseForbidden, throttle.Throttled, 30, false},
+		"a success":                  {throttle.CauseUnknown, throttle.Accepted, 30, false},
+		"a 503":                      {throttle.CauseUnavailable, throttle.Failed, 0, true},
+		"a 429":                      {throttle.CauseUnstated, throttle.Throttled, 30, false},
+	} {
+		q := quotaAt(t, 0)
+		q.span = acceptedSpan{since: now.Add(-time.Second), n: tt.accepted}
+		inf := q.infer(acceptedSpan{}, now)
+		inf.evidence.add(tt.cause, now)
+		require.Equal(t, tt.want, q.isFailure(&throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now), name)
+	}
+	require.False(t, quotaAt(t, 0).isFailure(&throttle.Feedback{Cause: throttle.CauseForbidden}, now), "nothing is inferred")
 }

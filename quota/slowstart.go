@@ -81,7 +81,7 @@ func (q *quota) countSuccess() {
 }
 
 // maxInFlight returns the bound of slow start on the requests in flight; 0: there is none. If the
-// server states its limits, the bound grows faster and ends when the host is known. Processes that
+// server states its limits, the bound grows faster, and ends when the host is known. Processes that
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
 	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
@@ -92,7 +92,7 @@ func (q *quota) maxInFlight() int64 {
 	case known:
 		return s.maxInFlight
 	case stated:
-		return int64(start + s.successes)
+		return int64(start + min(s.successes, maxGrowth))
 	}
 	growth := maxGrowth
 	if q.shared != nil {
@@ -109,7 +109,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 		if wait = c.until.Sub(now); wait > 0 {
 			return wait, false
 		}
-		if c.maxInFlight > 0 && q.inFlight.open >= c.maxInFlight {
+		if c.maxInFlight > 0 && q.inFlight.open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
 			return 0, false
 		}
 	}
@@ -130,7 +130,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 // limit them.
 type concurrencyCut struct {
 	until       time.Time // no claim is granted before
-	maxInFlight int64     // requests in flight; 0: not bounded
+	maxInFlight int64     // requests in flight, and no more than have ever succeeded; 0: not bounded
 	successes   int       // successes since the latest bare rejection
 }
 

@@ -14,7 +14,7 @@ func quotaAt(t *testing.T, random float64) *quota {
 	return tr.endpointOf(request(t, users)).unknown.Load()
 }
 
-// The bound grows from 4 by one per two successes to 18, and where the server states limits by one per
+// The bound grows to 18: from 4 by one per two successes, and where the server states limits by one per
 // success. After 100 successes the host is known.
 func TestSlowStart_boundOfANewHost(t *testing.T) {
 	for _, tt := range []struct {
@@ -24,7 +24,7 @@ func TestSlowStart_boundOfANewHost(t *testing.T) {
 	}{
 		{0, 0, false, 4}, {0, 1, false, 4}, {0, 2, false, 5}, {0, 27, false, 17}, {0, 28, false, 18}, {0, 99, false, 18},
 		{0, 100, false, 0}, {10, 0, false, 10}, {10, 99, false, 24}, {-1, 0, false, 0},
-		{0, 0, true, 4}, {0, 1, true, 5}, {0, 99, true, 103}, {0, 100, true, 0}, {-1, 0, true, 0},
+		{0, 0, true, 4}, {0, 1, true, 5}, {0, 13, true, 17}, {0, 14, true, 18}, {0, 99, true, 18}, {0, 100, true, 0}, {-1, 0, true, 0},
 	} {
 		q := quotaAt(t, 0)
 		q.endpoint.tracker.initialConcurrency, q.slowStart.successes = cmp.Or(tt.initial, 4), tt.successes
@@ -191,6 +191,22 @@ func TestConcurrencyCut_boundsRequestsInFlight(t *testing.T) {
 		q.cutConcurrency(now)
 		c := &q.inference.cut
 		require.Equal(t, concurrencyCut{until: now.Add(20 * time.Millisecond), maxInFlight: tt.most}, *c, name)
+	}
+}
+
+// Where fewer than four requests have succeeded, no more than these may be in flight after a cut.
+func TestConcurrencyCut_ofANewHost(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tt := range []struct {
+		successes int
+		open      int64
+		ok        bool
+	}{{0, 0, true}, {0, 1, false}, {1, 0, true}, {1, 1, false}, {3, 2, true}, {3, 3, false}, {4, 3, true}, {4, 4, false}, {50, 4, false}} {
+		q := quotaAt(t, 0)
+		q.inference = &inference{cut: concurrencyCut{maxInFlight: minInFlight}}
+		q.slowStart.successes, q.inFlight.open = tt.successes, tt.open
+		_, ok := q.checkSlowStart(now)
+		require.Equal(t, tt.ok, ok, "%+v", tt)
 	}
 }
 
