@@ -262,7 +262,11 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 
 // observe applies f, the response to claim n.
 func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
-	q.recordOutcome(n, q.isFailure(f, now), now)
+	failed := f.Outcome == throttle.Failed
+	if inf := q.inference; inf != nil && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
+		failed = inf.evidence.wasHealthy(f.Cause, now) // otherwise a permission is probably missing
+	}
+	q.recordOutcome(n, failed, now)
 	q.lastResponse = now
 	if f.Cause == throttle.CauseOtherQuota {
 		return
@@ -287,15 +291,6 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if success {
 		q.countSuccess()
 	}
-}
-
-// isFailure reports whether f counts as a failure of the server. A 403 is one if the server was
-// healthy before, because it may be a rejection, but mostly is a missing permission.
-func (q *quota) isFailure(f *throttle.Feedback, now time.Time) bool {
-	if f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
-		return q.inference != nil && q.inference.evidence.wasHealthy(f.Cause, now)
-	}
-	return f.Outcome == throttle.Failed
 }
 
 // updateEstimates applies f, the response to claim n, to the limits that the server states. It

@@ -265,7 +265,10 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 		q.span = acceptedSpan{since: now.Add(-time.Second), n: tt.accepted}
 		inf := q.infer(acceptedSpan{}, now)
 		inf.evidence.add(tt.cause, now)
-		require.Equal(t, tt.want, q.isFailure(&throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now), name)
+		q.observe(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now)
+		require.Equal(t, tt.want, q.slow.recent&1 == 1, name)
 	}
-	require.False(t, quotaAt(t, 0).isFailure(&throttle.Feedback{Cause: throttle.CauseForbidden}, now), "nothing is inferred")
+	q := quotaAt(t, 0)
+	q.observe(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, now)
+	require.Zero(t, q.slow.recent, "nothing is inferred")
 }
