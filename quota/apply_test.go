@@ -336,9 +336,11 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	known.hold.until = now
 	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route, Wait: 0}, now))
 	require.False(t, known.hold.active)
+	ep.unlimited.Store(true)
 	for range 2 {
 		ep.apply(Update{Kind: UpdateRejections, Sender: 3, Route: route, Rejections: 5}, now)
 	}
+	require.False(t, ep.unlimited.Load())
 	require.True(t, known.hold.active, "evidence")
 	require.True(t, known.hold.estimated)
 }

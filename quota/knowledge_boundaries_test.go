@@ -265,7 +265,12 @@ func TestTracker_forgetsTheAccount(t *testing.T) {
 	req := request(t, users)
 	before := tr.endpointOf(req)
 	other := tr.endpointOf(request(t, "https://other.test/"))
+	w := &countingWaker{}
+	tr.Notify(w)
 	tr.Forget(req)
+	require.Equal(t, 1, w.woken, "requests that waited may be sent")
+	tr.Forget(req)
+	require.Equal(t, 1, w.woken, "nothing is known of it")
 	require.Len(t, tr.endpoints, 1)
 	require.NotSame(t, before, tr.endpointOf(req))
 	require.Same(t, other, tr.endpointOf(request(t, "https://other.test/")))

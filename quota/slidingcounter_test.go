@@ -240,3 +240,16 @@ func TestUsualLength(t *testing.T) {
 		require.Equal(t, want, lengthOf(d), "at least %v", d)
 	}
 }
+
+// Units of a sliding counter come back evenly, so claims are not spread until its reset, and many units that came
+// back show no other clients.
+func TestEstimate_counterIsNeitherSpreadNorShared(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for kind, want := range map[refillKind]bool{refillsAtReset: true, refillsNextWindow: false} {
+		e := counterEstimate(start, kind)
+		e.reset, e.refill.window = start.Add(time.Minute), time.Minute
+		require.Equal(t, want, pacing{}.spreads(&e, 5, start), "%v", kind)
+		e.others = otherClients{present: true, since: start.Add(-time.Second), own: 7}
+		require.Equal(t, want, e.compare(throttle.RemoteLimit{Limit: 100, Remaining: 90, ResetAfter: time.Minute}, 101, 101, start), "%v", kind)
+	}
+}
