@@ -274,11 +274,11 @@ func Example_bareWindow() {
 	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃         ▁▄
 	// rejected       │  411 1  1   +   1                     3
 	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
 	//  11.7 s  quota api.example.com (learned rate): learned limit of 11.4 per second
-	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.5 s (ideal 15 s)
+	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.4 s (ideal 15 s)
 }
 
 var bareBucket = scenario{

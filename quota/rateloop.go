@@ -80,8 +80,7 @@ const (
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
-	belowGrown     = 0.75             // the least part of it while the rate grew fast, as servers reject later than they are exceeded
-	belowTried     = 0.8              // the same for a suspected cause, which may be no limit
+	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -326,12 +325,8 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
-	if !hadGoal && !l.stated {
-		least := belowGrown
-		if l.cause != throttle.CauseUnstated {
-			least = belowTried
-		}
-		l.goal = max(least*rejectedRate, min(belowMeasured*measured, l.goal))
+	if !hadGoal && l.cause != throttle.CauseUnstated {
+		l.goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.goal))
 	}
 	rate := belowRejected * l.goal
 	if l.span.n >= minAccepted {
