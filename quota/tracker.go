@@ -48,8 +48,8 @@ type Tracker struct {
 	// query parameters api_key, apikey and those of headers.Provider.AccountParams.
 	Account func(*http.Request) string
 
-	// Rand returns random numbers in [0, 1). It is not called concurrently. Nil means
-	// rand.Float64 of math/rand/v2.
+	// Rand returns random numbers in [0, 1). It is not called concurrently, and must not call
+	// methods of the Tracker. Nil means rand.Float64 of math/rand/v2.
 	Rand func() float64
 
 	// Mode disables estimates, or all holds. Zero means Full.
