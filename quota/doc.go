@@ -83,8 +83,8 @@
 // was not learned.
 //
 // Slow responses begin with a late response, and keep the number of requests in flight, or with 4
-// failures among 8 responses, and halve it. When a request that was sent after that gets a response in time, the bound
-// doubles in the same way.
+// failures among 8 responses, and halve it. When a request that was sent after that gets a response
+// in time, the bound doubles in the same way.
 //
 // # Learned rates
 //

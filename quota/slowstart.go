@@ -81,7 +81,7 @@ func (q *quota) countSuccess() {
 }
 
 // maxInFlight returns the bound of slow start on the requests in flight; 0: there is none. If the
-// server states its limits, the bound grows faster, and ends when the host is known. Processes that
+// server states its limits, the bound grows faster and ends when the host is known. Processes that
 // share an Exchange begin at the same time, so they divide the growth.
 func (q *quota) maxInFlight() int64 {
 	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
