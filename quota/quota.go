@@ -98,7 +98,10 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 		}
 	}
 	q.decide(&d, n, c.DryRun, now)
-	if d.OK && !c.DryRun {
+	if c.DryRun {
+		return d, nil
+	}
+	if q.slowStart.denied = !d.OK; d.OK {
 		if d.Grant = q.grant(n, now); shared {
 			probe = q.newProbe(d.Grant)
 		}

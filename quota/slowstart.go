@@ -14,8 +14,8 @@ import "time"
 //	   └────────────┬──────────────────────────────────┬──▶ successes
 //	               28                                 100
 //
-// A host is known after 100 successes, or after 50 if no request was in flight then: such a burst
-// was served, and there is no bound after it. After a hold whose limit was not learned, the bound
+// A host is known after 100 successes, or after 50 if no request is in flight then and none waits: such
+// a burst was served, and there is no bound after it. After a hold whose limit was not learned, the bound
 // is what was in flight before the hold, at least 18, for 100 successes, and grows as above after
 // that. Without it the requests that waited for the hold would be sent, and rejected, in one round
 // trip. While no response arrives, one request more is granted every growEvery, for long polls.
@@ -23,7 +23,8 @@ import "time"
 // Tracker.InitialConcurrency replaces the 4. If it is negative, there is no bound.
 type slowStart struct {
 	successes   int  // successful responses, at most knownAfter
-	servedBurst bool // no request was in flight when at least burstServedAfter had succeeded
+	denied      bool // the latest claim was denied, so a request waits: all requests in flight may be responded to before it is granted
+	servedBurst bool // no request was in flight, and none waited, when at least burstServedAfter had succeeded
 
 	maxInFlight int64 // requests in flight to a known host; 0: not bounded
 	steady      int   // successes until maxInFlight grows
@@ -34,7 +35,7 @@ type slowStart struct {
 const (
 	maxGrowth        = 14                     // requests in flight, added to Tracker.InitialConcurrency, until the host is known
 	knownAfter       = 100                    // successes after which the host is known
-	burstServedAfter = 50                     // successes after which it is known if no request is in flight
+	burstServedAfter = 50                     // successes after which it is known if no request is in flight or waits
 	growEvery        = 100 * time.Millisecond // time without a response that grants one request more
 )
 
@@ -57,7 +58,7 @@ func (q *quota) countSuccess() {
 	switch {
 	case s.successes < knownAfter:
 		s.successes++
-		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0
+		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0 && !s.denied
 		if s.successes == knownAfter && !s.servedBurst {
 			s.bound(q.knownBound(), 0)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // quotaAt returns the quota of a new Tracker whose random numbers are random.
@@ -94,15 +96,20 @@ func TestSlowStart_boundAfterAHold(t *testing.T) {
 	require.EqualValues(t, 19, q.slowStart.countdown)
 }
 
-// A host that has served 50 requests is known when none is in flight.
+// A host that has served 50 requests is known when none is in flight or waits. The responses of a
+// round trip may all arrive before one of the requests that wait for them is granted.
 func TestSlowStart_aServedBurstEndsIt(t *testing.T) {
 	for _, tt := range []struct {
 		successes int // before this one
 		open      int64
+		denied    bool
 		isNew     bool
-	}{{48, 0, true}, {49, 0, false}, {49, 1, true}, {60, 0, false}} {
+	}{
+		{48, 0, false, true}, {49, 0, false, false}, {49, 1, false, true}, {60, 0, false, false},
+		{49, 0, true, true}, {60, 0, true, true},
+	} {
 		q := quotaAt(t, 0)
-		q.slowStart.successes, q.inFlight.open = tt.successes, tt.open
+		q.slowStart.successes, q.slowStart.denied, q.inFlight.open = tt.successes, tt.denied, tt.open
 		q.countSuccess()
 		require.Equal(t, !tt.isNew, isKnown(q), "%+v", tt)
 		require.False(t, q.endpoint.unlimited.Load(), "%+v: before 100 successes", tt)
@@ -114,6 +121,24 @@ func TestSlowStart_aServedBurstEndsIt(t *testing.T) {
 	require.Zero(t, q.slowStart.maxInFlight, "it is not bounded again")
 	require.True(t, q.endpoint.unlimited.Load())
 	require.EqualValues(t, knownAfter, q.span.n)
+}
+
+// The latest claim decides whether a request waits. A dry run is no claim.
+func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
+	q := quotaAt(t, 0)
+	claim := func(n int, dryRun, denied bool) {
+		for range n {
+			_, err := q.Reserve(t.Context(), throttle.Claim{Now: time.Unix(1000, 0), DryRun: dryRun})
+			require.NoError(t, err)
+		}
+		require.Equal(t, denied, q.slowStart.denied)
+	}
+	claim(4, false, false)
+	claim(1, true, false)
+	claim(1, false, true)
+	claim(1, true, true)
+	q.inFlight.end(1)
+	claim(1, false, false)
 }
 
 // Only a host that has shown no limit is unlimited.
