@@ -38,6 +38,7 @@ type inference struct {
 
 	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
+	hanging        hangState    // of the present stop or loop
 }
 
 // causeClass returns the index of c in inference.nextEstimate: 0 for bare rejections, 1 for suspected
@@ -114,7 +115,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 	bare := cause == throttle.CauseUnstated
 	switch limits := inf.limits(); {
 	case limits && inf.loop.on():
-		if inf.loop.cause == cause {
+		if inf.loop.cause == cause || inf.hanging != notHanging {
 			f.Outcome = throttle.Throttled
 		}
 	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
@@ -150,7 +151,7 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 	case bare && inf.window.on():
 		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
-		if inf.loop.cause == cause {
+		if inf.loop.cause == cause || inf.hanging != notHanging {
 			q.updateLoop(n, true, now)
 		}
 	case bare:
@@ -293,7 +294,7 @@ func (q *quota) released(now time.Time) {
 		if h.rejectedAt.After(inf.beforeStop.until) {
 			rejectedProbe = h.rejectedAt
 		}
-		if q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
+		if inf.hanging == notHanging && q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
@@ -345,7 +346,7 @@ func (q *quota) dropLoop(failed bool, now time.Time) {
 	if failed {
 		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
 	}
-	inf.loop, inf.loopPending = rateLoop{}, false
+	inf.loop, inf.loopPending, inf.hanging = rateLoop{}, false, notHanging
 	inf.evidence.restart()
 }
 

@@ -15,6 +15,7 @@ type inFlight struct {
 	open  int64    // units of these claims: one for each, unless the owner adds more, see endUnits
 	base  uint64   // number of the lowest bit of words[0]
 	words []uint64 // bit i of words[k] is claim base + 64 k + i
+	hung  uint64   // claims up to this number are not part of open, see giveUp
 }
 
 // add adds one claim and returns its number. If the numbers become more than maxFlight, the claims
@@ -46,8 +47,16 @@ func (f *inFlight) end(n uint64) bool {
 	}
 	f.words[at/64] &^= 1 << (at % 64)
 	f.count--
-	f.open--
+	if n > f.hung {
+		f.open--
+	}
 	return true
+}
+
+// giveUp removes the claims up to n, of one unit each, from open: the server does not respond to them.
+// They stay in the set.
+func (f *inFlight) giveUp(n uint64) {
+	f.hung, f.open = n, f.after(n)
 }
 
 // endUnits is end for a claim of n units, which was added to open.
@@ -85,6 +94,9 @@ func (f *inFlight) dropOlderHalf() {
 	}
 	f.words = append(f.words[:0], f.words[half:]...)
 	f.base += uint64(half) * 64
+	if f.hung > 0 {
+		f.open = f.after(f.hung)
+	}
 }
 
 // span returns the number of claims from the oldest one in flight to the latest granted: so many

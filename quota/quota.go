@@ -35,6 +35,7 @@ type quota struct {
 	inference    *inference   // nil: no response was a possible rejection that states nothing
 	span         acceptedSpan // requests accepted since the latest idle time or hold
 	lastResponse time.Time    // when the latest response arrived; zero: none did, or it was not needed
+	sentBefore   uint64       // number of the latest claim then
 	shared       *sharedState // nil: there is no Tracker.Exchange
 
 	named bool                       // its route is a quota name, see WithName; guarded by endpoint.mu
@@ -97,6 +98,9 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			q.dropLoop(false, now)
 		}
 	}
+	if q.inFlight.open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(later(q.slow.sent, q.lastResponse))) {
+		q.hang(now)
+	}
 	q.decide(&d, n, c.DryRun, now)
 	if c.DryRun {
 		return d, nil
@@ -144,6 +148,9 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
+			if d.Wait == 0 && inf != nil && inf.hanging != notHanging {
+				d.Wait = q.lateIn(now)
+			}
 			return
 		}
 	}
@@ -169,7 +176,11 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 		return
 	}
 	if full {
-		if d.Wait, d.OK = inf.loop.check(now); !d.OK {
+		d.Wait, d.OK = inf.loop.check(now)
+		if d.OK && inf.hanging != notHanging && !dryRun && q.inFlight.open >= maxUnproven+int64(lateAfter*inf.loop.rate*q.slow.typical.Seconds()) {
+			d.Wait, d.OK = q.lateIn(now), false
+		}
+		if !d.OK {
 			d.Policy, d.ServerImposed, d.Estimated = names.learnedRate, true, true
 			return
 		}
@@ -269,8 +280,12 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if inf := q.inference; inf != nil && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
 		failed = inf.evidence.wasHealthy(f.Cause, now) // otherwise a permission is probably missing
 	}
-	q.recordOutcome(n, failed, now)
-	q.lastResponse = now
+	if n > q.inFlight.hung {
+		q.recordOutcome(n, failed, now)
+		q.lastResponse, q.sentBefore = now, q.inFlight.sent
+	} else {
+		q.respondedAfterHang(f, now)
+	}
 	if f.Cause == throttle.CauseOtherQuota {
 		return
 	}

@@ -122,6 +122,9 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if since.IsZero() {
 		return 0, false
 	}
+	if wait := 5 * q.slow.typical; wait <= growEvery {
+		since = since.Add(wait) // whether requests hang is decided before
+	}
 	more := now.Sub(since) / growEvery
 	return (more+1)*growEvery - now.Sub(since), q.inFlight.open < bound+int64(more)
 }

@@ -204,7 +204,7 @@ func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, bla
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now = later(now, q.lastGranted)
-	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
+	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
 	if q.inference != nil && q.inference.loop.on() {
 		snap.Rate = q.inference.loop.rate
