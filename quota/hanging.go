@@ -45,32 +45,23 @@ func (q *quota) hang(now time.Time) {
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
-	n := max(q.sentBefore, q.slow.watched) // the latest claim that hangs
-	inf := q.inference
-	switch {
-	case inf != nil && inf.hanging != notHanging && q.hold.active:
-		if n > q.hold.lastSent { // the probe
-			q.giveUp(n)
-			q.stop(n, now)
+	inf, n := q.inference, max(q.sentBefore, q.slow.watched) // the latest claim that hangs
+	if inf == nil || inf.hanging == notHanging {
+		if !q.hangImpliesLimit(n, now) {
+			return
 		}
-	case inf != nil && inf.hanging != notHanging && inf.loop.on():
-		q.giveUp(n)
-		q.updateLoop(n, true, now)
-	case q.hangImpliesLimit(n, now):
-		if inf = q.infer(acceptedSpan{}, now); inf != nil {
-			inf.hanging = suspectedHanging
-			q.giveUp(n)
-			q.stop(n, now)
+		if inf = q.infer(acceptedSpan{}, now); inf == nil {
+			return
 		}
+		inf.hanging = suspectedHanging
 	}
-}
-
-// giveUp removes the claims up to n from those that count as in flight.
-func (q *quota) giveUp(n uint64) {
-	q.inFlight.giveUp(n)
-	if q.slow.watched <= n {
-		q.slow.watched = 0
+	inf.lastHanging, q.slow.watched = n, 0
+	q.inFlight.giveUp()
+	if inf.loop.on() && !q.hold.active {
+		q.updateLoop(q.inFlight.sent, true, now)
+		return
 	}
+	q.stop(q.inFlight.sent, now)
 }
 
 // hangImpliesLimit reports whether the claims up to n, which hang, are evidence of a limit.
@@ -87,17 +78,18 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
 }
 
-// responded applies the response to claim n that was given up. failed is set if it was rejected or
-// failed in a way in which servers reject requests.
-func (q *quota) respondedAfterHang(f *throttle.Feedback, now time.Time) {
+// respondedAfterHang applies f, the response to claim n, which did not count as in flight any more.
+func (q *quota) respondedAfterHang(n uint64, f *throttle.Feedback, now time.Time) {
 	inf := q.inference
 	switch {
 	case inf == nil || inf.hanging != suspectedHanging:
 	case f.Outcome == throttle.Throttled || isEstimated(f.Cause):
 		inf.hanging = confirmedHanging
-	case f.Outcome == throttle.Accepted:
-		q.hold.end()
-		q.hold.until = now
+	case f.Outcome == throttle.Accepted && n <= inf.lastHanging:
+		if q.hold.active && q.hold.estimated {
+			q.hold.end()
+			q.hold.until = now
+		}
 		q.dropLoop(true, now)
 	}
 }

@@ -39,6 +39,7 @@ type inference struct {
 	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
 	hanging        hangState    // of the present stop or loop
+	lastHanging    uint64       // latest claim that hung then
 }
 
 // causeClass returns the index of c in inference.nextEstimate: 0 for bare rejections, 1 for suspected
@@ -310,6 +311,7 @@ func (q *quota) released(now time.Time) {
 		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
 	}
 	if !inf.loop.on() && !inf.window.on() {
+		inf.hanging = notHanging
 		q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0

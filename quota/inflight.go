@@ -53,11 +53,9 @@ func (f *inFlight) end(n uint64) bool {
 	return true
 }
 
-// giveUp removes the claims up to n, of one unit each, from open: the server does not respond to them.
+// giveUp removes all claims, of one unit each, from open, because the server does not respond to them.
 // They stay in the set.
-func (f *inFlight) giveUp(n uint64) {
-	f.hung, f.open = n, f.after(n)
-}
+func (f *inFlight) giveUp() { f.hung, f.open = f.sent, 0 }
 
 // endUnits is end for a claim of n units, which was added to open.
 func (f *inFlight) endUnits(claim uint64, n int64) bool {

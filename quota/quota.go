@@ -148,7 +148,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
-			if d.Wait == 0 && inf != nil && inf.hanging != notHanging {
+			if d.Wait == 0 && inf != nil && inf.hanging != notHanging && q.inFlight.open > 0 {
 				d.Wait = q.lateIn(now)
 			}
 			return
@@ -284,7 +284,7 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 		q.recordOutcome(n, failed, now)
 		q.lastResponse, q.sentBefore = now, q.inFlight.sent
 	} else {
-		q.respondedAfterHang(f, now)
+		q.respondedAfterHang(n, f, now)
 	}
 	if f.Cause == throttle.CauseOtherQuota {
 		return
