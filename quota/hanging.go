@@ -30,6 +30,7 @@ const (
 )
 
 const (
+	minBefore   = 20 // requests accepted before, without a failure among the latest 8
 	minHanging  = 4 // requests that hang are evidence, if they are three quarters of those sent since the first of them
 	maxUnproven = 1 // requests in flight at a learned rate, in addition to those that the time of a late response explains
 )
@@ -74,7 +75,7 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 		return false
 	}
 	recent := now.Sub(later(q.slow.sent, q.lastResponse)) <= idleAfter+lateAfter*q.slow.typical
-	return recent && q.span.n >= minLearnedLimit && bound > 0 && q.inFlight.open >= bound &&
+	return recent && q.span.n >= minBefore && bound > 0 && q.inFlight.open >= bound &&
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
 }
 

@@ -265,10 +265,14 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
 		return 0
 	}
+	least := basePause / 4 // since the stop has just begun
+	if !h.active && q.inference.hanging != notHanging {
+		least = basePause // a pause of a healthy server mostly ends before, and its responses show that
+	}
 	for _, length := range probeAfter {
 		wait := q.inference.beforeStop.since.Add(length).Sub(now)
-		if wait < basePause/4 {
-			continue // too early: the stop has just begun
+		if wait < least {
+			continue
 		}
 		wait += openingDelay + time.Duration(t.random()*float64(min(length/16, maxLate)))
 		if length <= basePause {
@@ -300,6 +304,7 @@ func (q *quota) released(now time.Time) {
 		}
 		if !inf.window.on() {
 			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
+			inf.loop.hangs = inf.hanging != notHanging
 			break
 		}
 		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold

@@ -52,6 +52,7 @@ type rateLoop struct {
 	floorHalvings    int          // times the floor was halved
 
 	stated         bool      // a rejection stated to wait
+	hangs          bool      // rejected requests hang, see hangState: a rejection costs its caller seconds
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
@@ -330,6 +331,9 @@ func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	}
 	rate := belowRejected * l.goal
 	if l.span.n >= minAccepted {
+		if l.hangs {
+			l.goal = min(l.goal, measured)
+		}
 		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.span.since) >= time.Second {
 			l.goal, l.confirmed = min(l.goal, belowMeasured*(measured+l.lastRate)/2), true
 		}
