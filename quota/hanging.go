@@ -6,33 +6,27 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A hangState is what is known of requests without a response to which the server may never respond,
-// because it rejects requests in that way: HAProxy does so with tarpit and silent-drop, and some
-// firewalls drop packets. A request hangs if its response would be late, see slowResponses, and no other
-// response has arrived for as long.
+// Some servers reject requests late or never: HAProxy with tarpit and silent-drop does, and so do
+// firewalls that drop packets. A request hangs if its response is late, see slowResponses, and no other
+// response has arrived for as long:
 //
-//	accepted   ||||||||            ▏           ||  |  |  |  |  |
-//	hang               |||| late   |     |     |
-//	                       ├──────┤stop, probes ├ learned rate
+//	accepted  ||||||||                            |      |   |   |   |
+//	hang              ||||                ┊
+//	                  ├ late ┤ stop     probe   probe, learned rate
 //
-// If requests hang as slow start admits no more of them, although the server was healthy before, they
-// are suspected to be rejected. Then requests stop until a probe is accepted in time, and a learned rate
-// begins, as after bare rejections. A probe that hangs counts as rejected when it is late, and so does
-// a request at the learned rate. Requests that hang do not count as in flight. If one of them is
-// accepted after all, before another one has failed, the server was only slow: the stop and the rate
-// end, and for the time noEstimate no other begins.
-type hangState uint8
+// Requests that hang are evidence of a limit if slow start admits no more of them, after minBefore that
+// were accepted. Then a stop begins, as after bare rejections. It ends with a probe that is accepted, and
+// a learned rate follows. A probe that hangs counts as rejected as soon as it is late, and so does a
+// request at that rate, so few are in flight. Claims that hang do not count as in flight any more.
+//
+// A healthy server that pauses, or works slowly, looks the same until it responds. If a request that hung
+// is accepted after all, requests that hang are no rejections: the stop and the rate end, and none begins
+// for the time noEstimate. Where requests are sent to slow routes and to fast ones, not all of them hang.
 
 const (
-	notHanging       hangState = iota // requests that hang are not suspected to be rejected
-	suspectedHanging                  // they are
-	confirmedHanging                  // one of them was rejected, or failed as rejected requests do
-)
-
-const (
-	minBefore   = 20 // requests accepted before, without a failure among the latest 8
-	minHanging  = 4 // requests that hang are evidence, if they are three quarters of those sent since the first of them
-	maxUnproven = 1 // requests in flight at a learned rate, in addition to those that the time of a late response explains
+	minBefore   = 20 // requests that were accepted before, without a failure among the latest 8 responses
+	minHanging  = 4  // requests that hang, at least three quarters of those that were sent since the first of them
+	maxUnproven = 1  // requests in flight at a learned rate, in addition to those of the time after which a response is late
 )
 
 // lateIn returns the time until the requests in flight hang if no response arrives.
@@ -46,15 +40,15 @@ func (q *quota) hang(now time.Time) {
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
-	inf, n := q.inference, max(q.sentBefore, q.slow.watched) // the latest claim that hangs
-	if inf == nil || inf.hanging == notHanging {
+	inf, n := q.inference, max(q.sentBefore, q.slow.watched) // n is the latest claim that is late
+	if inf == nil || !inf.hanging {
 		if !q.hangImpliesLimit(n, now) {
 			return
 		}
 		if inf = q.infer(acceptedSpan{}, now); inf == nil {
 			return
 		}
-		inf.hanging = suspectedHanging
+		inf.hanging = true
 	}
 	inf.lastHanging, q.slow.watched = n, 0
 	q.inFlight.giveUp()
@@ -65,7 +59,8 @@ func (q *quota) hang(now time.Time) {
 	q.stop(q.inFlight.sent, now)
 }
 
-// hangImpliesLimit reports whether the claims up to n, which hang, are evidence of a limit.
+// hangImpliesLimit reports whether the claims up to n, which are late, are evidence of a limit that the
+// server does not state.
 func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 	inf, hanging, bound := q.inference, q.inFlight.open-q.inFlight.after(n), q.maxInFlight()
 	switch {
@@ -79,18 +74,15 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
 }
 
-// respondedAfterHang applies f, the response to claim n, which did not count as in flight any more.
-func (q *quota) respondedAfterHang(n uint64, f *throttle.Feedback, now time.Time) {
+// acceptedAfterHang applies that claim n, which did not count as in flight any more, was accepted.
+func (q *quota) acceptedAfterHang(n uint64, now time.Time) {
 	inf := q.inference
-	switch {
-	case inf == nil || inf.hanging != suspectedHanging:
-	case f.Outcome == throttle.Throttled || isEstimated(f.Cause):
-		inf.hanging = confirmedHanging
-	case f.Outcome == throttle.Accepted && n <= inf.lastHanging:
-		if q.hold.active && q.hold.estimated {
-			q.hold.end()
-			q.hold.until = now
-		}
-		q.dropLoop(true, now)
+	if inf == nil || !inf.hanging || n > inf.lastHanging {
+		return
 	}
+	if q.hold.active && q.hold.estimated {
+		q.hold.end()
+		q.hold.until = now
+	}
+	q.dropLoop(true, now)
 }

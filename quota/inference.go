@@ -38,7 +38,7 @@ type inference struct {
 
 	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
-	hanging        hangState    // of the present stop or loop
+	hanging        bool         // requests that hang count as rejections, in the present stop and loop
 	lastHanging    uint64       // latest claim that hung then
 }
 
@@ -116,7 +116,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 	bare := cause == throttle.CauseUnstated
 	switch limits := inf.limits(); {
 	case limits && inf.loop.on():
-		if inf.loop.cause == cause || inf.hanging != notHanging {
+		if inf.loop.cause == cause || inf.hanging {
 			f.Outcome = throttle.Throttled
 		}
 	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
@@ -152,7 +152,7 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 	case bare && inf.window.on():
 		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
-		if inf.loop.cause == cause || inf.hanging != notHanging {
+		if inf.loop.cause == cause || inf.hanging {
 			q.updateLoop(n, true, now)
 		}
 	case bare:
@@ -266,7 +266,7 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 		return 0
 	}
 	least := basePause / 4 // since the stop has just begun
-	if !h.active && q.inference.hanging != notHanging {
+	if !h.active && q.inference.hanging {
 		least = basePause // a pause of a healthy server mostly ends before, and its responses show that
 	}
 	for _, length := range probeAfter {
@@ -299,12 +299,12 @@ func (q *quota) released(now time.Time) {
 		if h.rejectedAt.After(inf.beforeStop.until) {
 			rejectedProbe = h.rejectedAt
 		}
-		if inf.hanging == notHanging && q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
+		if !inf.hanging && q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
 			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
-			inf.loop.hangs = inf.hanging != notHanging
+			inf.loop.hangs = inf.hanging
 			break
 		}
 		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold
@@ -316,7 +316,7 @@ func (q *quota) released(now time.Time) {
 		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
 	}
 	if !inf.loop.on() && !inf.window.on() {
-		inf.hanging = notHanging
+		inf.hanging = false
 		q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
@@ -353,7 +353,7 @@ func (q *quota) dropLoop(failed bool, now time.Time) {
 	if failed {
 		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
 	}
-	inf.loop, inf.loopPending, inf.hanging = rateLoop{}, false, notHanging
+	inf.loop, inf.loopPending, inf.hanging = rateLoop{}, false, false
 	inf.evidence.restart()
 }
 

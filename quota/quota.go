@@ -148,7 +148,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
-			if d.Wait == 0 && inf != nil && inf.hanging != notHanging && q.inFlight.open > 0 {
+			if d.Wait == 0 && inf != nil && inf.hanging && q.inFlight.open > 0 {
 				d.Wait = q.lateIn(now)
 			}
 			return
@@ -177,7 +177,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 	}
 	if full {
 		d.Wait, d.OK = inf.loop.check(now)
-		if d.OK && inf.hanging != notHanging && !dryRun && q.inFlight.open >= maxUnproven+int64(lateAfter*inf.loop.rate*q.slow.typical.Seconds()) {
+		if d.OK && inf.hanging && !dryRun && q.inFlight.open >= maxUnproven+int64(lateAfter*inf.loop.rate*q.slow.typical.Seconds()) {
 			d.Wait, d.OK = q.lateIn(now), false
 		}
 		if !d.OK {
@@ -283,8 +283,8 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if n > q.inFlight.hung {
 		q.recordOutcome(n, failed, now)
 		q.lastResponse, q.sentBefore = now, q.inFlight.sent
-	} else {
-		q.respondedAfterHang(n, f, now)
+	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown {
+		q.acceptedAfterHang(n, now)
 	}
 	if f.Cause == throttle.CauseOtherQuota {
 		return

@@ -52,7 +52,7 @@ type rateLoop struct {
 	floorHalvings    int          // times the floor was halved
 
 	stated         bool      // a rejection stated to wait
-	hangs          bool      // rejected requests hang, see hangState: a rejection costs its caller seconds
+	hangs          bool      // rejected requests hang, see hanging.go: a rejection costs its caller seconds
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
