@@ -120,6 +120,21 @@ var courses = []*scenario{
 	{name: "no limit, responses take 5 s", server: func() serverrules.Server {
 		return func(serverrules.Request) serverrules.Reply { return serverrules.Reply{Delay: 5 * time.Second} }
 	}},
+	{name: "no limit, no response from 90 ms to 400 ms, at the start", server: pausing(90*time.Millisecond, 400*time.Millisecond)},
+	{name: "no limit, no response from 90 ms to 3 s, at the start", server: pausing(90*time.Millisecond, 3*time.Second)},
+	{name: "no limit, no response from 5 s to 8 s", server: pausing(5*time.Second, 8*time.Second)},
+	{name: "no limit, from request 31 on long polls of 20 s", server: replacing(noLimit, func(_ time.Duration, n int, reply serverrules.Reply) serverrules.Reply {
+		if n > 30 {
+			reply.Delay = 20 * time.Second
+		}
+		return reply
+	}), calls: 60, burst: 60},
+	{name: "no limit, of the requests from 31 on two of three take 3 s", server: replacing(noLimit, func(_ time.Duration, n int, reply serverrules.Reply) serverrules.Reply {
+		if n > 30 && n%3 > 0 {
+			reply.Delay = 3 * time.Second
+		}
+		return reply
+	}), calls: 200, burst: 60},
 	{name: "no limit, a crowd", server: noLimit, calls: 2000, burst: 2000},
 	{name: "overload, 50/s and 10/s from 5 s to 15 s", server: func() serverrules.Server { return overload(5*time.Second, 15*time.Second) }, calls: 900},
 	{name: "overload, a burst of 200", server: func() serverrules.Server { return overload(5*time.Second, 6*time.Second) }, calls: 600, burst: 200},
@@ -161,6 +176,16 @@ func statusOf(s func() serverrules.Server, status int) func() serverrules.Server
 	return replacing(s, func(_ time.Duration, _ int, reply serverrules.Reply) serverrules.Reply {
 		if !reply.OK() {
 			reply.Status = status
+		}
+		return reply
+	})
+}
+
+// pausing returns a server without a limit that responds to requests between from and to at to.
+func pausing(from, to time.Duration) func() serverrules.Server {
+	return replacing(noLimit, func(at time.Duration, _ int, reply serverrules.Reply) serverrules.Reply {
+		if at >= from && at < to {
+			reply.Delay = to - at
 		}
 		return reply
 	})
