@@ -397,6 +397,36 @@ func Example_healthy() {
 	// 600 calls: 606 requests sent, 6 rejected, 0 calls failed, 18 s (ideal 18 s)
 }
 
+var late = scenario{
+	name: "sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s",
+	server: func() serverrules.Server {
+		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
+	},
+	calls: 400, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
+}
+
+// A server rejects requests late. heed stops as soon as the requests beyond the limit hang, tests with
+// single requests whether the server responds again, and then learns the rate.
+func Example_lateRejections() {
+	late.plot()
+	// Output:
+	// sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
+	// accepted    50 │█
+	//                │█
+	//                │█     ▄▅▅▆▇▇▇▄▆▆▆▆▆▆▆▆▅▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▁
+	// rejected       │+   1       21
+	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬────────
+	//                 0 s       5 s       10 s      15 s
+	// 1 column = 500 ms, + = 10 or more, r = learned rate
+	//   3.1 s  quota api.example.com (learned rate): learned limit of 18.7 per second
+	// 400 calls: 422 requests sent, 22 rejected, 0 calls failed, 19 s (ideal 16 s)
+}
+
 var overloaded = scenario{
 	name:   "no limit, 50/s, but 10/s from 5 s to 15 s; 503 where that takes longer than 2 s",
 	server: func() serverrules.Server { return overload(5*time.Second, 15*time.Second) },
@@ -465,7 +495,7 @@ func Example_shared() {
 // scenarios are the scenarios of all examples.
 var scenarios = []*scenario{
 	&fixedWindow, &bucketWithHeaders, &slidingLog, &slidingCounter, &withoutReset, &concurrency, &retryAfterOnly,
-	&headersInRejections, &bareWindow, &bareBucket, &bare503, &ban, &healthy, &overloaded, &shared,
+	&headersInRejections, &bareWindow, &bareBucket, &bare503, &ban, &healthy, &late, &overloaded, &shared,
 }
 
 // tokenBucket is a token bucket with the headers of throttled/throttled.

@@ -84,5 +84,6 @@ func (q *quota) acceptedAfterHang(n uint64, now time.Time) {
 		q.hold.end()
 		q.hold.until = now
 	}
-	q.dropLoop(true, now)
+	q.dropLoop(false, now)
+	inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(noEstimate)
 }

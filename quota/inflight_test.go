@@ -122,3 +122,34 @@ func TestInFlight_memoryIsBounded(t *testing.T) {
 	require.False(t, f.end(maxFlight/2))
 	require.True(t, f.end(maxFlight/2+1))
 }
+
+// Claims that were given up stay in the set, but do not count as open.
+func TestInFlight_giveUp(t *testing.T) {
+	for _, given := range []int{1, 63, 64, 65, 200} {
+		var f inFlight
+		for range given {
+			f.add()
+		}
+		f.giveUp()
+		require.EqualValues(t, []int64{0, int64(given)}, []int64{f.open, f.count})
+		n := f.add()
+		require.EqualValues(t, []int64{1, int64(given) + 1}, []int64{f.open, f.count})
+		require.True(t, f.end(1))
+		require.False(t, f.end(1))
+		require.EqualValues(t, []int64{1, int64(given)}, []int64{f.open, f.count})
+		require.True(t, f.end(n))
+		require.EqualValues(t, []int64{0, int64(given) - 1}, []int64{f.open, f.count})
+	}
+	var f inFlight
+	f.add()
+	f.giveUp()
+	for range maxFlight {
+		f.add()
+	}
+	require.EqualValues(t, f.count, f.open, "the older half was dropped, and with it the one that was given up")
+	f.giveUp()
+	for range maxFlight / 2 {
+		f.add()
+	}
+	require.EqualValues(t, maxFlight/2, f.open)
+}

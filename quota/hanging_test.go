@@ -1,0 +1,230 @@
+package quota
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+const hangingTypical = 10 * time.Millisecond // a response is late after 140 ms
+
+// burst returns a quota that has accepted 40 requests until now, each in hangingTypical. 18 are in flight
+// since then, as many as slow start admits. The last of them was sent after the last response.
+func burst(t *testing.T, now time.Time) *quota {
+	q := quotaAt(t, 0)
+	for range 39 {
+		n := q.grant(1, now.Add(-hangingTypical))
+		q.inFlight.end(n)
+		q.observe(n, &throttle.Feedback{}, now)
+	}
+	q.slow = slowResponses{}
+	last := q.grant(1, now.Add(-hangingTypical))
+	for range 17 {
+		q.grant(1, now)
+	}
+	q.inFlight.end(last)
+	q.observe(last, &throttle.Feedback{}, now)
+	q.grant(1, now)
+	require.EqualValues(t, []int64{18, 18, 58}, []int64{q.inFlight.open, q.maxInFlight(), int64(q.inFlight.sent)})
+	require.Equal(t, hangingTypical, q.slow.typical)
+	return q
+}
+
+// reserve returns the decision on a claim of q.
+func reserve(t *testing.T, q *quota, now time.Time) throttle.Decision {
+	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.NoError(t, err)
+	return d
+}
+
+func respond(q *quota, n uint64, f throttle.Feedback, now time.Time) {
+	f.Now = now
+	q.Observe(nil, throttle.Claim{}, throttle.Decision{OK: true, Grant: n}, f) //nolint:staticcheck // not used
+}
+
+var rejectedLate = throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
+
+// Requests that hang as slow start admits no more begin a stop as soon as they are late. Its first probe
+// is sent after 2 s, since the stop began within the first second. If it hangs, it counts as rejected.
+// When one is accepted in time, a learned rate begins with what was accepted in that time.
+func TestQuota_stopsWhenRequestsHang(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	q := burst(t, start)
+	for _, tt := range []struct {
+		ms     int
+		waitMS int // 0: granted
+		policy string
+	}{
+		{100, 50, q.endpoint.names.slowStart}, // the first request more, for long polls
+		{141, 1864, q.endpoint.names.learnedRate},
+		{2005, 0, ""},
+		{2006, 140, q.endpoint.names.learnedRate}, // the probe hangs then
+		{2146, 859, q.endpoint.names.learnedRate}, // until 3 s after the first request
+		{3005, 0, ""},
+	} {
+		d := reserve(t, q, at(tt.ms))
+		require.Equal(t, tt.waitMS == 0, d.OK, "%+v", tt)
+		if tt.waitMS > 0 {
+			require.InDelta(t, tt.waitMS, d.Wait.Milliseconds(), 1, "%+v", tt)
+			require.Equal(t, tt.policy, d.Policy, "%+v", tt)
+		}
+	}
+	for n := range uint64(18) {
+		respond(q, 41+n, rejectedLate, at(3006))
+	}
+	require.True(t, q.hold.active, "late rejections change nothing")
+	respond(q, 60, throttle.Feedback{}, at(3015))
+	require.False(t, q.hold.active)
+	require.True(t, q.inference.loop.on())
+	require.False(t, q.inference.window.on())
+	require.InDelta(t, 40/2.58, q.inference.loop.rate, .1, "40 until half of the time between the last two probes")
+}
+
+// Each of these shows that requests which hang are not rejected, or not known to be.
+func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	late := start.Add(141 * time.Millisecond)
+	for name, change := range map[string]func(q *quota){
+		"evidence":                     func(*quota) {},
+		"few were accepted before":     func(q *quota) { q.span.n = minBefore - 1 },
+		"the usual time is not known":  func(q *quota) { q.slow.typical = 0 },
+		"one of the latest failed":     func(q *quota) { q.slow.recent = 0b1000_0000 },
+		"responses were late before":   func(q *quota) { q.slow.maxInFlight = 20 },
+		"more may be in flight":        func(q *quota) { q.inFlight.end(50) },
+		"the host is known":            func(q *quota) { q.slowStart.successes = knownAfter },
+		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
+		"the server states its limits": func(q *quota) { q.estimates = make([]estimate, 1) },
+		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
+		"another estimate is on":       func(q *quota) { q.infer(acceptedSpan{}, start).loop.beginAt(20, q.inFlight.sent, start) },
+		"a hanging one was accepted":   func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"no slow start":                func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
+		"StatedOnly":                   func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
+		"an idle time":                 func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
+		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
+			for range 7 {
+				q.inFlight.end(q.inFlight.add())
+			}
+			q.sentBefore = q.inFlight.sent
+		},
+	} {
+		q := burst(t, start)
+		change(q)
+		reserve(t, q, late)
+		require.Equal(t, name == "evidence", q.inference != nil && q.inference.hanging, name)
+	}
+}
+
+// If a request that hung is accepted, the stop or the rate ends, and no other begins for a minute. A
+// request that was sent too late to hang shows nothing, and neither does a rejection.
+func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	late := start.Add(141 * time.Millisecond)
+	for name, tt := range map[string]struct {
+		claim    uint64
+		feedback throttle.Feedback
+		want     bool
+	}{
+		"accepted":                 {41, throttle.Feedback{}, true},
+		"accepted, sent too late":  {59, throttle.Feedback{}, false},
+		"a 403":                    {41, throttle.Feedback{Cause: throttle.CauseForbidden}, false},
+		"rejected":                 {41, rejectedLate, false},
+		"the transport timed out":  {41, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}, false},
+		"the caller has cancelled": {41, throttle.Feedback{Outcome: throttle.Failed}, false},
+	} {
+		for _, stopped := range []bool{true, false} {
+			q := burst(t, start)
+			require.EqualValues(t, 59, q.inFlight.add(), "sent later than the others")
+			q.inFlight.open = 18
+			reserve(t, q, late)
+			require.True(t, q.inference.hanging)
+			require.EqualValues(t, 58, q.inference.lastHanging)
+			if !stopped {
+				q.hold.end()
+				q.hold.until = late
+				q.inference.loop.beginAt(20, q.inFlight.sent, late)
+			}
+			typical := q.slow.typical
+			respond(q, tt.claim, tt.feedback, late.Add(time.Second))
+			require.Equal(t, !tt.want, q.inference.hanging, name)
+			require.Equal(t, stopped && !tt.want, q.hold.active, name)
+			require.Equal(t, !stopped && !tt.want, q.inference.loop.on(), name)
+			require.Equal(t, tt.want, q.inference.nextEstimate[1].Equal(late.Add(time.Second+noEstimate)), name)
+			require.Equal(t, slowResponses{typical: typical, sent: start}, q.slow, "%s: it was slow, which is known", name)
+			require.Equal(t, tt.want || !stopped, reserve(t, q, late.Add(time.Second)).OK, name)
+		}
+	}
+}
+
+// A hold that the server has stated meanwhile is not ended by that.
+func TestQuota_aStatedHoldIsNotEndedByARequestThatHung(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	q := burst(t, start)
+	late := start.Add(141 * time.Millisecond)
+	reserve(t, q, late)
+	stated := throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 9 * time.Second}
+	respond(q, 41, stated, late.Add(time.Second))
+	q.hold.estimated = false
+	respond(q, 42, throttle.Feedback{}, late.Add(2*time.Second))
+	require.True(t, q.hold.active)
+	require.Greater(t, reserve(t, q, late.Add(2*time.Second)).Wait, 7*time.Second)
+}
+
+// At a learned rate few requests are in flight, and one that hangs is a rejection as soon as it is late,
+// before another one is sent. The goal becomes what was accepted before.
+func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	q := burst(t, start)
+	now := start.Add(141 * time.Millisecond)
+	reserve(t, q, now)
+	q.hold.end()
+	q.hold.until = now
+	l := &q.inference.loop
+	*l = newRateLoop(throttle.CauseUnstated, 40, math.Inf(1), .2, q.inFlight.sent, now)
+	l.hangs = true
+	for range 30 { // at 40/s
+		now = now.Add(25 * time.Millisecond)
+		d := reserve(t, q, now)
+		require.True(t, d.OK)
+		respond(q, d.Grant, throttle.Feedback{}, now.Add(hangingTypical))
+	}
+	now = now.Add(30 * time.Millisecond)
+	for range 2 { // 4 x 10 ms at 40/s are one request, in addition to maxUnproven
+		require.True(t, reserve(t, q, now).OK)
+		now = now.Add(30 * time.Millisecond)
+	}
+	d := reserve(t, q, now)
+	require.False(t, d.OK)
+	require.Equal(t, []any{q.endpoint.names.learnedRate, true, 80 * time.Millisecond}, []any{d.Policy, d.Estimated, d.Wait.Truncate(time.Millisecond)})
+	require.True(t, func() bool {
+		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: true})
+		return err == nil && d.OK
+	}(), "a response may arrive")
+	before := l.rate
+	require.True(t, reserve(t, q, now.Add(d.Wait)).OK)
+	require.Less(t, l.rate, before)
+	require.LessOrEqual(t, l.goal, 40., "what was accepted")
+	require.EqualValues(t, 1, q.inFlight.open, "the two that hang do not count")
+	require.False(t, q.hold.active)
+}
+
+// While a rate is learned from requests that hang, all failures that servers reject with count as
+// rejections.
+func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for _, hanging := range []bool{true, false} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, start)
+		inf.loop.beginAt(20, q.inFlight.sent, start)
+		inf.hanging = hanging
+		f := throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}
+		q.suspect(&f, acceptedSpan{}, true, start)
+		require.Equal(t, hanging, f.Outcome == throttle.Throttled)
+		q.rejectedUnstated(q.inFlight.add(), f.Cause, start.Add(time.Second))
+		require.Equal(t, hanging, inf.loop.rejectionsInRow == 1)
+	}
+}
