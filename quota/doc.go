@@ -96,4 +96,8 @@
 // rejection, returns to the rate that was accepted, and after a while exceeds it again, as CUBIC
 // does. A learned rate ends when it has grown to four times the rate that the server was seen to
 // accept and less than half of it is used, or when lower rates do not make rejections rarer.
+//
+// Requests also stop when those that slow start admits hang, because some servers reject late or
+// never. Then a request that hangs counts as rejected as soon as it is late, until one of them is
+// accepted after all.
 package quota

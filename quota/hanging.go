@@ -66,7 +66,7 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 	switch {
 	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.active, q.slow.recent != 0, q.slow.maxInFlight > 0:
 		return false
-	case inf != nil && (inf.limits() || inf.loopPending || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
+	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
 	}
 	recent := now.Sub(later(q.slow.sent, q.lastResponse)) <= idleAfter+lateAfter*q.slow.typical

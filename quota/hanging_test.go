@@ -102,6 +102,7 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
 		"another estimate is on":       func(q *quota) { q.infer(acceptedSpan{}, start).loop.beginAt(20, q.inFlight.sent, start) },
 		"a hanging one was accepted":   func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"none is late":                 func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
 		"no slow start":                func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
 		"StatedOnly":                   func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
 		"an idle time":                 func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
@@ -114,6 +115,9 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 	} {
 		q := burst(t, start)
 		change(q)
+		_, err := q.Reserve(t.Context(), throttle.Claim{Now: late, DryRun: true})
+		require.NoError(t, err)
+		require.False(t, q.inference != nil && q.inference.hanging, "%s: a dry run changes nothing", name)
 		reserve(t, q, late)
 		require.Equal(t, name == "evidence", q.inference != nil && q.inference.hanging, name)
 	}
@@ -210,6 +214,15 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	require.LessOrEqual(t, l.goal, 40., "what was accepted")
 	require.EqualValues(t, 1, q.inFlight.open, "the two that hang do not count")
 	require.False(t, q.hold.active)
+
+	before = l.rate
+	q.stop(q.inFlight.sent, now.Add(d.Wait))
+	now = q.hold.until
+	probe := reserve(t, q, now)
+	require.True(t, probe.OK)
+	require.False(t, reserve(t, q, now.Add(time.Second)).OK)
+	require.Equal(t, 2, q.hold.rejections, "a probe that hangs extends the stop")
+	require.GreaterOrEqual(t, l.rate, before, "and does not lower the rate")
 }
 
 // While a rate is learned from requests that hang, all failures that servers reject with count as

@@ -20,7 +20,8 @@ import (
 //	with evidence     stop: a hold, which ends with a probe     loop, on trial
 //	after the stop    window or, if there is none, loop
 //
-// Rejections that state Retry-After are evidence, too. Then the stated hold is the stop.
+// Rejections that state Retry-After are evidence, too. Then the stated hold is the stop. So are requests
+// that hang, see hanging.go.
 //
 // The fields are guarded by quota.mu.
 type inference struct {

@@ -18,7 +18,8 @@ import "time"
 // a burst was served, and there is no bound after it. After a hold whose limit was not learned, the bound
 // is what was in flight before the hold, at least 18, for 100 successes, and grows as above after
 // that. Without it the requests that waited for the hold would be sent, and rejected, in one round
-// trip. While no response arrives, one request more is granted every growEvery, for long polls.
+// trip. While no response arrives, one request more is granted every growEvery, for long polls. Before
+// the first of them it is decided whether requests hang, if responses usually take at most 20 ms.
 //
 // Tracker.InitialConcurrency replaces the 4. If it is negative, there is no bound.
 type slowStart struct {
