@@ -30,6 +30,8 @@ type inference struct {
 	loop     rateLoop
 	window   learnedWindow
 
+	stopCause throttle.Cause // cause of the rejections that began the latest stop, and that count as rejections of the window: CauseUnstated or CauseForbidden
+
 	// Of the present stop or stated hold:
 	beforeStop  acceptedSpan  // requests accepted before it; zero since: there is none
 	statedHold  time.Duration // longest wait that the server stated for it; 0: none
@@ -53,6 +55,9 @@ const (
 	forgetAfter   = 50              // successes in a row, after which the inference is dropped
 	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
 	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+
+	minBanEvidence   = 6                // latest responses, all 403, that begin a stop
+	maxSuspectedStop = 14 * time.Second // time after which a stop that 403s began ends if the probe is rejected with a 403, too
 
 	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
 	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
@@ -79,7 +84,7 @@ func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
 	if q.inference != nil || q.dropped || !q.endpoint.reserve(inferenceBytes) {
 		return q.inference
 	}
-	inf := new(inference)
+	inf := &inference{stopCause: throttle.CauseUnstated}
 	if before.since.IsZero() {
 		before = q.span
 	}
@@ -117,16 +122,23 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
+	case cause == inf.stopCause && (q.hold.active && q.hold.estimated || inf.window.on()):
+		f.Outcome = throttle.Throttled
 	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
 	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
 		inf.evidence.restart()
-		inf.stopPending = true
+		inf.stopPending, inf.stopCause = true, cause
 		return true
 	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
+			f.Outcome = throttle.Throttled
+			if rejected, _ := inf.evidence.count(throttle.CauseForbidden, 10, now); rejected >= minBanEvidence {
+				inf.evidence.restart()
+				inf.stopPending, inf.stopCause = true, cause
+				return true
+			}
 			inf.evidence.restart()
 			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
-			f.Outcome = throttle.Throttled
 		}
 	}
 	if !granted && f.Cause == throttle.CauseUnstated { // no rejected claim will be observed
@@ -142,12 +154,13 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 		return
 	}
 	bare := cause == throttle.CauseUnstated
+	stops := bare || cause == inf.stopCause
 	probe := q.hold.active && n > q.hold.lastSent
 	switch {
-	case bare && (inf.stopPending || probe):
+	case stops && (inf.stopPending || probe):
 		q.stop(n, now)
 	case q.hold.active:
-	case bare && inf.window.on():
+	case stops && inf.window.on():
 		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
 		if inf.loop.cause == cause {
@@ -193,7 +206,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	}
 	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
 		inf.evidence.restart()
-		inf.loopPending = true
+		inf.loopPending, inf.stopCause = true, throttle.CauseUnstated
 	}
 }
 
@@ -230,6 +243,12 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 // It replaces a cut. If no loop is on, one begins when the stop ends.
 func (q *quota) stop(n uint64, now time.Time) {
 	inf := q.inference
+	if inf != nil && inf.stopCause == throttle.CauseForbidden && q.hold.active && now.Sub(q.hold.since) >= maxSuspectedStop {
+		q.hold.abandon(q.inFlight.sent)
+		inf.window = learnedWindow{}
+		q.dropLoop(true, now)
+		return
+	}
 	if inf != nil && !q.hold.active {
 		inf.beforeStop, inf.loopPending = q.span, !inf.loop.on()
 		inf.beforeStop.until = now
@@ -248,6 +267,9 @@ var probeAfter = []time.Duration{
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
 }
 
+// suspectedPauses are the pauses of a stop that 403s began, if none is known.
+var suspectedPauses = []time.Duration{time.Second, 4 * time.Second, 10 * time.Second}
+
 // pauseOfStop returns the time until the next probe of a stop; 0: the default of hold. It is the
 // pause that ended the latest stop, if that was longer than basePause, and otherwise the time until
 // the next element of probeAfter, with a random delay.
@@ -262,6 +284,13 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 	}
 	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
 		return 0
+	}
+	if q.inference.stopCause == throttle.CauseForbidden {
+		n := 0
+		if h.active {
+			n = h.rejections
+		}
+		return suspectedPauses[min(n, len(suspectedPauses)-1)] + late
 	}
 	for _, length := range probeAfter {
 		wait := q.inference.beforeStop.since.Add(length).Sub(now)
@@ -297,10 +326,10 @@ func (q *quota) released(now time.Time) {
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
+			inf.loop.beginAfterStop(inf.stopCause, inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 			break
 		}
-		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold
+		inf.cut, inf.window.stated, inf.window.mayBan = concurrencyCut{}, inf.statedHold, inf.stopCause == throttle.CauseForbidden
 		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
 			inf.window.testAfter = statedTestAfter
 		}
@@ -332,6 +361,10 @@ func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
 	}
 	switch effect {
 	case stopSending:
+		q.inference.stopCause = l.cause
+		if l.trial.active {
+			*l = rateLoop{}
+		}
 		q.stop(n, now)
 	case abandonLoop, endLoop:
 		q.dropLoop(effect == abandonLoop, now)
@@ -343,7 +376,11 @@ func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
 func (q *quota) dropLoop(failed bool, now time.Time) {
 	inf := q.inference
 	if failed {
-		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
+		cause := inf.stopCause
+		if inf.loop.on() {
+			cause = inf.loop.cause
+		}
+		inf.nextEstimate[causeClass(cause)] = now.Add(noEstimate)
 	}
 	inf.loop, inf.loopPending = rateLoop{}, false
 	inf.evidence.restart()
@@ -361,13 +398,13 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	switch v {
 	case fitsBucket:
 		rate, sure := w.bucketRate(now)
-		l.beginAt(rate, q.inFlight.sent, now)
+		l.beginAt(inf.stopCause, rate, q.inFlight.sent, now)
 		l.confirmed = sure
 		if !sure {
 			l.goal, l.growth = math.Inf(1), .2
 		}
 	case beyondWindow:
-		l.beginAt(w.rate(), q.inFlight.sent, now)
+		l.beginAt(inf.stopCause, w.rate(), q.inFlight.sent, now)
 		l.goal, l.growth = math.Inf(1), .2
 		if w.stated > 0 && w.stated <= shortHold {
 			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
@@ -377,6 +414,7 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 			l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
 		}
 	case fitsNothing:
+		q.span = acceptedSpan{since: w.start, n: w.accepted}
 		q.stop(n, now)
 	}
 }
