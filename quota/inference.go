@@ -132,7 +132,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
 			f.Outcome = throttle.Throttled
-			if rejected, _ := inf.evidence.count(throttle.CauseForbidden, 10, now); rejected >= minBanEvidence {
+			if rejected, _ := inf.evidence.count(throttle.CauseForbidden, 10, now); rejected >= minBanEvidence && q.slowStart.successes < knownAfter {
 				inf.evidence.restart()
 				inf.stopPending, inf.stopCause = true, cause
 				return true
