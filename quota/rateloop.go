@@ -328,7 +328,7 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
-	if l.plateau >= longPlateau {
+	if l.plateau >= longPlateau || !hadGoal && l.cause == throttle.CauseForbidden {
 		l.goal = belowBan * rejectedRate
 	} else if !hadGoal && l.cause != throttle.CauseUnstated {
 		l.goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.goal))
