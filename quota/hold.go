@@ -159,13 +159,6 @@ func (h *hold) accepted(n uint64, sent time.Time) (ended bool) {
 	return true
 }
 
-// abandon ends the hold although the probe was rejected. lastSent is the number of the latest claim.
-func (h *hold) abandon(lastSent uint64) {
-	h.end()
-	h.until, h.lastSent = time.Time{}, lastSent
-	h.lastPause, h.lastTotal = 0, 0
-}
-
 // end ends the hold. The fields lastSent, lastPause and lastTotal remain.
 func (h *hold) end() {
 	h.active, h.rejections, h.statedEnd, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0

@@ -78,11 +78,11 @@ const (
 	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
 	plateauFirst   = 10               // seconds, the first time
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
-	longPlateau    = 80               // seconds: each rejection stops all requests for so long that the rate is lowered more
+	longPlateau    = 80               // seconds, where a rejection stops all requests for so long that the rate is lowered more
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
 	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
-	belowBan       = 0.75             // part of it if each rejection stops all requests for a long time
+	belowBan       = 0.75             // part of it there, and after the first 403
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -297,7 +297,6 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 	}
 	l.span = acceptedSpan{since: now}
 	l.changed(rtt, lastSent, now)
-	l.next = later(l.next, now.Add(2*l.timeOf(1))) // no unit was left, and one comes back in about that time
 	return action
 }
 

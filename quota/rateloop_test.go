@@ -36,7 +36,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	} {
 		var l rateLoop
 		first := acceptedSpan{since: at(0), until: at(1), n: tt.accepted}
-		l.beginAfterStop(first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
+		l.beginAfterStop(throttle.CauseUnstated, first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.rate, 1e-9, name)
 		require.False(t, l.hasGoal(), name)
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
@@ -225,12 +225,12 @@ func TestRateLoop_grows(t *testing.T) {
 func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l rateLoop
-	l.beginAt(100, 7, now)
+	l.beginAt(throttle.CauseUnstated, 100, 7, now)
 	require.Equal(t, rateLoop{
 		cause: throttle.CauseUnstated, rate: 99, goal: 99, plateau: 10, lastSent: 7,
 		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(1)),
 	}, l)
-	l.beginAt(0, 7, now)
+	l.beginAt(throttle.CauseUnstated, 0, 7, now)
 	require.InDelta(t, 1./60, l.rate, 1e-9)
 }
 
