@@ -305,15 +305,15 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 	case h.active && h.lastPause > basePause && h.rejections == 1 && h.lastTotal > elapsed+basePause:
 		return min(h.lastTotal-elapsed, maxPause) + late
 	}
-	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
-		return 0
-	}
-	if q.inference.forbidden {
+	if q.inference != nil && q.inference.forbidden {
 		n := h.rejections // of earlier probes: those of an ended stop do not count
 		if !h.active {
 			n = 0
 		}
 		return forbiddenPauses[min(n, len(forbiddenPauses)-1)] + late
+	}
+	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
+		return 0
 	}
 	for _, length := range probeAfter {
 		wait := q.inference.beforeStop.since.Add(length).Sub(now)

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/heed-go/heed/bench/clients"
@@ -57,9 +55,6 @@ func (r row) run(client string, seed int) []result {
 		if !reply.OK() {
 			wasted++
 		}
-		if dbg {
-			dbgPrint(time.Since(dbgStart), reply)
-		}
 		delay := 500*time.Microsecond + time.Duration(random.Int64N(int64(time.Millisecond)))
 		return simulation.Response{Status: reply.Status, Header: reply.Header, Delay: delay + reply.Delay, Drop: reply.Drop, Hang: reply.Hang}
 	})
@@ -79,13 +74,9 @@ func (r row) run(client string, seed int) []result {
 		load.Routes = 1
 	}
 	start, results := time.Now(), []result{}
-	dbgStart = start
 	for job := range 2 {
 		if job > 0 {
 			pause(start)
-		}
-		if dbg {
-			fmt.Println("JOB", job+1)
 		}
 		at, sent, before := time.Since(start), s.Received(), 0
 		s.Do(func() { before = wasted })
@@ -93,10 +84,6 @@ func (r row) run(client string, seed int) []result {
 		result := result{Client: client, Server: r.server, Job: job + 1, Seed: seed, Calls: out.Calls, Failed: out.Failed,
 			Sent: s.Received() - sent, Elapsed: out.Elapsed.Seconds(), Ideal: r.ideal(calls, at).Seconds()}
 		s.Do(func() { result.Wasted = wasted - before })
-		if dbg {
-			dbgFlush()
-			fmt.Printf("%+v\n", result)
-		}
 		results = append(results, result)
 	}
 	return results
@@ -107,34 +94,4 @@ func pause(start time.Time) {
 	time.Sleep(minPause)
 	const minute = time.Minute
 	time.Sleep(minute - (time.Since(start)+minute-phase)%minute)
-}
-
-var (
-	dbg               = os.Getenv("DBG") != ""
-	dbgStart, dbgFrom time.Time
-	dbgN              int
-	dbgAt, dbgLast    time.Duration
-)
-
-func dbgFlush() {
-	if dbgN > 0 {
-		fmt.Printf("%9.3f-%9.3f ok %d\n", dbgAt.Seconds(), dbgLast.Seconds(), dbgN)
-	}
-	dbgN = 0
-}
-
-func dbgPrint(at time.Duration, r serverrules.Reply) {
-	if r.OK() {
-		if dbgN > 0 && at-dbgLast > 300*time.Millisecond {
-			dbgFlush()
-		}
-		if dbgN == 0 {
-			dbgAt = at
-		}
-		dbgN++
-		dbgLast = at
-		return
-	}
-	dbgFlush()
-	fmt.Printf("%9.3f           rejected %d\n", at.Seconds(), r.Status)
 }

@@ -1,1 +1,0 @@
-cd /work/ban/bench; go build -o /tmp/svb ./servers && for s in ${SEEDS:-1 2 3}; do /tmp/svb -client '^heed$' -runs 5 -seed $s -markdown /tmp/svb.md >/dev/null; grep -c "met |$" /tmp/svb.md;  grep "missed" /tmp/svb.md | cut -c1-150; done
