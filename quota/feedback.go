@@ -55,6 +55,10 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	}
 	responded := err == nil && resp != nil
 	success := responded && resp.StatusCode < 400
+	healthy := false // the route of req was, before this response
+	if responded && ep != nil && t.Mode == Full {
+		healthy = ep.recordResponse(req, resp.StatusCode)
+	}
 	reads := !success || ep != nil && ep.statesLimits.Load()
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
 		n := ep.successes.Add(1)
@@ -84,6 +88,7 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 		}
 		ep.observe(req, asked, &f)
 	}
+	f.RetryOnce = healthy && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted
 	if responded && report.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(asked, &f)
 	}
