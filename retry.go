@@ -45,8 +45,9 @@ import (
 // In the rows with "all", the server rejected the request, did not receive it, or states
 // that it may be retried.
 //
-// A route is a method, a path without identifiers, and an account, as package quota knows
-// them. That row needs a Tracker whose Mode is Full.
+// A route is a path without identifiers at one account, either of requests that read (GET and
+// HEAD) or of all others, or a RequestOptions.QuotaName. The row with 403 applies if the Mode of
+// the Tracker is quota.Full.
 //
 // Requests are idempotent if their method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // they have an Idempotency-Key or X-Idempotency-Key header, or if
