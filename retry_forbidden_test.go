@@ -112,7 +112,7 @@ func TestTransport_aMissingPermissionCostsFewRequests(t *testing.T) {
 		"never allowed":    {0, 0},
 		"no longer":        {100, 6},
 		"hardly allowed":   {9, 0},
-		"allowed 10 times": {10, 1},
+		"allowed 10 times": {10, 6},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &permissionServer{forbidden: map[string]int{}}
