@@ -386,7 +386,7 @@ func (ep *endpoint) all() []*quota {
 	return slices.Clone(ep.quotas)
 }
 
-// isBlank reports whether ep knows nothing that would be lost with it.
+// isBlank reports whether ep knows nothing but successful responses, so that little is lost with it.
 func (ep *endpoint) isBlank() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

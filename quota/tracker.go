@@ -304,9 +304,11 @@ const (
 
 	// StatedOnly obeys the limits that servers state: Retry-After, the remaining units of a
 	// quota, and documented errors. There is no slow start, no learned rate, and no bound on
-	// requests in flight to a server that responds late.
+	// requests in flight to a server that responds late. No 403 that states nothing is taken
+	// for temporary, see throttle.Feedback.RetryOnce.
 	StatedOnly
 
-	// Disabled holds no requests. Responses are still classified.
+	// Disabled holds no requests and remembers nothing. Responses are still classified, each
+	// by itself.
 	Disabled
 )
