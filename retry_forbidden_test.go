@@ -51,7 +51,8 @@ const always = 1 << 30 // for permissionServer.forbidden
 // requests of the same or another route have succeeded.
 func TestTransport_retriesA403OfAHealthyRoute(t *testing.T) {
 	for name, tt := range map[string]struct {
-		transport Transport
+		retry     *RetryPolicy
+		mode      quota.Mode
 		before    string // path of 20 successful requests
 		method    string
 		header    []string
@@ -66,13 +67,13 @@ func TestTransport_retriesA403OfAHealthyRoute(t *testing.T) {
 		"PUT":                 {method: "PUT", forbidden: 1, status: 403, sent: 1}, // no write has succeeded
 		"POST":                {before: "POST /items/1", method: "POST", forbidden: 1, status: 403, sent: 1, reason: ErrNotIdempotent},
 		"POST with a key":     {before: "POST /items/1", method: "POST", header: []string{"Idempotency-Key", "k"}, forbidden: 1, status: 200, sent: 2},
-		"declared idempotent": {transport: Transport{Retry: &RetryPolicy{Idempotent: func(*http.Request) bool { return true }}}, before: "POST /items/1", method: "POST", forbidden: 1, status: 200, sent: 2},
-		"stated only":         {transport: Transport{Quota: &quota.Tracker{Mode: quota.StatedOnly}}, forbidden: 1, status: 403, sent: 1},
-		"disabled":            {transport: Transport{Quota: &quota.Tracker{Mode: quota.Disabled}}, forbidden: 1, status: 403, sent: 1},
-		"no attempts left":    {transport: Transport{Retry: &RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 5}}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxAttempts},
-		"no retries":          {transport: Transport{Retry: &RetryPolicy{MaxAttempts: 1}}, forbidden: 1, status: 403, sent: 1},
-		"no budget":           {transport: Transport{Retry: &RetryPolicy{Budget: &backoff.Budget{Ratio: -1, MinPerSecond: -1}}}, forbidden: 1, status: 403, sent: 1, reason: ErrRetryBudget},
-		"no time":             {transport: Transport{Retry: &RetryPolicy{MaxWait: time.Nanosecond, Backoff: backoff.Constant(time.Second)}}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxWait},
+		"declared idempotent": {retry: &RetryPolicy{Idempotent: func(*http.Request) bool { return true }}, before: "POST /items/1", method: "POST", forbidden: 1, status: 200, sent: 2},
+		"stated only":         {mode: quota.StatedOnly, forbidden: 1, status: 403, sent: 1},
+		"disabled":            {mode: quota.Disabled, forbidden: 1, status: 403, sent: 1},
+		"no attempts left":    {retry: &RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 5}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxAttempts},
+		"no retries":          {retry: &RetryPolicy{MaxAttempts: 1}, forbidden: 1, status: 403, sent: 1},
+		"no budget":           {retry: &RetryPolicy{Budget: &backoff.Budget{Ratio: -1, MinPerSecond: -1}}, forbidden: 1, status: 403, sent: 1, reason: ErrRetryBudget},
+		"no time":             {retry: &RetryPolicy{MaxWait: time.Nanosecond, Backoff: backoff.Constant(time.Second)}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxWait},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			before, method := tt.before, tt.method
@@ -86,8 +87,7 @@ func TestTransport_retriesA403OfAHealthyRoute(t *testing.T) {
 				method = "GET"
 			}
 			s := &permissionServer{forbidden: map[string]int{"/items/2": tt.forbidden}}
-			tr := &tt.transport
-			tr.Base = s
+			tr := &Transport{Base: s, Retry: tt.retry, Quota: &quota.Tracker{Mode: tt.mode}}
 			beforeMethod, path, _ := strings.Cut(before, " ")
 			for range 20 {
 				require.Equal(t, 200, call(t, tr, beforeMethod, path).StatusCode, name)
