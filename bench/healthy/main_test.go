@@ -90,8 +90,8 @@ func TestTable_knowsTheGoals(t *testing.T) {
 		"crowd told to retry": {row{"crowd", retryNow, 1, 0}, 0, 0, []float64{.2}, []float64{.001}, []string{"longer than 0.1 s"}},
 		"crowd rejected":      {row{"crowd", "403", 1, 0}, 0, 9, []float64{4}, []float64{.001}, nil}, // only heed retries 403s
 		"slow crowd rejected": {row{"crowd", "403", 1, 0}, 0, 9, []float64{4.1}, []float64{.001}, []string{"longer than 4 s"}},
-		"rejected":            {row{"closed", "403", 1, 0}, 5, 9, []float64{2}, []float64{.4}, nil},
-		"rejected too often":  {row{"closed", "403", 1, 0}, 6, 9, []float64{2.1}, []float64{.4}, []string{"0.60 % fail of at most 0.5", "longer than 2 s"}},
+		"rejected":            {row{"closed", "403", 1, 0}, 7, 9, []float64{2}, []float64{.4}, nil},
+		"rejected too often":  {row{"closed", "403", 1, 0}, 8, 9, []float64{2.1}, []float64{.4}, []string{"0.80 % fail of at most 0.75", "longer than 2 s"}},
 		"rejected, no time":   {row{"open", "403", 1, 300 * time.Millisecond}, 6, 9, []float64{9}, []float64{9}, nil},
 	} {
 		results := append(seeds(tt.row, "heed", tt.ours, tt.times...), seeds(tt.row, "retryablehttp", tt.theirs, tt.others...)...)
