@@ -100,7 +100,7 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
 		"the server states its limits": func(q *quota) { q.estimates = make([]estimate, 1) },
 		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
-		"another estimate is on":       func(q *quota) { q.infer(acceptedSpan{}, start).loop.beginAt(20, q.inFlight.sent, start) },
+		"another estimate is on":       func(q *quota) { q.infer(acceptedSpan{}, start).loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start) },
 		"a hanging one was accepted":   func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
 		"none is late":                 func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
 		"no slow start":                func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
@@ -150,7 +150,7 @@ func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
 			if !stopped {
 				q.hold.end()
 				q.hold.until = late
-				q.inference.loop.beginAt(20, q.inFlight.sent, late)
+				q.inference.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, late)
 			}
 			typical := q.slow.typical
 			respond(q, tt.claim, tt.feedback, late.Add(time.Second))
@@ -232,7 +232,7 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 	for _, hanging := range []bool{true, false} {
 		q := quotaAt(t, 0)
 		inf := q.infer(acceptedSpan{}, start)
-		inf.loop.beginAt(20, q.inFlight.sent, start)
+		inf.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
 		inf.hanging = hanging
 		f := throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}
 		q.suspect(&f, acceptedSpan{}, true, start)
