@@ -83,7 +83,7 @@ const (
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
 	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
-	belowBan       = 0.75             // part of it there, and after the first 403
+	belowBan       = 0.65             // part of it there, and after the first 403: the rate grows by half in a second at most
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
