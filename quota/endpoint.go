@@ -192,6 +192,22 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 	ep.learn(req, asked, f, &learned)
 }
 
+// addUngranted adds the success of req to the evidence of its quota. No quota granted req, because ep
+// was unlimited when it was sent; a possible rejection has ended that. Without the successes, the
+// rejections among the requests that were in flight then would look like a burst.
+func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
+	if now.IsZero() {
+		now = ep.tracker.now()
+	}
+	q := ep.quotaOf(req)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if inf := q.inference; inf != nil {
+		inf.evidence.add(causeSuccess, now)
+		inf.accepted.add(1, now)
+	}
+}
+
 // learn assigns the quota that a response concerns to the route of req. f is what asked observes,
 // and learned what the quotas learn, see observe.
 func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.Feedback) {

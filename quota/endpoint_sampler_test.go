@@ -58,6 +58,29 @@ func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 	})
 }
 
+// Requests are in flight, without a Limiter, when the first one fails. Their successes count, too:
+// one failure in eight is no burst.
+func TestSampler_successesInFlightAreEvidence(t *testing.T) {
+	for _, status := range []int{429, 403, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			var tr Tracker
+			makeUnlimited(t, &tr, users, 1000)
+			for range 8 {
+				receive(t, &tr, users, answer(status))
+				for range 7 {
+					receive(t, &tr, users, answer(200))
+				}
+			}
+			q := tr.Demand(request(t, users)).Limiter.(*quota)
+			require.False(t, q.hold.active, status)
+			require.False(t, q.inference.limits(), status)
+			successes, all := q.inference.evidence.count(causeSuccess, 8, time.Now())
+			require.Equal(t, 7, successes, status)
+			require.Equal(t, 8, all, status)
+		})
+	}
+}
+
 // A request that was admitted before the host was unlimited is rejected. A bare 429 would hold only
 // its own request, so this one has a Retry-After.
 func TestSampler_rejectionOfAnOldClaimEndsIt(t *testing.T) {

@@ -59,6 +59,9 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
 		n := ep.successes.Add(1)
 		reads = n <= sampleFirst || n%sampleEvery == 0
+		if asked == nil && small == nil && success && !ep.unlimited.Load() {
+			ep.addUngranted(req, now)
+		}
 	}
 	if !reads && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
 		return throttle.Feedback{Now: now}
