@@ -304,9 +304,9 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 }
 
 // pause delays the next request after a rejection at a rate that is nearly accepted. Servers that count
-// rejected requests, too, have room for the next one only after the time of two requests. A stop, which
-// follows two rejections in a row, would take longer. An interval of the pause is no part of the span: a
-// server without a burst accepts nothing more for it later.
+// rejected requests, too, accept the next one only after the time of two requests. A stop, which follows
+// two rejections in a row, would take longer. A part of the pause is not counted in the span: a server
+// without a burst does not accept more requests later because of it.
 func (l *rateLoop) pause(now time.Time) {
 	pause := min(pauseRequests*l.timeOf(1)/2, basePause)
 	l.next = later(l.next, now.Add(pause))
