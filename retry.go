@@ -34,6 +34,8 @@ import (
 //	408, 425, 500, 502, 503, 504, 520 to 524  idempotent requests
 //	other 4xx that states a rate limit        all
 //	2xx whose body states a rate limit        idempotent requests
+//	403, if 10 of the 20 latest responses to  idempotent requests, once
+//	requests of its route were a 2xx
 //	any other response                        none
 //	untrusted certificate, invalid address    none
 //	connection failure before the request     all
@@ -42,6 +44,10 @@ import (
 //
 // In the rows with "all", the server rejected the request, did not receive it, or states
 // that it may be retried.
+//
+// A route is a path without identifiers at one account, either of requests that read (GET and
+// HEAD) or of all others, or a RequestOptions.QuotaName. The row with 403 applies if the Mode of
+// the Tracker is quota.Full.
 //
 // Requests are idempotent if their method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // they have an Idempotency-Key or X-Idempotency-Key header, or if
@@ -180,7 +186,8 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 
 // Retryable reports whether req may be retried after resp or err, by the table of
 // [RetryPolicy]. It is for programs with their own retry loops. It does not check the
-// bodies of req and resp, the number of attempts or the delay. The options that
+// bodies of req and resp, the number of attempts, the delay or earlier responses, so a 403 that
+// states no rate limit is not retryable. The options that
 // [WithOptions] added to the context of req apply. err may be wrapped, for example by
 // http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
@@ -458,8 +465,11 @@ func (rt *roundTrip) classify() retryClass {
 		return retryIdempotent // the server still processes an earlier attempt with this key
 	}
 	class := classifyResponse(rt.resp, rt.outcome, r.HasRetryAfter)
-	if r.Permanent && class != retryForbidden {
+	switch {
+	case r.Permanent && class != retryForbidden:
 		class = retryNever // a retry would be rejected too
+	case class == retryNever && rt.retryOnce && !rt.retriedOnce:
+		class, rt.retriedOnce = retryIdempotent, true
 	}
 	return class
 }

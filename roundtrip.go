@@ -89,6 +89,8 @@ type roundTrip struct {
 	err            error
 	report         headers.Report          // what resp states about limits, if it is a failure
 	retryAfter     time.Duration           // wait that resp states if it is a rejection
+	retryOnce      bool                    // resp is a 403 that is probably temporary, see throttle.Feedback
+	retriedOnce    bool                    // such a response was retried, or could not be: the next one is final
 	endedAt        time.Time               // time of resp or err; zero if it is a success
 	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
 	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
@@ -435,7 +437,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Partial = rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd()
 	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
-	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.Now
+	rt.granted, rt.outcome, rt.retryAfter, rt.retryOnce, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.RetryOnce, f.Now
 	if rt.measured && rt.outcome == throttle.Accepted {
 		end := rt.endedAt
 		if end.IsZero() {

@@ -213,31 +213,26 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 	case req.Header == nil:
 		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
 	}
-	if err := validateFields(req.Header, "header"); err != nil {
-		return err
+	for i, fields := range [...]http.Header{req.Header, req.Trailer} {
+		kind := [...]string{"header", "trailer"}[i]
+		for name, values := range fields {
+			if !httpguts.ValidHeaderFieldName(name) {
+				return invalidRequestf("heed: invalid %s field name %q: remove what is no letter, digit or dash", kind, name)
+			}
+			for _, v := range values {
+				if !httpguts.ValidHeaderFieldValue(v) {
+					return invalidRequestf("heed: invalid %s field value for %q: remove control characters such as line breaks", kind, name)
+				}
+			}
+		}
 	}
-	return validateFields(req.Trailer, "trailer")
+	return nil
 }
 
 // isTransport reports whether base is an *http.Transport.
 func isTransport(base http.RoundTripper) bool {
 	_, ok := base.(*http.Transport)
 	return ok
-}
-
-// validateFields returns an error for the first invalid name or value of fields.
-func validateFields(fields http.Header, kind string) error {
-	for name, values := range fields {
-		if !httpguts.ValidHeaderFieldName(name) {
-			return invalidRequestf("heed: invalid %s field name %q: remove what is no letter, digit or dash", kind, name)
-		}
-		for _, v := range values {
-			if !httpguts.ValidHeaderFieldValue(v) {
-				return invalidRequestf("heed: invalid %s field value for %q: remove control characters such as line breaks", kind, name)
-			}
-		}
-	}
-	return nil
 }
 
 // CloseIdleConnections closes the idle connections of Base, if Base has such a method.

@@ -45,6 +45,10 @@
 //	503, 403, no response     evidence, of another kind: begins a learned rate
 //	late, or failed           begins slow responses
 //
+// It also remembers how many of the latest 20 responses to requests of each route were a 2xx. A 403
+// that states nothing mostly means that a permission is missing. If 10 of them were a 2xx, it is
+// probably temporary, and throttle.Feedback.RetryOnce is set.
+//
 // # Estimates
 //
 // An estimate models one limit that a server states. As in a Kalman filter, time predicts its

@@ -1,10 +1,8 @@
 package quota
 
 import (
-	"hash/maphash"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +64,7 @@ type endpoint struct {
 	hasReplaced  atomic.Bool  // replaced is not empty
 	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
 	memory       atomic.Int64 // bytes that are reserved, see reserve
+	histories    routeHistories
 
 	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
 	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
@@ -75,25 +74,6 @@ type endpoint struct {
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
 	samples  [2]acceptedSpan // the latest two, see addSample
-}
-
-// newEndpoint returns an endpoint for the account of req. The strings of req are copied, because
-// they may be parts of a URL with credentials.
-func (t *Tracker) newEndpoint(req *http.Request, key uint64, host string) *endpoint {
-	host = strings.Clone(host)
-	hostKey := maphash.String(t.seed, host)
-	if req.URL.Scheme == "http" {
-		hostKey++
-	}
-	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
-	n := &ep.names
-	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
-	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
-	ep.unknown.Store(ep.newQuota(0))
-	if t.sharing != nil {
-		t.sharing.share(ep, req)
-	}
-	return ep
 }
 
 // reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
@@ -422,7 +402,7 @@ func (ep *endpoint) all() []*quota {
 	return slices.Clone(ep.quotas)
 }
 
-// isBlank reports whether ep knows nothing that would be lost with it.
+// isBlank reports whether ep knows nothing but successful responses, so that little is lost with it.
 func (ep *endpoint) isBlank() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

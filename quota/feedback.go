@@ -20,8 +20,10 @@ import (
 // responses whose headers, or the first bytes of whose body, mark them as a rejection. It is
 // also Throttled for a 503, a 403, a closed connection or a timeout while there is evidence
 // that the server rejects requests in that way, see the package documentation. The Outcome is
-// throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason. If the
-// body was inspected, resp.Body is replaced by one that returns all of it.
+// throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason.
+// Feedback.RetryOnce is set for a 403 that states nothing, if Mode is Full and 10 of the latest 20
+// responses to requests of its route had a status of 2xx. If the body was inspected, resp.Body is
+// replaced by one that returns all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	var report headers.Report
 	return t.FeedbackReport(req, d, resp, err, now, buf, &report)
@@ -55,6 +57,10 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	}
 	responded := err == nil && resp != nil
 	success := responded && resp.StatusCode < 400
+	healthy := false // the route of req was, before this response
+	if responded && ep != nil && t.Mode == Full {
+		healthy = ep.recordResponse(req, resp.StatusCode)
+	}
 	reads := !success || ep != nil && ep.statesLimits.Load()
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
 		n := ep.successes.Add(1)
@@ -87,6 +93,7 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 		}
 		ep.observe(req, asked, &f)
 	}
+	f.RetryOnce = healthy && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted
 	if responded && report.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(asked, &f)
 	}

@@ -22,6 +22,11 @@ import (
 //
 // Rejections that state Retry-After are evidence, too. Then the stated hold is the stop.
 //
+// Firewalls ban a client that sends too fast with 403s, and a request during a ban may begin it again.
+// So 403s begin a stop, too, if the host is not known yet or if all responses of a trial are 403s. As a
+// 403 may as well be a missing permission, that stop is bounded: if the probe after maxSuspectedStop is
+// rejected with a 403, there is no limit, and nothing is estimated from suspected causes for noEstimate.
+//
 // The fields are guarded by quota.mu.
 type inference struct {
 	evidence evidence
@@ -29,6 +34,8 @@ type inference struct {
 	cut      concurrencyCut
 	loop     rateLoop
 	window   learnedWindow
+
+	forbidden bool // 403s, not bare rejections, began the latest stop, and count as rejections of the window
 
 	// Of the present stop or stated hold:
 	beforeStop  acceptedSpan  // requests accepted before it; zero since: there is none
@@ -54,6 +61,9 @@ const (
 	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
 	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
 
+	minForbidden     = 6                // 403s among the latest 10 responses of a new host that begin a stop
+	maxSuspectedStop = 14 * time.Second // time after which such a stop ends if the probe is a 403, too
+
 	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
 	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
 	unknownRoundTrip = 50 * time.Millisecond  // quota.roundTrip before the first response
@@ -62,6 +72,14 @@ const (
 // limits reports whether a rate or a window is estimated, or a window is declared.
 func (inf *inference) limits() bool {
 	return inf.loop.cause != throttle.CauseUnknown || inf.window.limit > 0
+}
+
+// stopCause returns the cause of the rejections that began the latest stop.
+func (inf *inference) stopCause() throttle.Cause {
+	if inf.forbidden {
+		return throttle.CauseForbidden
+	}
+	return throttle.CauseUnstated
 }
 
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
@@ -117,16 +135,23 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
+	case cause == throttle.CauseForbidden && inf.forbidden && (q.hold.active && q.hold.estimated || limits):
+		f.Outcome = throttle.Throttled
 	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
 	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
 		inf.evidence.restart()
-		inf.stopPending = true
+		inf.stopPending, inf.forbidden = true, false
 		return true
 	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
-			inf.evidence.restart()
-			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
 			f.Outcome = throttle.Throttled
+			forbidden, _ := inf.evidence.count(throttle.CauseForbidden, 10, now)
+			inf.evidence.restart()
+			if forbidden >= minForbidden && q.slowStart.successes < knownAfter {
+				inf.stopPending, inf.forbidden = true, true
+				return true
+			}
+			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
 		}
 	}
 	if !granted && f.Cause == throttle.CauseUnstated { // no rejected claim will be observed
@@ -142,12 +167,13 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 		return
 	}
 	bare := cause == throttle.CauseUnstated
+	stops := bare || cause == throttle.CauseForbidden && inf.forbidden
 	probe := q.hold.active && n > q.hold.lastSent
 	switch {
-	case bare && (inf.stopPending || probe):
+	case stops && (inf.stopPending || probe):
 		q.stop(n, now)
 	case q.hold.active:
-	case bare && inf.window.on():
+	case stops && inf.window.on():
 		q.updateWindow(inf.window.rejected(n, now), n, now)
 	case inf.loop.on():
 		if inf.loop.cause == cause {
@@ -193,7 +219,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	}
 	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
 		inf.evidence.restart()
-		inf.loopPending = true
+		inf.loopPending, inf.forbidden = true, false
 	}
 }
 
@@ -230,6 +256,10 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 // It replaces a cut. If no loop is on, one begins when the stop ends.
 func (q *quota) stop(n uint64, now time.Time) {
 	inf := q.inference
+	if inf != nil && inf.forbidden && q.hold.active && q.hold.estimated && now.Sub(q.hold.since) >= maxSuspectedStop {
+		q.abandonStop(now)
+		return
+	}
 	if inf != nil && !q.hold.active {
 		inf.beforeStop, inf.loopPending = q.span, !inf.loop.on()
 		inf.beforeStop.until = now
@@ -242,11 +272,26 @@ func (q *quota) stop(n uint64, now time.Time) {
 	}
 }
 
+// abandonStop ends a stop that 403s began although the server does not accept requests: these are
+// rejected for another reason. As after each hold, slow start bounds the requests that have waited.
+func (q *quota) abandonStop(now time.Time) {
+	inf := q.inference
+	q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
+	q.hold = hold{lastSent: q.inFlight.sent}
+	inf.window, inf.loop.cause = learnedWindow{}, throttle.CauseForbidden
+	q.dropLoop(true, now)
+}
+
 // probeAfter are the times since the first accepted request at which a stop may be probed: windows
 // of these usual lengths end then, if they began with that request.
 var probeAfter = []time.Duration{
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
 }
+
+// forbiddenPauses are the times between the probes of a stop that 403s began, if no earlier ban is
+// known: there are few probes, because each may begin the ban again. The last one is the default of
+// DOSBlockingPeriod of mod_evasive.
+var forbiddenPauses = []time.Duration{time.Second, 4 * time.Second, 10 * time.Second}
 
 // pauseOfStop returns the time until the next probe of a stop; 0: the default of hold. It is the
 // pause that ended the latest stop, if that was longer than basePause, and otherwise the time until
@@ -259,6 +304,13 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 		return min(h.lastPause, maxPause) + late
 	case h.active && h.lastPause > basePause && h.rejections == 1 && h.lastTotal > elapsed+basePause:
 		return min(h.lastTotal-elapsed, maxPause) + late
+	}
+	if q.inference != nil && q.inference.forbidden {
+		n := h.rejections // of earlier probes: those of an ended stop do not count
+		if !h.active {
+			n = 0
+		}
+		return forbiddenPauses[min(n, len(forbiddenPauses)-1)] + late
 	}
 	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
 		return 0
@@ -297,10 +349,10 @@ func (q *quota) released(now time.Time) {
 			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
+			inf.loop.beginAfterStop(inf.stopCause(), inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 			break
 		}
-		inf.cut, inf.window.stated = concurrencyCut{}, inf.statedHold
+		inf.cut, inf.window.stated, inf.window.ban = concurrencyCut{}, inf.statedHold, inf.forbidden
 		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
 			inf.window.testAfter = statedTestAfter
 		}
@@ -332,6 +384,10 @@ func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
 	}
 	switch effect {
 	case stopSending:
+		q.inference.forbidden = l.cause == throttle.CauseForbidden
+		if l.trial.active {
+			*l = rateLoop{}
+		}
 		q.stop(n, now)
 	case abandonLoop, endLoop:
 		q.dropLoop(effect == abandonLoop, now)
@@ -361,13 +417,13 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 	switch v {
 	case fitsBucket:
 		rate, sure := w.bucketRate(now)
-		l.beginAt(rate, q.inFlight.sent, now)
+		l.beginAt(inf.stopCause(), rate, q.inFlight.sent, now)
 		l.confirmed = sure
 		if !sure {
 			l.goal, l.growth = math.Inf(1), .2
 		}
 	case beyondWindow:
-		l.beginAt(w.rate(), q.inFlight.sent, now)
+		l.beginAt(inf.stopCause(), w.rate(), q.inFlight.sent, now)
 		l.goal, l.growth = math.Inf(1), .2
 		if w.stated > 0 && w.stated <= shortHold {
 			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
@@ -376,7 +432,8 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		if w.maxLength > longStop { // each rejection would cost a stop as long
 			l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
 		}
-	case fitsNothing:
+	case fitsNothing: // the next window or loop begins with what this one has shown
+		q.span = acceptedSpan{since: w.start, n: w.accepted}
 		q.stop(n, now)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/serverrules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -64,7 +65,7 @@ func TestTracker_learnsTheRateOfBare503s(t *testing.T) {
 	})
 }
 
-// During an outage of the server requests are not stopped, because a suspected cause never begins a
+// During an outage of the server requests are not stopped, because no suspected cause but a 403 begins a
 // hold. The rate that is learned on trial is dropped, because lower rates do not help.
 func TestTracker_doesNotStopDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +475,10 @@ func TestQuota_dropsALoop(t *testing.T) {
 // and, but for the first two cases, enough rejections or failures for one.
 func TestQuota_suspects(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	const bare, failure, retryNow = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseRetryNow
+	const bare, failure, retryNow, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseRetryNow, throttle.CauseForbidden
+	stoppedBy403 := func(q *quota) {
+		q.hold.active, q.hold.estimated, q.inference.forbidden = true, true, true
+	}
 	for name, tt := range map[string]struct {
 		before    int // responses of the cause before this one
 		cause     throttle.Cause
@@ -504,6 +508,15 @@ func TestQuota_suspects(t *testing.T) {
 		"a loop failed":                  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
 		"a loop failed, another class":   {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
 		"a loop failed, a failure":       {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
+		"5 of 10 are 403s":               {before: 4, cause: forbidden, added: true},
+		"6 of 10 are 403s":               {before: 5, cause: forbidden, stop: true, throttled: true},
+		"403s of a known host":           {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.successes = knownAfter }, trial: true, throttled: true},
+		"a 403 during a stop by 403s":    {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
+		"a 503 during a stop by 403s":    {before: 1, cause: failure, change: stoppedBy403, added: true},
+		"a 403 during a stop by 429s":    {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.hold.estimated = true, true }, added: true},
+		"a 403 during a stated hold":     {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.inference.forbidden = true, true }, added: true},
+		"a 403, window of 403s":          {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
+		"a 403, window of 429s":          {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
 		"a loop failed, but not lately ": {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
 	} {
 		q := quotaAt(t, 0)
@@ -524,6 +537,9 @@ func TestQuota_suspects(t *testing.T) {
 		f := throttle.Feedback{Now: now, Cause: tt.cause, Outcome: throttle.Failed}
 		require.Equal(t, tt.stop, q.suspect(&f, acceptedSpan{}, !tt.ungranted, now), name)
 		require.Equal(t, tt.stop, inf.stopPending, name)
+		if tt.stop {
+			require.Equal(t, tt.cause == forbidden, inf.forbidden, name)
+		}
 		require.Equal(t, tt.trial, inf.loop.trial.active, name)
 		require.Equal(t, tt.throttled, f.Outcome == throttle.Throttled, name)
 		require.Zero(t, inf.successesInRow, name)
@@ -537,7 +553,7 @@ func TestQuota_suspects(t *testing.T) {
 		}
 		if tt.trial {
 			require.InDelta(t, .7*5, inf.loop.rate, 1, name)
-			require.Equal(t, failure, inf.loop.cause, name)
+			require.Equal(t, tt.cause, inf.loop.cause, name)
 			require.EqualValues(t, 9, inf.loop.lastSent, name)
 		}
 	}
@@ -550,7 +566,7 @@ func TestQuota_suspects(t *testing.T) {
 // What the rejection of a claim for an estimated cause changes.
 func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	now := time.Unix(1000, 0)
-	const bare, failure = throttle.CauseUnstated, throttle.CauseUnavailable
+	const bare, failure, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseForbidden
 	const stopped, cut, counted = "stopped", "cut", "counted"
 	loop := func(c throttle.Cause) rateLoop {
 		return rateLoop{cause: c, rate: 10, goal: 10, confirmed: true, plateau: 10}
@@ -567,6 +583,9 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		"the probe":               {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, stopped},
 		"before the hold":         {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 5 }, ""},
 		"a probe that failed":     {failure, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, ""},
+		"evidence, a 403":         {forbidden, func(q *quota) { q.inference.stopPending = true }, ""},
+		"evidence by 403s":        {forbidden, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
+		"evidence by 403s, a 429": {bare, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
 		"loop":                    {bare, func(q *quota) { q.inference.loop = loop(bare) }, counted},
 		"loop, a failure":         {failure, func(q *quota) { q.inference.loop = loop(bare) }, ""},
 		"loop of failures":        {failure, func(q *quota) { q.inference.loop = loop(failure) }, counted},
@@ -587,10 +606,95 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	q.inference.window.test = 5
 	q.rejectedUnstated(5, bare, now)
 	require.True(t, q.inference.window.confirmed)
+	for _, by403s := range []bool{false, true} {
+		q = quotaAt(t, 0)
+		q.infer(acceptedSpan{}, now)
+		q.inference.window, q.inference.forbidden = tenPerSecond(now), by403s
+		q.inference.window.test = 5
+		q.rejectedUnstated(5, forbidden, now)
+		require.Equal(t, by403s, q.inference.window.confirmed)
+	}
 	q = quotaAt(t, 0)
 	q.dropped = true
 	q.rejectedUnstated(5, bare, now)
 	require.Zero(t, q.hold)
+}
+
+// A firewall bans for 10 s a client that sends more than 20 requests in a second, with 403s, and
+// each request during the ban begins it again. Few calls fail, and the second job is not banned.
+func TestTracker_learnsTheRateOfAFirewall(t *testing.T) {
+	for _, blocking := range []time.Duration{5 * time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			rule := serverrules.ModEvasive(20, blocking, http.StatusForbidden)
+			s := func(now time.Time) (int, http.Header) {
+				if r := rule(serverrules.Request{At: now}); !r.OK() {
+					return r.Status, r.Header
+				}
+				return 200, nil
+			}
+			tr := seeded(1)
+			j := play(t, tr, s, 300, 30, time.Millisecond)
+			t.Log(j)
+			require.LessOrEqual(t, j.failed, 8)
+			require.LessOrEqual(t, j.throttled, 30)
+			require.LessOrEqual(t, j.elapsed, 80*time.Second)
+			time.Sleep(time.Minute)
+			j = play(t, tr, s, 300, 30, time.Millisecond)
+			t.Log(j)
+			require.Zero(t, j.failed)
+			require.LessOrEqual(t, j.throttled, 3)
+		})
+	}
+}
+
+// A stop that 403s began is abandoned if a probe is rejected with a 403 after 14 s, but not one that
+// bare 429s began, nor a wait that the server states.
+func TestQuota_abandonsAStopBy403s(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		forbidden, estimated bool
+		since                time.Duration
+		abandoned            bool
+	}{
+		"403s":               {true, true, maxSuspectedStop, true},
+		"403s, earlier":      {true, true, maxSuspectedStop - 1, false},
+		"403s, stated since": {true, false, time.Hour, false},
+		"bare 429s":          {false, true, time.Hour, false},
+	} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, now)
+		inf.forbidden, inf.loopPending, inf.window = tt.forbidden, true, tenPerSecond(now)
+		q.inFlight.sent, q.slowStart.successes = 9, knownAfter
+		q.hold = hold{active: true, estimated: tt.estimated, since: now.Add(-tt.since), rejections: 3, lastSent: 8, inFlight: 30}
+		q.stop(9, now)
+		require.Equal(t, !tt.abandoned, q.hold.active, name)
+		require.Equal(t, !tt.abandoned, inf.loopPending, name)
+		require.Equal(t, !tt.abandoned, inf.window.on(), name)
+		if tt.abandoned {
+			require.Equal(t, hold{lastSent: 9}, q.hold, name)
+			require.Equal(t, now.Add(noEstimate), inf.nextEstimate[1], name)
+			require.Zero(t, inf.nextEstimate[0], name)
+			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: those that waited are not sent together", name)
+			require.False(t, inf.limits(), name)
+		}
+	}
+}
+
+// The probes of a stop that 403s began: after 1, 5 and 15 s, unless an earlier ban is known.
+func TestQuota_probesABanRarely(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := quotaAt(t, 0)
+	inf := q.infer(acceptedSpan{}, now)
+	inf.forbidden, inf.beforeStop = true, acceptedSpan{since: now.Add(-100 * time.Millisecond), n: 20}
+	q.hold.rejections = 7
+	require.Equal(t, time.Second, q.pauseOfStop(now), "probes of an earlier stop do not count")
+	q.hold.active, q.hold.since = true, now
+	for rejections, pause := range []time.Duration{time.Second, 4 * time.Second, 10 * time.Second, 10 * time.Second} {
+		q.hold.rejections = rejections
+		require.Equal(t, pause, q.pauseOfStop(now.Add(time.Second)), "%d", rejections)
+	}
+	q.hold.active, q.hold.lastPause = false, 30*time.Second
+	require.Equal(t, 30*time.Second, q.pauseOfStop(now))
 }
 
 // What a rejection with Retry-After shows: it counts as evidence, and lowers a learned rate.

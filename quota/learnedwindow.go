@@ -56,6 +56,7 @@ type learnedWindow struct {
 	loweredAt     time.Time // when a rejection lowered limit; zero: never
 	rejectedTests int       // tests that were rejected since then
 
+	ban      bool // the rejections were 403s: rather a ban, which sending fast begins again
 	declared bool // the program declared the limit, see Tracker.Declare: it is not tested
 
 	stoppedAt         time.Time     // when the latest stop began, see rateSinceStop
@@ -75,6 +76,7 @@ const (
 
 	maxUnconfirmed     = 4                     // requests in flight while a window is not confirmed
 	unconfirmedDivisor = 7                     // the requests are sent in this part of a window that is not confirmed
+	banDivisor         = 2                     // in this part of it if it may be a ban
 	confirmedDivisor   = 24                    // and in this part of one that is
 	minInterval        = 10 * time.Millisecond // between requests of a confirmed window, if unconfirmedDivisor allows it
 
@@ -154,6 +156,9 @@ func (w *learnedWindow) interval() time.Duration {
 		return 0
 	}
 	even := w.length / time.Duration(w.limit)
+	if !w.confirmed && w.ban {
+		return even / banDivisor
+	}
 	if !w.confirmed {
 		return even / unconfirmedDivisor
 	}

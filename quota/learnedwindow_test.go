@@ -354,6 +354,8 @@ func TestLearnedWindow_spacesRequests(t *testing.T) {
 		want time.Duration
 	}{
 		"not confirmed": {learnedWindow{limit: 10, length: 7 * time.Second}, 100 * time.Millisecond},
+		"maybe a ban":   {learnedWindow{limit: 10, length: 2 * time.Second, ban: true}, 100 * time.Millisecond},
+		"no ban":        {learnedWindow{limit: 10, length: 24 * time.Second, ban: true, confirmed: true}, 100 * time.Millisecond},
 		"confirmed":     {learnedWindow{limit: 10, length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
 		"10 ms apart":   {learnedWindow{limit: 10, length: time.Second, confirmed: true}, 10 * time.Millisecond},
 		"just 10 ms":    {learnedWindow{limit: 10, length: 700 * time.Millisecond, confirmed: true}, 10 * time.Millisecond},

@@ -78,9 +78,11 @@ const (
 	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
 	plateauFirst   = 10               // seconds, the first time
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
+	longPlateau    = 80               // seconds, where a rejection stops all requests for so long that the rate is lowered more
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
 	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
+	belowBan       = 0.75             // part of it there, and after the first 403
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -121,12 +123,12 @@ func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint
 // beginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
 // was sent at probed. first counts what was accepted before the stop, and stopped is when the latest
 // rejection began or extended it. floor is the minimum rate, and lastSent the number of the latest claim.
-func (l *rateLoop) beginAfterStop(first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+func (l *rateLoop) beginAfterStop(cause throttle.Cause, first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
 	rate := first.rate(now)
 	if stopped.After(first.until) { // no units had come back when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
 	}
-	*l = newRateLoop(throttle.CauseUnstated, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
+	*l = newRateLoop(cause, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
 	if first.n < minAccepted {
 		l.growth = 1
 	}
@@ -135,9 +137,9 @@ func (l *rateLoop) beginAfterStop(first acceptedSpan, stopped, probed, now time.
 }
 
 // beginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
-func (l *rateLoop) beginAt(rate float64, lastSent uint64, now time.Time) {
+func (l *rateLoop) beginAt(cause throttle.Cause, rate float64, lastSent uint64, now time.Time) {
 	rate = max(belowWindow*rate, minRate)
-	*l = newRateLoop(throttle.CauseUnstated, rate, rate, 0, lastSent, now)
+	*l = newRateLoop(cause, rate, rate, 0, lastSent, now)
 	l.spend(1, now)
 	l.granted = 0
 }
@@ -260,7 +262,7 @@ func (l *rateLoop) rejections(n int) (rejected, all int) {
 // rejected lowers the rate after a rejection that counts. highest is the highest accepted rate of the
 // last minute, rtt the round trip time, and lastSent the number of the latest claim.
 func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action loopAction) {
-	implied := l.cause == throttle.CauseUnstated
+	implied := l.cause == throttle.CauseUnstated || l.cause == throttle.CauseForbidden
 	ofEight, _ := l.rejections(8)
 	rejected, all := l.rejections(maxRecent)
 	share := float64(rejected) / float64(max(all, 1))
@@ -340,7 +342,9 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
-	if !hadGoal && l.cause != throttle.CauseUnstated {
+	if l.plateau >= longPlateau || !hadGoal && l.cause == throttle.CauseForbidden {
+		l.goal = belowBan * rejectedRate
+	} else if !hadGoal && l.cause != throttle.CauseUnstated {
 		l.goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.goal))
 	}
 	rate := belowRejected * l.goal
@@ -404,6 +408,8 @@ func (l *rateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now ti
 		return continueLoop
 	case t.responses < minTrial, t.failures < t.responses && t.responses < maxTrial:
 		return continueLoop
+	case l.cause == throttle.CauseForbidden && t.failures == t.responses:
+		return stopSending // a ban, which a lower rate does not end
 	case t.cuts >= maxTrialCuts:
 		return abandonLoop
 	}

@@ -36,7 +36,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	} {
 		var l rateLoop
 		first := acceptedSpan{since: at(0), until: at(1), n: tt.accepted}
-		l.beginAfterStop(first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
+		l.beginAfterStop(throttle.CauseUnstated, first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.rate, 1e-9, name)
 		require.False(t, l.hasGoal(), name)
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
@@ -97,6 +97,11 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 	}{
 		"a second rejection":                   {rateLoop{goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
 		"a second one, suspected":              {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grr", 0, continueLoop, 50, 95, 2 * rtt},
+		"a second 403":                         {rateLoop{cause: throttle.CauseForbidden, goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
+		"the first 403":                        {rateLoop{cause: throttle.CauseForbidden, goal: unknown}, "gggr", 0, continueLoop, .93 * 75, 75, 2 * rtt},
+		"a 403 at a goal":                      {rateLoop{cause: throttle.CauseForbidden, goal: 100}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
+		"after a ban":                          {rateLoop{goal: 100, plateau: longPlateau}, "gggr", 0, continueLoop, .93 * 75, 75, 2 * rtt},
+		"after a short one":                    {rateLoop{goal: 100, plateau: longPlateau - 1}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
 		"a third one, suspected":               {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grrr", 0, continueLoop, 50, 100, 2 * rtt},
 		"suspected, not below the goal/8":      {rateLoop{cause: throttle.CauseDropped, goal: 1600}, "grrr", 0, continueLoop, 200, 1600, 2 * rtt},
 		"half of eight":                        {rateLoop{goal: 100}, "grgrgrgr", 0, continueLoop, 47.5, 50, 2 * rtt},
@@ -120,7 +125,7 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"the server stated how long":           {rateLoop{goal: 100, stated: true, span: acceptedSpan{since: now.Add(-time.Second), n: 50}}, "gggr", 0, continueLoop, 49, 57.5, 2 * rtt},
 	} {
 		l := tt.loop
-		l.rate, l.plateau = 100, plateauFirst
+		l.rate, l.plateau = 100, max(l.plateau, plateauFirst)
 		if l.cause == throttle.CauseUnknown {
 			l.cause = throttle.CauseUnstated
 		}
@@ -213,6 +218,19 @@ func TestRateLoop_trialOfASuspectedCause(t *testing.T) {
 	}
 }
 
+// If all responses of a trial are 403s, it is a ban or a missing permission: requests stop.
+func TestRateLoop_trialOf403s(t *testing.T) {
+	for responses, action := range map[string]loopAction{"rrrr": continueLoop, "rrrrr": stopSending, "grrrrrrr": continueLoop} {
+		l := rateLoop{cause: throttle.CauseForbidden, rate: 100, trial: trial{active: true, share: .5, cuts: 1}}
+		got := continueLoop
+		for _, c := range responses {
+			got = l.judge(c == 'r', time.Millisecond, 1, time.Unix(1000, 0))
+		}
+		require.Equal(t, action, got, responses)
+		require.InDelta(t, 100, l.rate, 1e-9, responses)
+	}
+}
+
 // How the rate of 100 requests a second grows while it is needed.
 func TestRateLoop_grows(t *testing.T) {
 	start := time.Unix(1000, 0)
@@ -251,12 +269,12 @@ func TestRateLoop_grows(t *testing.T) {
 func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l rateLoop
-	l.beginAt(100, 7, now)
+	l.beginAt(throttle.CauseUnstated, 100, 7, now)
 	require.Equal(t, rateLoop{
 		cause: throttle.CauseUnstated, rate: 99, goal: 99, plateau: 10, lastSent: 7,
 		span: acceptedSpan{since: now}, grownAt: now, effectAt: now, next: now.Add(l.timeOf(1)),
 	}, l)
-	l.beginAt(0, 7, now)
+	l.beginAt(throttle.CauseUnstated, 0, 7, now)
 	require.InDelta(t, 1./60, l.rate, 1e-9)
 }
 

@@ -60,7 +60,8 @@ func marked(hash uint64, route []byte) uint64 {
 // isNamed reports whether route is the hash of a quota name.
 func isNamed(route uint64) bool { return route&namedRoute != 0 }
 
-// appendRoute appends the route of req to buf.
+// appendRoute appends the route of req to buf. A path segment is taken for an identifier, one of
+// many, if it contains a digit or an @, or is too long for a word.
 func appendRoute(buf []byte, req *http.Request) []byte {
 	if name, _ := req.Context().Value(nameKey{}).(string); name != "" {
 		buf = append(buf, nameMark)
@@ -77,7 +78,11 @@ func appendRoute(buf []byte, req *http.Request) []byte {
 	for range maxSegments {
 		segment, rest, more := strings.Cut(path, "/")
 		buf = append(buf, '/')
-		if !looksLikeID(segment) {
+		isID := len(segment) > maxSegment
+		for i := 0; i < len(segment) && !isID; i++ {
+			isID = '0' <= segment[i] && segment[i] <= '9' || segment[i] == '@'
+		}
+		if !isID {
 			buf = append(buf, segment...)
 		}
 		if !more {
@@ -86,12 +91,6 @@ func appendRoute(buf []byte, req *http.Request) []byte {
 		path = rest
 	}
 	return buf
-}
-
-// looksLikeID reports whether a path segment identifies one of many resources: it contains a
-// digit or an @, or is too long for a word.
-func looksLikeID(segment string) bool {
-	return len(segment) > maxSegment || strings.ContainsAny(segment, "0123456789@")
 }
 
 const (

@@ -261,6 +261,7 @@ func (q *quota) newState(now time.Time) (u Update) {
 	}
 	limitsChanged := q.limitsChanged(now)
 	switch {
+	case h.active && h.estimated && q.inference != nil && q.inference.forbidden: // each process finds that out by itself
 	case h.active && (!s.held || h.rejectedAt.After(s.heldSince) || h.until.Sub(s.heldUntil) > tolerance):
 		u = Update{Kind: UpdateHold, Wait: max(h.until.Sub(now), 0), Stated: !h.estimated}
 	case !h.active && s.held:

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,7 +149,7 @@ func (t *Tracker) endpointOf(req *http.Request) *endpoint {
 		}
 		t.mu.RUnlock()
 		if ep == nil {
-			return t.addEndpoint(t.newEndpoint(req, key, host))
+			return t.addEndpoint(req, key, host)
 		}
 	}
 	if !ep.usedRecently.Load() { // most stores would only move the cache line
@@ -157,9 +158,23 @@ func (t *Tracker) endpointOf(req *http.Request) *endpoint {
 	return ep
 }
 
-// addEndpoint adds ep, unless another goroutine has added one for the same account. It returns the
-// endpoint of the account.
-func (t *Tracker) addEndpoint(ep *endpoint) *endpoint {
+// addEndpoint adds an endpoint for the account of req, unless another goroutine has added one. It
+// returns the endpoint of the account. The strings of req are copied, because they may be parts of a
+// URL with credentials.
+func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpoint {
+	host = strings.Clone(host)
+	hostKey := maphash.String(t.seed, host)
+	if req.URL.Scheme == "http" {
+		hostKey++
+	}
+	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
+	n := &ep.names
+	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
+	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
+	ep.unknown.Store(ep.newQuota(0))
+	if t.sharing != nil {
+		t.sharing.share(ep, req)
+	}
 	t.mu.Lock()
 	added := t.endpoints[ep.key]
 	if added == nil {
@@ -289,9 +304,11 @@ const (
 
 	// StatedOnly obeys the limits that servers state: Retry-After, the remaining units of a
 	// quota, and documented errors. There is no slow start, no learned rate, and no bound on
-	// requests in flight to a server that responds late.
+	// requests in flight to a server that responds late. No 403 that states nothing is taken
+	// for temporary, see throttle.Feedback.RetryOnce.
 	StatedOnly
 
-	// Disabled holds no requests. Responses are still classified.
+	// Disabled holds no requests and remembers nothing. Responses are still classified, each
+	// by itself.
 	Disabled
 )

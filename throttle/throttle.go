@@ -217,6 +217,11 @@ type Feedback struct {
 
 	// Partial reports that the claim is still in use and that more feedback follows.
 	Partial bool
+
+	// RetryOnce reports that the response is a 403 that states nothing about limits, and is
+	// probably temporary, because requests like this one have just succeeded. So an idempotent
+	// request may be retried, but only once: a second such response is final. Limiters ignore it.
+	RetryOnce bool
 }
 
 // ExtraCost returns by how many units the actual cost of the claim c, granted by d,

@@ -40,6 +40,7 @@ func TestRows_meetTheirGoals(t *testing.T) {
 		{"open", "503", 1, 5 * time.Second},
 		{"open", "drop", 1, short},
 		{"open", "429", 1, short},
+		{"open", "403", 1, 5 * time.Second},
 		{"open", singleRejection, 0, short},
 		{"closed", "503", 1, 0},
 		{"crowd", "503", 1, 0},
@@ -82,11 +83,16 @@ func TestTable_knowsTheGoals(t *testing.T) {
 		"as many failures": {row{"open", "503", 1, time.Second}, 6, 1, []float64{9, 9}, []float64{1, 1}, nil},
 		"more failures": {row{"open", "503", 1, time.Second}, 7, 1, []float64{9, 9}, []float64{1, 1},
 			[]string{"more failures than retryablehttp in 2 of 2 seeds"}},
-		"a long hold":    {row{"open", singleRejection, 0, time.Second}, 10, 0, []float64{9}, []float64{1}, nil},
-		"slow":           {row{"closed", "503", 1, 0}, 0, 0, []float64{1, 1.3}, []float64{1, 1.5}, nil},
-		"too slow":       {row{"closed", "503", 1, 0}, 0, 0, []float64{1.3, 1.3}, []float64{1, 1}, []string{"longer than 1.2 x"}},
-		"slow crowd":     {row{"crowd", "503", 1, 0}, 0, 0, []float64{2.1}, []float64{1}, []string{"longer than 2 x"}},
-		"crowd rejected": {row{"crowd", "403", 1, 0}, 0, 0, []float64{.1}, []float64{.001}, nil},
+		"a long hold":         {row{"open", singleRejection, 0, time.Second}, 10, 0, []float64{9}, []float64{1}, nil},
+		"slow":                {row{"closed", "503", 1, 0}, 0, 0, []float64{1, 1.3}, []float64{1, 1.5}, nil},
+		"too slow":            {row{"closed", "503", 1, 0}, 0, 0, []float64{1.3, 1.3}, []float64{1, 1}, []string{"longer than 1.2 x"}},
+		"slow crowd":          {row{"crowd", "503", 1, 0}, 0, 0, []float64{2.1}, []float64{1}, []string{"longer than 2 x"}},
+		"crowd told to retry": {row{"crowd", retryNow, 1, 0}, 0, 0, []float64{.2}, []float64{.001}, []string{"longer than 0.1 s"}},
+		"crowd rejected":      {row{"crowd", "403", 1, 0}, 0, 9, []float64{4}, []float64{.001}, nil}, // only heed retries 403s
+		"slow crowd rejected": {row{"crowd", "403", 1, 0}, 0, 9, []float64{4.1}, []float64{.001}, []string{"longer than 4 s"}},
+		"rejected":            {row{"closed", "403", 1, 0}, 7, 9, []float64{2}, []float64{.4}, nil},
+		"rejected too often":  {row{"closed", "403", 1, 0}, 8, 9, []float64{2.1}, []float64{.4}, []string{"0.80 % fail of at most 0.75", "longer than 2 s"}},
+		"rejected, no time":   {row{"open", "403", 1, 300 * time.Millisecond}, 6, 9, []float64{9}, []float64{9}, nil},
 	} {
 		results := append(seeds(tt.row, "heed", tt.ours, tt.times...), seeds(tt.row, "retryablehttp", tt.theirs, tt.others...)...)
 		require.Equal(t, tt.missed, misses(results), name)
