@@ -299,7 +299,7 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 	accepted := l.span.n
 	l.span = acceptedSpan{since: now}
 	l.changed(rtt, lastSent, now)
-	if implied && accepted >= minAccepted {
+	if l.cause == throttle.CauseUnstated && accepted >= minAccepted {
 		l.pause(now)
 	}
 	return action
