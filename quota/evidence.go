@@ -142,6 +142,13 @@ func (ev *evidence) suggestsLimit(kind throttle.Cause, rtt time.Duration, now ti
 	return share, ev.wasHealthy(kind, now)
 }
 
+// suggestsBan reports whether 403s are evidence of a ban by a host that is not known yet: 5 of the last 8
+// responses, as of bare rejections, if the server was healthy before.
+func (ev *evidence) suggestsBan(now time.Time) bool {
+	forbidden, _ := ev.count(throttle.CauseForbidden, 8, now)
+	return forbidden >= 5 && ev.wasHealthy(throttle.CauseForbidden, now)
+}
+
 // wasHealthy reports whether at least 90 % of the 20 responses before the oldest failure of kind
 // that counts were successful. If the quota has had fewer than 20 responses, one success suffices.
 func (ev *evidence) wasHealthy(kind throttle.Cause, now time.Time) bool {

@@ -61,8 +61,7 @@ const (
 	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
 	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
 
-	minForbidden     = 6                // 403s among the latest 10 responses of a new host that begin a stop
-	maxSuspectedStop = 14 * time.Second // time after which such a stop ends if the probe is a 403, too
+	maxSuspectedStop = 14 * time.Second // time after which a stop that 403s began ends if the probe is a 403, too
 
 	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
 	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
@@ -142,16 +141,16 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 		inf.evidence.restart()
 		inf.stopPending, inf.forbidden = true, false
 		return true
+	case cause == throttle.CauseForbidden && !limits && q.slowStart.successes < knownAfter && inf.evidence.suggestsBan(now):
+		inf.evidence.restart()
+		inf.stopPending, inf.forbidden = true, true
+		f.Outcome = throttle.Throttled
+		return true
 	case !bare && !limits: // only the loop may limit requests during a trial
 		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
-			f.Outcome = throttle.Throttled
-			forbidden, _ := inf.evidence.count(throttle.CauseForbidden, 10, now)
 			inf.evidence.restart()
-			if forbidden >= minForbidden && q.slowStart.successes < knownAfter {
-				inf.stopPending, inf.forbidden = true, true
-				return true
-			}
 			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
+			f.Outcome = throttle.Throttled
 		}
 	}
 	if !granted && f.Cause == throttle.CauseUnstated { // no rejected claim will be observed
