@@ -271,14 +271,14 @@ func Example_bareWindow() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
 	// accepted   100 │▂            █
 	//                │█            █
-	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃         ▁▄
-	// rejected       │  411 1  1   +   1                     3
+	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃          ▄
+	// rejected       │  411 1  1   +   1                     2
 	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
 	//  11.7 s  quota api.example.com (learned rate): learned limit of 11.4 per second
-	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.4 s (ideal 15 s)
+	// 400 calls: 429 requests sent, 29 rejected, 0 calls failed, 25.5 s (ideal 15 s)
 }
 
 var bareBucket = scenario{
@@ -297,10 +297,10 @@ func Example_bareBucket() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    22 │█ █                                             ▁
-	//                │█ █▃▄▆▇▂▃▃▃▃▃▃▃▄▃▃▂▃▂▃▂▃▂▃▂▃▃▂▃▂▃▂▃▂▃▃▂▃▂▃▃▃▄▄▆▆█▃▃▂▃▃▃▃▂▃
-	//                │█ ████████████████████████████████████████████████████████▃
-	// rejected       │+      2          1                              1
+	// accepted    22 │█ █
+	//                │█ █▃▄▆▇▂▄▁▃▃▄▂▂▃▃▃▄▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▄▄ ▄▃▃▃▃▃▃▃▃▃▃▃▃▄▃▃▃
+	//                │█ ████████████████████████████████████████████████████████▂
+	// rejected       │+      1 1   1                          1
 	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
@@ -308,7 +308,7 @@ func Example_bareBucket() {
 	//     1 s  quota api.example.com (learned rate): learned limit of 22 per 1 s
 	//   1.5 s  quota api.example.com (learned rate): dropped limit
 	//   1.5 s  quota api.example.com (learned rate): learned limit of 21.4 per second
-	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
+	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 29 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -417,14 +417,14 @@ func Example_lateRejections() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
 	// accepted    50 │█
 	//                │█
-	//                │█     ▄▅▅▆▇▇▇▄▆▆▆▆▆▆▆▆▅▆▆▆▆▆▆▆▆▆▆▆▆▆▆▆▁
+	//                │█     ▄▅▅▆▇▇▇▃▆▅▆▆▆▆▆▆▆▆▆▆▆▆▅▆▆▆▆▆▆▆▆▆▂
 	// rejected       │+   1       21
 	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate
 	//   3.1 s  quota api.example.com (learned rate): learned limit of 18.7 per second
-	// 400 calls: 422 requests sent, 22 rejected, 0 calls failed, 19 s (ideal 16 s)
+	// 400 calls: 422 requests sent, 22 rejected, 0 calls failed, 19.1 s (ideal 16 s)
 }
 
 var overloaded = scenario{

@@ -209,6 +209,9 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 		return err == nil && d.OK
 	}(), "a response may arrive")
 	before := l.rate
+	now = now.Add(d.Wait)
+	d = reserve(t, q, now) // it is decided now that the others hang, so the next one waits
+	require.False(t, d.OK)
 	require.True(t, reserve(t, q, now.Add(d.Wait)).OK)
 	require.Less(t, l.rate, before)
 	require.LessOrEqual(t, l.goal, 40., "what was accepted")

@@ -88,6 +88,7 @@ const (
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
 	minAccepted    = 8                // accepted requests that make the rate of a span credible
+	pauseRequests  = 5                // half requests, whose time passes after a rejection before the next one: two, and a half because counters advance in steps
 	maxUselessCuts = 3                // cuts, after which rejections do not depend on the rate if half of the responses still are
 	manyAccepted   = 40               // accepted requests that end a series of rejections
 	maxAtGoal      = 5                // rejections at a confirmed goal, after which the loop ends
@@ -296,9 +297,23 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 	default:
 		l.lowerGoal(share, highest, now)
 	}
+	accepted := l.span.n
 	l.span = acceptedSpan{since: now}
 	l.changed(rtt, lastSent, now)
+	if l.cause == throttle.CauseUnstated && accepted >= minAccepted {
+		l.pause(now)
+	}
 	return action
+}
+
+// pause delays the next request after a rejection at a rate that is nearly accepted. Servers that count
+// rejected requests, too, accept the next one only after the time of two requests. A stop, which follows
+// two rejections in a row, would take longer. A part of the pause is not counted in the span: a server
+// without a burst does not accept more requests later because of it.
+func (l *rateLoop) pause(now time.Time) {
+	pause := min(pauseRequests*l.timeOf(1)/2, basePause)
+	l.next = later(l.next, now.Add(pause))
+	l.span.since = now.Add(2 * pause / pauseRequests)
 }
 
 // changed records that the rate has changed.

@@ -136,11 +136,37 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		}
 		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
 		require.InDelta(t, tt.goal, l.goal, 1e-9, name)
-		require.Equal(t, acceptedSpan{since: now}, l.span, "%s: a new span begins", name)
+		require.Zero(t, l.span.n, "%s: a new span begins", name)
+		require.False(t, l.span.since.Before(now), name)
 		require.False(t, l.counts(9, now.Add(time.Hour)), "%s: an earlier request", name)
 		require.False(t, l.counts(10, now.Add(tt.ignored-1)), "%s: an early response", name)
 		require.True(t, l.counts(10, now.Add(tt.ignored)), name)
 		require.Zero(t, l.accepted, name)
+	}
+}
+
+// A request that follows a rejection immediately is rejected, too, if the server counts that.
+func TestRateLoop_pausesAfterARejection(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		loop        rateLoop
+		next, since time.Duration // after the rejection: when the next request may be sent, and the span begins
+	}{
+		"two and a half requests":  {rateLoop{rate: 60, goal: 50, span: acceptedSpan{n: 8}}, 50 * time.Millisecond, 20 * time.Millisecond},
+		"at most a second":         {rateLoop{rate: 1.2, goal: 1, span: acceptedSpan{n: 8}}, time.Second, 400 * time.Millisecond},
+		"a debt is not forgotten":  {rateLoop{rate: 60, goal: 50, span: acceptedSpan{n: 8}, next: now.Add(time.Minute)}, time.Minute, 20 * time.Millisecond},
+		"few were accepted before": {rateLoop{rate: 60, goal: 50, span: acceptedSpan{n: 7}}, 0, 0},
+		"suspected":                {rateLoop{cause: throttle.CauseDropped, rate: 60, goal: 50, span: acceptedSpan{n: 8}}, 0, 0},
+	} {
+		l := tt.loop
+		l.confirmed, l.span.since = true, now.Add(-time.Second)
+		if !l.on() {
+			l.cause = throttle.CauseUnstated
+		}
+		l.respond("ggggggggr")
+		require.Equal(t, continueLoop, l.rejected(0, 20*time.Millisecond, 9, now), name)
+		require.Equal(t, now.Add(tt.next), l.next, name)
+		require.Equal(t, acceptedSpan{since: now.Add(tt.since)}, l.span, name)
 	}
 }
 
