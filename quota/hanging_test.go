@@ -100,12 +100,14 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
 		"the server states its limits": func(q *quota) { q.estimates = make([]estimate, 1) },
 		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
-		"another estimate is on":       func(q *quota) { q.infer(acceptedSpan{}, start).loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start) },
-		"a hanging one was accepted":   func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
-		"none is late":                 func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
-		"no slow start":                func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
-		"StatedOnly":                   func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
-		"an idle time":                 func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
+		"another estimate is on": func(q *quota) {
+			q.infer(acceptedSpan{}, start).loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+		},
+		"a hanging one was accepted": func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"none is late":               func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
+		"no slow start":              func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
+		"StatedOnly":                 func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
+		"an idle time":               func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
 		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
 			for range 7 {
 				q.inFlight.end(q.inFlight.add())

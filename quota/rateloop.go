@@ -83,7 +83,8 @@ const (
 	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
 	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
-	belowBan       = 0.65             // part of it there, and after the first 403: the rate grows by half in a second at most
+	belowForbidden = 0.7              // part of it after the first 403: the next one may be a ban
+	belowBan       = 0.65             // part of it where a rejection stops all requests for long: the rate grows by half in a second at most
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -343,9 +344,12 @@ func (l *rateLoop) returnToGoal(now time.Time) {
 func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
 	l.goal = belowRejected * rejectedRate
-	if l.plateau >= longPlateau || !hadGoal && l.cause == throttle.CauseForbidden {
+	switch {
+	case l.plateau >= longPlateau:
 		l.goal = belowBan * rejectedRate
-	} else if !hadGoal && l.cause != throttle.CauseUnstated {
+	case !hadGoal && l.cause == throttle.CauseForbidden:
+		l.goal = belowForbidden * rejectedRate
+	case !hadGoal && l.cause != throttle.CauseUnstated:
 		l.goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.goal))
 	}
 	rate := belowRejected * l.goal

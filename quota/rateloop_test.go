@@ -98,7 +98,7 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"a second rejection":                   {rateLoop{goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
 		"a second one, suspected":              {rateLoop{cause: throttle.CauseDropped, goal: 100}, "grr", 0, continueLoop, 50, 95, 2 * rtt},
 		"a second 403":                         {rateLoop{cause: throttle.CauseForbidden, goal: 100}, "grr", 0, stopSending, 100, 100, 2 * rtt},
-		"the first 403":                        {rateLoop{cause: throttle.CauseForbidden, goal: unknown}, "gggr", 0, continueLoop, .93 * 65, 65, 2 * rtt},
+		"the first 403":                        {rateLoop{cause: throttle.CauseForbidden, goal: unknown}, "gggr", 0, continueLoop, .93 * 70, 70, 2 * rtt},
 		"a 403 at a goal":                      {rateLoop{cause: throttle.CauseForbidden, goal: 100}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
 		"after a ban":                          {rateLoop{goal: 100, plateau: longPlateau}, "gggr", 0, continueLoop, .93 * 65, 65, 2 * rtt},
 		"after a short one":                    {rateLoop{goal: 100, plateau: longPlateau - 1}, "gggr", 0, continueLoop, .93 * 93, 93, 2 * rtt},
