@@ -15,7 +15,8 @@ import (
 
 // Events holds functions that a Tracker calls when a hold begins or ends, and when it learns
 // a limit. Nil functions are not called. The functions are called without a lock, in the
-// goroutine that reported the response, and must return quickly.
+// goroutine that reported a response, and must return quickly. What changes because there is no
+// response is reported with the next one.
 type Events struct {
 	// Hold is called when a hold begins or ends.
 	Hold func(HoldInfo)

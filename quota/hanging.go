@@ -48,7 +48,7 @@ func (q *quota) hang(now time.Time) {
 		if inf = q.infer(acceptedSpan{}, now); inf == nil {
 			return
 		}
-		inf.hanging = true
+		inf.hanging, inf.forbidden = true, false
 	}
 	inf.lastHanging, q.slow.watched = n, 0
 	q.inFlight.giveUp()
@@ -86,4 +86,5 @@ func (q *quota) acceptedAfterHang(n uint64, now time.Time) {
 	}
 	q.dropLoop(false, now)
 	inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(noEstimate)
+	q.lastResponse, q.sentBefore = now, q.inFlight.sent // the server responds, so slow start admits no more than its bound
 }

@@ -61,10 +61,10 @@ func TestQuota_stopsWhenRequestsHang(t *testing.T) {
 		policy string
 	}{
 		{100, 50, q.endpoint.names.slowStart}, // the first request more, for long polls
-		{141, 1864, q.endpoint.names.learnedRate},
+		{141, 100, q.endpoint.names.learnedRate},
 		{2005, 0, ""},
 		{2006, 140, q.endpoint.names.learnedRate}, // the probe hangs then
-		{2146, 859, q.endpoint.names.learnedRate}, // until 3 s after the first request
+		{2146, 100, q.endpoint.names.learnedRate}, // until 3 s after the first request
 		{3005, 0, ""},
 	} {
 		d := reserve(t, q, at(tt.ms))
@@ -244,5 +244,54 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 		require.Equal(t, hanging, f.Outcome == throttle.Throttled)
 		q.rejectedUnstated(q.inFlight.add(), f.Cause, start.Add(time.Second))
 		require.Equal(t, hanging, inf.loop.rejectionsInRow == 1)
+	}
+}
+
+// An earlier stop, which 403s began, has no effect on one that requests begin that hang: it is not
+// bounded, and the learned rate is not one for 403s.
+func TestQuota_aStopByRequestsThatHangIsNoBanBy403s(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	q := burst(t, start)
+	q.infer(acceptedSpan{}, start).forbidden = true
+	now := start.Add(141 * time.Millisecond)
+	reserve(t, q, now)
+	require.True(t, q.inference.hanging)
+	require.Equal(t, throttle.CauseUnstated, q.inference.stopCause())
+	for range 6 { // probes, which hang
+		now = q.hold.until
+		require.True(t, reserve(t, q, now).OK)
+		now = now.Add(141 * time.Millisecond)
+		require.False(t, reserve(t, q, now).OK)
+	}
+	require.Greater(t, now.Sub(start), maxSuspectedStop)
+	require.True(t, q.hold.active)
+}
+
+// After a pause of 1.9 s slow start admits as many as before it, not one more for each 100 ms of it.
+func TestQuota_slowStartBoundsRequestsAfterAPause(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	q := burst(t, start)
+	reserve(t, q, start.Add(141*time.Millisecond))
+	require.True(t, q.hold.active)
+	end := start.Add(1900 * time.Millisecond)
+	respond(q, 41, throttle.Feedback{}, end)
+	granted := int64(0)
+	for granted < 100 && reserve(t, q, end).OK {
+		granted++
+	}
+	require.Equal(t, q.maxInFlight(), granted)
+}
+
+// If lower rates do not make requests rarer that hang, they begin no stop for a minute.
+func TestQuota_anAbandonedRateOfRequestsThatHang(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for _, failed := range []bool{true, false} {
+		q := burst(t, start)
+		inf := q.infer(acceptedSpan{}, start)
+		inf.hanging = true
+		inf.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+		q.dropLoop(failed, start)
+		reserve(t, q, start.Add(141*time.Millisecond))
+		require.Equal(t, !failed, inf.hanging)
 	}
 }

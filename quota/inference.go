@@ -173,6 +173,7 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 	probe := q.hold.active && n > q.hold.lastSent
 	switch {
 	case stops && (inf.stopPending || probe):
+		inf.forbidden = !bare // a stop whose probe gets a 429 is not bounded
 		q.stop(n, now)
 	case q.hold.active:
 	case stops && inf.window.on():
@@ -280,6 +281,9 @@ func (q *quota) abandonStop(now time.Time) {
 	inf := q.inference
 	q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
 	q.hold = hold{lastSent: q.inFlight.sent}
+	if q.shared != nil {
+		q.shared.setHold(&q.hold) // no probe was accepted, so no release is published
+	}
 	inf.window, inf.loop.cause = learnedWindow{}, throttle.CauseForbidden
 	q.dropLoop(true, now)
 }
@@ -408,6 +412,9 @@ func (q *quota) dropLoop(failed bool, now time.Time) {
 	inf := q.inference
 	if failed {
 		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
+		if inf.hanging {
+			inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(noEstimate)
+		}
 	}
 	inf.loop, inf.loopPending, inf.hanging = rateLoop{}, false, false
 	inf.evidence.restart()

@@ -764,3 +764,22 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	q.rejectedWithHold(5, time.Second, now)
 	require.Nil(t, q.inference)
 }
+
+// A stop that 403s began is abandoned if the probe after 14 s is a 403, too. A 429 shows that requests are
+// limited, so the stop continues.
+func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for _, cause := range []throttle.Cause{throttle.CauseForbidden, throttle.CauseUnstated} {
+		q := quotaAt(t, 0)
+		inf := q.infer(acceptedSpan{}, start)
+		inf.forbidden = true
+		q.stop(q.inFlight.add(), start)
+		q.inFlight.end(q.inFlight.sent)
+		now := start.Add(maxSuspectedStop)
+		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: cause})
+		require.Equal(t, cause == throttle.CauseUnstated, q.hold.active)
+	}
+}

@@ -148,8 +148,11 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
-			if d.Wait == 0 && inf != nil && inf.hanging && q.inFlight.open > 0 {
+			switch hanging := inf != nil && inf.hanging; {
+			case hanging && d.Wait == 0 && q.inFlight.open > 0:
 				d.Wait = q.lateIn(now)
+			case hanging && d.Estimated && q.inFlight.count > q.inFlight.open: // one that hangs may be accepted, which ends the stop, so no call may fail because it ends late
+				d.Wait = min(d.Wait, growEvery)
 			}
 			return
 		}
