@@ -13,6 +13,7 @@ import (
 	"github.com/heed-go/heed/internal/turns"
 )
 
+// A pausingServer is a server that responds as soon as its function returns.
 type pausingServer func(ctx context.Context)
 
 func (s pausingServer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -59,5 +60,52 @@ func TestTransport_noCallFailsWhenAServerPauses(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A new server pauses for longer than its callers wait. That they give up shows no limit: the calls
+// that begin after the pause succeed, and few fail that a plain client would not let fail.
+func TestTransport_aPauseThatOutlastsDeadlinesIsNoLimit(t *testing.T) {
+	job := func(t *testing.T, pause time.Duration, wrap func(http.RoundTripper) http.RoundTripper) (failed, after int) {
+		synctest.Test(t, func(t *testing.T) {
+			n, end := 0, time.Time{}
+			client := &http.Client{Transport: wrap(pausingServer(func(ctx context.Context) {
+				if n++; n == 50 {
+					end = time.Now().Add(pause)
+				}
+				took := max(time.Until(end), 0) + 10*time.Millisecond
+				if deadline, ok := ctx.Deadline(); ok {
+					took = min(took, time.Until(deadline))
+				}
+				turns.Sleep(ctx, took)
+			}))}
+			start := time.Now()
+			turns.Run(t.Context(), 1, 50, func(ctx context.Context, _ int) {
+				for time.Since(start) < 12*time.Second {
+					begun := time.Now()
+					limited, cancel := context.WithTimeout(ctx, time.Second)
+					req, err := http.NewRequestWithContext(limited, http.MethodGet, "http://api.test/items", nil)
+					if err != nil {
+						panic(err)
+					}
+					resp, err := client.Do(req)
+					if err == nil {
+						resp.Body.Close()
+					} else if failed++; !end.IsZero() && begun.After(end.Add(time.Second)) {
+						after++
+					}
+					cancel()
+					turns.Sleep(ctx, 50*time.Millisecond)
+				}
+			})
+		})
+		return failed, after
+	}
+	for _, pause := range []time.Duration{1200 * time.Millisecond, 5 * time.Second} {
+		plain, _ := job(t, pause, func(base http.RoundTripper) http.RoundTripper { return base })
+		failed, after := job(t, pause, func(base http.RoundTripper) http.RoundTripper { return &heed.Transport{Base: base} })
+		t.Logf("pause of %v: %d of a plain client fail, %d here, %d of these began a second or more after it", pause, plain, failed, after)
+		require.LessOrEqual(t, failed, plain+50)
+		require.Zero(t, after)
 	}
 }

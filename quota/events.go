@@ -36,8 +36,8 @@ type HoldInfo struct {
 	// Held is true when the hold begins, and false when it ends.
 	Held bool
 
-	// For is the time until requests, or one probe, may be sent again. Zero when the hold
-	// ends.
+	// For is the time until requests, or one probe, may be sent again, when the hold began or
+	// changed. Zero when the hold ends.
 	For time.Duration
 
 	// Estimated is set if the server did not state the hold.

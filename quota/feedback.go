@@ -82,6 +82,7 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	} else {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 	}
+	f.RetryOnce = healthy && f.Cause == throttle.CauseForbidden
 	switch {
 	case ep == nil:
 		return f
@@ -93,7 +94,7 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 		}
 		ep.observe(req, asked, &f)
 	}
-	f.RetryOnce = healthy && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted
+	f.RetryOnce = f.RetryOnce && f.Outcome == throttle.Accepted
 	if responded && report.Global && f.Outcome == throttle.Throttled {
 		ep.holdAll(asked, &f)
 	}
@@ -137,7 +138,7 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case req.Context().Err() != nil: // the deadline of the caller shows nothing about the server
-		return throttle.CauseUnknown
+		return throttle.CauseCanceled
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return throttle.CauseDropped
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -21,7 +21,7 @@ import (
 //
 // A healthy server that pauses, or works slowly, looks the same until it responds. If a request that hung
 // is accepted after all, requests that hang are no rejections: the stop and the rate end, and none begins
-// for the time noEstimate. Where requests are sent to slow routes and to fast ones, not all of them hang.
+// for the time noEstimate. If its caller gives up, nothing will show that, so they end, too. Where requests are sent to slow routes and to fast ones, not all of them hang.
 
 const (
 	minBefore   = 20 // requests that were accepted before, without a failure among the latest 8 responses
@@ -74,8 +74,9 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
 }
 
-// acceptedAfterHang applies that claim n, which did not count as in flight any more, was accepted.
-func (q *quota) acceptedAfterHang(n uint64, now time.Time) {
+// respondedAfterHang applies that claim n, which did not count as in flight any more, was accepted, or
+// that its caller gave up.
+func (q *quota) respondedAfterHang(n uint64, now time.Time) {
 	inf := q.inference
 	if inf == nil || !inf.hanging || n > inf.lastHanging {
 		return

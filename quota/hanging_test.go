@@ -295,3 +295,16 @@ func TestQuota_anAbandonedRateOfRequestsThatHang(t *testing.T) {
 		require.Equal(t, !failed, inf.hanging)
 	}
 }
+
+// If the caller of a request that hangs gives up, nothing will show whether it was rejected.
+func TestQuota_aCallerThatGivesUpShowsNoLimit(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for cause, ended := range map[throttle.Cause]bool{throttle.CauseCanceled: true, throttle.CauseTimeout: false, throttle.CauseDropped: false} {
+		q := burst(t, start)
+		reserve(t, q, start.Add(141*time.Millisecond))
+		require.True(t, q.hold.active)
+		respond(q, 41, throttle.Feedback{Outcome: throttle.Failed, Cause: cause}, start.Add(time.Second))
+		require.Equal(t, ended, !q.hold.active, cause)
+		require.Equal(t, ended, !q.inference.hanging, cause)
+	}
+}

@@ -130,7 +130,9 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 	if cause == throttle.CauseRetryNow {
 		cause = throttle.CauseUnstated
 	}
-	inf.evidence.add(cause, now)
+	if cause != throttle.CauseForbidden || f.RetryOnce { // otherwise a permission is probably missing
+		inf.evidence.add(cause, now)
+	}
 	bare := cause == throttle.CauseUnstated
 	switch limits := inf.limits(); {
 	case limits && inf.loop.on():
@@ -144,7 +146,7 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 		inf.evidence.restart()
 		inf.stopPending, inf.forbidden = true, false
 		return true
-	case cause == throttle.CauseForbidden && !limits && q.slowStart.successes < knownAfter && inf.evidence.suggestsBan(now):
+	case f.RetryOnce && !limits && q.slowStart.successes < knownAfter && inf.evidence.suggestsBan(now):
 		inf.evidence.restart()
 		inf.stopPending, inf.forbidden = true, true
 		f.Outcome = throttle.Throttled

@@ -484,40 +484,43 @@ func TestQuota_suspects(t *testing.T) {
 		cause     throttle.Cause
 		change    func(*quota)
 		ungranted bool
+		unhealthy bool // the route
 		stop      bool
 		trial     bool
 		throttled bool // the outcome
 		added     bool // to the evidence
 	}{
-		"4 of 8":                         {before: 3, cause: bare, added: true},
-		"5 of 10":                        {before: 4, cause: failure, added: true},
-		"5 of 8":                         {before: 4, cause: bare, stop: true},
-		"5 of 8, to be repeated now":     {before: 4, cause: retryNow, stop: true},
-		"6 of 10":                        {before: 5, cause: failure, trial: true, throttled: true},
-		"held":                           {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, added: true},
-		"held, a failure":                {before: 7, cause: failure, change: func(q *quota) { q.hold.active = true }, added: true},
-		"held, not granted":              {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, ungranted: true},
-		"not granted":                    {before: 7, cause: bare, ungranted: true, stop: true},
-		"window":                         {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
-		"window, not granted":            {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, ungranted: true, stop: true},
-		"window, a failure":              {before: 7, cause: failure, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
-		"loop of the cause":              {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, throttled: true, added: true},
-		"loop of another cause":          {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = bare }, added: true},
-		"loop, not granted":              {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, ungranted: true},
-		"loop, to be repeated now":       {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.cause = bare }, throttled: true, added: true},
-		"a loop failed":                  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
-		"a loop failed, another class":   {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
-		"a loop failed, a failure":       {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
-		"4 of 8 are 403s":                {before: 3, cause: forbidden, added: true},
-		"5 of 8 are 403s":                {before: 4, cause: forbidden, stop: true, throttled: true},
-		"403s of a known host":           {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.successes = knownAfter }, trial: true, throttled: true},
-		"a 403 during a stop by 403s":    {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
-		"a 503 during a stop by 403s":    {before: 1, cause: failure, change: stoppedBy403, added: true},
-		"a 403 during a stop by 429s":    {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.hold.estimated = true, true }, added: true},
-		"a 403 during a stated hold":     {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.inference.forbidden = true, true }, added: true},
-		"a 403, window of 403s":          {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
-		"a 403, window of 429s":          {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
-		"a loop failed, but not lately ": {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
+		"4 of 8":                        {before: 3, cause: bare, added: true},
+		"5 of 10":                       {before: 4, cause: failure, added: true},
+		"5 of 8":                        {before: 4, cause: bare, stop: true},
+		"5 of 8, to be repeated now":    {before: 4, cause: retryNow, stop: true},
+		"6 of 10":                       {before: 5, cause: failure, trial: true, throttled: true},
+		"held":                          {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, added: true},
+		"held, a failure":               {before: 7, cause: failure, change: func(q *quota) { q.hold.active = true }, added: true},
+		"held, not granted":             {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, ungranted: true},
+		"not granted":                   {before: 7, cause: bare, ungranted: true, stop: true},
+		"window":                        {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"window, not granted":           {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, ungranted: true, stop: true},
+		"window, a failure":             {before: 7, cause: failure, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"loop of the cause":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, throttled: true, added: true},
+		"loop of another cause":         {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = bare }, added: true},
+		"loop, not granted":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, ungranted: true},
+		"loop, to be repeated now":      {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.cause = bare }, throttled: true, added: true},
+		"a loop failed":                 {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
+		"a loop failed, another class":  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
+		"a loop failed, a failure":      {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
+		"4 of 8 are 403s":               {before: 3, cause: forbidden, added: true},
+		"5 of 8 are 403s":               {before: 4, cause: forbidden, stop: true, throttled: true},
+		"5 of 8, of an unhealthy route": {before: 4, cause: forbidden, unhealthy: true},
+		"a 403 of an unhealthy route, during a stop by 403s": {before: 1, cause: forbidden, unhealthy: true, change: stoppedBy403, throttled: true},
+		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.successes = knownAfter }, trial: true, throttled: true},
+		"a 403 during a stop by 403s":                        {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
+		"a 503 during a stop by 403s":                        {before: 1, cause: failure, change: stoppedBy403, added: true},
+		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.hold.estimated = true, true }, added: true},
+		"a 403 during a stated hold":                         {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.inference.forbidden = true, true }, added: true},
+		"a 403, window of 403s":                              {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
+		"a 403, window of 429s":                              {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"a loop failed, but not lately ":                     {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
 	} {
 		q := quotaAt(t, 0)
 		q.slowStart.successes, q.inFlight.sent = 40, 9
@@ -534,7 +537,7 @@ func TestQuota_suspects(t *testing.T) {
 			tt.change(q)
 		}
 		before := inf.evidence.n
-		f := throttle.Feedback{Now: now, Cause: tt.cause, Outcome: throttle.Failed}
+		f := throttle.Feedback{Now: now, Cause: tt.cause, Outcome: throttle.Failed, RetryOnce: tt.cause == forbidden && !tt.unhealthy}
 		require.Equal(t, tt.stop, q.suspect(&f, acceptedSpan{}, !tt.ungranted, now), name)
 		require.Equal(t, tt.stop, inf.stopPending, name)
 		if tt.stop {

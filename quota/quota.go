@@ -286,8 +286,8 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if n > q.inFlight.hung {
 		q.recordOutcome(n, failed, now)
 		q.lastResponse, q.sentBefore = now, q.inFlight.sent
-	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown {
-		q.acceptedAfterHang(n, now)
+	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown || f.Cause == throttle.CauseCanceled {
+		q.respondedAfterHang(n, now)
 	}
 	if f.Cause == throttle.CauseOtherQuota {
 		return

@@ -299,6 +299,7 @@ const (
 	CauseForbidden         // 403 that states nothing about limits
 	CauseDropped           // the connection was closed before a response
 	CauseTimeout           // no response in time, other than by the caller's own deadline
+	CauseCanceled          // no response, because the caller gave up: its context has ended
 	CauseOtherQuota        // as CauseStated, but the limit that is used up is not one of the limiter that granted the claim
 )
 
