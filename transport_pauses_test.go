@@ -3,6 +3,7 @@ package heed_test
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,17 +32,20 @@ func TestTransport_noCallFailsWhenAServerPauses(t *testing.T) {
 		for _, pause := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond} {
 			for _, before := range []int{24, 40, 50, 80} {
 				synctest.Test(t, func(t *testing.T) {
+					var mu sync.Mutex // guards the variables below
 					n, end := 0, time.Time{}
+					failed, last := 0, error(nil)
 					client := heed.NewClient(&heed.Transport{Base: pausingServer(func(ctx context.Context) {
+						mu.Lock()
 						if n++; n == before {
 							end = time.Now().Add(pause)
 						}
-						turns.Sleep(ctx, max(time.Until(end), 0)+10*time.Millisecond)
+						took := max(time.Until(end), 0) + 10*time.Millisecond
+						mu.Unlock()
+						turns.Sleep(ctx, took)
 					})})
-					calls, failed, last := 400, 0, error(nil)
 					turns.Run(t.Context(), 1, workers, func(ctx context.Context, _ int) {
-						for calls > 0 {
-							calls--
+						for range 400 / workers {
 							limited, cancel := context.WithTimeout(ctx, time.Second)
 							req, err := http.NewRequestWithContext(limited, http.MethodGet, "http://api.test/items", nil)
 							if err != nil {
@@ -51,7 +55,9 @@ func TestTransport_noCallFailsWhenAServerPauses(t *testing.T) {
 							if err == nil {
 								resp.Body.Close()
 							} else {
+								mu.Lock()
 								failed, last = failed+1, err
+								mu.Unlock()
 							}
 							cancel()
 						}
@@ -68,12 +74,15 @@ func TestTransport_noCallFailsWhenAServerPauses(t *testing.T) {
 func TestTransport_aPauseThatOutlastsDeadlinesIsNoLimit(t *testing.T) {
 	job := func(t *testing.T, pause time.Duration, wrap func(http.RoundTripper) http.RoundTripper) (failed, after int) {
 		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex // guards n, end and the results
 			n, end := 0, time.Time{}
 			client := &http.Client{Transport: wrap(pausingServer(func(ctx context.Context) {
+				mu.Lock()
 				if n++; n == 50 {
 					end = time.Now().Add(pause)
 				}
 				took := max(time.Until(end), 0) + 10*time.Millisecond
+				mu.Unlock()
 				if deadline, ok := ctx.Deadline(); ok {
 					took = min(took, time.Until(deadline))
 				}
@@ -89,11 +98,13 @@ func TestTransport_aPauseThatOutlastsDeadlinesIsNoLimit(t *testing.T) {
 						panic(err)
 					}
 					resp, err := client.Do(req)
+					mu.Lock()
 					if err == nil {
 						resp.Body.Close()
 					} else if failed++; !end.IsZero() && begun.After(end.Add(time.Second)) {
 						after++
 					}
+					mu.Unlock()
 					cancel()
 					turns.Sleep(ctx, 50*time.Millisecond)
 				}

@@ -173,7 +173,9 @@ func TestMiddleware_writeEndsWhenTheClientLeaves(t *testing.T) {
 				begin := time.Now()
 				cancel()
 				resp.Body.Close()
-				require.ErrorIs(t, <-ended, context.Canceled)
+				if err = <-ended; !errors.Is(err, context.Canceled) {
+					require.ErrorContains(t, err, "http2: stream closed", "net/http may notice it in a Write first")
+				}
 				require.Zero(t, time.Since(begin))
 			})
 		})
