@@ -61,7 +61,7 @@ func TestEventual_overOneRedis(t *testing.T) {
 	late := window(1000, newEventualStore(t, prefix, c))
 	awaitRemaining(t, 980, late)
 
-	fast := one.TokenBucket(throttle.Limit{Count: 10, Per: 2 * time.Second})
+	fast := one.TokenBucket(throttle.Limit{Count: 10, Per: 8 * time.Second}) // full again after 4 s: time enough to see it stored
 	require.Equal(t, 5, granted(t, fast, "fast", 5))
 	key := link.key(hostName(one.eventual.exchange.host))
 	redistest.Await(t, "the bucket to be stored", func() bool { return c.HLen(t.Context(), key).Val() == 3 })
