@@ -50,14 +50,19 @@ type hit struct {
 
 var searchPool = sync.Pool{New: func() any { return new(search) }}
 
-// release clears s and returns it to the pool. It keeps no strings of the request.
+// release clears s and returns it to the pool.
 func (s *search) release() {
+	s.reset()
+	searchPool.Put(s)
+}
+
+// reset clears s. It keeps no strings of the request.
+func (s *search) reset() {
 	clear(s.hits)
 	*s = search{key: s.key[:0], hits: s.hits[:0]}
 	if cap(s.key) > 1<<12 {
 		s.key = nil
 	}
-	searchPool.Put(s)
 }
 
 // value returns the value of a source for the request. It calls each source once per request, as

@@ -18,14 +18,14 @@ func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	s := &search{hits: make([]hit, 0, 4), key: []byte("key")}
 	s.hits = append(s.hits, hit{rule: new(rule), key: "secret"}, hit{rule: new(rule), key: "other"})
 	s.req, s.set, s.parts[0], s.values[0] = new(http.Request), new(Set), "secret", value{text: "secret"}
-	s.release()
+	s.reset()
 	require.Equal(t, search{key: s.key, hits: s.hits}, *s)
 	require.Empty(t, s.hits)
 	require.Empty(t, s.key)
 	require.Equal(t, []hit{{}, {}, {}, {}}, s.hits[:4])
 
 	s.key = make([]byte, 0, 1<<12+1)
-	s.release()
+	s.reset()
 	require.Nil(t, s.key, "a long key is not kept")
 }
 
