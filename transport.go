@@ -137,6 +137,9 @@ func NewClient(t *Transport) *http.Client {
 // RoundTrip waits until every limit grants the request, sends it, reports the outcome to
 // the limits, and retries it if the policy allows. It implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req == nil {
+		return nil, invalidRequestError("heed: the request is nil")
+	}
 	t.resolve()
 	if err := validateRequest(req, t.resolved.base); err != nil {
 		closeBody(req.Body)

@@ -334,7 +334,10 @@ func (e *RefusedError) Error() string {
 	}
 	switch e.Decision.Wait {
 	case Forever:
-		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be granted together"
+		s += ": it can never grant this claim"
+		if e.Decision.Limit > 0 {
+			s += "; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be granted together"
+		}
 	case 0:
 		s += ": ask again later"
 	default:
