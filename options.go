@@ -63,7 +63,12 @@ type RequestOptions struct {
 }
 
 // WithOptions returns a context that carries r to the Transport. It replaces all options
-// that ctx carries.
+// that ctx carries. To change some of them, such as in a function that package batch calls
+// and that must keep the Priority of the job, begin with OptionsFrom:
+//
+//	o := heed.OptionsFrom(ctx)
+//	o.Tenant = "acme"
+//	ctx = heed.WithOptions(ctx, o)
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	v := settingsFrom(ctx)
 	if r.QuotaName != v.options.QuotaName {

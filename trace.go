@@ -28,7 +28,7 @@ import (
 // Breaker returns one.
 //
 // The String methods of the Info types describe the event in a sentence without secrets:
-// URLs in it have no user, query and fragment.
+// URLs in it have no user, query and fragment, and limits no key.
 type Trace struct {
 	// WaitStart is called once per attempt: when the request begins to wait in the queue, or
 	// immediately before WaitDone if it does not wait.
