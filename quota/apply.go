@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -115,7 +116,7 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 	leaves := u.Sender < q.endpoint.tracker.sharing.self && !s.follows // the probe to the sender
 	if isNew := !h.active || !now.Before(h.until); isNew || leaves || end.Sub(h.until) > tolerance {
 		if !isNew {
-			end = later(h.until, end)
+			end = ticks.Later(h.until, end)
 		} else {
 			h.active, h.rejectedAt, h.lastSent, h.rejections = true, now, q.inFlight.sent, h.rejections+1
 		}
@@ -131,7 +132,7 @@ func (q *quota) applyProbe(now time.Time) {
 	if !h.active || q.inFlight.after(h.lastSent) > 0 {
 		return
 	}
-	h.until = later(h.until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
+	h.until = ticks.Later(h.until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
 	q.shared.setHold(h)
 }
 
@@ -244,7 +245,7 @@ func (p *peers) add(u *Update, now time.Time) {
 		if p.all == nil {
 			p.all = make(map[uint64]time.Time)
 		}
-		p.all[u.Sender] = later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
+		p.all[u.Sender] = ticks.Later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
 	}
 }
 

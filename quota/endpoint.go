@@ -430,7 +430,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
 		}
 	}
-	ep.small.hold(min(f.RetryAfter, maxDelay), f.Now)
+	ep.small.hold(min(f.RetryAfter, headers.MaxDelay), f.Now)
 }
 
 // rejectedExternally applies the rejection f of a request that q did not admit: a request of an

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -78,7 +79,6 @@ type estimate struct {
 const (
 	maxEstimates = 8 // estimates of one quota; the drafts of RateLimit and the APIs in testdata state fewer limits
 
-	maxDelay  = headers.MaxDelay        // longest time that a server can state
 	tolerance = 1100 * time.Millisecond // maximum difference of two statements of one reset: many are in whole seconds
 
 	minLastUnitDelay = 50 * time.Millisecond // minimum delay of the last unit, and minimum time over which a rate is measured
@@ -109,9 +109,9 @@ func toleranceOf(l throttle.RemoteLimit) time.Duration {
 // resetOf returns the reset of l, received now. If l does not state it, it is a window or
 // defaultReset from now.
 func resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
-	after := min(l.ResetAfter, maxDelay)
+	after := min(l.ResetAfter, headers.MaxDelay)
 	if after <= 0 {
-		after = min(max(l.Per, 0), maxDelay)
+		after = min(max(l.Per, 0), headers.MaxDelay)
 	}
 	if after == 0 {
 		after = defaultReset
@@ -308,7 +308,7 @@ func (e *estimate) earlierReset(reset time.Time, l throttle.RemoteLimit) time.Ti
 // refineReset applies the reset that the response to an older claim stated.
 func (e *estimate) refineReset(reset time.Time) {
 	if e.refill.kind == refillsEvenly { // the bucket was emptier later, so it is full later
-		reset = later(reset, e.reset)
+		reset = ticks.Later(reset, e.reset)
 	}
 	e.reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
 }
@@ -373,6 +373,41 @@ func (e *estimate) mayBeSameWindow(l throttle.RemoteLimit, now time.Time) bool {
 	return (e.refill.kind == refillsEvenly || -2*toleranceOf(l) < apart && apart < 2*toleranceOf(l)) && l.Remaining <= e.left(now)
 }
 
+// mayBe reports whether w may state e as of now, although it may state up to reordered more units
+// than e has left, because responses arrive out of order.
+func (e *estimate) mayBe(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
+	if e.concurrency.confirmed || e.reset.Sub(now) <= toleranceOf(w) {
+		return true // the window of e is over
+	}
+	apart := resetOf(w, now).Sub(e.reset)
+	if -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w) && w.Remaining <= e.left(now)+reordered {
+		return true
+	}
+	return e.refill.kind != refillsAtReset && e.mayBeBucket(w, reordered, now)
+}
+
+// maxRateRatio is the factor by which the refill rates of two statements of one bucket may differ. Such
+// a rate is computed from the missing units and the time at which the bucket is full, which are rounded
+// and stated for different times.
+const maxRateRatio = 4
+
+// mayBeBucket reports whether w and e may state the same bucket. The reset of a bucket is the time
+// at which it is full, so its missing units and the time until the reset give the refill rate,
+// which must be about the same for both.
+func (e *estimate) mayBeBucket(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
+	missing, untilFull, passed := float64(e.limit-e.remaining), e.reset.Sub(e.at).Seconds(), now.Sub(e.at).Seconds()
+	if missing <= 0 || untilFull <= 0 || passed < 0 {
+		return w.Remaining <= e.limit
+	}
+	tolerated := toleranceOf(w).Seconds()
+	returned := int64(min(missing*passed/max(untilFull-tolerated, untilFull/2), missing)) + 1
+	if w.Remaining > e.remaining+returned+reordered {
+		return false
+	}
+	expected, stated := float64(w.Limit-w.Remaining)/missing*untilFull, resetOf(w, now).Sub(now).Seconds()
+	return stated >= expected/maxRateRatio-tolerated && stated <= expected*maxRateRatio+tolerated
+}
+
 // isOtherWindow reports whether l, received now, which has the name of e and another size, is another
 // limit: its window ends at another time, or is longer than every one of e. Otherwise the size of e
 // has changed.
@@ -417,7 +452,7 @@ func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, n
 			t.moved++
 		}
 		t.tests++
-		t.since, t.end = now, later(t.end, reset)
+		t.since, t.end = now, ticks.Later(t.end, reset)
 	}
 }
 

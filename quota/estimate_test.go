@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -278,7 +279,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 		e := tt.e
 		e.limit, e.at, e.reset = 100, start, start.Add(time.Minute)
 		f := inFlight{open: tt.open, sent: 100}
-		free, wait := e.free(start.Add(tt.after), &f, pacing{mode: Burst, headroom: tt.headroom})
+		free, wait := e.free(start.Add(tt.after), &f, pacing{burst: true, headroom: tt.headroom})
 		require.Equal(t, tt.free, free, name)
 		require.Equal(t, tt.wait, wait, name)
 		require.Equal(t, tt.needsProbe, e.needsProbe(start.Add(tt.after), &f, pacing{headroom: tt.headroom}), name)
@@ -301,13 +302,13 @@ func TestEstimate_freeUnits(t *testing.T) {
 	free, wait = e.free(start, &inFlight{open: 8}, pacing{})
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
 	e.others = otherClients{present: true, share: 1, jitter: 1}
-	free, wait = e.free(start, &inFlight{open: 2}, pacing{mode: Burst, headroom: .01})
+	free, wait = e.free(start, &inFlight{open: 2}, pacing{burst: true, headroom: .01})
 	require.Zero(t, free)
 	require.Equal(t, e.others.wait(8, 2, e.at, start, e.reset), wait, "paced because of other clients")
 	require.Positive(t, wait)
 	e.refill, e.others.jitter = refill{kind: refillsEvenly, rate: 2}, .5
 	for _, after := range []time.Duration{0, 5 * time.Second} {
-		_, wait = e.free(start.Add(after), &inFlight{}, pacing{mode: Burst})
+		_, wait = e.free(start.Add(after), &inFlight{}, pacing{burst: true})
 		require.Equal(t, e.others.wait(9, 0, e.at, start.Add(after), e.reset), wait, "what returns meanwhile is left to the next statement")
 	}
 }
@@ -505,7 +506,7 @@ func TestEstimate_countedWindowsEndLate(t *testing.T) {
 	} {
 		e := estimate{limit: 100, remaining: tt.remaining, at: start, reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
 		e.counted = countedWindows{on: true, length: tt.length}
-		free, wait := e.free(start.Add(tt.after), &inFlight{open: tt.open, sent: 9}, pacing{mode: Burst})
+		free, wait := e.free(start.Add(tt.after), &inFlight{open: tt.open, sent: 9}, pacing{burst: true})
 		require.Equal(t, []int64{tt.free, int64(tt.wait)}, []int64{free, int64(wait)}, name)
 	}
 }
@@ -547,8 +548,8 @@ func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
 		"the pause":                    {7 * time.Second, throttle.RemoteLimit{}, 7 * time.Second},
 		"reset":                        {7 * time.Second, throttle.RemoteLimit{ResetAfter: 3, Per: 5}, 3},
 		"window":                       {7 * time.Second, throttle.RemoteLimit{Per: 5}, 5},
-		"hostile":                      {0, throttle.RemoteLimit{ResetAfter: math.MaxInt64}, maxDelay},
-		"hostile window":               {0, throttle.RemoteLimit{ResetAfter: math.MinInt64, Per: math.MaxInt64}, maxDelay},
+		"hostile":                      {0, throttle.RemoteLimit{ResetAfter: math.MaxInt64}, headers.MaxDelay},
+		"hostile window":               {0, throttle.RemoteLimit{ResetAfter: math.MinInt64, Per: math.MaxInt64}, headers.MaxDelay},
 		"hostile window, negative too": {0, throttle.RemoteLimit{ResetAfter: -1, Per: -1}, time.Second},
 	} {
 		e := estimate{probePause: tt.pause}

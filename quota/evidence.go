@@ -3,6 +3,7 @@ package quota
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -43,7 +44,7 @@ func (ev *evidence) add(kind throttle.Cause, now time.Time) {
 	ev.times[ev.n%maxEvidence], ev.causes[ev.n%maxEvidence] = tick(now), kind
 	ev.n++
 	ev.total++
-	ev.last = later(ev.last, now)
+	ev.last = ticks.Later(ev.last, now)
 }
 
 // addAccepted adds n accepted requests, evenly over the time took, which ends now. They were sent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -121,7 +122,7 @@ func (u *Update) Keep() (keep time.Duration) {
 
 // aged returns u as of now, without what is over.
 func (u Update) aged() Update {
-	age := min(max(u.Age, 0), maxDelay)
+	age := min(max(u.Age, 0), headers.MaxDelay)
 	limits := u.Limits
 	u.Limits, u.Age = nil, 0
 	for _, l := range limits {
@@ -130,9 +131,9 @@ func (u Update) aged() Update {
 		}
 	}
 	if u.Kind == UpdateRelease {
-		u.Wait = min(max(u.Wait, 0), maxDelay) + age
+		u.Wait = min(max(u.Wait, 0), headers.MaxDelay) + age
 	} else {
-		u.Wait = min(max(u.Wait-age, 0), maxDelay)
+		u.Wait = min(max(u.Wait-age, 0), headers.MaxDelay)
 	}
 	return u
 }

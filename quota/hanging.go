@@ -3,6 +3,7 @@ package quota
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -32,7 +33,7 @@ const (
 // lateIn returns the time until the requests in flight hang if no response arrives.
 func (q *quota) lateIn(now time.Time) time.Duration {
 	s := &q.slow
-	return max(later(s.sent, q.lastResponse).Add(lateAfter*s.typical+lateMargin+1).Sub(now), 1)
+	return max(ticks.Later(s.sent, q.lastResponse).Add(lateAfter*s.typical+lateMargin+1).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.
@@ -69,7 +70,7 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
 	}
-	recent := now.Sub(later(q.slow.sent, q.lastResponse)) <= idleAfter+lateAfter*q.slow.typical
+	recent := now.Sub(ticks.Later(q.slow.sent, q.lastResponse)) <= idleAfter+lateAfter*q.slow.typical
 	return recent && q.span.n >= minBefore && bound > 0 && q.inFlight.open >= bound &&
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
 }

@@ -3,6 +3,9 @@ package quota
 import (
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // A hold is the time during which a quota grants no claims because the server rejected a request.
@@ -47,11 +50,10 @@ const (
 	pauseGrowth = 1.6         // factor: each next pause
 	maxPause    = time.Minute // no pause that the server does not state is longer
 
-	maxStated   = time.Hour              // wait that is obeyed without an early probe
-	maxLate     = 250 * time.Millisecond // longest random delay of a probe after a stated end
-	movedBy     = time.Minute            // an end that is so much later has moved
-	maxMoved    = 2                      // rejected probes that moved the end, after which no early probe is sent
-	defaultHold = 15 * time.Minute       // Tracker.MaxHold if it is zero
+	maxStated = time.Hour              // wait that is obeyed without an early probe
+	maxLate   = 250 * time.Millisecond // longest random delay of a probe after a stated end
+	movedBy   = time.Minute            // an end that is so much later has moved
+	maxMoved  = 2                      // rejected probes that moved the end, after which no early probe is sent
 )
 
 // A rejection describes a rejected request, as far as it concerns a hold.
@@ -87,7 +89,7 @@ func (h *hold) rejected(n uint64, now time.Time, r rejection) (isNew bool) {
 			h.since, h.inFlight = now, r.inFlight
 		}
 	}
-	pause := min(max(r.retryAfter, 0), maxDelay)
+	pause := min(max(r.retryAfter, 0), headers.MaxDelay)
 	switch {
 	case pause > 0:
 		pause = h.waitForProbe(pause, isNew, now, r)
@@ -100,7 +102,7 @@ func (h *hold) rejected(n uint64, now time.Time, r rejection) (isNew bool) {
 		pause = h.defaultPause()
 		pause -= time.Duration(r.random * float64(pause) / 2)
 	}
-	h.until = later(h.until, now.Add(pause))
+	h.until = ticks.Later(h.until, now.Add(pause))
 	return isNew
 }
 
@@ -111,7 +113,7 @@ func (h *hold) waitForProbe(stated time.Duration, isNew bool, now time.Time, r r
 	if isNew && h.rejections > 1 && !h.statedEnd.IsZero() && end.Sub(h.statedEnd) > movedBy {
 		h.movedProbes++
 	}
-	h.statedEnd = later(h.statedEnd, end)
+	h.statedEnd = ticks.Later(h.statedEnd, end)
 	stated = h.statedEnd.Sub(now)
 	if stated <= max(maxStated, r.window) || h.movedProbes >= maxMoved {
 		return stated
@@ -122,9 +124,9 @@ func (h *hold) waitForProbe(stated time.Duration, isNew bool, now time.Time, r r
 	return min(stated, tripled(r.maxHold, h.earlyProbes-1))
 }
 
-// tripled returns d times three to the power of n, at most maxDelay. A negative n counts as 0.
+// tripled returns d times three to the power of n, at most headers.MaxDelay. A negative n counts as 0.
 func tripled(d time.Duration, n int) time.Duration {
-	return time.Duration(min(float64(d)*math.Pow(3, float64(max(n, 0))), float64(maxDelay)))
+	return time.Duration(min(float64(d)*math.Pow(3, float64(max(n, 0))), float64(headers.MaxDelay)))
 }
 
 // defaultPause returns the longest pause where the server states none: exponential backoff.

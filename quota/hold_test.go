@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // A stated end that is more than an hour away is probed early, each time after three times as long.
@@ -141,15 +143,15 @@ func TestHold_probesAfterTheStatedEnd(t *testing.T) {
 		"at most 250 ms":             {time.Minute, 0, 1, 250 * ms},
 		"spread over several":        {4 * s, s, 1, s},
 		"a shorter spread":           {4 * s, 50 * ms, 1, 100 * ms},
-		"a year at most":             {maxDelay + time.Hour, 0, 0, 0},
+		"a year at most":             {headers.MaxDelay + time.Hour, 0, 0, 0},
 		"negative: none, so a pause": {-s, 0, 0, 0},
 	} {
 		h := hold{lastSent: 4}
-		want := now.Add(min(tt.wait, maxDelay) + tt.later)
+		want := now.Add(min(tt.wait, headers.MaxDelay) + tt.later)
 		if tt.wait < 0 {
 			want = now.Add(basePause)
 		}
-		h.rejected(5, now, rejection{retryAfter: tt.wait, spread: tt.spread, random: tt.random, window: 2 * maxDelay, sent: 5})
+		h.rejected(5, now, rejection{retryAfter: tt.wait, spread: tt.spread, random: tt.random, window: 2 * headers.MaxDelay, sent: 5})
 		require.Equal(t, want, h.until, name)
 	}
 }
@@ -246,7 +248,7 @@ func TestHold_grantsOneProbe(t *testing.T) {
 
 // Waits that grow are bounded by a year.
 func TestTripled(t *testing.T) {
-	for n, want := range map[int]time.Duration{-1: time.Minute, 0: time.Minute, 1: 3 * time.Minute, 2: 9 * time.Minute, 100: maxDelay} {
+	for n, want := range map[int]time.Duration{-1: time.Minute, 0: time.Minute, 1: 3 * time.Minute, 2: 9 * time.Minute, 100: headers.MaxDelay} {
 		require.Equal(t, want, tripled(time.Minute, n), "%d", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -251,7 +252,7 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	}
 	inf.successesInRow++
 	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
-	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
+	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
 		q.endpoint.release(inferenceBytes)
 	}

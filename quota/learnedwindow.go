@@ -69,10 +69,7 @@ const (
 	maxLearnedLength = 10 * time.Minute // a longer stop shows no window: an estimate must not hold requests for so long
 	minStop          = time.Millisecond // minimum time between a stop and its probe
 
-	openingDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
-
-	statedTestAfter = 2  // windows before the first test, if the rejections stated when to come back
-	testEvery       = 20 // windows before the next test of a confirmed one
+	statedTestAfter = 2 // windows before the first test, if the rejections stated when to come back
 
 	maxUnconfirmed     = 4                     // requests in flight while a window is not confirmed
 	unconfirmedDivisor = 7                     // the requests are sent in this part of a window that is not confirmed
@@ -166,16 +163,6 @@ func (w *learnedWindow) interval() time.Duration {
 		return max(even/confirmedDivisor, minInterval)
 	}
 	return even / confirmedDivisor
-}
-
-// nextMultiple returns the first time after now that is a multiple of length away from start. length
-// is positive.
-func nextMultiple(now, start time.Time, length time.Duration) time.Time {
-	passed := now.Sub(start) % length
-	if passed < 0 {
-		passed += length
-	}
-	return now.Add(length - passed)
 }
 
 // end returns when the first request after the present window may be sent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -187,8 +188,8 @@ func TestEstimate_adaptsThePauseOfProbes(t *testing.T) {
 		"a window is stated":  {1, throttle.RemoteLimit{Per: time.Minute}, time.Minute},
 		"both":                {0, throttle.RemoteLimit{Per: time.Minute, ResetAfter: 1}, 1},
 		"a negative one":      {0, throttle.RemoteLimit{Per: -1, ResetAfter: -1}, time.Second},
-		"more than a year":    {0, throttle.RemoteLimit{ResetAfter: maxDelay + 1}, maxDelay},
-		"a longer window":     {0, throttle.RemoteLimit{Per: maxDelay + 1}, maxDelay},
+		"more than a year":    {0, throttle.RemoteLimit{ResetAfter: headers.MaxDelay + 1}, headers.MaxDelay},
+		"a longer window":     {0, throttle.RemoteLimit{Per: headers.MaxDelay + 1}, headers.MaxDelay},
 	} {
 		e := estimate{probePause: tt.pause}
 		require.Equal(t, tt.want, e.resetOf(tt.l, now).Sub(now), name)

@@ -194,42 +194,16 @@ func (e *estimate) carryJitter(now time.Time, open int64) {
 	o.jitter = max(o.jitter-max(due-float64(open), 0), 0)
 }
 
-// spreadOfClients returns how much later than stated the first claim after a rejection may be
-// granted. If all clients came back in whole seconds, they would come in the same order each time,
-// and nothing would be left for the last ones.
-func (q *quota) spreadOfClients() time.Duration {
-	for i := range q.estimates {
-		if q.estimates[i].others.present {
-			return time.Second
-		}
-	}
-	return 0
-}
-
-// A Pacing selects how the remaining units of a quota are spent over the time until its reset.
-type Pacing uint8
-
-const (
-	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
-	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
-	// hour away, or is within a window that the server states.
-	Auto Pacing = iota
-
-	// Burst sends requests immediately until no units remain.
-	Burst
-
-	// Spread sends requests at even intervals, so that no units remain at the reset.
-	Spread
-)
-
 const (
 	spreadBelow = 0.1              // part of the limit below which Auto spreads what is left
 	spreadFar   = 30 * time.Second // minimum time until the reset for that
 )
 
-// A pacing is how a Tracker spends stated quotas.
+// A pacing is how a Tracker spends stated quotas. In the zero pacing, the last units of a window are
+// spread over the time until its reset if that is far away.
 type pacing struct {
-	mode     Pacing
+	burst    bool          // units are never spread
+	spread   bool          // units are always spread
 	headroom float64       // part of each quota that is reserved for other clients
 	maxHold  time.Duration // time until the first test of a reset that is too far away, see Tracker.MaxHold
 }
@@ -242,12 +216,12 @@ func (p pacing) reserved(limit int64) int64 {
 // spreads reports whether the free units of e are spread over the time until its reset. If units come
 // back evenly, claims are spread without that.
 func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
-	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
+	if p.burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
 		return false
 	}
 	far := e.reset.Sub(now)
 	few := float64(units) < spreadBelow*float64(e.limit) && far > spreadFar && far <= max(maxStated, e.per)
-	return p.mode == Spread || few
+	return p.spread || few
 }
 
 // scheduleNext sets when the next claim of e is due after a claim at now: the free units divide the

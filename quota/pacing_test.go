@@ -103,7 +103,7 @@ func TestPacing_spreadsUnits(t *testing.T) {
 		"Burst":                         {Burst, 9, time.Minute, 0, refillUnknown, false},
 	} {
 		e := estimate{limit: 100, reset: now.Add(tt.reset), per: tt.per, refill: refill{kind: tt.kind}}
-		require.Equal(t, tt.want, pacing{mode: tt.mode}.spreads(&e, tt.units, now), name)
+		require.Equal(t, tt.want, pacing{burst: tt.mode == Burst, spread: tt.mode == Spread}.spreads(&e, tt.units, now), name)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -79,7 +80,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			t.sharing.publish(q.endpoint, *probe)
 		}
 	}()
-	now := later(c.Now, q.lastGranted)
+	now := ticks.Later(c.Now, q.lastGranted)
 	d.Policy, d.At = q.policy, now
 	if len(q.estimates) > 0 {
 		q.describe(&d, now)
@@ -98,7 +99,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			q.dropLoop(false, now)
 		}
 	}
-	if q.inFlight.open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(later(q.slow.sent, q.lastResponse))) {
+	if q.inFlight.open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(ticks.Later(q.slow.sent, q.lastResponse))) {
 		q.hang(now)
 	}
 	q.decide(&d, n, c.DryRun, now)
@@ -118,7 +119,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 func (q *quota) change(now time.Time, f func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = later(now, q.lastGranted)
+	now = ticks.Later(now, q.lastGranted)
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
@@ -211,10 +212,10 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 		t.pacing.scheduleNext(&q.estimates[i], now, &q.inFlight)
 		q.estimates[i].others.granted(number, now, t.random())
 	}
-	busyUntil := later(q.lastGranted, q.hold.until)
+	busyUntil := ticks.Later(q.lastGranted, q.hold.until)
 	q.lastGranted = now
 	if inf != nil {
-		busyUntil = later(busyUntil, inf.loop.next)
+		busyUntil = ticks.Later(busyUntil, inf.loop.next)
 	}
 	idle := q.span.since.IsZero() || now.Sub(busyUntil) > idleAfter
 	if idle {
@@ -412,6 +413,18 @@ func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
 	}
 }
 
+// spreadOfClients returns how much later than stated the first claim after a rejection may be
+// granted. If all clients came back in whole seconds, they would come in the same order each time,
+// and nothing would be left for the last ones.
+func (q *quota) spreadOfClients() time.Duration {
+	for i := range q.estimates {
+		if q.estimates[i].others.present {
+			return time.Second
+		}
+	}
+	return 0
+}
+
 // applyStated applies limits, which the response to a request that another quota granted states.
 func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	q.change(now, func(now time.Time) {
@@ -457,12 +470,4 @@ func (q *quota) isBlank() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.inFlight.open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.active && q.inference == nil
-}
-
-// later returns the later one of a and b.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

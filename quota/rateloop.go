@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -167,7 +169,7 @@ func (l *rateLoop) check(now time.Time) (wait time.Duration, ok bool) {
 
 // spend moves next by n requests, the first of which is sent now.
 func (l *rateLoop) spend(n int64, now time.Time) {
-	l.next = later(l.next, now).Add(l.timeOf(n))
+	l.next = ticks.Later(l.next, now).Add(l.timeOf(n))
 	l.granted += n
 }
 
@@ -178,9 +180,9 @@ func (l *rateLoop) unspend(n int64) {
 	}
 }
 
-// timeOf returns the time that n requests take at the rate, at most maxDelay.
+// timeOf returns the time that n requests take at the rate, at most headers.MaxDelay.
 func (l *rateLoop) timeOf(n int64) time.Duration {
-	return time.Duration(min(float64(n)/l.rate, maxDelay.Seconds()) * 1e9)
+	return time.Duration(min(float64(n)/l.rate, headers.MaxDelay.Seconds()) * 1e9)
 }
 
 // hasGoal reports whether the goal is known.
@@ -313,7 +315,7 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 // without a burst does not accept more requests later because of it.
 func (l *rateLoop) pause(now time.Time) {
 	pause := min(pauseRequests*l.timeOf(1)/2, basePause)
-	l.next = later(l.next, now.Add(pause))
+	l.next = ticks.Later(l.next, now.Add(pause))
 	l.span.since = now.Add(2 * pause / pauseRequests)
 }
 
@@ -321,7 +323,7 @@ func (l *rateLoop) pause(now time.Time) {
 func (l *rateLoop) changed(rtt time.Duration, lastSent uint64, now time.Time) {
 	l.lastSent, l.effectAt = lastSent, now.Add(2*rtt)
 	l.sinceRejection, l.granted, l.grownAt, l.accepted = 0, 0, now, 0
-	l.next = later(l.next, now) // to wait for the response was not to be idle
+	l.next = ticks.Later(l.next, now) // to wait for the response was not to be idle
 }
 
 // returnToGoal lowers a rate that grew beyond a confirmed goal to that goal, or to the rate that was

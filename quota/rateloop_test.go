@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -325,7 +326,7 @@ func TestRateLoop_spacesRequests(t *testing.T) {
 	require.EqualValues(t, 3, l.granted)
 	l.unspend(1)
 	require.Equal(t, now.Add(1100*ms), l.next)
-	require.Equal(t, maxDelay, l.timeOf(math.MaxInt64))
+	require.Equal(t, headers.MaxDelay, l.timeOf(math.MaxInt64))
 }
 
 // A rate that is four times the goal, and four times what was accepted in the last minute, is not needed

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // A refillKind is how the units of a server limit come back.
@@ -150,6 +152,6 @@ func (e *estimate) untilFree(units int64, now time.Time) time.Duration {
 	default:
 		return 0
 	}
-	seconds = min(seconds-now.Sub(e.at).Seconds(), maxDelay.Seconds())
+	seconds = min(seconds-now.Sub(e.at).Seconds(), headers.MaxDelay.Seconds())
 	return max(time.Duration(seconds*1e9), time.Millisecond)
 }

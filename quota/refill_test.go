@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
 )
 
-// The time until a unit is free is between one millisecond and maxDelay, however many units are
+// The time until a unit is free is between one millisecond and headers.MaxDelay, however many units are
 // missing and however slowly they come back.
 func TestRefill_untilIsBounded(t *testing.T) {
 	at := time.Unix(0, 0)
@@ -20,8 +22,8 @@ func TestRefill_untilIsBounded(t *testing.T) {
 	}{
 		"one unit at two per second": {2, 0, 0, time.Second / 2},
 		"part of it has passed":      {2, 0, 200 * time.Millisecond, 300 * time.Millisecond},
-		"low rate":                   {1e-12, 0, 0, maxDelay},
-		"many units are missing":     {10, math.MinInt64 / 2, 0, maxDelay},
+		"low rate":                   {1e-12, 0, 0, headers.MaxDelay},
+		"many units are missing":     {10, math.MinInt64 / 2, 0, headers.MaxDelay},
 		"high rate":                  {math.MaxInt64, 0, time.Hour, time.Millisecond},
 	} {
 		e := estimate{limit: math.MaxInt64, at: at, refill: refill{kind: refillsEvenly, rate: tt.rate}}

@@ -20,6 +20,11 @@ type windowStart struct {
 	floor  bool          // the server rounds its resets down
 }
 
+const (
+	openingDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
+	testEvery    = 20                    // windows before the next test of a length or a limit that is known
+)
+
 // usualLengths are the lengths of windows that are assumed, in descending order.
 var usualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
@@ -47,6 +52,16 @@ func lengthOf(d time.Duration) time.Duration {
 		}
 	}
 	return length
+}
+
+// nextMultiple returns the first time after now that is a multiple of length away from start. length
+// is positive.
+func nextMultiple(now, start time.Time, length time.Duration) time.Time {
+	passed := now.Sub(start) % length
+	if passed < 0 {
+		passed += length
+	}
+	return now.Add(length - passed)
 }
 
 // refine returns the reset of the window. stated is the reset that the server states. It is too late by

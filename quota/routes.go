@@ -98,11 +98,6 @@ const (
 	maxSets       = 24 // sets of one endpoint
 	setBytes      = int64(unsafe.Sizeof(routeSet{})) + 8
 
-	// The refill rate of a bucket is computed from its missing units and the time at which it is
-	// full. Both are rounded and stated for different times, so two rates may be of one bucket if
-	// they differ by no more than this factor.
-	maxRateRatio = 4
-
 	// peakMaxAge is the time for which patterns.peak is remembered.
 	peakMaxAge = 10 * time.Second
 )
@@ -333,34 +328,4 @@ func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time
 		may, few, shown = true, few || !over && l.Remaining < e.left(now)-tolerated, shown || l.Limit-l.Remaining > 1
 	}
 	return may, shown && !few
-}
-
-// mayBe reports whether w may state e as of now, although it may state up to reordered more units
-// than e has left, because responses arrive out of order.
-func (e *estimate) mayBe(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
-	if e.concurrency.confirmed || e.reset.Sub(now) <= toleranceOf(w) {
-		return true // the window of e is over
-	}
-	apart := resetOf(w, now).Sub(e.reset)
-	if -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w) && w.Remaining <= e.left(now)+reordered {
-		return true
-	}
-	return e.refill.kind != refillsAtReset && e.mayBeBucket(w, reordered, now)
-}
-
-// mayBeBucket reports whether w and e may state the same bucket. The reset of a bucket is the time
-// at which it is full, so its missing units and the time until the reset give the refill rate,
-// which must be about the same for both.
-func (e *estimate) mayBeBucket(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
-	missing, untilFull, passed := float64(e.limit-e.remaining), e.reset.Sub(e.at).Seconds(), now.Sub(e.at).Seconds()
-	if missing <= 0 || untilFull <= 0 || passed < 0 {
-		return w.Remaining <= e.limit
-	}
-	tolerated := toleranceOf(w).Seconds()
-	returned := int64(min(missing*passed/max(untilFull-tolerated, untilFull/2), missing)) + 1
-	if w.Remaining > e.remaining+returned+reordered {
-		return false
-	}
-	expected, stated := float64(w.Limit-w.Remaining)/missing*untilFull, resetOf(w, now).Sub(now).Seconds()
-	return stated >= expected/maxRateRatio-tolerated && stated <= expected*maxRateRatio+tolerated
 }

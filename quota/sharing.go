@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -240,7 +241,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 // publish publishes what other processes do not know of q as of now.
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
-	now = later(now, q.lastGranted)
+	now = ticks.Later(now, q.lastGranted)
 	s, rejections := q.shared, Update{}
 	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
 		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -140,7 +141,7 @@ func FuzzSharing_apply(f *testing.F) {
 		})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
-		require.LessOrEqual(t, d.Wait, maxDelay+time.Minute)
+		require.LessOrEqual(t, d.Wait, headers.MaxDelay+time.Minute)
 		require.GreaterOrEqual(t, d.Wait, time.Duration(0))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -127,7 +128,7 @@ func (e *estimate) returnedOfCounter(now time.Time) float64 {
 		return min(max(e.refill.rate*now.Sub(e.at).Seconds(), 0), missing)
 	}
 	back := e.returnedOfCounter(e.reset)
-	return back + (missing-back)*min(now.Sub(later(e.reset, e.at)).Seconds()/e.refill.window.Seconds(), 1)
+	return back + (missing-back)*min(now.Sub(ticks.Later(e.reset, e.at)).Seconds()/e.refill.window.Seconds(), 1)
 }
 
 // untilReturned returns the seconds from the latest update until so many units of a sliding counter have come
@@ -138,7 +139,7 @@ func (e *estimate) untilReturned(units float64) float64 {
 	if units <= back {
 		return units/r.rate + margin
 	}
-	return later(e.reset, e.at).Sub(e.at).Seconds() + (units-back)/(missing-back)*r.window.Seconds() + margin
+	return ticks.Later(e.reset, e.at).Sub(e.at).Seconds() + (units-back)/(missing-back)*r.window.Seconds() + margin
 }
 
 // mostOfCounter returns how many units a sliding counter has left as of now at most, in the same window.

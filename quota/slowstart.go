@@ -1,6 +1,10 @@
 package quota
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // slowStart bounds the requests in flight to a host whose limit is not known, because all requests
 // that are in flight when a limit is reached are rejected. As in TCP, the bound grows with each
@@ -119,7 +123,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if bound == 0 || q.inFlight.open < bound {
 		return 0, true
 	}
-	since := later(q.lastResponse, q.span.since)
+	since := ticks.Later(q.lastResponse, q.span.since)
 	if since.IsZero() {
 		return 0, false
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -315,7 +316,7 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 		q.remaining = max(q.remaining-1, 0)
 	}
 	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow && f.Cause != throttle.CauseOtherQuota {
-		q.hold(min(f.RetryAfter, maxDelay), now)
+		q.hold(min(f.RetryAfter, headers.MaxDelay), now)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A Snapshot is a copy of what a Tracker knows of the limits of servers, for a debug page or
@@ -190,7 +192,7 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	a.Quotas = ep.small.snapshots(ep.host, now)
 	for _, q := range all {
 		snap, last, blank := q.snapshot(now)
-		a.LastUsed = later(a.LastUsed, last)
+		a.LastUsed = ticks.Later(a.LastUsed, last)
 		if !blank || len(all) == 1 && !ep.unlimited.Load() {
 			a.Quotas = append(a.Quotas, snap)
 		}
@@ -203,7 +205,7 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = later(now, q.lastGranted)
+	now = ticks.Later(now, q.lastGranted)
 	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
 	if q.inference != nil && q.inference.loop.on() {
@@ -217,7 +219,7 @@ func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, bla
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 	all = q.snapshots(now)
 	if q.inference != nil && q.inference.window.on() {
-		all = append(all, q.inference.window.snapshot(&q.inFlight, now))
+		all = append(all, learnedLimit(&q.inference.window, &q.inFlight, now))
 	}
 	for _, u := range q.units {
 		u.mu.Lock()
@@ -271,8 +273,8 @@ func (q *quota) concurrency() (n int, reason string) {
 	return int(lowest), reason
 }
 
-// snapshot describes e as of now, while the claims of f are in flight.
-func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
+// statedLimit describes e as of now, while the claims of f are in flight.
+func statedLimit(e *estimate, f *inFlight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Name: e.name, Unit: "requests", Size: e.limit, Remaining: max(e.left(now)-f.open, 0), RemainingKnown: true, Per: e.per, Reset: e.reset}
 	if e.concurrency.confirmed {
 		s.Unit, s.Reset = unitConcurrent, time.Time{}
@@ -280,8 +282,8 @@ func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 	return s
 }
 
-// snapshot describes w as of now, while the claims of f are in flight.
-func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
+// learnedLimit describes w as of now, while the claims of f are in flight.
+func learnedLimit(w *learnedWindow, f *inFlight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared, Declared: w.declared}
 	if !w.reset.After(now) {
 		s.Remaining = max(w.limit-f.open, 0)
@@ -293,7 +295,7 @@ func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
 	for i := range u.estimates {
 		if e := &u.estimates[i]; !e.early.distrusted() {
-			s := e.snapshot(&u.inFlight, now)
+			s := statedLimit(e, &u.inFlight, now)
 			s.Unit = cmp.Or(u.unit, s.Unit)
 			all = append(all, s)
 		}

@@ -129,7 +129,7 @@ func (t *Tracker) init() {
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
 	}
-	t.pacing = pacing{t.Pacing, t.Headroom, t.maxHold}
+	t.pacing = pacing{burst: t.Pacing == Burst, spread: t.Pacing == Spread, headroom: t.Headroom, maxHold: t.maxHold}
 	t.seed = maphash.MakeSeed()
 	t.endpoints = make(map[uint64]*endpoint)
 	if t.Exchange != nil {
@@ -311,4 +311,23 @@ const (
 	// Disabled holds no requests and remembers nothing. Responses are still classified, each
 	// by itself.
 	Disabled
+)
+
+// defaultHold is Tracker.MaxHold if it is zero.
+const defaultHold = 15 * time.Minute
+
+// A Pacing selects how the remaining units of a quota are spent over the time until its reset.
+type Pacing uint8
+
+const (
+	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
+	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
+	// hour away, or is within a window that the server states.
+	Auto Pacing = iota
+
+	// Burst sends requests immediately until no units remain.
+	Burst
+
+	// Spread sends requests at even intervals, so that no units remain at the reset.
+	Spread
 )

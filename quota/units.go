@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -84,7 +85,7 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := later(c.Now, u.lastGranted)
+	now := ticks.Later(c.Now, u.lastGranted)
 	d := throttle.Decision{OK: true, Policy: u.policy, At: now}
 	for i := range u.estimates {
 		e := &u.estimates[i]
@@ -161,7 +162,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 			u.estimates[i].refill.responses += n
 		}
 	}
-	stated := u.update(f.RemoteLimits, d.Grant, later(f.Now, u.lastGranted))
+	stated := u.update(f.RemoteLimits, d.Grant, ticks.Later(f.Now, u.lastGranted))
 	for i := len(u.estimates) - 1; i >= 0; i-- {
 		e := &u.estimates[i]
 		switch {
@@ -190,7 +191,7 @@ func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp
 func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.update(limits, 0, later(now, u.lastGranted))
+	u.update(limits, 0, ticks.Later(now, u.lastGranted))
 }
 
 // update applies limits, which the response to claim k states. It returns which estimates they
