@@ -262,7 +262,7 @@ func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	}
 	left := int64(math.MaxInt64) // of the estimate with the fewest units
 	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.probe && !e.concurrency.confirmed && now.Before(e.reset) {
+		if e := &q.estimates[i]; !e.probe && !e.countsInFlight() && now.Before(e.reset) {
 			left = min(left, e.left(now))
 		}
 	}

@@ -35,12 +35,6 @@ const (
 	concurrencyProbeAfter = time.Second           // wait for a probe if other clients have all units
 )
 
-// concurrencyOf returns the concurrencyTest of a new estimate of l.
-func concurrencyOf(l throttle.RemoteLimit) concurrencyTest {
-	named := l.Unit == unitConcurrent
-	return concurrencyTest{confirmed: named, named: named}
-}
-
 // update applies that left units of limit remain while open claims are in flight, and reports
 // whether the limit counts requests in flight. Some claims, about a third at most, had not arrived
 // when the server counted.

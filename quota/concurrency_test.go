@@ -242,9 +242,9 @@ func TestConcurrencyTest_rejectionExcludesIt(t *testing.T) {
 		require.False(t, c.update(10, 9, 1))
 	}
 	require.Zero(t, c.fits)
-	c = concurrencyOf(throttle.RemoteLimit{Unit: unitConcurrent})
+	c = newEstimate(throttle.RemoteLimit{Unit: unitConcurrent}, false).concurrency
 	require.True(t, c.update(10, 0, 0), "named: whatever the sum is")
-	require.Equal(t, concurrencyTest{}, concurrencyOf(throttle.RemoteLimit{Unit: "requests"}))
+	require.Equal(t, concurrencyTest{}, newEstimate(throttle.RemoteLimit{Unit: "requests"}, false).concurrency)
 }
 
 // If other clients have all units, one request is sent a second after the latest response.

@@ -67,9 +67,14 @@ func (c *unitCost) inRequests(l throttle.RemoteLimit) throttle.RemoteLimit {
 	return l
 }
 
-// inRequests updates the cost by l and returns l in requests. When the cost changes, what was
+// inRequests returns l in requests.
+func (e *estimate) inRequests(l throttle.RemoteLimit) throttle.RemoteLimit {
+	return e.cost.inRequests(l)
+}
+
+// updateCost updates the cost by l and returns l in requests. When the cost changes, what was
 // learned with the old one is dropped.
-func (e *estimate) inRequests(l throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
+func (e *estimate) updateCost(l throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
 	old := e.cost.perRequest()
 	changed := e.cost.update(max(l.Remaining, 0), e.isShared(now, open))
 	l = e.cost.inRequests(l)

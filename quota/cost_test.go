@@ -143,18 +143,18 @@ func TestEstimate_countsInRequests(t *testing.T) {
 		return e
 	}
 	e := fresh()
-	require.Equal(t, throttle.RemoteLimit{Limit: 100, Remaining: 38}, e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: 190}, now, 0))
+	require.Equal(t, throttle.RemoteLimit{Limit: 100, Remaining: 38}, e.updateCost(throttle.RemoteLimit{Limit: 500, Remaining: 190}, now, 0))
 	require.Equal(t, []any{int64(100), int64(40), refillsAtReset, .5}, []any{e.limit, e.remaining, e.refill.kind, e.others.share}, "the cost is the same")
 	require.Equal(t, []int64{10, 1}, []int64{e.cost.divisor, int64(e.cost.steps)}, "requests are spaced because of other clients")
 	e = fresh()
-	require.Equal(t, throttle.RemoteLimit{Limit: 500, Remaining: 197}, e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: 197}, now, 0))
+	require.Equal(t, throttle.RemoteLimit{Limit: 500, Remaining: 197}, e.updateCost(throttle.RemoteLimit{Limit: 500, Remaining: 197}, now, 0))
 	require.Equal(t, []any{int64(500), int64(197), refillUnknown, 0.}, []any{e.limit, e.remaining, e.refill.kind, e.others.share}, "no more than is stated")
 	e = fresh()
 	e.remaining = 30
-	e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: 197}, now, 0)
+	e.updateCost(throttle.RemoteLimit{Limit: 500, Remaining: 197}, now, 0)
 	require.EqualValues(t, 150, e.remaining, "no more than was known")
 	e = fresh()
 	e.others.present = false
-	e.inRequests(throttle.RemoteLimit{Limit: 500, Remaining: -3}, now, 0)
+	e.updateCost(throttle.RemoteLimit{Limit: 500, Remaining: -3}, now, 0)
 	require.Equal(t, unitCost{known: true, units: 5}, e.cost, "requests are not spaced")
 }

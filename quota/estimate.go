@@ -91,6 +91,15 @@ const (
 	manyRemaining = 8
 )
 
+// newEstimate returns an estimate of the limit that l states, before any response is applied to it.
+func newEstimate(l throttle.RemoteLimit, weighted bool) estimate {
+	named := l.Unit == unitConcurrent
+	return estimate{
+		name: l.Name, per: l.Per, remaining: l.Limit, weighted: weighted,
+		concurrency: concurrencyTest{confirmed: named, named: named},
+	}
+}
+
 // countsRequests reports whether l states how many requests are left, or how many more may be in
 // flight: units of which the cost of every request is known.
 func countsRequests(l throttle.RemoteLimit) bool {
@@ -125,7 +134,7 @@ func (e *estimate) free(now time.Time, f *inFlight, p pacing) (units int64, wait
 	if e.concurrency.confirmed {
 		return e.freeConcurrency(now, f, p)
 	}
-	if e.early.distrusted() {
+	if e.distrusted() {
 		return math.MaxInt64, 0
 	}
 	units = e.left(now) - f.open - p.reserved(e.limit)
@@ -184,12 +193,29 @@ func (e *estimate) needsProbe(now time.Time, f *inFlight, p pacing) bool {
 	return e.remaining <= f.open+p.reserved(e.limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
 }
 
-// granted records that the next claim of f is granted at now.
-func (e *estimate) granted(now time.Time, f *inFlight, p pacing) {
+// granted records that the next claim is granted at now, before f counts it. random is in [0, 1).
+func (e *estimate) granted(now time.Time, f *inFlight, p pacing, random float64) {
 	if e.needsProbe(now, f, p) {
 		e.probe, e.lastSent = true, f.sent
 	}
+	p.scheduleNext(e, now, f.open+1)
+	e.others.granted(f.sent+1, now, random)
 }
+
+// distrusted reports whether the limit is not obeyed, because it was contradicted, see earlyTest.
+func (e *estimate) distrusted() bool { return e.early.contradicted >= contradictions }
+
+// countsInFlight reports whether the limit counts requests in flight.
+func (e *estimate) countsInFlight() bool { return e.concurrency.confirmed }
+
+// isUsedByOthers reports whether other clients use the limit.
+func (e *estimate) isUsedByOthers() bool { return e.others.present }
+
+// hasLog reports whether e has a log of logBytes bytes.
+func (e *estimate) hasLog() bool { return e.refill.log != nil }
+
+// dropLog drops the log, for lack of memory.
+func (e *estimate) dropLog() { e.refill.log = nil }
 
 // delaysLastUnit reports whether the last unit is delayed: it is not known how units come back, and
 // the window is long enough to learn it.
@@ -235,7 +261,7 @@ func (e *estimate) update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 		if e.updateConcurrency(l, now, f) {
 			return
 		}
-		l = e.inRequests(l, now, f.open)
+		l = e.updateCost(l, now, f.open)
 	}
 	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
 	if left == 0 {
@@ -328,12 +354,35 @@ func (e *estimate) explains(l throttle.RemoteLimit, now time.Time, f *inFlight) 
 	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
 }
 
-// countAccepted counts a request whose response, received now, states that it was accepted.
-func (e *estimate) countAccepted(now time.Time) {
+// accepted counts claim n, whose response, received now, states that it was accepted.
+func (e *estimate) accepted(n uint64, now time.Time) {
+	if window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset; window && !e.concurrency.confirmed {
+		if t := &e.early; !t.end.IsZero() && n > e.lastSent && now.Before(e.reset) && e.remaining <= 0 {
+			t.contradicted++
+		}
+	}
 	e.refill.responses++
 	if e.refill.log != nil {
 		e.refill.log.add(now, 1)
 	}
+}
+
+// addResponses counts accepted requests that used n units.
+func (e *estimate) addResponses(n int64) { e.refill.responses += n }
+
+// updateByResponse is update for the response to a claim of requests. rejected reports whether it is a
+// rejection, and accepted whether the request was accepted.
+func (e *estimate) updateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted bool, now time.Time, f *inFlight) {
+	if rejected {
+		e.concurrency.rejected()
+		if n > e.lastSent {
+			e.counted.rejected(e.remaining-f.open, e.limit)
+			e.rejectedByCounter(l.Resolution, now)
+		}
+	}
+	e.adaptProbePause(l, n)
+	e.update(l, n, now, f)
+	e.counted.on = e.counted.on && !accepted
 }
 
 // countUnstated counts claim n, whose response does not state this limit. accepted reports whether
@@ -437,9 +486,6 @@ type earlyTest struct {
 
 const contradictions = 3 // accepted requests, after which a limit is not obeyed
 
-// distrusted reports whether the limit is not obeyed, until it states that units are left.
-func (t *earlyTest) distrusted() bool { return t.contradicted >= contradictions }
-
 // update applies that left units of e are left until reset, as the response to claim n states.
 func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, now time.Time) {
 	switch {
@@ -453,15 +499,6 @@ func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, n
 		}
 		t.tests++
 		t.since, t.end = now, ticks.Later(t.end, reset)
-	}
-}
-
-// accepted records that claim n was accepted.
-func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
-	early := !t.end.IsZero() && n > e.lastSent && now.Before(e.reset) && e.remaining <= 0
-	window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset
-	if early && window && !e.concurrency.confirmed {
-		t.contradicted++
 	}
 }
 

@@ -44,7 +44,7 @@ func TestEarlyTest_unitsThatAreLeftEndIt(t *testing.T) {
 	for left, distrusted := range map[int64]bool{0: true, 1: false, 2: false} {
 		e := estimate{limit: 100, early: earlyTest{end: now.Add(time.Hour), since: now, contradicted: contradictions}}
 		e.early.update(&e, now.Add(time.Hour), left, 1, now)
-		require.Equal(t, distrusted, e.early.distrusted(), "%d left", left)
+		require.Equal(t, distrusted, e.distrusted(), "%d left", left)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 	e.refill = refill{kind: refillsEach, window: time.Minute, log: newSendLog(start, 50)}
 	update(&e, 60, 0)
 	require.EqualValues(t, 40, e.refill.log.count(start.Add(-1), now), "ten have come back")
-	e.countAccepted(now)
+	e.accepted(0, now)
 	require.EqualValues(t, 41, e.refill.log.count(start.Add(-1), now))
 	require.EqualValues(t, 1, e.refill.responses)
 
@@ -283,7 +283,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 		require.Equal(t, tt.free, free, name)
 		require.Equal(t, tt.wait, wait, name)
 		require.Equal(t, tt.needsProbe, e.needsProbe(start.Add(tt.after), &f, pacing{headroom: tt.headroom}), name)
-		e.granted(start.Add(tt.after), &f, pacing{headroom: tt.headroom})
+		e.granted(start.Add(tt.after), &f, pacing{headroom: tt.headroom}, 0)
 		require.Equal(t, tt.needsProbe || tt.e.probe, e.probe, name)
 		if tt.needsProbe {
 			require.EqualValues(t, 100, e.lastSent, name)
@@ -379,10 +379,10 @@ func TestEarlyTest_isContradicted(t *testing.T) {
 	} {
 		e := tt.e
 		e.lastSent, e.reset, e.early.end = 5, start.Add(time.Minute), start.Add(time.Minute)
-		e.early.accepted(&e, tt.n, start.Add(tt.after))
+		e.accepted(tt.n, start.Add(tt.after))
 		require.Equal(t, tt.want, e.early.contradicted, name)
 		e.early = earlyTest{}
-		e.early.accepted(&e, tt.n, start.Add(tt.after))
+		e.accepted(tt.n, start.Add(tt.after))
 		require.Zero(t, e.early.contradicted, "%s: nothing was stated", name)
 	}
 	e := estimate{early: earlyTest{contradicted: 2}}

@@ -236,7 +236,7 @@ func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearned
 		}
 	}
 	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.early.distrusted() {
+		if e := &q.estimates[i]; !e.distrusted() {
 			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
 		}
 	}

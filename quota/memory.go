@@ -18,7 +18,6 @@ const (
 	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // with the rounding to size classes; without its name
 	inferenceBytes = int64(unsafe.Sizeof(inference{})) + 8
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
-	sendLogBytes   = int64(unsafe.Sizeof(sendLog{}))
 	routeBytes     = 24
 )
 
@@ -29,8 +28,8 @@ const staleAfter = 10 * time.Minute
 func bytesOf(list []estimate) (n int64) {
 	for i := range list {
 		n += estimateBytes + int64(len(list[i].name))
-		if list[i].refill.log != nil {
-			n += sendLogBytes
+		if list[i].hasLog() {
+			n += logBytes
 		}
 	}
 	return n

@@ -224,10 +224,10 @@ func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
 	return p.spread || few
 }
 
-// scheduleNext sets when the next claim of e is due after a claim at now: the free units divide the
-// time until the reset.
-func (p pacing) scheduleNext(e *estimate, now time.Time, f *inFlight) {
-	units := e.left(now) - f.open - p.reserved(e.limit)
+// scheduleNext sets when the next claim of e is due after a claim at now, with which open claims are in
+// flight: the free units divide the time until the reset.
+func (p pacing) scheduleNext(e *estimate, now time.Time, open int64) {
+	units := e.left(now) - open - p.reserved(e.limit)
 	if left := e.reset.Sub(now); left > 0 {
 		e.next = now.Add(left / time.Duration(max(units+1, 1)))
 	}

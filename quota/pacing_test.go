@@ -125,10 +125,10 @@ func TestPacing_schedulesUnitsEvenly(t *testing.T) {
 		"all reserved or spent": {.5, 40, 0, 100 * time.Second},
 	} {
 		e := estimate{limit: 100, remaining: tt.remaining, reset: now.Add(100 * time.Second), refill: refill{kind: refillsAtReset}}
-		pacing{headroom: tt.headroom}.scheduleNext(&e, now, &inFlight{open: tt.open})
+		pacing{headroom: tt.headroom}.scheduleNext(&e, now, tt.open)
 		require.Equal(t, tt.want, e.next.Sub(now), name)
 		before := e.next
-		pacing{}.scheduleNext(&e, e.reset, &inFlight{})
+		pacing{}.scheduleNext(&e, e.reset, 0)
 		require.Equal(t, before, e.next, "%s: the reset is over", name)
 	}
 }

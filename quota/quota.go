@@ -204,14 +204,10 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 func (q *quota) grant(n int64, now time.Time) (number uint64) {
 	t, inf := q.endpoint.tracker, q.inference
 	for i := range q.estimates {
-		q.estimates[i].granted(now, &q.inFlight, t.pacing)
+		q.estimates[i].granted(now, &q.inFlight, t.pacing, t.random())
 	}
 	number = q.inFlight.add()
 	q.slow.granted(number, q.inFlight.open, int64(t.initialConcurrency), now)
-	for i := range q.estimates {
-		t.pacing.scheduleNext(&q.estimates[i], now, &q.inFlight)
-		q.estimates[i].others.granted(number, now, t.random())
-	}
 	busyUntil := ticks.Later(q.lastGranted, q.hold.until)
 	q.lastGranted = now
 	if inf != nil {
@@ -323,8 +319,7 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.estimates {
-			q.estimates[i].early.accepted(&q.estimates[i], n, now)
-			q.estimates[i].countAccepted(now)
+			q.estimates[i].accepted(n, now)
 		}
 	}
 	var stated [maxEstimates]bool
@@ -333,18 +328,11 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 		if i < 0 {
 			continue
 		}
-		e := &q.estimates[i]
 		stated[i] = true
-		if f.Outcome == throttle.Throttled {
-			e.concurrency.rejected()
-			if n > e.lastSent {
-				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
-				e.rejectedByCounter(l.Resolution, now)
-			}
-		}
-		e.adaptProbePause(l, n)
-		q.updateEstimate(e, l, n, now)
-		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
+		e := &q.estimates[i]
+		hadLog := e.hasLog()
+		e.updateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, now, &q.inFlight)
+		q.reserveLog(e, hadLog)
 	}
 	usedUp := explains(f.RemoteLimits)
 	for i := len(q.estimates) - 1; i >= 0; i-- {
@@ -418,7 +406,7 @@ func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
 // and nothing would be left for the last ones.
 func (q *quota) spreadOfClients() time.Duration {
 	for i := range q.estimates {
-		if q.estimates[i].others.present {
+		if q.estimates[i].isUsedByOthers() {
 			return time.Second
 		}
 	}

@@ -176,6 +176,6 @@ func TestSendLog_hasFixedMemory(t *testing.T) {
 		l.trim(1 << 40)
 	}))
 	require.Equal(t, len(l.entries), l.n)
-	require.EqualValues(t, unsafe.Sizeof(*l), sendLogBytes)
+	require.EqualValues(t, unsafe.Sizeof(*l), logBytes)
 	require.EqualValues(t, 1+1001*3, l.count(time.Unix(0, 0), now))
 }

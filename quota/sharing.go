@@ -290,7 +290,7 @@ func (q *quota) limitsChanged(now time.Time) (changed bool) {
 	changed = now.Sub(s.limitsAt) >= joinEvery && len(q.estimates) > 0
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		if e.concurrency.confirmed {
+		if e.countsInFlight() {
 			continue // what remains has changed when the update arrives
 		}
 		k := slices.IndexFunc(s.limits, func(l knownLimit) bool { return l.name == e.name && l.per == e.per })
@@ -314,7 +314,7 @@ func (q *quota) setLimits(now time.Time) (all []throttle.RemoteLimit) {
 	for i := range q.estimates {
 		e := &q.estimates[i]
 		s.limits = append(s.limits, knownLimit{e.name, e.per, e.remaining, e.reset})
-		if reset := e.reset.Sub(now); reset > 0 && !e.concurrency.confirmed {
+		if reset := e.reset.Sub(now); reset > 0 && !e.countsInFlight() {
 			all = append(all, throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.remaining, Per: e.per, ResetAfter: reset})
 		}
 	}

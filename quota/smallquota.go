@@ -197,7 +197,7 @@ func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 	if held := q.hold.until.Sub(now); q.hold.active || held > 0 {
 		w.Remaining, w.ResetAfter = 0, max(w.ResetAfter, held)
 	}
-	return w, isSmall([]throttle.RemoteLimit{w}) && !e.concurrency.confirmed
+	return w, isSmall([]throttle.RemoteLimit{w}) && !e.countsInFlight()
 }
 
 // statesNothing reports whether the route of q is known to have no small quota.

@@ -244,7 +244,7 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	use := q.endpoint.tracker.pacing
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.concurrency.confirmed || e.left(now) > use.reserved(e.limit) {
+		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.countsInFlight() || e.left(now) > use.reserved(e.limit) {
 			continue // it admits a request, or only waits for responses
 		}
 		return &HoldSnapshot{Reason: "quota", Since: e.at, Until: e.opensAt(use), Probe: e.probe}
@@ -276,7 +276,7 @@ func (q *quota) concurrency() (n int, reason string) {
 // statedLimit describes e as of now, while the claims of f are in flight.
 func statedLimit(e *estimate, f *inFlight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Name: e.name, Unit: "requests", Size: e.limit, Remaining: max(e.left(now)-f.open, 0), RemainingKnown: true, Per: e.per, Reset: e.reset}
-	if e.concurrency.confirmed {
+	if e.countsInFlight() {
 		s.Unit, s.Reset = unitConcurrent, time.Time{}
 	}
 	return s
@@ -294,7 +294,7 @@ func learnedLimit(w *learnedWindow, f *inFlight, now time.Time) LimitSnapshot {
 // snapshots describes the limits that the server states of u, as of now. The caller holds u.mu.
 func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
 	for i := range u.estimates {
-		if e := &u.estimates[i]; !e.early.distrusted() {
+		if e := &u.estimates[i]; !e.distrusted() {
 			s := statedLimit(e, &u.inFlight, now)
 			s.Unit = cmp.Or(u.unit, s.Unit)
 			all = append(all, s)

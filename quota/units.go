@@ -159,7 +159,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range u.estimates {
-			u.estimates[i].refill.responses += n
+			u.estimates[i].addResponses(n)
 		}
 	}
 	stated := u.update(f.RemoteLimits, d.Grant, ticks.Later(f.Now, u.lastGranted))
@@ -220,7 +220,7 @@ func (u *unitQuota) estimateOf(l throttle.RemoteLimit) (i int, inRequests thrott
 	i = -1
 	for k := range u.estimates {
 		if e := &u.estimates[k]; u.counts(l) && e.name == l.Name && e.per == l.Per {
-			i, inRequests = k, e.cost.inRequests(l)
+			i, inRequests = k, e.inRequests(l)
 			if inRequests.Limit == e.limit {
 				break
 			}
@@ -241,23 +241,28 @@ func (u *unitQuota) find(l throttle.RemoteLimit, now time.Time) int {
 		return -1
 	}
 	var ok bool
-	u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, concurrency: concurrencyOf(l), weighted: weighted})
+	u.estimates, ok = u.endpoint.addEstimate(u.estimates, newEstimate(l, weighted))
 	if !ok {
 		return -1
 	}
 	return len(u.estimates) - 1
 }
 
-// updateEstimate applies l, which the response to claim k states, to e. It accounts for the memory of
-// a new or dropped log; without memory there is no log.
+// updateEstimate applies l, which the response to claim k states, to e.
 func (u *unitQuota) updateEstimate(e *estimate, l throttle.RemoteLimit, k uint64, now time.Time) {
-	before := e.refill.log
+	hadLog := e.hasLog()
 	e.update(l, k, now, &u.inFlight)
+	u.reserveLog(e, hadLog)
+}
+
+// reserveLog accounts for the memory of a new or dropped log of e, which was updated. hadLog reports
+// whether it had one before. Without memory there is no log.
+func (u *unitQuota) reserveLog(e *estimate, hadLog bool) {
 	switch {
-	case before != nil && e.refill.log == nil:
-		u.endpoint.release(sendLogBytes)
-	case before == nil && e.refill.log != nil && !u.endpoint.reserve(sendLogBytes):
-		e.refill.log = nil
+	case hadLog && !e.hasLog():
+		u.endpoint.release(logBytes)
+	case !hadLog && e.hasLog() && !u.endpoint.reserve(logBytes):
+		e.dropLog()
 	}
 }
 
