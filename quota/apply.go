@@ -150,7 +150,7 @@ func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 	}
 	if q.released(now); q.inference != nil && q.inference.loop.on() {
 		// All processes receive the update at the same time, and must not send at the same time.
-		q.inference.loop.next = now.Add(time.Duration(q.endpoint.tracker.random() / q.inference.loop.rate * 1e9))
+		q.inference.loop.delayFirst(q.endpoint.tracker.random(), now)
 	}
 	q.shared.setHold(h)
 	return true
@@ -191,9 +191,7 @@ func (q *quota) addEvidence(u *Update, before acceptedSpan, now time.Time) (stop
 	}
 	inf.successesInRow = 0
 	if l := &inf.loop; l.on() || q.hold.active {
-		if l.cause == throttle.CauseUnstated {
-			l.goal, l.sinceRejection = min(l.goal, l.rate), 0
-		}
+		l.rejectedElsewhere()
 		return false
 	}
 	for range min(u.Rejections, 8) {

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"math"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -61,9 +60,8 @@ func causeClass(c throttle.Cause) int {
 }
 
 const (
-	forgetAfter   = 50              // successes in a row, after which the inference is dropped
-	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
-	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+	forgetAfter   = 50 // successes in a row, after which the inference is dropped
+	minRejections = 4  // fewer responses are no evidence of any kind, see evidence
 
 	maxSuspectedStop = 14 * time.Second // time after which a stop that 403s began ends if the probe is a 403, too
 
@@ -210,9 +208,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 		if l.cause != throttle.CauseUnstated || !l.counts(n, now) {
 			return
 		}
-		l.addResponse(true)
-		l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
-		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
+		if effect := l.addStatedWait(retryAfter, &inf.accepted, q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
 			q.dropLoop(effect == abandonLoop, now)
 		}
 		return
@@ -359,17 +355,14 @@ func (q *quota) released(now time.Time) {
 			rejectedProbe = h.rejectedAt
 		}
 		if !inf.hanging && q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
-			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
+			inf.window = newLearnedWindow(inf.beforeStop, rejectedProbe, q.lastGranted, q.inFlight.sent)
 		}
 		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.stopCause(), inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
-			inf.loop.hangs = inf.hanging
+			inf.loop.beginAfterStop(inf.stopCause(), inf.hanging, inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 			break
 		}
-		inf.cut, inf.window.stated, inf.window.ban = concurrencyCut{}, inf.statedHold, inf.forbidden
-		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
-			inf.window.testAfter = statedTestAfter
-		}
+		inf.cut = concurrencyCut{}
+		inf.window.describeStop(inf.statedHold, inf.forbidden, rejectedProbe.IsZero())
 	}
 	if !inf.loopPending {
 		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
@@ -385,21 +378,14 @@ func (q *quota) released(now time.Time) {
 // updateLoop applies the response to claim n to the loop, if it shows the effect of the present
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
 func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
-	l, rtt := &q.inference.loop, q.roundTrip()
+	inf, l := q.inference, &q.inference.loop
 	if !l.counts(n, now) {
 		return
 	}
-	l.addResponse(rejected)
-	effect := continueLoop
-	switch {
-	case l.trial.active:
-		effect = l.judge(rejected, rtt, q.inFlight.sent, now)
-	case rejected:
-		effect = l.rejected(q.inference.accepted.highest(now), rtt, q.inFlight.sent, now)
-	}
+	effect := l.addResponse(rejected, &inf.accepted, q.roundTrip(), q.inFlight.sent, now)
 	switch effect {
 	case stopSending:
-		q.inference.forbidden = l.cause == throttle.CauseForbidden
+		inf.forbidden = l.cause == throttle.CauseForbidden
 		if l.trial.active {
 			*l = rateLoop{}
 		}
@@ -430,26 +416,11 @@ func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
 		return
 	}
 	inf := q.inference
-	w, l := inf.window, &inf.loop
+	w := inf.window
 	inf.window = learnedWindow{}
 	switch v {
-	case fitsBucket:
-		rate, sure := w.bucketRate(now)
-		l.beginAt(inf.stopCause(), rate, q.inFlight.sent, now)
-		l.confirmed = sure
-		if !sure {
-			l.goal, l.growth = math.Inf(1), .2
-		}
-	case beyondWindow:
-		l.beginAt(inf.stopCause(), w.rate(), q.inFlight.sent, now)
-		l.goal, l.growth = math.Inf(1), .2
-		if w.stated > 0 && w.stated <= shortHold {
-			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
-			l.goal = l.rate
-		}
-		if w.maxLength > longStop { // each rejection would cost a stop as long
-			l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
-		}
+	case fitsBucket, beyondWindow:
+		inf.loop = w.rateLoop(v, inf.stopCause(), q.inFlight.sent, now)
 	case fitsNothing: // the next window or loop begins with what this one has shown
 		q.span = acceptedSpan{since: w.start, n: w.accepted}
 		q.stop(n, now)

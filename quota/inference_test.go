@@ -747,7 +747,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	inf.loop.effectAt, inf.loop.rate, inf.loop.rejectionsAtGoal, inf.loop.numRecent = now, 9, 4, 0
 	inf.loop.recent, inf.loop.rejectionsInRow = 0, 0
 	for range 19 {
-		inf.loop.addResponse(false)
+		inf.loop.count(false)
 	}
 	inf.loop.rejectionsAtGoal = 4
 	q.rejectedWithHold(5, time.Second, now)

@@ -3,6 +3,8 @@ package quota
 import (
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // A learnedWindow is a limit of a number of requests per window of time that is inferred from
@@ -77,6 +79,8 @@ const (
 	confirmedDivisor   = 24                    // and in this part of one that is
 	minInterval        = 10 * time.Millisecond // between requests of a confirmed window, if unconfirmedDivisor allows it
 
+	longStop = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+
 	agreeingRates = 0.25 // difference of two rates that agree, relative to the higher one
 )
 
@@ -93,11 +97,12 @@ const (
 // on reports whether there is a hypothesis.
 func (w *learnedWindow) on() bool { return w.limit > 0 }
 
-// newLearnedWindow returns the hypothesis after a stop that began at stopped and ended when claim n,
-// which was sent at probed, was accepted. first counts what was accepted before the stop. rejected is
-// when the last probe that was rejected was sent; zero: none was. There is no hypothesis if few
-// requests were accepted, or over a longer time than the stop took.
-func newLearnedWindow(first acceptedSpan, stopped, rejected, probed time.Time, n uint64) (w learnedWindow) {
+// newLearnedWindow returns the hypothesis after a stop that ended when claim n, which was sent at probed,
+// was accepted. first counts what was accepted before, until the stop began. rejected is when the last
+// probe that was rejected was sent; zero: none was. There is no hypothesis if few requests were accepted,
+// or over a longer time than the stop took.
+func newLearnedWindow(first acceptedSpan, rejected, probed time.Time, n uint64) (w learnedWindow) {
+	stopped := first.until
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
 	if first.n < minLearnedLimit || sending < 0 || sending > waiting || waiting < minStop || sending+waiting > maxLearnedLength {
 		return w
@@ -109,6 +114,23 @@ func newLearnedWindow(first acceptedSpan, stopped, rejected, probed time.Time, n
 	w.length = usualLengthWithin(w.minLength, w.maxLength)
 	w.beginAccepted(probed, n)
 	return w
+}
+
+// newDeclaredWindow returns the limit that the program declared.
+func newDeclaredWindow(limit int64, length time.Duration) learnedWindow {
+	return learnedWindow{
+		limit: limit, confirmedLimit: limit, length: length, maxLength: length,
+		declared: true, confirmed: true, gridless: true, testAfter: math.MaxInt,
+	}
+}
+
+// describeStop records what is known of the stop after which w, which is new, began: the longest wait
+// that the rejections stated, 0: none; whether they were 403s; and whether the first probe was accepted.
+func (w *learnedWindow) describeStop(stated time.Duration, forbidden, firstProbe bool) {
+	w.stated, w.ban = stated, forbidden
+	if stated > 0 && firstProbe { // the server has stated the end of its window
+		w.testAfter = statedTestAfter
+	}
 }
 
 // usualLengthWithin returns the longest usual length of windows that is longer than minimum and, with
@@ -335,4 +357,28 @@ func (w *learnedWindow) rateSinceStop(now time.Time) float64 {
 func (w *learnedWindow) bucketRate(now time.Time) (rate float64, sure bool) {
 	rate, before := w.rateSinceStop(now), w.rate()
 	return max(rate, before), math.Abs(rate-before) < agreeingRates*max(rate, before)
+}
+
+// rateLoop returns the loop that follows w, which is no window, as v shows. It begins now with the rate
+// that the responses have shown. cause is that of the rejections, and lastSent the number of the latest
+// claim.
+func (w *learnedWindow) rateLoop(v verdict, cause throttle.Cause, lastSent uint64, now time.Time) (l rateLoop) {
+	if v == fitsBucket {
+		rate, sure := w.bucketRate(now)
+		l.beginAt(cause, rate, lastSent, now)
+		if l.confirmed = sure; !sure {
+			l.goal, l.growth = math.Inf(1), .2
+		}
+		return l
+	}
+	l.beginAt(cause, w.rate(), lastSent, now)
+	l.goal, l.growth = math.Inf(1), .2
+	if w.stated > 0 && w.stated <= shortHold {
+		l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
+		l.goal = l.rate
+	}
+	if w.maxLength > longStop { // each rejection would cost a stop as long
+		l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
+	}
+	return l
 }

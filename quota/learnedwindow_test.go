@@ -157,7 +157,7 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 		if tt.rejected > 0 {
 			rejected = at(tt.rejected)
 		}
-		w := newLearnedWindow(acceptedSpan{since: at(0), n: tt.accepted}, at(tt.stopped), rejected, at(tt.probed), 200)
+		w := newLearnedWindow(acceptedSpan{since: at(0), until: at(tt.stopped), n: tt.accepted}, rejected, at(tt.probed), 200)
 		require.Equal(t, tt.limit, w.limit, name)
 		require.Equal(t, tt.length, w.length, name)
 		require.Equal(t, tt.minLength, w.minLength, name)
@@ -226,7 +226,7 @@ func TestTracker_probesAWindowAgainAfterAFailure(t *testing.T) {
 // A stop whose probe was accepted immediately shows no window.
 func TestLearnedWindow_needsTime(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := newLearnedWindow(acceptedSpan{since: now, n: 100}, now, time.Time{}, now, 1)
+	w := newLearnedWindow(acceptedSpan{since: now, until: now, n: 100}, time.Time{}, now, 1)
 	require.False(t, w.on())
 }
 
@@ -234,7 +234,7 @@ func TestLearnedWindow_needsTime(t *testing.T) {
 func TestLearnedWindow_doesNotWaitForAFailedProbe(t *testing.T) {
 	start := time.Unix(1000, 0)
 	var f inFlight
-	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), f.add())
+	w := newLearnedWindow(acceptedSpan{since: start, until: start.Add(time.Millisecond), n: 10}, time.Time{}, start.Add(time.Second), f.add())
 	f.end(1)
 	end := w.reset.Add(openingDelay)
 	_, ok := w.check(end, &f)
@@ -252,7 +252,7 @@ func TestLearnedWindow_doesNotWaitForAFailedProbe(t *testing.T) {
 // it. So is the first request of a window after a hold counted.
 func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
 	start := time.Unix(1000, 0)
-	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w := newLearnedWindow(acceptedSpan{since: start, until: start.Add(time.Millisecond), n: 10}, time.Time{}, start.Add(time.Second), 1)
 	var f inFlight
 	now := w.reset.Add(openingDelay)
 	before := w
@@ -281,7 +281,7 @@ func TestLearnedWindow_countsTheFirstRequestOfEachWindow(t *testing.T) {
 // something.
 func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
 	start := time.Unix(1000, 0)
-	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w := newLearnedWindow(acceptedSpan{since: start, until: start.Add(time.Millisecond), n: 10}, time.Time{}, start.Add(time.Second), 1)
 	w.used, w.windows = w.limit, w.testAfter+1
 	at := w.testAt()
 	f := inFlight{open: 1}
@@ -301,7 +301,7 @@ func TestLearnedWindow_testsTheLimitAlone(t *testing.T) {
 // tenPerSecond returns a window of 10 requests per second after a stop that began a second before start.
 // It began at start, with claim 1, which was accepted.
 func tenPerSecond(start time.Time) learnedWindow {
-	return newLearnedWindow(acceptedSpan{since: start.Add(-time.Second), n: 10}, start.Add(-time.Second+time.Millisecond), time.Time{}, start, 1)
+	return newLearnedWindow(acceptedSpan{since: start.Add(-time.Second), until: start.Add(-time.Second + time.Millisecond), n: 10}, time.Time{}, start, 1)
 }
 
 // A stop shows a window if at least 8 requests were accepted before it, in a shorter time than it took,
@@ -323,7 +323,7 @@ func TestLearnedWindow_stopsThatShowOne(t *testing.T) {
 		"more than that":         {8, time.Minute, 9*time.Minute + 1, false},
 		"the clock was set back": {8, -time.Second, 2 * time.Second, false},
 	} {
-		w := newLearnedWindow(acceptedSpan{since: start, n: tt.accepted}, start.Add(tt.sending), time.Time{}, start.Add(tt.sending+tt.waited), 1)
+		w := newLearnedWindow(acceptedSpan{since: start, until: start.Add(tt.sending), n: tt.accepted}, time.Time{}, start.Add(tt.sending+tt.waited), 1)
 		require.Equal(t, tt.on, w.on(), name)
 	}
 	w := tenPerSecond(start)

@@ -221,7 +221,7 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 		return number
 	}
 	if idle {
-		inf.loop.span, inf.loop.lastRate = q.span, 0
+		inf.loop.beginSpan(q.span)
 	}
 	if inf.limits() {
 		if inf.loop.on() {

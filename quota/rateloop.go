@@ -125,14 +125,15 @@ func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint
 }
 
 // beginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
-// was sent at probed. first counts what was accepted before the stop, and stopped is when the latest
+// was sent at probed. hangs reports whether the rejected requests hung. first counts what was accepted before the stop, and stopped is when the latest
 // rejection began or extended it. floor is the minimum rate, and lastSent the number of the latest claim.
-func (l *rateLoop) beginAfterStop(cause throttle.Cause, first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+func (l *rateLoop) beginAfterStop(cause throttle.Cause, hangs bool, first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
 	rate := first.rate(now)
 	if stopped.After(first.until) { // no units had come back when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
 	}
 	*l = newRateLoop(cause, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
+	l.hangs = hangs
 	if first.n < minAccepted {
 		l.growth = 1
 	}
@@ -240,8 +241,47 @@ func (l *rateLoop) counts(n uint64, now time.Time) bool {
 	return n > l.lastSent && !now.Before(l.effectAt)
 }
 
-// addResponse records a response that counts.
-func (l *rateLoop) addResponse(rejected bool) {
+// addResponse applies a response that counts. rejected is set if it is a rejection, or a failure of the
+// cause of the loop. accepted is the rate that was accepted in the last minute, rtt the round trip time,
+// and lastSent the number of the latest claim.
+func (l *rateLoop) addResponse(rejected bool, accepted *acceptedRate, rtt time.Duration, lastSent uint64, now time.Time) loopAction {
+	l.count(rejected)
+	switch {
+	case l.trial.active:
+		return l.judge(rejected, rtt, lastSent, now)
+	case rejected:
+		return l.rejected(accepted.highest(now), rtt, lastSent, now)
+	}
+	return continueLoop
+}
+
+// addStatedWait is addResponse for a rejection that stated to wait for retryAfter, and so began a hold;
+// 0: for an unknown time.
+func (l *rateLoop) addStatedWait(retryAfter time.Duration, accepted *acceptedRate, rtt time.Duration, lastSent uint64, now time.Time) loopAction {
+	l.count(true)
+	l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
+	return l.rejected(accepted.highest(now), rtt, lastSent, now)
+}
+
+// beginSpan begins the span s: what was accepted before shows nothing about the rate any more.
+func (l *rateLoop) beginSpan(s acceptedSpan) { l.span, l.lastRate = s, 0 }
+
+// delayFirst delays the next request by a part of the time between two, random in [0, 1): other
+// processes, which learn at the same time that the loop goes on, send theirs at other times.
+func (l *rateLoop) delayFirst(random float64, now time.Time) {
+	l.next = now.Add(time.Duration(random / l.rate * 1e9))
+}
+
+// rejectedElsewhere applies a rejection of another process: together they have reached the limit, so the
+// rate does not grow for a while.
+func (l *rateLoop) rejectedElsewhere() {
+	if l.cause == throttle.CauseUnstated {
+		l.goal, l.sinceRejection = min(l.goal, l.rate), 0
+	}
+}
+
+// count records a response that counts.
+func (l *rateLoop) count(rejected bool) {
 	l.recent = l.recent << 1 & (1<<maxRecent - 1)
 	l.numRecent = min(l.numRecent+1, maxRecent)
 	if rejected {

@@ -37,7 +37,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	} {
 		var l rateLoop
 		first := acceptedSpan{since: at(0), until: at(1), n: tt.accepted}
-		l.beginAfterStop(throttle.CauseUnstated, first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
+		l.beginAfterStop(throttle.CauseUnstated, false, first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.rate, 1e-9, name)
 		require.False(t, l.hasGoal(), name)
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
@@ -52,7 +52,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 // respond adds responses: g is a success, r a rejection.
 func (l *rateLoop) respond(text string) {
 	for _, c := range text {
-		l.addResponse(c == 'r')
+		l.count(c == 'r')
 	}
 }
 
