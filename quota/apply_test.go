@@ -126,7 +126,7 @@ func TestQuota_appliesReleasesOfOthers(t *testing.T) {
 	}
 	_, q, now := sharedQuota(t, .5)
 	q.infer(acceptedSpan{}, now)
-	q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1)}
+	q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 5}
 	q.hold = hold{active: true, rejectedAt: now}
 	require.True(t, q.applyRelease(now, now))
 	require.Equal(t, 100*time.Millisecond, q.inference.loop.next.Sub(now), "processes do not send at the same time")
@@ -152,16 +152,12 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	_, q, now := sharedQuota(t, .5)
 	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
 	l := &q.inference.loop
-	*l = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1), sinceRejection: 7}
+	l.beginAt(throttle.CauseUnstated, 5, 0, now)
+	l.rate = 4
 	q.inference.successesInRow = 3
 	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
-	require.Equal(t, []float64{5, 0, 0}, []float64{l.goal, float64(l.sinceRejection), float64(q.inference.successesInRow)})
-	l.goal = 3
-	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
-	require.InDelta(t, 3, l.goal, 0, "a lower goal remains")
-	l.goal, l.sinceRejection, l.cause = 8, 7, throttle.CauseUnavailable
-	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
-	require.Equal(t, []float64{8, 7}, []float64{l.goal, float64(l.sinceRejection)}, "another cause")
+	require.InDelta(t, 4, l.finiteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
+	require.Zero(t, q.inference.successesInRow)
 	tr, q, now := sharedQuota(t, .5)
 	var limits []string
 	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
@@ -284,7 +280,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 	for name, change := range map[string]func(q *quota, e *estimate){
 		"hold":        func(q *quota, e *estimate) { q.hold.until = e.reset },
 		"probe":       func(_ *quota, e *estimate) { e.probe = true },
-		"concurrency": func(_ *quota, e *estimate) { e.concurrency.confirmed = true },
+		"concurrency": func(_ *quota, e *estimate) { *e = concurrentEstimate(100, 1, e.reset) },
 		"over":        func(_ *quota, e *estimate) { e.reset = e.reset.Add(-time.Minute) },
 		"no limit":    func(q *quota, _ *estimate) { q.estimates = nil },
 	} {

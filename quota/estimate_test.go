@@ -697,3 +697,22 @@ func TestTracker_countsWindowsThatRejectionsDescribe(t *testing.T) {
 		})
 	}
 }
+
+// A rejection of a newer claim, long before a counted window is used up, shows that units come back in
+// another way.
+func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	usedUp := throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}
+	for n, newer := range map[uint64]bool{5: false, 6: true} {
+		for _, rejected := range []bool{false, true} {
+			e := estimate{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5, counted: countedWindows{on: true, length: time.Minute}}
+			e.updateByResponse(usedUp, n, rejected, false, now, &inFlight{sent: 6})
+			require.Equal(t, newer && rejected, e.counted.refuted, "%d, %v", n, rejected)
+		}
+	}
+	for _, accepted := range []bool{false, true} {
+		e := estimate{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), counted: countedWindows{on: true, length: time.Minute}}
+		e.updateByResponse(usedUp, 1, false, accepted, now, &inFlight{sent: 1})
+		require.Equal(t, !accepted, e.counted.on, "responses to accepted requests state the limit")
+	}
+}

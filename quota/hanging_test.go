@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -101,7 +100,7 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		"the server states its limits": func(q *quota) { q.estimates = make([]estimate, 1) },
 		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
 		"another estimate is on": func(q *quota) {
-			q.infer(acceptedSpan{}, start).loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+			q.infer(acceptedSpan{}, start).loop = rateLoop{cause: throttle.CauseUnstated, rate: 20, next: start}
 		},
 		"a hanging one was accepted": func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
 		"none is late":               func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
@@ -190,8 +189,8 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	q.hold.end()
 	q.hold.until = now
 	l := &q.inference.loop
-	*l = newRateLoop(throttle.CauseUnstated, 40, math.Inf(1), .2, q.inFlight.sent, now)
-	l.hangs = true
+	l.beginAfterStop(throttle.CauseUnstated, true, acceptedSpan{since: now.Add(-time.Second), until: now, n: 40}, now, now, now, 0, q.inFlight.sent)
+	require.InDelta(t, 40, l.rate, 1e-9)
 	for range 30 { // at 40/s
 		now = now.Add(25 * time.Millisecond)
 		d := reserve(t, q, now)
@@ -243,7 +242,7 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 		q.suspect(&f, acceptedSpan{}, true, start)
 		require.Equal(t, hanging, f.Outcome == throttle.Throttled)
 		q.rejectedUnstated(q.inFlight.add(), f.Cause, start.Add(time.Second))
-		require.Equal(t, hanging, inf.loop.rejectionsInRow == 1)
+		require.Equal(t, hanging, inf.loop.rate < 20*belowWindow)
 	}
 }
 

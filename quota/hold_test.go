@@ -32,13 +32,13 @@ func TestHold_probesLateEndsEarly(t *testing.T) {
 		var h hold
 		now, n := start, uint64(1)
 		for i, want := range tt.want {
-			require.True(t, h.rejected(n, now, rejection{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: defaultHold, sent: n}), name)
+			require.True(t, h.rejected(n, now, rejection{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: 15 * time.Minute, sent: n}), name)
 			require.InDelta(t, want, h.until.Sub(now), float64(time.Second), "%s, %d", name, i)
 			now, n = h.until, n+1
 		}
 		// A probe that is rejected with a shorter wait does not shorten the hold.
 		end := h.statedEnd
-		h.rejected(n, now, rejection{retryAfter: time.Second, maxHold: defaultHold, sent: n})
+		h.rejected(n, now, rejection{retryAfter: time.Second, maxHold: 15 * time.Minute, sent: n})
 		require.False(t, h.statedEnd.Before(end), name)
 	}
 }
@@ -260,7 +260,7 @@ func TestHold_probesOfManyClientsComeApart(t *testing.T) {
 	var h hold
 	now, n := time.Unix(1000, 0), uint64(1)
 	reject := func() time.Duration {
-		h.rejected(n, now, rejection{retryAfter: 4 * time.Second, maxHold: defaultHold, sent: n, random: 1})
+		h.rejected(n, now, rejection{retryAfter: 4 * time.Second, maxHold: 15 * time.Minute, sent: n, random: 1})
 		late := h.until.Sub(now) - 4*time.Second
 		now, n = h.until, n+1
 		return late
@@ -271,6 +271,6 @@ func TestHold_probesOfManyClientsComeApart(t *testing.T) {
 	require.True(t, h.accepted(n, now))
 	require.Equal(t, 100*time.Millisecond, reject())
 	h = hold{}
-	h.rejected(1, now, rejection{retryAfter: time.Hour, maxHold: defaultHold, sent: 1, random: 1})
+	h.rejected(1, now, rejection{retryAfter: time.Hour, maxHold: 15 * time.Minute, sent: 1, random: 1})
 	require.Equal(t, time.Hour+maxLate, h.until.Sub(now))
 }

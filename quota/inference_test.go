@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -170,7 +169,7 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	q.slowStart.successes = 70
 	q.span = acceptedSpan{since: now.Add(-4500 * time.Millisecond), n: 50}
 	inf := q.infer(acceptedSpan{}, now)
-	require.Equal(t, 50, inf.evidence.len())
+	require.Equal(t, 50, inf.evidence.n)
 	require.Equal(t, 70, inf.evidence.total)
 	require.InDelta(t, 10, inf.accepted.highest(now), 1e-9)
 	require.Same(t, inf, q.infer(acceptedSpan{since: now, n: 9}, now))
@@ -178,13 +177,13 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	q = quotaAt(t, 0)
 	before := acceptedSpan{since: now.Add(-time.Second), n: 9}
 	inf = q.infer(before, now)
-	require.Equal(t, 9, inf.evidence.len())
+	require.Equal(t, 9, inf.evidence.n)
 	require.Equal(t, before, q.span)
 	require.Equal(t, inferenceBytes, q.endpoint.memory.Load())
 
 	q = quotaAt(t, 0)
 	q.span = acceptedSpan{since: now.Add(time.Second), n: 9} // the clock was set back
-	require.Equal(t, 9, q.infer(acceptedSpan{}, now).evidence.len())
+	require.Equal(t, 9, q.infer(acceptedSpan{}, now).evidence.n)
 	for name, prepare := range map[string]func(*quota){
 		"no memory": func(q *quota) { q.endpoint.memory.Store(maxBytes) },
 		"dropped":   func(q *quota) { q.dropped = true },
@@ -322,16 +321,15 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before
 		window, loop bool
-		stated       time.Duration // in the window
-		testAfter    int
+		length       time.Duration // of the window
 	}{
-		"a window":                 {before: before{n: 20, until: 1, sent: 1, pending: true}, window: true},
-		"a window, stated":         {before: before{n: 20, stated: 1, until: 1, sent: 1, pending: true}, window: true, stated: time.Second, testAfter: 2},
-		"stated, and a probe":      {before: before{n: 20, stated: 1, probe: 1, until: 2, sent: 2, pending: true}, window: true, stated: time.Second},
+		"a window":                 {before: before{n: 20, until: 1, sent: 1, pending: true}, window: true, length: time.Second},
+		"a window, stated":         {before: before{n: 20, stated: 1, until: 1, sent: 1, pending: true}, window: true, length: time.Second},
+		"stated, and a probe":      {before: before{n: 20, stated: 1, probe: 1, until: 2, sent: 2, pending: true}, window: true, length: 2 * time.Second},
 		"few accepted":             {before: before{n: 7, until: 1, sent: 1, pending: true}, loop: true},
 		"none accepted":            {before: before{until: 1, sent: 1, pending: true}},
 		"the program was idle":     {before: before{n: 20, until: 1, sent: 2, pending: true}, loop: true},
-		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true},
+		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true, length: 2 * time.Second},
 		"no evidence":              {before: before{n: 20, stated: 1, until: 1, sent: 1}},
 	} {
 		q := quotaAt(t, 0)
@@ -351,16 +349,14 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 		inf := q.inference
 		require.Equal(t, tt.window, inf.window.on(), name)
 		require.Equal(t, tt.loop, inf.loop.on(), name)
-		require.Zero(t, inf.evidence.len(), name)
+		require.Zero(t, inf.evidence.n, name)
 		require.False(t, inf.loopPending, name)
 		require.Zero(t, inf.statedHold, name)
 		require.Equal(t, acceptedSpan{}, inf.beforeStop, name)
 		if tt.window {
-			require.Equal(t, tt.stated, inf.window.stated, name)
-			require.Equal(t, tt.testAfter, inf.window.testAfter, name)
+			require.Equal(t, tt.length, inf.window.length, name)
 			require.Equal(t, at(b.sent), inf.window.start, name)
 			require.Equal(t, concurrencyCut{}, inf.cut, name)
-			require.Equal(t, max(time.Duration(b.probe*float64(time.Second)), 100*time.Millisecond), inf.window.minLength, name)
 		}
 		if tt.window || tt.loop {
 			require.Zero(t, q.slowStart.maxInFlight, name)
@@ -395,57 +391,22 @@ func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 	q.inFlight.sent = 9
 	q.released(now)
 	require.Equal(t, now, q.inference.window.start)
-	require.EqualValues(t, 8, q.inference.window.lastBefore)
 }
 
 // What is known of the rate when a window proves to be none.
 func TestQuota_whatFollowsAWindow(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		v                  verdict
-		stated             time.Duration
-		accepted           int64 // since the stop, a second ago; the window was 20 in 2 s
-		maxLength          time.Duration
-		rate, goal, growth float64 // goal 0: none
-		confirmed          bool
-		plateau            float64 // 0: plateauFirst
-	}{
-		"a bucket":                   {v: fitsBucket, accepted: 10, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"a bucket, not sure":         {v: fitsBucket, accepted: 5, rate: 9.9, growth: .2},
-		"a bucket, stated":           {v: fitsBucket, accepted: 10, stated: time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"a bucket, a long wait":      {v: fitsBucket, accepted: 10, stated: 11 * time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"beyond":                     {v: beyondWindow, rate: 9.9, growth: .2},
-		"beyond, stated":             {v: beyondWindow, stated: 4 * time.Second, rate: .99 * 5, goal: .99 * 5, growth: .2},
-		"beyond, a long wait":        {v: beyondWindow, stated: 11 * time.Second, rate: 9.9, growth: .2},
-		"beyond, ten seconds":        {v: beyondWindow, stated: 10 * time.Second, rate: .99 * 2, goal: .99 * 2, growth: .2},
-		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, plateau: 200},
-		"beyond, three seconds":      {v: beyondWindow, maxLength: 3 * time.Second, rate: 20. / 3 * .99, growth: .2},
-		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, plateau: 300},
-	} {
-		q := quotaAt(t, 0)
-		w := learnedWindow{limit: 15, confirmedLimit: 20, length: 2 * time.Second, maxLength: 2 * time.Second, stated: tt.stated, stoppedAt: now.Add(-time.Second), acceptedSinceStop: tt.accepted}
-		if tt.maxLength > 0 {
-			w.maxLength = tt.maxLength
-		}
-		q.inference, q.inFlight.sent = &inference{window: w}, 9
-		q.updateWindow(tt.v, 5, now)
-		l := &q.inference.loop
-		require.False(t, q.inference.window.on(), name)
-		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
-		if tt.goal > 0 {
-			require.InDelta(t, tt.goal, l.goal, 1e-9, name)
-		} else {
-			require.False(t, l.hasGoal(), name)
-		}
-		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
-		require.Equal(t, tt.confirmed, l.confirmed, name)
-		require.InDelta(t, cmp.Or(tt.plateau, plateauFirst), l.plateau, 1e-9, name)
-		require.EqualValues(t, 9, l.lastSent, name)
-	}
 	q := quotaAt(t, 0)
 	q.inference = &inference{window: tenPerSecond(now)}
 	q.updateWindow(fitsWindow, 5, now)
 	require.True(t, q.inference.window.on())
+	q.inFlight.sent = 9
+	q.updateWindow(fitsBucket, 5, now)
+	require.False(t, q.inference.window.on())
+	require.True(t, q.inference.loop.on())
+	require.False(t, q.inference.loop.counts(9, now.Add(time.Hour)), "it was sent before the loop began")
+	q = quotaAt(t, 0)
+	q.inference = &inference{window: tenPerSecond(now)}
 	q.updateWindow(fitsNothing, 5, now)
 	require.False(t, q.inference.window.on() || q.inference.loop.on())
 	require.True(t, q.hold.active, "a stop")
@@ -466,7 +427,7 @@ func TestQuota_dropsALoop(t *testing.T) {
 			}
 			require.Equal(t, want, q.inference.nextEstimate, "%v", cause)
 			require.False(t, q.inference.loop.on() || q.inference.loopPending, "%v", cause)
-			require.Zero(t, q.inference.evidence.len(), "%v", cause)
+			require.Zero(t, q.inference.evidence.n, "%v", cause)
 		}
 	}
 }
@@ -548,7 +509,7 @@ func TestQuota_suspects(t *testing.T) {
 		require.Zero(t, inf.successesInRow, name)
 		switch {
 		case tt.stop, tt.trial:
-			require.Zero(t, inf.evidence.len(), name)
+			require.Zero(t, inf.evidence.n, name)
 		case tt.added:
 			require.Equal(t, before+1, inf.evidence.n, name)
 		default:
@@ -572,7 +533,7 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	const bare, failure, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseForbidden
 	const stopped, cut, counted = "stopped", "cut", "counted"
 	loop := func(c throttle.Cause) rateLoop {
-		return rateLoop{cause: c, rate: 10, goal: 10, confirmed: true, plateau: 10}
+		return rateLoop{cause: c, rate: 10, goal: 10}
 	}
 	for name, tt := range map[string]struct {
 		cause  throttle.Cause
@@ -601,21 +562,19 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		q.rejectedUnstated(5, tt.cause, now)
 		require.Equal(t, tt.want == stopped, q.hold.rejections == 1, name)
 		require.Equal(t, tt.want == cut, inf.cut.maxInFlight > 0, name)
-		require.Equal(t, tt.want == counted, inf.loop.numRecent == 1, name)
+		require.Equal(t, tt.want == counted, inf.loop.on() && inf.loop.rate < 10, name)
 	}
 	q := quotaAt(t, 0)
 	q.infer(acceptedSpan{}, now)
 	q.inference.window = tenPerSecond(now)
-	q.inference.window.test = 5
 	q.rejectedUnstated(5, bare, now)
-	require.True(t, q.inference.window.confirmed)
+	require.True(t, q.inference.loop.on(), "the window is a bucket")
 	for _, by403s := range []bool{false, true} {
 		q = quotaAt(t, 0)
 		q.infer(acceptedSpan{}, now)
 		q.inference.window, q.inference.forbidden = tenPerSecond(now), by403s
-		q.inference.window.test = 5
 		q.rejectedUnstated(5, forbidden, now)
-		require.Equal(t, by403s, q.inference.window.confirmed)
+		require.Equal(t, by403s, q.inference.loop.on())
 	}
 	q = quotaAt(t, 0)
 	q.dropped = true
@@ -718,7 +677,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	}
 	require.Equal(t, 2*time.Second, q.inference.statedHold)
 	require.EqualValues(t, 30, q.inference.beforeStop.n, "before the hold")
-	require.Zero(t, q.inference.evidence.len())
+	require.Zero(t, q.inference.evidence.n)
 
 	for name, change := range map[string]func(*quota){
 		"a loop has failed": func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) },
@@ -736,32 +695,27 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	q = quotaAt(t, 0)
 	inf := q.infer(acceptedSpan{}, now)
 	inf.successesInRow = 9
-	inf.loop = rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 9, confirmed: true, plateau: 10, lastSent: 4}
+	inf.loop.beginAt(throttle.CauseUnstated, 10, 4, now)
 	q.rejectedWithHold(4, 5*time.Second, now)
-	require.Zero(t, inf.loop.numRecent, "it was sent before the rate changed")
+	require.InDelta(t, 10*belowWindow, inf.loop.rate, 1e-9, "it was sent before the rate changed")
 	require.Zero(t, inf.successesInRow)
 	q.rejectedWithHold(5, 5*time.Second, now)
-	require.InDelta(t, 9, inf.loop.rate, 1e-9)
-	require.True(t, inf.loop.stated)
-	require.InDelta(t, 100, inf.loop.plateau, 1e-9, "20 times the stated wait")
-	inf.loop.effectAt, inf.loop.rate, inf.loop.rejectionsAtGoal, inf.loop.numRecent = now, 9, 4, 0
-	inf.loop.recent, inf.loop.rejectionsInRow = 0, 0
-	for range 19 {
-		inf.loop.count(false)
+	require.Less(t, inf.loop.rate, 10*belowWindow)
+	for n := uint64(10); inf.loop.on(); n++ {
+		require.Less(t, n, uint64(20))
+		at := now.Add(time.Duration(n) * time.Second)
+		inf.loop.addResponse(false, &inf.accepted, 0, n-1, at)
+		q.rejectedWithHold(n, time.Second, at)
 	}
-	inf.loop.rejectionsAtGoal = 4
-	q.rejectedWithHold(5, time.Second, now)
-	require.False(t, inf.loop.on(), "the fifth rejection at the goal")
-	require.Zero(t, inf.nextEstimate[0])
+	require.NotZero(t, inf.nextEstimate[0], "lower rates do not help")
 
 	inf.loop = rateLoop{cause: throttle.CauseUnavailable, rate: 10, goal: 9}
 	q.rejectedWithHold(5, time.Second, now)
-	require.Zero(t, inf.loop.numRecent, "of another cause")
+	require.InDelta(t, 10, inf.loop.rate, 1e-9, "of another cause")
 	inf.loop = rateLoop{}
 	inf.window = tenPerSecond(now)
-	inf.window.test = 5
 	q.rejectedWithHold(5, time.Second, now)
-	require.True(t, inf.window.confirmed)
+	require.True(t, inf.loop.on(), "the window is a bucket")
 	q = quotaAt(t, 0)
 	q.dropped = true
 	q.rejectedWithHold(5, time.Second, now)

@@ -114,14 +114,59 @@ func TestTracker_declaresBursts(t *testing.T) {
 		q.declare(tt.limit)
 		w := q.inference.window
 		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.limit, w.confirmedLimit}, name)
-		require.Equal(t, []time.Duration{tt.length, tt.length}, []time.Duration{w.length, w.maxLength}, name)
-		require.True(t, w.declared && w.confirmed && w.gridless, name)
+		require.Equal(t, tt.length, w.length, name)
+		require.True(t, w.declared, name)
 		require.Equal(t, inferenceBytes, q.endpoint.memory.Load(), name)
 	}
 	q := quotaAt(t, 0)
 	q.endpoint.memory.Store(maxBytes)
 	q.declare(throttle.PerMinute(600))
 	require.Nil(t, q.inference, "there is no memory")
+}
+
+// concurrentEstimate returns an estimate of a limit of requests in flight, of which left may be begun.
+func concurrentEstimate(limit, left int64, reset time.Time) estimate {
+	e := newEstimate(throttle.RemoteLimit{Unit: unitConcurrent}, false)
+	e.limit, e.remaining, e.reset = limit, left, reset
+	return e
+}
+
+// windowEstimate returns an estimate of which 50 of 100 units are left as of now, until a minute later. The
+// server restores all units at the reset.
+func windowEstimate(now time.Time) (e estimate) {
+	var f inFlight
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 80, ResetAfter: 70 * time.Second, Per: 2 * time.Minute}
+	send := func(n int, at time.Time) {
+		for range n {
+			e.granted(at, &f, pacing{}, .5)
+			f.end(f.add())
+		}
+	}
+	send(20, now.Add(-11*time.Second))
+	e.update(limit, 20, now.Add(-10*time.Second), &f)
+	send(30, now.Add(-10*time.Second))
+	limit.Remaining, limit.ResetAfter = 50, time.Minute
+	e.update(limit, 50, now, &f)
+	return e
+}
+
+// logEstimate returns an estimate of which 60 of 100 units are left as of now. The server restores each unit two
+// minutes after it was used, so the estimate has a log.
+func logEstimate(now time.Time) estimate {
+	e := windowEstimate(now)
+	e.update(throttle.RemoteLimit{Limit: 100, Remaining: 60, ResetAfter: time.Minute, Per: 2 * time.Minute}, 51, now, &inFlight{sent: 51})
+	return e
+}
+
+// sharedEstimate returns an estimate of a limit that other clients use, too: 5 of 10 units are left as of
+// now, until a minute later.
+func sharedEstimate(now time.Time) (e estimate) {
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 99, ResetAfter: time.Minute}
+	e.update(limit, 0, now.Add(-time.Second), &inFlight{})
+	limit.Remaining = 50
+	e.update(limit, 0, now, &inFlight{})
+	e.limit, e.remaining = 10, 5
+	return e
 }
 
 // Why a quota admits no request now, for a snapshot: because of a quota only if that is used up, not while
@@ -140,9 +185,9 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"the rest is reserved":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
 		"a probe is due":         {estimate{limit: 10, at: now, reset: now}, 0, 0, nil},
 		"a probe is in flight":   {estimate{limit: 10, at: now, reset: now, probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}},
-		"all workers are busy":   {estimate{limit: 10, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 0, nil},
-		"all of them are ours":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 5, nil},
-		"other clients share it": {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute), others: otherClients{present: true, share: .5, jitter: 1}}, 0, 0, nil},
+		"all workers are busy":   {concurrentEstimate(10, 0, now.Add(1)), 0, 0, nil},
+		"all of them are ours":   {concurrentEstimate(10, 5, now.Add(1)), 0, 5, nil},
+		"other clients share it": {sharedEstimate(now), 0, 0, nil},
 	} {
 		q := quotaAt(t, 0)
 		q.endpoint.tracker.pacing.headroom = tt.headroom
@@ -297,12 +342,14 @@ func TestSmallQuota_classifiesByProvider(t *testing.T) {
 func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
-	e := estimate{limit: 10, remaining: 0, probe: true, reset: now, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now, 1)}}
+	e := logEstimate(now)
+	require.True(t, e.hasLog())
+	e.probe, e.remaining, e.reset, e.lastSent = true, 0, now, 0
 	q.estimates = []estimate{e}
 	require.True(t, q.endpoint.reserve(bytesOf(q.estimates)))
 	q.inFlight.add()
 	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
-	require.Nil(t, q.estimates[0].refill.log)
+	require.False(t, q.estimates[0].hasLog())
 	require.Equal(t, estimateBytes, q.endpoint.memory.Load())
 	q.estimates[0].probe, q.estimates[0].lastSent = true, 0
 	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)

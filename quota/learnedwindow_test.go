@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"cmp"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 
 	"github.com/heed-go/heed/internal/serverrules"
 )
@@ -684,4 +688,75 @@ func TestLearnedWindow_holdEnds(t *testing.T) {
 	w.released(9, w.reset)
 	require.Equal(t, []int64{1, 1, 3}, []int64{w.used, w.accepted, w.acceptedSinceStop})
 	require.Equal(t, start.Add(time.Second), w.start)
+}
+
+// What is known of the rate when a window proves to be none.
+func TestWindow_rateLoopThatFollows(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		v                  verdict
+		stated             time.Duration
+		accepted           int64 // since the stop, a second ago; the window was 20 in 2 s
+		maxLength          time.Duration
+		rate, goal, growth float64 // goal 0: none
+		confirmed          bool
+		plateau            float64 // 0: plateauFirst
+	}{
+		"a bucket":                   {v: fitsBucket, accepted: 10, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"a bucket, not sure":         {v: fitsBucket, accepted: 5, rate: 9.9, growth: .2},
+		"a bucket, stated":           {v: fitsBucket, accepted: 10, stated: time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"a bucket, a long wait":      {v: fitsBucket, accepted: 10, stated: 11 * time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
+		"beyond":                     {v: beyondWindow, rate: 9.9, growth: .2},
+		"beyond, stated":             {v: beyondWindow, stated: 4 * time.Second, rate: .99 * 5, goal: .99 * 5, growth: .2},
+		"beyond, a long wait":        {v: beyondWindow, stated: 11 * time.Second, rate: 9.9, growth: .2},
+		"beyond, ten seconds":        {v: beyondWindow, stated: 10 * time.Second, rate: .99 * 2, goal: .99 * 2, growth: .2},
+		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, plateau: 200},
+		"beyond, three seconds":      {v: beyondWindow, maxLength: 3 * time.Second, rate: 20. / 3 * .99, growth: .2},
+		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, plateau: 300},
+	} {
+		w := learnedWindow{limit: 15, confirmedLimit: 20, length: 2 * time.Second, maxLength: 2 * time.Second, stated: tt.stated, stoppedAt: now.Add(-time.Second), acceptedSinceStop: tt.accepted}
+		if tt.maxLength > 0 {
+			w.maxLength = tt.maxLength
+		}
+		l := w.rateLoop(tt.v, throttle.CauseUnstated, 9, now)
+		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
+		if tt.goal > 0 {
+			require.InDelta(t, tt.goal, l.goal, 1e-9, name)
+		} else {
+			require.False(t, l.hasGoal(), name)
+		}
+		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
+		require.Equal(t, tt.confirmed, l.confirmed, name)
+		require.InDelta(t, cmp.Or(tt.plateau, plateauFirst), l.plateau, 1e-9, name)
+		require.EqualValues(t, 9, l.lastSent, name)
+	}
+}
+
+// The rejections of a stop describe the window: after a stated wait it is tested early, if no probe was
+// rejected.
+func TestWindow_describeStop(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stated     time.Duration
+		firstProbe bool
+		testAfter  int
+	}{
+		"nothing is stated":    {0, true, 0},
+		"stated":               {time.Second, true, statedTestAfter},
+		"a probe was rejected": {time.Second, false, 0},
+	} {
+		for _, forbidden := range []bool{false, true} {
+			var w learnedWindow
+			w.describeStop(tt.stated, forbidden, tt.firstProbe)
+			require.Equal(t, learnedWindow{stated: tt.stated, ban: forbidden, testAfter: tt.testAfter}, w, name)
+		}
+	}
+}
+
+// A declared window is never tested, and begins with its first request.
+func TestWindow_declared(t *testing.T) {
+	w := newDeclaredWindow(9, time.Minute)
+	require.True(t, w.declared && w.confirmed && w.gridless && w.on())
+	require.Equal(t, []int64{9, 9}, []int64{w.limit, w.confirmedLimit})
+	require.Equal(t, []time.Duration{time.Minute, time.Minute}, []time.Duration{w.length, w.maxLength})
+	require.Equal(t, math.MaxInt, w.testAfter)
 }

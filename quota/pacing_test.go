@@ -83,27 +83,27 @@ func TestTracker_spreadsRemainingUnits(t *testing.T) {
 func TestPacing_spreadsUnits(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		mode  Pacing
+		p     pacing
 		units int64
 		reset time.Duration
 		per   time.Duration
 		kind  refillKind
 		want  bool
 	}{
-		"few":                           {Auto, 9, time.Minute, 0, refillUnknown, true},
-		"a tenth":                       {Auto, 10, time.Minute, 0, refillUnknown, false},
-		"near":                          {Auto, 9, 30 * time.Second, 0, refillUnknown, false},
-		"not near":                      {Auto, 9, 30*time.Second + 1, 0, refillUnknown, true},
-		"an hour":                       {Auto, 9, time.Hour, 0, refillUnknown, true},
-		"more than an hour":             {Auto, 9, time.Hour + 1, 0, refillUnknown, false},
-		"more than an hour, in windows": {Auto, 9, 24 * time.Hour, 24 * time.Hour, refillUnknown, true},
-		"a token bucket":                {Auto, 9, time.Minute, 0, refillsEvenly, false},
-		"all, Spread":                   {Spread, 100, 24 * time.Hour, 0, refillUnknown, true},
-		"a token bucket, Spread":        {Spread, 9, time.Minute, 0, refillsEvenly, false},
-		"Burst":                         {Burst, 9, time.Minute, 0, refillUnknown, false},
+		"few":                           {pacing{}, 9, time.Minute, 0, refillUnknown, true},
+		"a tenth":                       {pacing{}, 10, time.Minute, 0, refillUnknown, false},
+		"near":                          {pacing{}, 9, 30 * time.Second, 0, refillUnknown, false},
+		"not near":                      {pacing{}, 9, 30*time.Second + 1, 0, refillUnknown, true},
+		"an hour":                       {pacing{}, 9, time.Hour, 0, refillUnknown, true},
+		"more than an hour":             {pacing{}, 9, time.Hour + 1, 0, refillUnknown, false},
+		"more than an hour, in windows": {pacing{}, 9, 24 * time.Hour, 24 * time.Hour, refillUnknown, true},
+		"a token bucket":                {pacing{}, 9, time.Minute, 0, refillsEvenly, false},
+		"all, Spread":                   {pacing{spread: true}, 100, 24 * time.Hour, 0, refillUnknown, true},
+		"a token bucket, Spread":        {pacing{spread: true}, 9, time.Minute, 0, refillsEvenly, false},
+		"Burst":                         {pacing{burst: true}, 9, time.Minute, 0, refillUnknown, false},
 	} {
 		e := estimate{limit: 100, reset: now.Add(tt.reset), per: tt.per, refill: refill{kind: tt.kind}}
-		require.Equal(t, tt.want, pacing{burst: tt.mode == Burst, spread: tt.mode == Spread}.spreads(&e, tt.units, now), name)
+		require.Equal(t, tt.want, tt.p.spreads(&e, tt.units, now), name)
 	}
 }
 

@@ -341,7 +341,14 @@ func TestListeners_reportChanges(t *testing.T) {
 		"a low rate, almost the same":  {func(q *quota) { q.inference.loop = loop(.5) }, func(q *quota) { q.inference.loop = loop(.504) }, nil},
 		"a rate becomes lower":         {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
 		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = rateLoop{} }, []any{rate(Dropped, 100)}},
-		"a limit is not obeyed": {func(q *quota) { q.estimates = []estimate{{limit: 9}} }, func(q *quota) { q.estimates[0].early.contradicted = contradictions },
+		"a limit is not obeyed": {func(q *quota) {
+			q.estimates = make([]estimate, 1)
+			q.estimates[0].update(throttle.RemoteLimit{Limit: 9, ResetAfter: time.Hour}, 0, now, &inFlight{})
+		}, func(q *quota) {
+			for range 3 { // contradictions
+				q.estimates[0].accepted(1, now)
+			}
+		},
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Dropped, Size: 9}}},
 		"one of two limits changes": {func(q *quota) { q.estimates = []estimate{{limit: 9}, {limit: 99, per: time.Minute}} }, func(q *quota) { q.estimates[0].limit = 8 },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Changed, Size: 8}}},
@@ -405,14 +412,13 @@ func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
 func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
-	for n, newer := range map[uint64]bool{5: false, 6: true} {
+	for n, newer := range map[uint64]bool{5: false, 6: true} { // for its own limit, see TestEstimate_rejectionsRefuteCountedWindows
 		q := quotaAt(t, 0)
 		q.estimates = []estimate{
-			{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5, counted: countedWindows{on: true, length: time.Minute}},
+			{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5},
 			{name: "other", limit: 10, at: now, reset: now, lastSent: 5, probe: true},
 		}
 		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
-		require.Equal(t, newer, q.estimates[0].counted.refuted, n)
 		require.Equal(t, !newer, q.estimates[1].probe, n)
 	}
 	q := quotaAt(t, 0)
@@ -467,13 +473,13 @@ func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 		req := request(t, "https://api.test/pages/about")
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
-		q.estimates = []estimate{{limit: 100, remaining: 50, at: now, reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}}
+		q.estimates = []estimate{windowEstimate(now)}
 		for at, shape := range ep.shapes(req, 2) {
 			require.Equal(t, 1, at)
 			ep.patterns.sets = []routeSet{{shape: shape, quota: q, at: 1, numShown: tt.shown}}
 		}
 		ep.patterns.peak = 20
-		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute}}, 0, now)
+		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute, Per: 2 * time.Minute}}, 0, now)
 		require.Equal(t, tt.want, got == q, name)
 		require.Nil(t, ep.quotaOfSimilar(nil, nil, 0, now), "the request of another process")
 	}

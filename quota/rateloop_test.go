@@ -495,3 +495,45 @@ func TestRateLoop_returnsToTheGoal(t *testing.T) {
 		require.InDelta(t, tt.want, l.goal, 1e-9, name)
 	}
 }
+
+// A rejection that began a stated hold lengthens the plateau, because the hold stopped all requests.
+func TestRateLoop_statedWaits(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 9, confirmed: true, plateau: 10}
+	require.Equal(t, continueLoop, l.addStatedWait(5*time.Second, new(acceptedRate), 0, 5, now))
+	require.InDelta(t, 9, l.rate, 1e-9)
+	require.True(t, l.stated)
+	require.Equal(t, 1, l.numRecent)
+	require.InDelta(t, 100, l.plateau, 1e-9, "20 times the stated wait")
+	l.rejectionsAtGoal, l.recent, l.numRecent, l.rejectionsInRow = 4, 0, 0, 0
+	for range 19 {
+		l.addResponse(false, new(acceptedRate), 0, 5, now)
+	}
+	require.Equal(t, endLoop, l.addStatedWait(time.Second, new(acceptedRate), 0, 5, now), "the fifth rejection at the goal")
+}
+
+// A rejection of another process bounds the goal by the rate, and begins the plateau again, if its cause
+// is that of the loop.
+func TestRateLoop_rejectedElsewhere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cause                    throttle.Cause
+		goal, wantGoal, wantTime float64
+	}{
+		"no goal":       {throttle.CauseUnstated, math.Inf(1), 5, 0},
+		"a higher goal": {throttle.CauseUnstated, 8, 5, 0},
+		"a lower goal":  {throttle.CauseUnstated, 3, 3, 0},
+		"another cause": {throttle.CauseUnavailable, 8, 8, 7},
+	} {
+		l := rateLoop{cause: tt.cause, rate: 5, goal: tt.goal, sinceRejection: 7}
+		l.rejectedElsewhere()
+		require.Equal(t, rateLoop{cause: tt.cause, rate: 5, goal: tt.wantGoal, sinceRejection: tt.wantTime}, l, name)
+	}
+}
+
+// Of several processes, each delays its next request by a random part of the time between two.
+func TestRateLoop_delayFirst(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := rateLoop{cause: throttle.CauseUnstated, rate: 5}
+	l.delayFirst(.5, now)
+	require.Equal(t, now.Add(100*time.Millisecond), l.next)
+}

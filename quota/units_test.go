@@ -197,6 +197,32 @@ func statedTokens(left int64, reset time.Duration) []throttle.RemoteLimit {
 	return []throttle.RemoteLimit{{Unit: "tokens", Limit: 1000, Remaining: left, ResetAfter: reset}}
 }
 
+// refills returns a change after which a bucket is known, because before units were left ten seconds ago.
+func refills(before int64) func(u *unitQuota, now time.Time) {
+	return func(u *unitQuota, now time.Time) {
+		left := u.estimates[0].remaining
+		u.estimates, u.lastGranted = nil, time.Time{}
+		u.applyStated(statedTokens(before, 70*time.Second), now.Add(-10*time.Second))
+		sent := u.inFlight.sent
+		u.update(statedTokens(left, time.Minute), sent+1, now)
+	}
+}
+
+// Units that accepted requests have used count when the rate of a bucket is measured.
+func TestUnitQuota_measuresTheRateOfABucket(t *testing.T) {
+	u, now := tokensOf(t, &Tracker{}, 500)
+	d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
+	require.NoError(t, err)
+	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
+	now = now.Add(10 * time.Second)
+	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 1, Now: now})
+	require.NoError(t, err)
+	u.Observe(t.Context(), throttle.Claim{Cost: 1}, d, throttle.Feedback{Now: now, RemoteLimits: statedTokens(560, 44*time.Second)})
+	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 660, Now: now})
+	require.NoError(t, err)
+	require.InDelta(t, 10, d.Wait.Seconds(), .1, "in 10 s, 101 units came back: 560 - 500 + 40 + 1")
+}
+
 // A claim is admitted if as many units are free, or if all are and it is larger than the limit. After
 // the reset, one claim is sent as a probe.
 func TestUnitQuota_admits(t *testing.T) {
@@ -204,7 +230,7 @@ func TestUnitQuota_admits(t *testing.T) {
 		left, cost int64
 		headroom   float64
 		open       []int64 // costs of claims in flight
-		change     func(e *estimate)
+		change     func(u *unitQuota, now time.Time)
 		after      time.Duration
 		ok         bool
 		wait       time.Duration
@@ -218,14 +244,14 @@ func TestUnitQuota_admits(t *testing.T) {
 		"more than the limit":       {1000, 5000, 0, nil, nil, 0, true, 0, 1000, false},
 		"more than is not reserved": {1000, 5000, .5, nil, nil, 0, true, 0, 1000, false},
 		"all is reserved":           {1000, 5000, 1, nil, nil, 0, false, time.Minute, 1000, false},
-		"of a bucket":               {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: 10} }, time.Second, false, 19 * time.Second, 510, false},
-		"of a slow bucket":          {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: .1} }, time.Second, false, 59 * time.Second, 500, false},
+		"of a bucket":               {500, 700, 0, nil, refills(399), time.Second, false, 19 * time.Second, 510, false},
+		"of a slow bucket":          {500, 700, 0, nil, refills(498), time.Second, false, 59 * time.Second, 500, false},
 		"probe":                     {500, 700, 0, nil, nil, time.Minute, true, 0, 500, true},
 		"no probe is needed":        {500, 300, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"probe, all in flight":      {500, 700, 0, []int64{500}, nil, time.Minute, true, 0, 0, true},
 		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
-		"a probe is in flight":      {500, 1, 0, []int64{1}, func(e *estimate) { e.probe = true }, 0, false, 0, 499, true},
-		"the probe":                 {500, 700, 0, nil, func(e *estimate) { e.probe = true }, 0, true, 0, 500, true},
+		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.estimates[0].probe = true }, 0, false, 0, 499, true},
+		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.estimates[0].probe = true }, 0, true, 0, 500, true},
 		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
 	} {
@@ -237,7 +263,7 @@ func TestUnitQuota_admits(t *testing.T) {
 		}
 		e := &u.estimates[0]
 		if tt.change != nil {
-			tt.change(e)
+			tt.change(u, now)
 		}
 		now = now.Add(tt.after)
 		sent := u.inFlight.sent
@@ -260,7 +286,7 @@ func TestUnitQuota_admits(t *testing.T) {
 	require.Equal(t, now, d.At, "never before the latest grant")
 	_, err := u.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.ErrorIs(t, err, throttle.ErrCost)
-	u.estimates = append(u.estimates, estimate{limit: 0, remaining: 9, reset: now.Add(time.Minute), weighted: true})
+	u.estimates = append(u.estimates, estimate{limit: 0, remaining: 9, reset: now.Add(time.Minute)})
 	u.estimates[0].remaining = 5
 	d, _ = u.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
 	require.True(t, d.OK)
@@ -271,30 +297,29 @@ func TestUnitQuota_admits(t *testing.T) {
 // not even the response to the probe states is dropped.
 func TestUnitQuota_observesResponses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		f         throttle.Feedback
-		probe     bool
-		lastSent  uint64
-		left      int64 // -1: dropped
-		responses int64
+		f        throttle.Feedback
+		probe    bool
+		lastSent uint64
+		left     int64 // -1: dropped
 	}{
-		"states the rest":          {throttle.Feedback{RemoteLimits: statedTokens(450, time.Minute)}, false, 0, 450, 40},
-		"older, more":              {throttle.Feedback{RemoteLimits: statedTokens(550, time.Minute)}, false, 1, 500, 40},
-		"states nothing":           {throttle.Feedback{}, false, 0, 460, 40},
-		"states another unit":      {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "points", Limit: 9}}}, false, 0, 460, 40},
-		"states no rest":           {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 9, RemainingUnknown: true}}}, false, 0, 460, 40},
-		"rejected, states nothing": {throttle.Feedback{Outcome: throttle.Throttled}, false, 0, 460, 0},
-		"failed":                   {throttle.Feedback{Outcome: throttle.Failed}, false, 0, 500, 0},
-		"the probe":                {throttle.Feedback{}, true, 0, -1, 0},
-		"the probe, failed":        {throttle.Feedback{Outcome: throttle.Failed}, true, 0, 500, 0},
-		"before the probe":         {throttle.Feedback{}, true, 1, 500, 40},
-		"the probe, states it":     {throttle.Feedback{RemoteLimits: statedTokens(999, time.Minute)}, true, 0, 999, 40},
+		"states the rest":          {throttle.Feedback{RemoteLimits: statedTokens(450, time.Minute)}, false, 0, 450},
+		"older, more":              {throttle.Feedback{RemoteLimits: statedTokens(550, time.Minute)}, false, 1, 500},
+		"states nothing":           {throttle.Feedback{}, false, 0, 460},
+		"states another unit":      {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "points", Limit: 9}}}, false, 0, 460},
+		"states no rest":           {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 9, RemainingUnknown: true}}}, false, 0, 460},
+		"rejected, states nothing": {throttle.Feedback{Outcome: throttle.Throttled}, false, 0, 460},
+		"failed":                   {throttle.Feedback{Outcome: throttle.Failed}, false, 0, 500},
+		"the probe":                {throttle.Feedback{}, true, 0, -1},
+		"the probe, failed":        {throttle.Feedback{Outcome: throttle.Failed}, true, 0, 500},
+		"before the probe":         {throttle.Feedback{}, true, 1, 500},
+		"the probe, states it":     {throttle.Feedback{RemoteLimits: statedTokens(999, time.Minute)}, true, 0, 999},
 	} {
 		tr := &Tracker{}
 		u, now := tokensOf(t, tr, 500)
 		d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
 		require.NoError(t, err)
 		e := &u.estimates[0]
-		e.probe, e.lastSent, e.refill.at = tt.probe, tt.lastSent, now
+		e.probe, e.lastSent = tt.probe, tt.lastSent
 		used := u.endpoint.memory.Load()
 		f := tt.f
 		f.Now = now
@@ -306,7 +331,7 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 			continue
 		}
 		require.Len(t, u.estimates, 1, name)
-		require.Equal(t, []int64{tt.left, tt.responses}, []int64{u.estimates[0].remaining, u.estimates[0].refill.responses}, name)
+		require.Equal(t, tt.left, u.estimates[0].remaining, name)
 	}
 	u, now := tokensOf(t, &Tracker{}, 10)
 	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
