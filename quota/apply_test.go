@@ -152,8 +152,7 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	_, q, now := sharedQuota(t, .5)
 	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
 	l := &q.inference.loop
-	l.beginAt(throttle.CauseUnstated, 5, 0, now)
-	l.rate = 4
+	l.beginAfterStop(throttle.CauseUnstated, false, acceptedSpan{}, now, now, now, 4, 0)
 	q.inference.successesInRow = 3
 	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
 	require.InDelta(t, 4, l.finiteGoal(), 0, "see TestRateLoop_rejectedElsewhere")

@@ -518,7 +518,7 @@ func TestQuota_suspects(t *testing.T) {
 		if tt.trial {
 			require.InDelta(t, .7*5, inf.loop.rate, 1, name)
 			require.Equal(t, tt.cause, inf.loop.cause, name)
-			require.EqualValues(t, 9, inf.loop.lastSent, name)
+			require.False(t, inf.loop.counts(9, now.Add(time.Hour)), name)
 		}
 	}
 	q := quotaAt(t, 0)
@@ -532,8 +532,9 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const bare, failure, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseForbidden
 	const stopped, cut, counted = "stopped", "cut", "counted"
-	loop := func(c throttle.Cause) rateLoop {
-		return rateLoop{cause: c, rate: 10, goal: 10}
+	loop := func(c throttle.Cause) (l rateLoop) {
+		l.beginAt(c, 10, 0, now)
+		return l
 	}
 	for name, tt := range map[string]struct {
 		cause  throttle.Cause
@@ -562,7 +563,7 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		q.rejectedUnstated(5, tt.cause, now)
 		require.Equal(t, tt.want == stopped, q.hold.rejections == 1, name)
 		require.Equal(t, tt.want == cut, inf.cut.maxInFlight > 0, name)
-		require.Equal(t, tt.want == counted, inf.loop.on() && inf.loop.rate < 10, name)
+		require.Equal(t, tt.want == counted, inf.loop.on() && inf.loop.rate < 9.9, name)
 	}
 	q := quotaAt(t, 0)
 	q.infer(acceptedSpan{}, now)
@@ -697,10 +698,10 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	inf.successesInRow = 9
 	inf.loop.beginAt(throttle.CauseUnstated, 10, 4, now)
 	q.rejectedWithHold(4, 5*time.Second, now)
-	require.InDelta(t, 10*belowWindow, inf.loop.rate, 1e-9, "it was sent before the rate changed")
+	require.InDelta(t, 9.9, inf.loop.rate, 1e-9, "it was sent before the rate changed")
 	require.Zero(t, inf.successesInRow)
 	q.rejectedWithHold(5, 5*time.Second, now)
-	require.Less(t, inf.loop.rate, 10*belowWindow)
+	require.Less(t, inf.loop.rate, 9.9)
 	for n := uint64(10); inf.loop.on(); n++ {
 		require.Less(t, n, uint64(20))
 		at := now.Add(time.Duration(n) * time.Second)

@@ -227,7 +227,7 @@ func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
 	q.inference = &inference{window: tenPerSecond(now)}
 	q.hold.rejections = 1
 	q.rejectedWithHold(1, time.Second, now)
-	require.Zero(t, q.inference.evidence.len())
+	require.Zero(t, q.inference.evidence.n)
 	require.Zero(t, q.inference.statedHold)
 	require.Equal(t, acceptedSpan{}, q.inference.beforeStop)
 	q = quotaAt(t, 0)
@@ -235,7 +235,7 @@ func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
 	q.span = acceptedSpan{since: now.Add(-time.Second), n: 4}
 	q.hold.rejectedAt = now
 	q.rejectedWithHold(1, time.Second, now)
-	require.Equal(t, 5, q.inference.evidence.len(), "with the four that were accepted before")
+	require.Equal(t, 5, q.inference.evidence.n, "with the four that were accepted before")
 	require.Equal(t, time.Second, q.inference.statedHold)
 	require.Equal(t, acceptedSpan{since: q.span.since, until: now, n: 4}, q.inference.beforeStop)
 }

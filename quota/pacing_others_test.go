@@ -292,6 +292,6 @@ func TestPacing_reservesHeadroom(t *testing.T) {
 func TestQuota_spreadsProbesOfClients(t *testing.T) {
 	q := quota{unitQuota: unitQuota{estimates: make([]estimate, 2)}}
 	require.Zero(t, q.spreadOfClients())
-	q.estimates[1].others.present = true
+	q.estimates[1] = sharedEstimate(time.Unix(1_700_000_000, 0))
 	require.Equal(t, time.Second, q.spreadOfClients())
 }

@@ -134,7 +134,8 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	require.NotNil(t, q.infer(acceptedSpan{}, now))
-	q.estimates[0].refill.log = newSendLog(now, 1)
+	q.estimates[0] = logEstimate(now)
+	q.estimates[0].name = "b"
 	require.True(t, q.endpoint.reserve(logBytes))
 	reserved := q.endpoint.memory.Load() - before
 	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)

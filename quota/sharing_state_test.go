@@ -71,7 +71,10 @@ func TestQuota_publishesLimits(t *testing.T) {
 		"another limit":      {100, 100, 0, false, "b", true, 100},
 	} {
 		q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery), limits: []knownLimit{{name: tt.other, remaining: tt.known, reset: end.Add(-tt.moved)}}}}
-		q.estimates = []estimate{{limit: 100, remaining: tt.left, reset: end, concurrency: concurrencyTest{confirmed: tt.confirmed}}}
+		q.estimates = []estimate{{limit: 100, remaining: tt.left, reset: end}}
+		if tt.confirmed {
+			q.estimates[0] = concurrentEstimate(100, tt.left, end)
+		}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 		require.Equal(t, tt.after, q.shared.limits[0].remaining, name)
 		q.shared.limitsAt = now.Add(-publishEvery + 1)
@@ -83,11 +86,11 @@ func TestQuota_publishesLimits(t *testing.T) {
 	q.estimates = []estimate{
 		{name: "a", limit: 100, remaining: 7, per: time.Hour, reset: end},
 		{name: "b", limit: 10, remaining: 6, reset: now},
-		{name: "c", limit: 5, remaining: 4, reset: end, concurrency: concurrencyTest{confirmed: true}},
+		concurrentEstimate(5, 4, end),
 	}
 	q.shared.limits = []knownLimit{{name: "old"}}
 	require.Equal(t, []throttle.RemoteLimit{{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: time.Hour}}, q.setLimits(now))
-	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"c", 0, 4, end}}, q.shared.limits)
+	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"", 0, 4, end}}, q.shared.limits)
 }
 
 // Rejections that state nothing are published every five milliseconds, at most a hundred in an update.

@@ -406,7 +406,7 @@ func TestQuota_isShrunk(t *testing.T) {
 		"two limits":        func(q *quota) { q.estimates = append(q.estimates, q.estimates[0]) },
 		"no limit":          func(q *quota) { q.estimates = nil },
 		"no name":           func(q *quota) { q.estimates[0].name = "" },
-		"limit of requests": func(q *quota) { q.estimates[0].concurrency.confirmed = true },
+		"limit of requests": func(q *quota) { q.estimates[0] = concurrentEstimate(q.estimates[0].limit, 1, q.estimates[0].reset) },
 	} {
 		q := fresh()
 		change(q)

@@ -364,8 +364,8 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 		l.Unit = "tokens"
 		require.Equal(t, i, u.find(l, time.Time{}))
 	}
-	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
 	require.True(t, u.estimates[3].weighted)
+	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	u.dropped = false
