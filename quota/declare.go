@@ -8,6 +8,7 @@ import (
 
 	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -52,5 +53,5 @@ func (q *quota) declare(l throttle.Limit) {
 	if l.Burst > 0 && l.Burst < l.Count {
 		limit, length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
 	}
-	q.inference = &inference{window: newDeclaredWindow(limit, length)}
+	q.inference = &inference{window: learnedlimit.NewDeclaredWindow(limit, length)}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -126,7 +127,7 @@ func (u Update) aged() Update {
 	limits := u.Limits
 	u.Limits, u.Age = nil, 0
 	for _, l := range limits {
-		if l.ResetAfter -= age; l.ResetAfter > 0 && countsRequests(l) && len(u.Limits) < maxEstimates {
+		if l.ResetAfter -= age; l.ResetAfter > 0 && statedlimit.CountsRequests(l) && len(u.Limits) < statedlimit.MaxEstimates {
 			u.Limits = append(u.Limits, l)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -311,7 +312,7 @@ func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.estimates) == 0 {
-		return !q.hold.active && !q.hold.until.After(now) && q.inference == nil, false
+		return !q.hold.Active && !q.hold.Until.After(now) && q.inference == nil, false
 	}
 	few := false
 	for _, l := range limits {
@@ -320,12 +321,12 @@ func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time
 			continue
 		}
 		e := &q.estimates[i]
-		tolerated := reordered + q.inFlight.span() + e.limit/8
-		if l.Limit != e.limit || !e.mayBe(l, tolerated, now) {
+		tolerated := reordered + q.inFlight.Span() + e.Limit/8
+		if l.Limit != e.Limit || !e.MayBe(l, tolerated, now) {
 			return false, false
 		}
-		over := !now.Before(e.reset.Add(-toleranceOf(l)))
-		may, few, shown = true, few || !over && l.Remaining < e.left(now)-tolerated, shown || l.Limit-l.Remaining > 1
+		over := !now.Before(e.Reset.Add(-statedlimit.ToleranceOf(l)))
+		may, few, shown = true, few || !over && l.Remaining < e.Left(now)-tolerated, shown || l.Limit-l.Remaining > 1
 	}
 	return may, shown && !few
 }

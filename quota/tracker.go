@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -73,7 +74,7 @@ type Tracker struct {
 	once               sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
 	now                func() time.Time // of Clock
 	reader             *headers.Reader
-	pacing             pacing
+	pacing             statedlimit.Pacing
 	maxHold            time.Duration
 	initialConcurrency int
 	maxAccounts        int
@@ -129,7 +130,7 @@ func (t *Tracker) init() {
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
 	}
-	t.pacing = pacing{burst: t.Pacing == Burst, spread: t.Pacing == Spread, headroom: t.Headroom, maxHold: t.maxHold}
+	t.pacing = statedlimit.Pacing{Burst: t.Pacing == Burst, Spread: t.Pacing == Spread, Headroom: t.Headroom, MaxHold: t.maxHold}
 	t.seed = maphash.MakeSeed()
 	t.endpoints = make(map[uint64]*endpoint)
 	if t.Exchange != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -200,10 +201,10 @@ func statedTokens(left int64, reset time.Duration) []throttle.RemoteLimit {
 // refills returns a change after which a bucket is known, because before units were left ten seconds ago.
 func refills(before int64) func(u *unitQuota, now time.Time) {
 	return func(u *unitQuota, now time.Time) {
-		left := u.estimates[0].remaining
+		left := u.estimates[0].Remaining
 		u.estimates, u.lastGranted = nil, time.Time{}
 		u.applyStated(statedTokens(before, 70*time.Second), now.Add(-10*time.Second))
-		sent := u.inFlight.sent
+		sent := u.inFlight.Sent
 		u.update(statedTokens(left, time.Minute), sent+1, now)
 	}
 }
@@ -250,23 +251,23 @@ func TestUnitQuota_admits(t *testing.T) {
 		"no probe is needed":        {500, 300, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"probe, all in flight":      {500, 700, 0, []int64{500}, nil, time.Minute, true, 0, 0, true},
 		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
-		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.estimates[0].probe = true }, 0, false, 0, 499, true},
-		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.estimates[0].probe = true }, 0, true, 0, 500, true},
+		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, false, 0, 499, true},
+		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, true, 0, 500, true},
 		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
 	} {
 		tr := &Tracker{Headroom: tt.headroom}
 		u, now := tokensOf(t, tr, tt.left)
 		for _, cost := range tt.open {
-			u.inFlight.add()
-			u.inFlight.open += cost - 1
+			u.inFlight.Add()
+			u.inFlight.Open += cost - 1
 		}
 		e := &u.estimates[0]
 		if tt.change != nil {
 			tt.change(u, now)
 		}
 		now = now.Add(tt.after)
-		sent := u.inFlight.sent
+		sent := u.inFlight.Sent
 		for _, dryRun := range []bool{true, false} {
 			d, err := u.Reserve(t.Context(), throttle.Claim{Cost: tt.cost, Now: now, DryRun: dryRun})
 			require.NoError(t, err)
@@ -274,7 +275,7 @@ func TestUnitQuota_admits(t *testing.T) {
 			if tt.ok && !dryRun {
 				want.Grant = sent + 1
 				require.Equal(t, now, u.lastGranted, name)
-				require.Equal(t, tt.probe, e.probe, name)
+				require.Equal(t, tt.probe, e.Probe, name)
 			}
 			require.Equal(t, want, d, name)
 		}
@@ -286,8 +287,8 @@ func TestUnitQuota_admits(t *testing.T) {
 	require.Equal(t, now, d.At, "never before the latest grant")
 	_, err := u.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.ErrorIs(t, err, throttle.ErrCost)
-	u.estimates = append(u.estimates, estimate{limit: 0, remaining: 9, reset: now.Add(time.Minute)})
-	u.estimates[0].remaining = 5
+	u.estimates = append(u.estimates, statedlimit.Estimate{Limit: 0, Remaining: 9, Reset: now.Add(time.Minute)})
+	u.estimates[0].Remaining = 5
 	d, _ = u.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
 	require.True(t, d.OK)
 	require.EqualValues(t, 1, d.Limit)
@@ -319,24 +320,24 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 		d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
 		require.NoError(t, err)
 		e := &u.estimates[0]
-		e.probe, e.lastSent = tt.probe, tt.lastSent
+		e.Probe, e.LastSent = tt.probe, tt.lastSent
 		used := u.endpoint.memory.Load()
 		f := tt.f
 		f.Now = now
 		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
-		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.count, u.inFlight.open}, name)
+		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.Count, u.inFlight.Open}, name)
 		if tt.left < 0 {
 			require.Empty(t, u.estimates, name)
 			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
 			continue
 		}
 		require.Len(t, u.estimates, 1, name)
-		require.Equal(t, tt.left, u.estimates[0].remaining, name)
+		require.Equal(t, tt.left, u.estimates[0].Remaining, name)
 	}
 	u, now := tokensOf(t, &Tracker{}, 10)
 	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
 	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
-	require.Zero(t, u.estimates[0].remaining, "more was used than was left")
+	require.Zero(t, u.estimates[0].Remaining, "more was used than was left")
 }
 
 // A quota has at most eight units, and none without memory or after it was dropped. Each limit of a
@@ -364,7 +365,7 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 		l.Unit = "tokens"
 		require.Equal(t, i, u.find(l, time.Time{}))
 	}
-	require.True(t, u.estimates[3].weighted)
+	require.True(t, u.estimates[3].Weighted)
 	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))

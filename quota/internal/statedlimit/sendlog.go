@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"time"
@@ -15,8 +15,8 @@ type sendLog struct {
 	n       int // entries in use, in ascending order of their times
 }
 
-// logBytes is the size of the log of an estimate.
-const logBytes = int64(unsafe.Sizeof(sendLog{}))
+// LogBytes is the size of the log of an estimate.
+const LogBytes = int64(unsafe.Sizeof(sendLog{}))
 
 // A sendEntry is a number of requests that were counted at one time.
 type sendEntry struct {

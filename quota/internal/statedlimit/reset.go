@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"cmp"
@@ -21,12 +21,12 @@ type windowStart struct {
 }
 
 const (
-	openingDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
-	testEvery    = 20                    // windows before the next test of a length or a limit that is known
+	OpeningDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
+	TestEvery    = 20                    // windows before the next test of a length or a limit that is known
 )
 
-// usualLengths are the lengths of windows that are assumed, in descending order.
-var usualLengths = []time.Duration{
+// UsualLengths are the lengths of windows that are assumed, in descending order.
+var UsualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
@@ -34,8 +34,8 @@ var usualLengths = []time.Duration{
 // usualLength returns the usual length that is closest to d, or d if none is close.
 func usualLength(d time.Duration) time.Duration {
 	best := time.Duration(0)
-	for _, u := range usualLengths {
-		if (d - u).Abs() < min(tolerance, (d-best).Abs()) {
+	for _, u := range UsualLengths {
+		if (d - u).Abs() < min(Tolerance, (d-best).Abs()) {
 			best = u
 		}
 	}
@@ -46,7 +46,7 @@ func usualLength(d time.Duration) time.Duration {
 // there is none.
 func lengthOf(d time.Duration) time.Duration {
 	length := d
-	for _, u := range usualLengths {
+	for _, u := range UsualLengths {
 		if d > 0 && u >= d {
 			length = u
 		}
@@ -54,9 +54,9 @@ func lengthOf(d time.Duration) time.Duration {
 	return length
 }
 
-// nextMultiple returns the first time after now that is a multiple of length away from start. length
+// NextMultiple returns the first time after now that is a multiple of length away from start. length
 // is positive.
-func nextMultiple(now, start time.Time, length time.Duration) time.Time {
+func NextMultiple(now, start time.Time, length time.Duration) time.Time {
 	passed := now.Sub(start) % length
 	if passed < 0 {
 		passed += length
@@ -70,7 +70,7 @@ func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Ti
 	if s.at.IsZero() {
 		return stated
 	}
-	for _, length := range usualLengths {
+	for _, length := range UsualLengths {
 		end := s.at.Add(length)
 		if late := end.Sub(stated); !s.floor && -resolution < late && late <= 0 || s.floor && 0 <= late && late < resolution {
 			s.length = length
