@@ -41,10 +41,11 @@
 //	all: {fixed: everyone}             the same text for all requests
 //	client: {request: remote_address}  a built-in key by another name
 //
-// A value is used as a key unchanged, so it appears in a store, in reports of package
-// rules/monitor, and in the errors of a client. Values that are secrets, such as API keys, should
-// come from Config.Values with a function that hashes them: throttlehttp.APIKey, throttlehttp.Bearer
-// or a method of throttlehttp.Secrets.
+// The keys of limits appear in a store, in reports of package rules/monitor, and in the errors of a
+// client. So values of headers that are known to carry secrets, such as Authorization and X-API-Key,
+// are hashed in them (SHA-256); all others are used unchanged. Other values that are secrets, such as
+// session cookies, should come from Config.Values with a function that hashes them, such as a method of
+// throttlehttp.Secrets.
 //
 // All requests that carry the same cookie more than once with different values share one value of
 // that cookie, and so do all requests with more than 64 KiB of cookies or of query.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // readAll reads at most max+1 bytes.
@@ -73,7 +75,11 @@ func (p *parser) declare(name string, n *yaml.Node) {
 		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", truncate(name))
 		return
 	}
-	p.addSource(name, origin, from).position = position{n.Line, n.Column}
+	s := p.addSource(name, origin, from)
+	s.position = position{n.Line, n.Column}
+	if header, ok := strings.CutPrefix(origin, "header "); ok {
+		s.secret = httphost.IsSecret(http.CanonicalHeaderKey(header))
+	}
 }
 
 // addSource appends a source with a name.

@@ -88,17 +88,17 @@ func (s *search) descend(n *node, depth int) {
 		}
 		if v, ok := s.value(g.source); ok {
 			if next := g.find(v); next != nil {
-				s.descend(next, s.addNode(next, v, depth))
+				s.descend(next, s.addNode(next, g.source, v, depth))
 			}
 		}
 	}
 }
 
-// addNode adds the limit of n, which value has selected, and returns the number of parts of the
-// key that are set then.
-func (s *search) addNode(n *node, value string, depth int) int {
+// addNode adds the limit of n, which value from source has selected, and returns the number of parts of
+// the key that are set then.
+func (s *search) addNode(n *node, source *valueSource, value string, depth int) int {
 	if n.keyed {
-		s.parts[depth] = hashIfLong(value)
+		s.parts[depth] = source.keyPart(value)
 		depth++
 	}
 	if n.rule != nil {
@@ -151,7 +151,7 @@ func (s *search) addRoute(r *route) {
 		if !ok && r.rule.limit.skipUnidentified {
 			return
 		}
-		s.parts[i] = hashIfLong(v)
+		s.parts[i] = p.source.keyPart(v)
 	}
 	s.add(r.rule, s.joinParts(len(r.rule.parts)))
 }

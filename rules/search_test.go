@@ -100,3 +100,27 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 	w.space -= len(p)
 	return len(p), nil
 }
+
+// Values of headers that carry secrets are hashed in keys, and still select the limits of their values.
+func TestSearch_secretsAreHashedInKeys(t *testing.T) {
+	set, err := Parse([]byte(`
+domain: d
+values: {api_key: {header: x-api-key}, auth: {header: Authorization}, user: {header: X-User}}
+descriptors:
+- {key: api_key, rate_limit: {name: each, unit: hour, requests_per_unit: 1}}
+- {key: auth, value: Bearer admin, rate_limit: {name: admin, unit: hour, requests_per_unit: 1}}
+- {key: user, rate_limit: {name: user, unit: hour, requests_per_unit: 1}}
+limits:
+- {name: route, key: [api_key, user], rate_limit: {unit: hour, requests_per_unit: 1}}
+`), Config{})
+	require.NoError(t, err)
+	got := strings.Join(matchedLimits(set, readRequest(t, "GET /\nX-API-Key: key-4711\nX-User: ann\nAuthorization: Bearer admin")), "\n")
+	require.NotContains(t, got, "4711")
+	require.Contains(t, got, "each, "+hashed("key-4711"))
+	require.Contains(t, got, "admin")
+	require.Contains(t, got, "user, ann")
+	require.Contains(t, got, "route, 71:"+hashed("key-4711")+"3:ann")
+	other := strings.Join(matchedLimits(set, readRequest(t, "GET /\nX-API-Key: key-4712\nX-User: ann")), "\n")
+	require.NotContains(t, other, hashed("key-4711"))
+	require.NotContains(t, other, "admin")
+}

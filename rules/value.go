@@ -21,6 +21,7 @@ type valueSource struct {
 	origin   string
 	value    func(*http.Request) (string, bool)
 	used     bool     // at least one key uses it
+	secret   bool     // its values are secrets, and are hashed in keys
 	position position // where the file declares it
 }
 
@@ -223,6 +224,14 @@ const (
 	hashPrefix  = "sha256:"
 )
 
+// keyPart returns value, which s has found, as a part of a key. A nil s is a segment of the path.
+func (s *valueSource) keyPart(value string) string {
+	if s != nil && s.secret && value != "" {
+		return hashed(value)
+	}
+	return hashIfLong(value)
+}
+
 // hashIfLong returns value as a part of a key. Values longer than maxValueLen are replaced by
 // their hash, because clients may send values of any length. Values that begin with hashPrefix are
 // hashed too, so that no client can send the hash of another value.
@@ -230,6 +239,10 @@ func hashIfLong(value string) string {
 	if len(value) <= maxValueLen && !strings.HasPrefix(value, hashPrefix) {
 		return value
 	}
+	return hashed(value)
+}
+
+func hashed(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
