@@ -65,10 +65,10 @@ func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 
 // addWaiter adds w to its class. If w becomes the head, it asks the limiters.
 func (q *Queue) addWaiter(w *waiter, retry bool) error {
-	if q.numWaiting.Load() >= closedBit {
+	q.dispatch()
+	if q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
 		return ErrClosed
 	}
-	q.dispatch()
 	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !retry && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}

@@ -197,6 +197,39 @@ func TestQueue_drain(t *testing.T) {
 	})
 }
 
+// TestQueue_noCallerJoinsAfterItsQueueHasEnded checks a caller that begins to wait while the Queue asks
+// a limit for another one, when Drain or Close is called meanwhile. Had it joined afterwards, the
+// Queue would have ended twice, with a panic under its lock.
+func TestQueue_noCallerJoinsAfterItsQueueHasEnded(t *testing.T) {
+	for name, end := range map[string]func(*Queue){
+		"Drain": func(q *Queue) { go func() { _ = q.Drain(context.Background()) }() },
+		"Close": func(q *Queue) { _ = q.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clk := new(handClock) // no timer asks the limit before the second caller does
+				q := &Queue{Clock: clk}
+				l := &scriptedLimiter{script: []step{rejects(0, time.Second), rejects(0, time.Second), func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+					end(q)
+					synctest.Wait()
+					return throttle.Decision{OK: true, At: c.Now}, nil
+				}}}
+				var first, second error
+				var wg sync.WaitGroup
+				wg.Go(func() { first = q.Wait(t.Context(), ticket(l)) })
+				synctest.Wait()
+				clk.now.Store(int64(time.Second))
+				wg.Go(func() { second = q.Wait(t.Context(), ticket(l)) })
+				wg.Wait()
+				require.NoError(t, first)
+				require.Equal(t, ErrClosed, second)
+				require.NoError(t, q.Drain(t.Context()))
+				requireEmpty(t, q)
+			})
+		})
+	}
+}
+
 func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, a, b := new(Queue), wrap(bucket(10*time.Second, 1)), wrap(bucket(11*time.Second, 1))
