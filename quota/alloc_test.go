@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // The race detector makes sync.Pool drop objects at random, which allocates.

@@ -5,6 +5,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -60,8 +63,8 @@ func (ep *endpoint) endFetch() (sooner bool) {
 	defer ep.mu.Unlock()
 	for _, q := range ep.all() {
 		q.mu.Lock()
-		if until := q.shared.fetchUntil; !until.IsZero() && q.hold.until.Equal(until) { // it is not held since
-			q.hold.until, sooner = time.Time{}, true
+		if until := q.shared.fetchUntil; !until.IsZero() && q.hold.Until.Equal(until) { // it is not held since
+			q.hold.Until, sooner = time.Time{}, true
 		}
 		q.shared.fetchUntil = time.Time{}
 		q.mu.Unlock()
@@ -93,10 +96,10 @@ func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 			continue
 		}
 		e := &q.estimates[i]
-		if now.Before(e.reset) && resetOf(l, now).Sub(e.reset).Abs() < tolerance {
-			l.ResetAfter = e.reset.Sub(now)
+		if now.Before(e.Reset) && statedlimit.ResetOf(l, now).Sub(e.Reset).Abs() < statedlimit.Tolerance {
+			l.ResetAfter = e.Reset.Sub(now)
 		}
-		e.carryJitter(now, q.inFlight.open)
+		e.CarryJitter(now, q.inFlight.Open)
 		q.updateEstimate(e, l, 0, now)
 	}
 	q.setLimits(now)
@@ -111,15 +114,15 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 	}
 	h, s, end := &q.hold, q.shared, now.Add(u.Wait)
 	delay := minFollow + time.Duration(q.endpoint.tracker.random()*float64(followRange))
-	h.estimated = !u.Stated
+	h.Estimated = !u.Stated
 	leaves := u.Sender < q.endpoint.tracker.sharing.self && !s.follows // the probe to the sender
-	if isNew := !h.active || !now.Before(h.until); isNew || leaves || end.Sub(h.until) > tolerance {
+	if isNew := !h.Active || !now.Before(h.Until); isNew || leaves || end.Sub(h.Until) > statedlimit.Tolerance {
 		if !isNew {
-			end = later(h.until, end)
+			end = ticks.Later(h.Until, end)
 		} else {
-			h.active, h.rejectedAt, h.lastSent, h.rejections = true, now, q.inFlight.sent, h.rejections+1
+			h.Active, h.RejectedAt, h.LastSent, h.Rejections = true, now, q.inFlight.Sent, h.Rejections+1
 		}
-		h.until, s.follows = end.Add(delay), true
+		h.Until, s.follows = end.Add(delay), true
 	}
 	s.setHold(h)
 }
@@ -128,10 +131,10 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 // probe of this process is in flight.
 func (q *quota) applyProbe(now time.Time) {
 	h := &q.hold
-	if !h.active || q.inFlight.after(h.lastSent) > 0 {
+	if !h.Active || q.inFlight.After(h.LastSent) > 0 {
 		return
 	}
-	h.until = later(h.until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
+	h.Until = ticks.Later(h.Until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
 	q.shared.setHold(h)
 }
 
@@ -139,17 +142,17 @@ func (q *quota) applyProbe(now time.Time) {
 // end a hold that began later, or whose end is much later.
 func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 	h := &q.hold
-	if !h.active || h.rejectedAt.After(probed) || h.until.Sub(now) > 2*probeTime+tolerance {
+	if !h.Active || h.RejectedAt.After(probed) || h.Until.Sub(now) > 2*probeTime+statedlimit.Tolerance {
 		return false
 	}
-	h.end()
+	h.End()
 	q.shared.follows = false
-	if h.until.After(now) {
-		h.until = now
+	if h.Until.After(now) {
+		h.Until = now
 	}
-	if q.released(now); q.inference != nil && q.inference.loop.on() {
+	if q.released(now); q.inference != nil && q.inference.loop.On() {
 		// All processes receive the update at the same time, and must not send at the same time.
-		q.inference.loop.next = now.Add(time.Duration(q.endpoint.tracker.random() / q.inference.loop.rate * 1e9))
+		q.inference.loop.DelayFirst(q.endpoint.tracker.random(), now)
 	}
 	q.shared.setHold(h)
 	return true
@@ -169,40 +172,38 @@ func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 	}
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
 	if q = ep.quotaOfUpdate(u.Route, &f); q != nil {
-		q.rejectedExternally(&f, acceptedSpan{})
+		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{})
 	}
 }
 
 // addEvidence adds the rejections of u to the evidence, and reports whether it suffices for a
 // stop. before is what was accepted before, as far as q has not counted it. During a rate loop,
 // all processes together have reached the limit, so the rate does not grow for a while.
-func (q *quota) addEvidence(u *Update, before acceptedSpan, now time.Time) (stop bool) {
+func (q *quota) addEvidence(u *Update, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
 	q.shared.peers.add(u, now)
 	if q.endpoint.tracker.Mode != Full {
 		return false
 	}
-	if q.lastGranted.After(before.since) { // q has counted what was accepted
-		before = acceptedSpan{}
+	if q.lastGranted.After(before.Since) { // q has counted what was accepted
+		before = learnedlimit.AcceptedSpan{}
 	}
 	inf := q.infer(before, now)
 	if inf == nil {
 		return false
 	}
 	inf.successesInRow = 0
-	if l := &inf.loop; l.on() || q.hold.active {
-		if l.cause == throttle.CauseUnstated {
-			l.goal, l.sinceRejection = min(l.goal, l.rate), 0
-		}
+	if l := &inf.loop; l.On() || q.hold.Active {
+		l.RejectedElsewhere()
 		return false
 	}
 	for range min(u.Rejections, 8) {
-		inf.evidence.add(throttle.CauseUnstated, now)
+		inf.evidence.Add(throttle.CauseUnstated, now)
 	}
-	if !inf.evidence.impliesLimit(false, q.roundTrip(), now) {
+	if !inf.evidence.ImpliesLimit(false, q.roundTrip(), now) {
 		q.cutConcurrency(now)
 		return false
 	}
-	inf.evidence.restart()
+	inf.evidence.Restart()
 	return true
 }
 
@@ -244,7 +245,7 @@ func (p *peers) add(u *Update, now time.Time) {
 		if p.all == nil {
 			p.all = make(map[uint64]time.Time)
 		}
-		p.all[u.Sender] = later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
+		p.all[u.Sender] = ticks.Later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
 	}
 }
 
@@ -256,13 +257,13 @@ func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	if len(p.all) == 0 {
 		return 0, true
 	}
-	if _, open := q.hold.check(now, &q.inFlight); !open {
+	if _, open := q.hold.Check(now, &q.inFlight); !open {
 		return 0, true // the hold is the reason to wait
 	}
 	left := int64(math.MaxInt64) // of the estimate with the fewest units
 	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.probe && !e.concurrency.confirmed && now.Before(e.reset) {
-			left = min(left, e.left(now))
+		if e := &q.estimates[i]; !e.Probe && !e.CountsInFlight() && now.Before(e.Reset) {
+			left = min(left, e.Left(now))
 		}
 	}
 	if left <= 0 || left == math.MaxInt64 {
@@ -272,10 +273,10 @@ func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 		p.rounding, p.rounded = q.endpoint.tracker.random(), now
 	}
 	part := int64(float64(left)/float64(2*(len(p.all)+1)) + p.rounding)
-	if q.inFlight.open < part {
+	if q.inFlight.Open < part {
 		return 0, true
 	}
-	if q.inFlight.open > 0 {
+	if q.inFlight.Open > 0 {
 		return 0, false
 	}
 	return p.rounded.Add(roundEvery).Sub(now), false

@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -27,7 +30,7 @@ func sharedQuota(t *testing.T, random float64) (tr *Tracker, q *quota, now time.
 func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 	const wait, delay = 10 * time.Second, 150 * time.Millisecond
 	for name, tt := range map[string]struct {
-		hold       hold
+		hold       hold.Hold
 		follows    bool
 		sender     uint64 // 5 is this process
 		wait       time.Duration
@@ -35,39 +38,39 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 		rejections int
 		moved      bool // the hold is that of the other process
 	}{
-		"no hold":                    {hold{}, false, 9, wait, wait + delay, 1, true},
-		"no hold, over":              {hold{}, false, 9, 0, 0, 0, false},
-		"hold, larger sender":        {hold{active: true, rejections: 3}, false, 9, wait, wait, 3, false},
-		"hold, smaller sender":       {hold{active: true, rejections: 3}, false, 4, wait, wait + delay, 3, true},
-		"hold, this sender":          {hold{active: true, rejections: 3}, false, 5, wait, wait, 3, false},
-		"follows, smaller sender":    {hold{active: true, rejections: 3}, true, 4, wait, wait, 3, false},
-		"hold that ends later":       {hold{active: true, rejections: 3}, false, 4, wait - time.Second, wait + delay, 3, true},
-		"hold that ends earlier":     {hold{active: true, rejections: 3}, false, 9, wait + tolerance + 1, wait + tolerance + 1 + delay, 3, true},
-		"hold that ends not earlier": {hold{active: true, rejections: 3}, false, 9, wait + tolerance, wait, 3, false},
-		"hold that is being probed":  {hold{active: true, rejections: 3, lastSent: 7}, false, 9, wait, wait + delay, 4, true},
+		"no hold":                    {hold.Hold{}, false, 9, wait, wait + delay, 1, true},
+		"no hold, over":              {hold.Hold{}, false, 9, 0, 0, 0, false},
+		"hold, larger sender":        {hold.Hold{Active: true, Rejections: 3}, false, 9, wait, wait, 3, false},
+		"hold, smaller sender":       {hold.Hold{Active: true, Rejections: 3}, false, 4, wait, wait + delay, 3, true},
+		"hold, this sender":          {hold.Hold{Active: true, Rejections: 3}, false, 5, wait, wait, 3, false},
+		"follows, smaller sender":    {hold.Hold{Active: true, Rejections: 3}, true, 4, wait, wait, 3, false},
+		"hold that ends later":       {hold.Hold{Active: true, Rejections: 3}, false, 4, wait - time.Second, wait + delay, 3, true},
+		"hold that ends earlier":     {hold.Hold{Active: true, Rejections: 3}, false, 9, wait + statedlimit.Tolerance + 1, wait + statedlimit.Tolerance + 1 + delay, 3, true},
+		"hold that ends not earlier": {hold.Hold{Active: true, Rejections: 3}, false, 9, wait + statedlimit.Tolerance, wait, 3, false},
+		"hold that is being probed":  {hold.Hold{Active: true, Rejections: 3, LastSent: 7}, false, 9, wait, wait + delay, 4, true},
 	} {
 		tr, q, now := sharedQuota(t, .5)
 		tr.sharing.self = 5
-		q.hold, q.shared.follows, q.inFlight.sent = tt.hold, tt.follows, 3
-		if q.hold.until = now.Add(wait); tt.hold.lastSent > 0 || !tt.hold.active {
-			q.hold.until = now
+		q.hold, q.shared.follows, q.inFlight.Sent = tt.hold, tt.follows, 3
+		if q.hold.Until = now.Add(wait); tt.hold.LastSent > 0 || !tt.hold.Active {
+			q.hold.Until = now
 		}
 		q.applyHold(&Update{Kind: UpdateHold, Stated: true, Sender: tt.sender, Wait: tt.wait}, now)
-		require.Equal(t, tt.until, q.hold.until.Sub(now), name)
-		require.Equal(t, tt.rejections, q.hold.rejections, name)
+		require.Equal(t, tt.until, q.hold.Until.Sub(now), name)
+		require.Equal(t, tt.rejections, q.hold.Rejections, name)
 		require.Equal(t, tt.moved || tt.follows, q.shared.follows, name)
 		require.Equal(t, tt.wait > 0, q.shared.held, "%s: other processes know it", name)
-		if isNew := tt.rejections > tt.hold.rejections; isNew {
-			require.True(t, q.hold.active && q.hold.rejectedAt.Equal(now) && q.hold.lastSent == 3, name)
+		if isNew := tt.rejections > tt.hold.Rejections; isNew {
+			require.True(t, q.hold.Active && q.hold.RejectedAt.Equal(now) && q.hold.LastSent == 3, name)
 			require.Nil(t, q.inference, name)
 		}
 	}
 	tr, q, now := sharedQuota(t, .5)
 	tr.Mode = StatedOnly
 	q.applyHold(&Update{Wait: wait}, now)
-	require.False(t, q.hold.active, "an estimate of another process")
+	require.False(t, q.hold.Active, "an estimate of another process")
 	q.applyHold(&Update{Wait: wait, Stated: true}, now)
-	require.True(t, q.hold.active)
+	require.True(t, q.hold.Active)
 }
 
 // The probe of another process holds requests for one to two seconds, unless there is an own probe.
@@ -82,54 +85,54 @@ func TestQuota_appliesProbesOfOthers(t *testing.T) {
 		"no hold":            {false, false, 0, 0},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		q.inFlight.add()
-		q.hold = hold{active: tt.active, until: now.Add(tt.until), lastSent: 1}
+		q.inFlight.Add()
+		q.hold = hold.Hold{Active: tt.active, Until: now.Add(tt.until), LastSent: 1}
 		if tt.own {
-			q.inFlight.add()
+			q.inFlight.Add()
 		}
 		q.applyProbe(now)
-		require.Equal(t, tt.want, q.hold.until.Sub(now), name)
-		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.hold.until), name)
+		require.Equal(t, tt.want, q.hold.Until.Sub(now), name)
+		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.hold.Until), name)
 	}
 }
 
 // An accepted probe of another process ends a hold, but not one that began after it was sent or that
 // ends more than three seconds later.
 func TestQuota_appliesReleasesOfOthers(t *testing.T) {
-	longest := 2*probeTime + tolerance
+	longest := 2*probeTime + statedlimit.Tolerance
 	for name, tt := range map[string]struct {
-		hold     hold
+		hold     hold.Hold
 		rejected time.Duration // until the probe was sent
 		until    time.Duration
 		released bool
 	}{
-		"hold":             {hold{active: true}, time.Second, 0, true},
-		"at the same time": {hold{active: true}, 0, 0, true},
-		"began later":      {hold{active: true}, -1, 0, false},
-		"ends soon":        {hold{active: true}, time.Second, longest, true},
-		"ends later":       {hold{active: true}, time.Second, longest + 1, false},
-		"was over before":  {hold{active: true}, time.Second, -time.Minute, true},
-		"there was none":   {hold{}, time.Second, 0, false},
+		"hold":             {hold.Hold{Active: true}, time.Second, 0, true},
+		"at the same time": {hold.Hold{Active: true}, 0, 0, true},
+		"began later":      {hold.Hold{Active: true}, -1, 0, false},
+		"ends soon":        {hold.Hold{Active: true}, time.Second, longest, true},
+		"ends later":       {hold.Hold{Active: true}, time.Second, longest + 1, false},
+		"was over before":  {hold.Hold{Active: true}, time.Second, -time.Minute, true},
+		"there was none":   {hold.Hold{}, time.Second, 0, false},
 	} {
 		_, q, now := sharedQuota(t, .5)
 		probed := now.Add(-time.Second)
 		q.hold = tt.hold
-		q.hold.rejectedAt, q.hold.until = probed.Add(-tt.rejected), now.Add(tt.until)
+		q.hold.RejectedAt, q.hold.Until = probed.Add(-tt.rejected), now.Add(tt.until)
 		q.shared.follows, q.shared.held = true, true
 		require.Equal(t, tt.released, q.applyRelease(probed, now), name)
 		require.Equal(t, !tt.released, q.shared.follows, name)
-		require.Equal(t, tt.hold.active && !tt.released, q.hold.active, name)
+		require.Equal(t, tt.hold.Active && !tt.released, q.hold.Active, name)
 		require.Equal(t, !tt.released, q.shared.held, name)
 		if want := min(tt.until, 0); tt.released {
-			require.Equal(t, want, q.hold.until.Sub(now), name)
+			require.Equal(t, want, q.hold.Until.Sub(now), name)
 		}
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.infer(acceptedSpan{}, now)
-	q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1)}
-	q.hold = hold{active: true, rejectedAt: now}
+	q.infer(learnedlimit.AcceptedSpan{}, now)
+	q.inference.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}
+	q.hold = hold.Hold{Active: true, RejectedAt: now}
 	require.True(t, q.applyRelease(now, now))
-	require.Equal(t, 100*time.Millisecond, q.inference.loop.next.Sub(now), "processes do not send at the same time")
+	require.Equal(t, 100*time.Millisecond, q.inference.loop.Next.Sub(now), "processes do not send at the same time")
 }
 
 // Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
@@ -141,41 +144,36 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, acceptedSpan{}, now), name)
+		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, learnedlimit.AcceptedSpan{}, now), name)
 		require.Equal(t, tt.cut, q.inference.cut.maxInFlight > 0, name)
 		require.Len(t, q.shared.peers.all, 1, name)
 		if tt.rejections == math.MaxInt {
-			require.LessOrEqual(t, q.inference.evidence.total, 8, name)
+			require.LessOrEqual(t, q.inference.evidence.Total, 8, name)
 		}
-		require.False(t, q.inference.evidence.impliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
+		require.False(t, q.inference.evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now)
+	q.addEvidence(&Update{Rejections: 1}, learnedlimit.AcceptedSpan{}, now)
 	l := &q.inference.loop
-	*l = rateLoop{cause: throttle.CauseUnstated, rate: 5, goal: math.Inf(1), sinceRejection: 7}
+	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
 	q.inference.successesInRow = 3
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
-	require.Equal(t, []float64{5, 0, 0}, []float64{l.goal, float64(l.sinceRejection), float64(q.inference.successesInRow)})
-	l.goal = 3
-	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
-	require.InDelta(t, 3, l.goal, 0, "a lower goal remains")
-	l.goal, l.sinceRejection, l.cause = 8, 7, throttle.CauseUnavailable
-	q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now)
-	require.Equal(t, []float64{8, 7}, []float64{l.goal, float64(l.sinceRejection)}, "another cause")
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now))
+	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
+	require.Zero(t, q.inference.successesInRow)
 	tr, q, now := sharedQuota(t, .5)
 	var limits []string
 	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
 	tr.Listen(events)
-	q.change(now, func(now time.Time) { q.addEvidence(&Update{Rejections: 1}, acceptedSpan{}, now) })
+	q.change(now, func(now time.Time) { q.addEvidence(&Update{Rejections: 1}, learnedlimit.AcceptedSpan{}, now) })
 	tr.listeners.Load().deliver()
 	require.Equal(t, []string{"api.test: slow start"}, limits)
 	runtime.KeepAlive(events)
 	_, q, now = sharedQuota(t, .5)
-	q.hold.active = true
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now), "it is held")
+	q.hold.Active = true
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now), "it is held")
 	tr, q, now = sharedQuota(t, .5)
 	tr.Mode = StatedOnly
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, acceptedSpan{}, now))
+	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now))
 	require.Nil(t, q.inference)
 }
 
@@ -183,8 +181,8 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
 	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
 		_, q, now := sharedQuota(t, .5)
-		before := acceptedSpan{since: now.Add(-time.Second), n: 40}
-		q.lastGranted = before.since.Add(granted)
+		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
+		q.lastGranted = before.Since.Add(granted)
 		q.addEvidence(&Update{Rejections: 1}, before, now)
 		require.Equal(t, granted == 0, q.span == before, "%s: %v", name, q.span)
 	}
@@ -196,20 +194,20 @@ func TestQuota_appliesLimitsOfOthers(t *testing.T) {
 		reset, want time.Duration
 		over        bool
 	}{
-		"in transmission": {time.Minute - tolerance + 1, time.Minute, false},
-		"later":           {time.Minute + tolerance - 1, time.Minute, false},
-		"another window":  {time.Minute + tolerance, time.Minute + tolerance, false},
+		"in transmission": {time.Minute - statedlimit.Tolerance + 1, time.Minute, false},
+		"later":           {time.Minute + statedlimit.Tolerance - 1, time.Minute, false},
+		"another window":  {time.Minute + statedlimit.Tolerance, time.Minute + statedlimit.Tolerance, false},
 		"next window":     {time.Minute, time.Minute, true},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		q.estimates = []estimate{{limit: 10, remaining: 8, at: now.Add(-time.Second), reset: now.Add(time.Minute)}}
+		q.estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 8, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
 		if tt.over {
-			q.estimates[0].reset = now
+			q.estimates[0].Reset = now
 		}
 		q.applyLimits([]throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}, now)
 		e := &q.estimates[0]
-		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.remaining, int64(e.reset.Sub(now))}, name)
-		require.Equal(t, []knownLimit{{remaining: 7, reset: e.reset}}, q.shared.limits, name)
+		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.Remaining, int64(e.Reset.Sub(now))}, name)
+		require.Equal(t, []knownLimit{{remaining: 7, reset: e.Reset}}, q.shared.limits, name)
 	}
 }
 
@@ -265,11 +263,11 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		"one peer, in flight": {4, 1, 1, 0, false, 0},
 	} {
 		_, q, now := sharedQuota(t, tt.random)
-		q.estimates = []estimate{{limit: 100, remaining: 90, reset: now.Add(time.Minute)}, {limit: 100, remaining: tt.left, reset: now.Add(time.Minute)}}
+		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 90, Reset: now.Add(time.Minute)}, {Limit: 100, Remaining: tt.left, Reset: now.Add(time.Minute)}}
 		for i := range tt.peers {
 			q.shared.peers.add(&Update{Sender: uint64(i)}, now)
 		}
-		q.inFlight.open = tt.open
+		q.inFlight.Open = tt.open
 		wait, ok := q.leaveToPeers(now)
 		require.Equal(t, tt.ok, ok, name)
 		require.Equal(t, tt.wait, wait, name)
@@ -281,15 +279,15 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		require.True(t, ok, "%s: no peer any longer", name)
 		require.Empty(t, q.shared.peers.all, name)
 	}
-	for name, change := range map[string]func(q *quota, e *estimate){
-		"hold":        func(q *quota, e *estimate) { q.hold.until = e.reset },
-		"probe":       func(_ *quota, e *estimate) { e.probe = true },
-		"concurrency": func(_ *quota, e *estimate) { e.concurrency.confirmed = true },
-		"over":        func(_ *quota, e *estimate) { e.reset = e.reset.Add(-time.Minute) },
-		"no limit":    func(q *quota, _ *estimate) { q.estimates = nil },
+	for name, change := range map[string]func(q *quota, e *statedlimit.Estimate){
+		"hold":        func(q *quota, e *statedlimit.Estimate) { q.hold.Until = e.Reset },
+		"probe":       func(_ *quota, e *statedlimit.Estimate) { e.Probe = true },
+		"concurrency": func(_ *quota, e *statedlimit.Estimate) { *e = concurrentEstimate(100, 1, e.Reset) },
+		"over":        func(_ *quota, e *statedlimit.Estimate) { e.Reset = e.Reset.Add(-time.Minute) },
+		"no limit":    func(q *quota, _ *statedlimit.Estimate) { q.estimates = nil },
 	} {
 		_, q, now := sharedQuota(t, 0)
-		q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
 		q.shared.peers.add(&Update{Sender: 1}, now)
 		_, ok := q.leaveToPeers(now)
 		require.False(t, ok, name)
@@ -300,7 +298,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 	draws := 0
 	tr, q, now := sharedQuota(t, 0)
 	tr.Rand = func() float64 { draws++; return 0 }
-	q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
 	q.shared.peers.add(&Update{Sender: 1}, now)
 	for after, want := range []int{1, 1, 2, 2} {
 		at := now.Add(time.Duration(after) * roundEvery / 2)
@@ -331,16 +329,16 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, known.estimates, 1)
 	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
-	require.True(t, known.hold.active)
+	require.True(t, known.hold.Active)
 	require.False(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "the hold ends much later")
-	known.hold.until = now
+	known.hold.Until = now
 	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route, Wait: 0}, now))
-	require.False(t, known.hold.active)
+	require.False(t, known.hold.Active)
 	ep.unlimited.Store(true)
 	for range 2 {
 		ep.apply(Update{Kind: UpdateRejections, Sender: 3, Route: route, Rejections: 5}, now)
 	}
 	require.False(t, ep.unlimited.Load())
-	require.True(t, known.hold.active, "evidence")
-	require.True(t, known.hold.estimated)
+	require.True(t, known.hold.Active, "evidence")
+	require.True(t, known.hold.Estimated)
 }

@@ -3,12 +3,12 @@ package quota
 import (
 	"fmt"
 	"maps"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -49,10 +49,9 @@ func (q *quota) declare(l throttle.Limit) {
 	if !q.endpoint.reserve(inferenceBytes) {
 		return
 	}
-	w := learnedWindow{limit: l.Count, length: l.Per, declared: true, confirmed: true, gridless: true, testAfter: math.MaxInt}
+	limit, length := l.Count, l.Per
 	if l.Burst > 0 && l.Burst < l.Count {
-		w.limit, w.length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
+		limit, length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
 	}
-	w.confirmedLimit, w.maxLength = w.limit, w.length
-	q.inference = &inference{window: w}
+	q.inference = &inference{window: learnedlimit.NewDeclaredWindow(limit, length)}
 }

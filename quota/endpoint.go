@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -73,7 +75,7 @@ type endpoint struct {
 	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
 	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
 	patterns patterns
-	samples  [2]acceptedSpan // the latest two, see addSample
+	samples  [2]learnedlimit.AcceptedSpan // the latest two, see addSample
 }
 
 // reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
@@ -142,7 +144,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 	stop := false // there is evidence that the server limits requests, so asked stops sending them
 	if isEstimated(f.Cause) && ep.tracker.Mode == Full {
 		ep.unlimited.Store(false)
-		q, before := asked, acceptedSpan{}
+		q, before := asked, learnedlimit.AcceptedSpan{}
 		if q == nil {
 			q, before = ep.quotaOf(req), ep.accepted(f.Now)
 		}
@@ -183,8 +185,8 @@ func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if inf := q.inference; inf != nil {
-		inf.evidence.add(causeSuccess, now)
-		inf.accepted.add(1, now)
+		inf.evidence.Add(learnedlimit.CauseSuccess, now)
+		inf.accepted.Add(1, now)
 	}
 }
 
@@ -308,12 +310,12 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 func (q *quota) reordered() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight.span()
+	return q.inFlight.Span()
 }
 
 // statesRemaining reports whether limits state how many requests are left.
 func statesRemaining(limits []throttle.RemoteLimit) bool {
-	return slices.ContainsFunc(limits, countsRequests)
+	return slices.ContainsFunc(limits, statedlimit.CountsRequests)
 }
 
 // addQuota adds a quota for route: asked if that is the unknown quota, which a new one replaces,
@@ -427,23 +429,23 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, Cause: throttle.CauseStated, RetryAfter: f.RetryAfter}
 	for _, q := range ep.all() {
 		if q != asked {
-			q.rejectedExternally(&all, acceptedSpan{since: f.Now})
+			q.rejectedExternally(&all, learnedlimit.AcceptedSpan{Since: f.Now})
 		}
 	}
-	ep.small.hold(min(f.RetryAfter, maxDelay), f.Now)
+	ep.small.hold(min(f.RetryAfter, headers.MaxDelay), f.Now)
 }
 
 // rejectedExternally applies the rejection f of a request that q did not admit: a request of an
 // unlimited endpoint, of another quota or of another process. accepted is what was accepted
 // before. The first rejection begins a hold. The others until its end are of the same burst and
 // only extend it.
-func (q *quota) rejectedExternally(f *throttle.Feedback, accepted acceptedSpan) {
+func (q *quota) rejectedExternally(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan) {
 	q.change(f.Now, func(now time.Time) {
 		n := uint64(0)
-		if !q.hold.active && !now.Before(q.hold.until) {
-			n = q.hold.lastSent + 1 // stands for a claim that was sent after the latest hold
-			q.inFlight.sent = max(q.inFlight.sent, n)
-			if accepted.n > 0 {
+		if !q.hold.Active && !now.Before(q.hold.Until) {
+			n = q.hold.LastSent + 1 // stands for a claim that was sent after the latest hold
+			q.inFlight.Sent = max(q.inFlight.Sent, n)
+			if accepted.N > 0 {
 				q.span = accepted
 			}
 		}
@@ -473,19 +475,19 @@ const (
 func (ep *endpoint) addSample(now time.Time) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	ep.samples = [2]acceptedSpan{ep.samples[1], {since: now, n: ep.successes.Load()}}
+	ep.samples = [2]learnedlimit.AcceptedSpan{ep.samples[1], {Since: now, N: ep.successes.Load()}}
 }
 
 // accepted returns the requests that were accepted since the sample before the latest.
-func (ep *endpoint) accepted(now time.Time) acceptedSpan {
+func (ep *endpoint) accepted(now time.Time) learnedlimit.AcceptedSpan {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	s := ep.samples[0]
-	if s.since.IsZero() {
+	if s.Since.IsZero() {
 		s = ep.samples[1]
 	}
-	if s.since.IsZero() {
-		return acceptedSpan{since: now}
+	if s.Since.IsZero() {
+		return learnedlimit.AcceptedSpan{Since: now}
 	}
-	return acceptedSpan{since: s.since, n: ep.successes.Load() - s.n}
+	return learnedlimit.AcceptedSpan{Since: s.Since, N: ep.successes.Load() - s.N}
 }

@@ -6,8 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/throttle"
 )
 
 // makeUnlimited sends successful requests, one per millisecond, until no limit is demanded, and then
@@ -53,8 +56,8 @@ func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 			receive(t, &tr, users, answer(429))
 		}
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
-		require.Equal(t, 1, q.hold.rejections)
-		require.LessOrEqual(t, time.Until(q.hold.until), basePause)
+		require.Equal(t, 1, q.hold.Rejections)
+		require.LessOrEqual(t, time.Until(q.hold.Until), hold.BasePause)
 	})
 }
 
@@ -72,9 +75,9 @@ func TestSampler_successesInFlightAreEvidence(t *testing.T) {
 				}
 			}
 			q := tr.Demand(request(t, users)).Limiter.(*quota)
-			require.False(t, q.hold.active, status)
+			require.False(t, q.hold.Active, status)
 			require.False(t, q.inference.limits(), status)
-			successes, all := q.inference.evidence.count(causeSuccess, 8, time.Now())
+			successes, all := q.inference.evidence.Count(learnedlimit.CauseSuccess, 8, time.Now())
 			require.Equal(t, 7, successes, status)
 			require.Equal(t, 8, all, status)
 		})
@@ -172,6 +175,6 @@ func TestSampler_countsSuccessesOnly(t *testing.T) {
 		for range 5 {
 			receive(t, &tr, users, answer(404))
 		}
-		require.GreaterOrEqual(t, tr.endpointOf(request(t, users)).accepted(time.Now()).n, int64(sampleEvery))
+		require.GreaterOrEqual(t, tr.endpointOf(request(t, users)).accepted(time.Now()).N, int64(sampleEvery))
 	})
 }

@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+	"github.com/heed-go/heed/throttle"
 )
 
 // ask sends one request, if the limit that tr has for it admits it, and reports resp.
@@ -147,7 +149,7 @@ func TestEndpoint_memoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(ep.routes), maxRoutes)
 		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
 		for _, q := range ep.quotas {
-			require.LessOrEqual(t, len(q.estimates), maxEstimates)
+			require.LessOrEqual(t, len(q.estimates), statedlimit.MaxEstimates)
 		}
 	})
 }

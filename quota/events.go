@@ -223,21 +223,21 @@ func (l *listeners) watch(q *quota, now time.Time) (record func()) {
 // concurrencyCut, and its limits.
 func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
 	ep := q.endpoint
-	if q.hold.active {
-		heldUntil = q.hold.until
+	if q.hold.Active {
+		heldUntil = q.hold.Until
 	}
 	if inf := q.inference; inf != nil {
 		cutUntil = inf.cut.until
-		if w := &inf.window; w.on() && !w.declared {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.confirmedLimit, Per: w.length})
+		if w := &inf.window; w.On() && !w.Declared {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.ConfirmedLimit, Per: w.Length})
 		}
-		if inf.loop.on() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.finiteGoal()})
+		if inf.loop.On() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.FiniteGoal()})
 		}
 	}
 	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.early.distrusted() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.name, Size: e.limit, Per: e.per})
+		if e := &q.estimates[i]; !e.Distrusted() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.Name, Size: e.Limit, Per: e.Per})
 		}
 	}
 	return heldUntil, cutUntil, limits
@@ -246,7 +246,7 @@ func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearned
 // recordHolds adds the events for the hold and the concurrencyCut of q, whose ends have changed.
 func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
 	ep := q.endpoint
-	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.estimated}
+	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.Estimated}
 	if hold.Estimated {
 		hold.Limit = ep.names.learnedRate
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -121,18 +123,18 @@ func (u *Update) Keep() (keep time.Duration) {
 
 // aged returns u as of now, without what is over.
 func (u Update) aged() Update {
-	age := min(max(u.Age, 0), maxDelay)
+	age := min(max(u.Age, 0), headers.MaxDelay)
 	limits := u.Limits
 	u.Limits, u.Age = nil, 0
 	for _, l := range limits {
-		if l.ResetAfter -= age; l.ResetAfter > 0 && countsRequests(l) && len(u.Limits) < maxEstimates {
+		if l.ResetAfter -= age; l.ResetAfter > 0 && statedlimit.CountsRequests(l) && len(u.Limits) < statedlimit.MaxEstimates {
 			u.Limits = append(u.Limits, l)
 		}
 	}
 	if u.Kind == UpdateRelease {
-		u.Wait = min(max(u.Wait, 0), maxDelay) + age
+		u.Wait = min(max(u.Wait, 0), headers.MaxDelay) + age
 	} else {
-		u.Wait = min(max(u.Wait-age, 0), maxDelay)
+		u.Wait = min(max(u.Wait-age, 0), headers.MaxDelay)
 	}
 	return u
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -47,10 +48,10 @@ func TestUpdate_ages(t *testing.T) {
 		"hold":               {Update{Kind: UpdateHold, Wait: 9, Age: 2}, 7, nil},
 		"hold, over":         {Update{Kind: UpdateHold, Wait: 2, Age: 9}, 0, nil},
 		"hold, from later":   {Update{Kind: UpdateHold, Wait: 2, Age: -9}, 2, nil},
-		"hold, long":         {Update{Kind: UpdateHold, Wait: math.MaxInt64}, maxDelay, nil},
-		"hold, old":          {Update{Kind: UpdateHold, Wait: math.MaxInt64, Age: math.MaxInt64}, maxDelay, nil},
+		"hold, long":         {Update{Kind: UpdateHold, Wait: math.MaxInt64}, headers.MaxDelay, nil},
+		"hold, old":          {Update{Kind: UpdateHold, Wait: math.MaxInt64, Age: math.MaxInt64}, headers.MaxDelay, nil},
 		"release":            {Update{Kind: UpdateRelease, Wait: 9, Age: 2}, 11, nil},
-		"release, long ago":  {Update{Kind: UpdateRelease, Wait: math.MaxInt64, Age: 2}, maxDelay + 2, nil},
+		"release, long ago":  {Update{Kind: UpdateRelease, Wait: math.MaxInt64, Age: 2}, headers.MaxDelay + 2, nil},
 		"release, negative":  {Update{Kind: UpdateRelease, Wait: -3, Age: 2}, 2, nil},
 		"limits":             {Update{Limits: in(1, 5, 9), Age: 5}, 0, in(4)},
 		"too many limits":    {Update{Limits: in(1, 2, 3, 4, 5, 6, 7, 8, 9)}, 0, in(1, 2, 3, 4, 5, 6, 7, 8)},

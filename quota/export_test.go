@@ -1,6 +1,8 @@
 package quota
 
-import "github.com/heed-go/heed/throttle"
+import (
+	"github.com/heed-go/heed/throttle"
+)
 
 type (
 	Message    = message

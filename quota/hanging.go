@@ -3,6 +3,8 @@ package quota
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -21,7 +23,8 @@ import (
 //
 // A healthy server that pauses, or works slowly, looks the same until it responds. If a request that hung
 // is accepted after all, requests that hang are no rejections: the stop and the rate end, and none begins
-// for the time noEstimate. If its caller gives up, nothing will show that, so they end, too. Where requests are sent to slow routes and to fast ones, not all of them hang.
+// for the time learnedlimit.NoEstimate. If its caller gives up, nothing will show that, so they end, too. Where requests are
+// sent to slow routes and to fast ones, not all of them hang.
 
 const (
 	minBefore   = 20 // requests that were accepted before, without a failure among the latest 8 responses
@@ -32,7 +35,7 @@ const (
 // lateIn returns the time until the requests in flight hang if no response arrives.
 func (q *quota) lateIn(now time.Time) time.Duration {
 	s := &q.slow
-	return max(later(s.sent, q.lastResponse).Add(lateAfter*s.typical+lateMargin+1).Sub(now), 1)
+	return max(ticks.Later(s.sent, q.lastResponse).Add(lateAfter*s.typical+lateMargin+1).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.
@@ -45,33 +48,33 @@ func (q *quota) hang(now time.Time) {
 		if !q.hangImpliesLimit(n, now) {
 			return
 		}
-		if inf = q.infer(acceptedSpan{}, now); inf == nil {
+		if inf = q.infer(learnedlimit.AcceptedSpan{}, now); inf == nil {
 			return
 		}
 		inf.hanging, inf.forbidden = true, false
 	}
 	inf.lastHanging, q.slow.watched = n, 0
-	q.inFlight.giveUp()
-	if inf.loop.on() && !q.hold.active {
-		q.updateLoop(q.inFlight.sent, true, now)
+	q.inFlight.GiveUp()
+	if inf.loop.On() && !q.hold.Active {
+		q.updateLoop(q.inFlight.Sent, true, now)
 		return
 	}
-	q.stop(q.inFlight.sent, now)
+	q.stop(q.inFlight.Sent, now)
 }
 
 // hangImpliesLimit reports whether the claims up to n, which are late, are evidence of a limit that the
 // server does not state.
 func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
-	inf, hanging, bound := q.inference, q.inFlight.open-q.inFlight.after(n), q.maxInFlight()
+	inf, hanging, bound := q.inference, q.inFlight.Open-q.inFlight.After(n), q.maxInFlight()
 	switch {
-	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.active, q.slow.recent != 0, q.slow.maxInFlight > 0:
+	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.recent != 0, q.slow.maxInFlight > 0:
 		return false
 	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
 	}
-	recent := now.Sub(later(q.slow.sent, q.lastResponse)) <= idleAfter+lateAfter*q.slow.typical
-	return recent && q.span.n >= minBefore && bound > 0 && q.inFlight.open >= bound &&
-		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.span()-int64(q.inFlight.sent-n))
+	recent := now.Sub(ticks.Later(q.slow.sent, q.lastResponse)) <= learnedlimit.IdleAfter+lateAfter*q.slow.typical
+	return recent && q.span.N >= minBefore && bound > 0 && q.inFlight.Open >= bound &&
+		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.Span()-int64(q.inFlight.Sent-n))
 }
 
 // respondedAfterHang applies that claim n, which did not count as in flight any more, was accepted, or
@@ -81,11 +84,11 @@ func (q *quota) respondedAfterHang(n uint64, now time.Time) {
 	if inf == nil || !inf.hanging || n > inf.lastHanging {
 		return
 	}
-	if q.hold.active && q.hold.estimated {
-		q.hold.end()
-		q.hold.until = now
+	if q.hold.Active && q.hold.Estimated {
+		q.hold.End()
+		q.hold.Until = now
 	}
 	q.dropLoop(false, now)
-	inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(noEstimate)
-	q.lastResponse, q.sentBefore = now, q.inFlight.sent // the server responds, so slow start admits no more than its bound
+	inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(learnedlimit.NoEstimate)
+	q.lastResponse, q.sentBefore = now, q.inFlight.Sent // the server responds, so slow start admits no more than its bound
 }

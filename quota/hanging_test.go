@@ -1,12 +1,13 @@
 package quota
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -18,7 +19,7 @@ func burst(t *testing.T, now time.Time) *quota {
 	q := quotaAt(t, 0)
 	for range 39 {
 		n := q.grant(1, now.Add(-hangingTypical))
-		q.inFlight.end(n)
+		q.inFlight.End(n)
 		q.observe(n, &throttle.Feedback{}, now)
 	}
 	q.slow = slowResponses{}
@@ -26,10 +27,10 @@ func burst(t *testing.T, now time.Time) *quota {
 	for range 17 {
 		q.grant(1, now)
 	}
-	q.inFlight.end(last)
+	q.inFlight.End(last)
 	q.observe(last, &throttle.Feedback{}, now)
 	q.grant(1, now)
-	require.EqualValues(t, []int64{18, 18, 58}, []int64{q.inFlight.open, q.maxInFlight(), int64(q.inFlight.sent)})
+	require.EqualValues(t, []int64{18, 18, 58}, []int64{q.inFlight.Open, q.maxInFlight(), int64(q.inFlight.Sent)})
 	require.Equal(t, hangingTypical, q.slow.typical)
 	return q
 }
@@ -77,12 +78,12 @@ func TestQuota_stopsWhenRequestsHang(t *testing.T) {
 	for n := range uint64(18) {
 		respond(q, 41+n, rejectedLate, at(3006))
 	}
-	require.True(t, q.hold.active, "late rejections change nothing")
+	require.True(t, q.hold.Active, "late rejections change nothing")
 	respond(q, 60, throttle.Feedback{}, at(3015))
-	require.False(t, q.hold.active)
-	require.True(t, q.inference.loop.on())
-	require.False(t, q.inference.window.on())
-	require.InDelta(t, 40/2.58, q.inference.loop.rate, .1, "40 until half of the time between the last two probes")
+	require.False(t, q.hold.Active)
+	require.True(t, q.inference.loop.On())
+	require.False(t, q.inference.window.On())
+	require.InDelta(t, 40/2.58, q.inference.loop.Rate, .1, "40 until half of the time between the last two probes")
 }
 
 // Each of these shows that requests which hang are not rejected, or not known to be.
@@ -91,28 +92,28 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 	late := start.Add(141 * time.Millisecond)
 	for name, change := range map[string]func(q *quota){
 		"evidence":                     func(*quota) {},
-		"few were accepted before":     func(q *quota) { q.span.n = minBefore - 1 },
+		"few were accepted before":     func(q *quota) { q.span.N = minBefore - 1 },
 		"the usual time is not known":  func(q *quota) { q.slow.typical = 0 },
 		"one of the latest failed":     func(q *quota) { q.slow.recent = 0b1000_0000 },
 		"responses were late before":   func(q *quota) { q.slow.maxInFlight = 20 },
-		"more may be in flight":        func(q *quota) { q.inFlight.end(50) },
+		"more may be in flight":        func(q *quota) { q.inFlight.End(50) },
 		"the host is known":            func(q *quota) { q.slowStart.successes = knownAfter },
 		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
-		"the server states its limits": func(q *quota) { q.estimates = make([]estimate, 1) },
-		"the stated limit is used up":  func(q *quota) { q.hold.active = true },
+		"the server states its limits": func(q *quota) { q.estimates = make([]statedlimit.Estimate, 1) },
+		"the stated limit is used up":  func(q *quota) { q.hold.Active = true },
 		"another estimate is on": func(q *quota) {
-			q.infer(acceptedSpan{}, start).loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+			q.infer(learnedlimit.AcceptedSpan{}, start).loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 20, Next: start}
 		},
-		"a hanging one was accepted": func(q *quota) { q.infer(acceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"a hanging one was accepted": func(q *quota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
 		"none is late":               func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
 		"no slow start":              func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
 		"StatedOnly":                 func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
 		"an idle time":               func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
 		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
 			for range 7 {
-				q.inFlight.end(q.inFlight.add())
+				q.inFlight.End(q.inFlight.Add())
 			}
-			q.sentBefore = q.inFlight.sent
+			q.sentBefore = q.inFlight.Sent
 		},
 	} {
 		q := burst(t, start)
@@ -144,22 +145,22 @@ func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
 	} {
 		for _, stopped := range []bool{true, false} {
 			q := burst(t, start)
-			require.EqualValues(t, 59, q.inFlight.add(), "sent later than the others")
-			q.inFlight.open = 18
+			require.EqualValues(t, 59, q.inFlight.Add(), "sent later than the others")
+			q.inFlight.Open = 18
 			reserve(t, q, late)
 			require.True(t, q.inference.hanging)
 			require.EqualValues(t, 58, q.inference.lastHanging)
 			if !stopped {
-				q.hold.end()
-				q.hold.until = late
-				q.inference.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, late)
+				q.hold.End()
+				q.hold.Until = late
+				q.inference.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, late)
 			}
 			typical := q.slow.typical
 			respond(q, tt.claim, tt.feedback, late.Add(time.Second))
 			require.Equal(t, !tt.want, q.inference.hanging, name)
-			require.Equal(t, stopped && !tt.want, q.hold.active, name)
-			require.Equal(t, !stopped && !tt.want, q.inference.loop.on(), name)
-			require.Equal(t, tt.want, q.inference.nextEstimate[1].Equal(late.Add(time.Second+noEstimate)), name)
+			require.Equal(t, stopped && !tt.want, q.hold.Active, name)
+			require.Equal(t, !stopped && !tt.want, q.inference.loop.On(), name)
+			require.Equal(t, tt.want, q.inference.nextEstimate[1].Equal(late.Add(time.Second+learnedlimit.NoEstimate)), name)
 			require.Equal(t, slowResponses{typical: typical, sent: start}, q.slow, "%s: it was slow, which is known", name)
 			require.Equal(t, tt.want || !stopped, reserve(t, q, late.Add(time.Second)).OK, name)
 		}
@@ -174,9 +175,9 @@ func TestQuota_aStatedHoldIsNotEndedByARequestThatHung(t *testing.T) {
 	reserve(t, q, late)
 	stated := throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 9 * time.Second}
 	respond(q, 41, stated, late.Add(time.Second))
-	q.hold.estimated = false
+	q.hold.Estimated = false
 	respond(q, 42, throttle.Feedback{}, late.Add(2*time.Second))
-	require.True(t, q.hold.active)
+	require.True(t, q.hold.Active)
 	require.Greater(t, reserve(t, q, late.Add(2*time.Second)).Wait, 7*time.Second)
 }
 
@@ -187,11 +188,11 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	q := burst(t, start)
 	now := start.Add(141 * time.Millisecond)
 	reserve(t, q, now)
-	q.hold.end()
-	q.hold.until = now
+	q.hold.End()
+	q.hold.Until = now
 	l := &q.inference.loop
-	*l = newRateLoop(throttle.CauseUnstated, 40, math.Inf(1), .2, q.inFlight.sent, now)
-	l.hangs = true
+	l.BeginAfterStop(throttle.CauseUnstated, true, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), Until: now, N: 40}, now, now, now, 0, q.inFlight.Sent)
+	require.InDelta(t, 40, l.Rate, 1e-9)
 	for range 30 { // at 40/s
 		now = now.Add(25 * time.Millisecond)
 		d := reserve(t, q, now)
@@ -210,24 +211,24 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: true})
 		return err == nil && d.OK
 	}(), "a response may arrive")
-	before := l.rate
+	before := l.Rate
 	now = now.Add(d.Wait)
 	d = reserve(t, q, now) // it is decided now that the others hang, so the next one waits
 	require.False(t, d.OK)
 	require.True(t, reserve(t, q, now.Add(d.Wait)).OK)
-	require.Less(t, l.rate, before)
-	require.LessOrEqual(t, l.goal, 40., "what was accepted")
-	require.EqualValues(t, 1, q.inFlight.open, "the two that hang do not count")
-	require.False(t, q.hold.active)
+	require.Less(t, l.Rate, before)
+	require.LessOrEqual(t, l.FiniteGoal(), 40., "what was accepted")
+	require.EqualValues(t, 1, q.inFlight.Open, "the two that hang do not count")
+	require.False(t, q.hold.Active)
 
-	before = l.rate
-	q.stop(q.inFlight.sent, now.Add(d.Wait))
-	now = q.hold.until
+	before = l.Rate
+	q.stop(q.inFlight.Sent, now.Add(d.Wait))
+	now = q.hold.Until
 	probe := reserve(t, q, now)
 	require.True(t, probe.OK)
 	require.False(t, reserve(t, q, now.Add(time.Second)).OK)
-	require.Equal(t, 2, q.hold.rejections, "a probe that hangs extends the stop")
-	require.GreaterOrEqual(t, l.rate, before, "and does not lower the rate")
+	require.Equal(t, 2, q.hold.Rejections, "a probe that hangs extends the stop")
+	require.GreaterOrEqual(t, l.Rate, before, "and does not lower the rate")
 }
 
 // While a rate is learned from requests that hang, all failures that servers reject with count as
@@ -236,14 +237,14 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, hanging := range []bool{true, false} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, start)
-		inf.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
+		inf.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, start)
 		inf.hanging = hanging
 		f := throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}
-		q.suspect(&f, acceptedSpan{}, true, start)
+		q.suspect(&f, learnedlimit.AcceptedSpan{}, true, start)
 		require.Equal(t, hanging, f.Outcome == throttle.Throttled)
-		q.rejectedUnstated(q.inFlight.add(), f.Cause, start.Add(time.Second))
-		require.Equal(t, hanging, inf.loop.rejectionsInRow == 1)
+		q.rejectedUnstated(q.inFlight.Add(), f.Cause, start.Add(time.Second))
+		require.Equal(t, hanging, inf.loop.Rate < 19.8)
 	}
 }
 
@@ -252,19 +253,19 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 func TestQuota_aStopByRequestsThatHangIsNoBanBy403s(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
-	q.infer(acceptedSpan{}, start).forbidden = true
+	q.infer(learnedlimit.AcceptedSpan{}, start).forbidden = true
 	now := start.Add(141 * time.Millisecond)
 	reserve(t, q, now)
 	require.True(t, q.inference.hanging)
 	require.Equal(t, throttle.CauseUnstated, q.inference.stopCause())
 	for range 6 { // probes, which hang
-		now = q.hold.until
+		now = q.hold.Until
 		require.True(t, reserve(t, q, now).OK)
 		now = now.Add(141 * time.Millisecond)
 		require.False(t, reserve(t, q, now).OK)
 	}
 	require.Greater(t, now.Sub(start), maxSuspectedStop)
-	require.True(t, q.hold.active)
+	require.True(t, q.hold.Active)
 }
 
 // After a pause of 1.9 s slow start admits as many as before it, not one more for each 100 ms of it.
@@ -272,7 +273,7 @@ func TestQuota_slowStartBoundsRequestsAfterAPause(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
 	reserve(t, q, start.Add(141*time.Millisecond))
-	require.True(t, q.hold.active)
+	require.True(t, q.hold.Active)
 	end := start.Add(1900 * time.Millisecond)
 	respond(q, 41, throttle.Feedback{}, end)
 	granted := int64(0)
@@ -287,9 +288,9 @@ func TestQuota_anAbandonedRateOfRequestsThatHang(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, failed := range []bool{true, false} {
 		q := burst(t, start)
-		inf := q.infer(acceptedSpan{}, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.hanging = true
-		inf.loop.beginAt(throttle.CauseUnstated, 20, q.inFlight.sent, start)
+		inf.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, start)
 		q.dropLoop(failed, start)
 		reserve(t, q, start.Add(141*time.Millisecond))
 		require.Equal(t, !failed, inf.hanging)
@@ -302,9 +303,9 @@ func TestQuota_aCallerThatGivesUpShowsNoLimit(t *testing.T) {
 	for cause, ended := range map[throttle.Cause]bool{throttle.CauseCanceled: true, throttle.CauseTimeout: false, throttle.CauseDropped: false} {
 		q := burst(t, start)
 		reserve(t, q, start.Add(141*time.Millisecond))
-		require.True(t, q.hold.active)
+		require.True(t, q.hold.Active)
 		respond(q, 41, throttle.Feedback{Outcome: throttle.Failed, Cause: cause}, start.Add(time.Second))
-		require.Equal(t, ended, !q.hold.active, cause)
+		require.Equal(t, ended, !q.hold.Active, cause)
 		require.Equal(t, ended, !q.inference.hanging, cause)
 	}
 }

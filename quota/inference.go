@@ -1,9 +1,12 @@
 package quota
 
 import (
-	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -26,23 +29,23 @@ import (
 // Firewalls ban a client that sends too fast with 403s, and a request during a ban may begin it again.
 // So 403s of routes that have just succeeded begin a stop, too, if the host is not known yet or if all
 // responses of a trial are 403s. As a 403 may as well be a missing permission, that stop is bounded: if the probe after maxSuspectedStop is
-// rejected with a 403, there is no limit, and nothing is estimated from suspected causes for noEstimate.
+// rejected with a 403, there is no limit, and nothing is estimated from suspected causes for learnedlimit.NoEstimate.
 //
 // The fields are guarded by quota.mu.
 type inference struct {
-	evidence evidence
-	accepted acceptedRate
+	evidence learnedlimit.Evidence
+	accepted learnedlimit.AcceptedRate
 	cut      concurrencyCut
-	loop     rateLoop
-	window   learnedWindow
+	loop     learnedlimit.RateLoop
+	window   learnedlimit.Window
 
 	forbidden bool // 403s, not bare rejections, began the latest stop, and count as rejections of the window
 
 	// Of the present stop or stated hold:
-	beforeStop  acceptedSpan  // requests accepted before it; zero since: there is none
-	statedHold  time.Duration // longest wait that the server stated for it; 0: none
-	stopPending bool          // there is evidence: the next rejection that is observed begins a stop
-	loopPending bool          // when the stop ends, a window or a loop begins
+	beforeStop  learnedlimit.AcceptedSpan // requests accepted before it; zero since: there is none
+	statedHold  time.Duration             // longest wait that the server stated for it; 0: none
+	stopPending bool                      // there is evidence: the next rejection that is observed begins a stop
+	loopPending bool                      // when the stop ends, a window or a loop begins
 
 	nextEstimate   [2]time.Time // nothing is estimated before, by causeClass: a loop has failed
 	successesInRow int          // successes since the latest possible rejection
@@ -60,9 +63,8 @@ func causeClass(c throttle.Cause) int {
 }
 
 const (
-	forgetAfter   = 50              // successes in a row, after which the inference is dropped
-	minRejections = 4               // fewer responses are no evidence of any kind, see evidence
-	longStop      = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
+	forgetAfter   = 50 // successes in a row, after which the inference is dropped
+	minRejections = 4  // fewer responses are no evidence of any kind, see evidence
 
 	maxSuspectedStop = 14 * time.Second // time after which a stop that 403s began ends if the probe is a 403, too
 
@@ -73,7 +75,7 @@ const (
 
 // limits reports whether a rate or a window is estimated, or a window is declared.
 func (inf *inference) limits() bool {
-	return inf.loop.cause != throttle.CauseUnknown || inf.window.limit > 0
+	return inf.loop.Cause != throttle.CauseUnknown || inf.window.Limit > 0
 }
 
 // stopCause returns the cause of the rejections that began the latest stop.
@@ -95,20 +97,20 @@ func (q *quota) roundTrip() time.Duration {
 
 // infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
-func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
+func (q *quota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inference {
 	if q.inference != nil || q.dropped || !q.endpoint.reserve(inferenceBytes) {
 		return q.inference
 	}
 	inf := new(inference)
-	if before.since.IsZero() {
+	if before.Since.IsZero() {
 		before = q.span
 	}
-	if before.n > 0 {
-		took := max(now.Sub(before.since), 0)
-		inf.evidence.addAccepted(before.n, took, now)
-		inf.accepted.addEvenly(before.n, took, now)
+	if before.N > 0 {
+		took := max(now.Sub(before.Since), 0)
+		inf.evidence.AddAccepted(before.N, took, now)
+		inf.accepted.AddEvenly(before.N, took, now)
 	}
-	inf.evidence.total = max(inf.evidence.total, q.slowStart.successes)
+	inf.evidence.Total = max(inf.evidence.Total, q.slowStart.successes)
 	q.inference, q.span = inf, before
 	return inf
 }
@@ -117,13 +119,13 @@ func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
 // accepted before, as far as q has not counted it, and granted reports whether q granted the claim.
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
-func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool, now time.Time) (stop bool) {
+func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
 	inf := q.infer(before, now)
 	if inf == nil {
 		return false
 	}
 	inf.successesInRow = 0
-	if !granted && (inf.loop.on() || q.hold.active) {
+	if !granted && (inf.loop.On() || q.hold.Active) {
 		return false // the request was sent before the loop or the stop began
 	}
 	cause := f.Cause
@@ -131,30 +133,30 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 		cause = throttle.CauseUnstated
 	}
 	if cause != throttle.CauseForbidden || f.RetryOnce { // otherwise a permission is probably missing
-		inf.evidence.add(cause, now)
+		inf.evidence.Add(cause, now)
 	}
 	bare := cause == throttle.CauseUnstated
 	switch limits := inf.limits(); {
-	case limits && inf.loop.on():
-		if inf.loop.cause == cause || inf.hanging {
+	case limits && inf.loop.On():
+		if inf.loop.Cause == cause || inf.hanging {
 			f.Outcome = throttle.Throttled
 		}
-	case cause == throttle.CauseForbidden && inf.forbidden && (q.hold.active && q.hold.estimated || limits):
+	case cause == throttle.CauseForbidden && inf.forbidden && (q.hold.Active && q.hold.Estimated || limits):
 		f.Outcome = throttle.Throttled
-	case inf.evidence.n < minRejections, q.hold.active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
-	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
-		inf.evidence.restart()
+	case inf.evidence.N < minRejections, q.hold.Active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
+	case bare && inf.evidence.ImpliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
+		inf.evidence.Restart()
 		inf.stopPending, inf.forbidden = true, false
 		return true
-	case f.RetryOnce && !limits && q.slowStart.successes < knownAfter && inf.evidence.suggestsBan(now):
-		inf.evidence.restart()
+	case f.RetryOnce && !limits && q.slowStart.successes < knownAfter && inf.evidence.SuggestsBan(now):
+		inf.evidence.Restart()
 		inf.stopPending, inf.forbidden = true, true
 		f.Outcome = throttle.Throttled
 		return true
 	case !bare && !limits: // only the loop may limit requests during a trial
-		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
-			inf.evidence.restart()
-			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
+		if share, ok := inf.evidence.SuggestsLimit(f.Cause, q.roundTrip(), now); ok {
+			inf.evidence.Restart()
+			inf.loop.BeginTrial(f.Cause, share, inf.accepted.Latest(now), inf.accepted.Highest(now)/2, q.roundTrip(), q.inFlight.Sent, now)
 			f.Outcome = throttle.Throttled
 		}
 	}
@@ -166,22 +168,22 @@ func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool,
 
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
 func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
-	inf := q.infer(acceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
 	bare := cause == throttle.CauseUnstated
 	stops := bare || cause == throttle.CauseForbidden && inf.forbidden
-	probe := q.hold.active && n > q.hold.lastSent
+	probe := q.hold.Active && n > q.hold.LastSent
 	switch {
 	case stops && (inf.stopPending || probe):
 		inf.forbidden = !bare // a stop whose probe gets a 429 is not bounded
 		q.stop(n, now)
-	case q.hold.active:
-	case stops && inf.window.on():
-		q.updateWindow(inf.window.rejected(n, now), n, now)
-	case inf.loop.on():
-		if inf.loop.cause == cause || inf.hanging {
+	case q.hold.Active:
+	case stops && inf.window.On():
+		q.updateWindow(inf.window.Rejected(n, now), n, now)
+	case inf.loop.On():
+		if inf.loop.Cause == cause || inf.hanging {
 			q.updateLoop(n, true, now)
 		}
 	case bare:
@@ -196,34 +198,32 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	if q.endpoint.tracker.Mode != Full {
 		return
 	}
-	inf := q.infer(acceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
 	inf.successesInRow = 0
 	switch l := &inf.loop; {
-	case inf.window.on():
-		q.updateWindow(inf.window.rejected(n, now), n, now)
+	case inf.window.On():
+		q.updateWindow(inf.window.Rejected(n, now), n, now)
 		return
-	case l.on():
-		if l.cause != throttle.CauseUnstated || !l.counts(n, now) {
+	case l.On():
+		if l.Cause != throttle.CauseUnstated || !l.Counts(n, now) {
 			return
 		}
-		l.addResponse(true)
-		l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
-		if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
-			q.dropLoop(effect == abandonLoop, now)
+		if effect := l.AddStatedWait(retryAfter, &inf.accepted, q.roundTrip(), q.inFlight.Sent, now); effect == learnedlimit.AbandonLoop || effect == learnedlimit.EndLoop {
+			q.dropLoop(effect == learnedlimit.AbandonLoop, now)
 		}
 		return
 	}
-	inf.evidence.add(throttle.CauseUnstated, now)
+	inf.evidence.Add(throttle.CauseUnstated, now)
 	inf.statedHold = max(inf.statedHold, retryAfter)
-	if q.hold.rejections <= 1 { // no probe was rejected
+	if q.hold.Rejections <= 1 { // no probe was rejected
 		inf.beforeStop = q.span
-		inf.beforeStop.until = q.hold.rejectedAt
+		inf.beforeStop.Until = q.hold.RejectedAt
 	}
-	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
-		inf.evidence.restart()
+	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.StatedImplyLimit(now) {
+		inf.evidence.Restart()
 		inf.loopPending, inf.forbidden = true, false
 	}
 }
@@ -231,10 +231,10 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 // succeeded applies the successful response to claim n.
 func (q *quota) succeeded(n uint64, now time.Time) {
 	inf := q.inference
-	inf.evidence.add(causeSuccess, now)
-	inf.accepted.add(1, now)
-	if q.hold.active && n <= q.hold.lastSent {
-		inf.beforeStop.n++ // it was in flight when the stop or hold began
+	inf.evidence.Add(learnedlimit.CauseSuccess, now)
+	inf.accepted.Add(1, now)
+	if q.hold.Active && n <= q.hold.LastSent {
+		inf.beforeStop.N++ // it was in flight when the stop or hold began
 	}
 	if c := &inf.cut; c.maxInFlight > 0 {
 		if c.successes++; c.successes >= cutEndsAfter {
@@ -243,15 +243,15 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	}
 	switch {
 	case !inf.limits():
-	case inf.window.on():
-		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
+	case inf.window.On():
+		q.updateWindow(inf.window.Succeeded(n, q.lastGranted), n, now)
 	default:
-		inf.loop.span.n++
+		inf.loop.Span.N++
 		q.updateLoop(n, false, now)
 	}
 	inf.successesInRow++
-	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.active
-	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(later(inf.nextEstimate[0], inf.nextEstimate[1])) {
+	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.Active
+	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
 		q.endpoint.release(inferenceBytes)
 	}
@@ -261,17 +261,17 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 // It replaces a cut. If no loop is on, one begins when the stop ends.
 func (q *quota) stop(n uint64, now time.Time) {
 	inf := q.inference
-	if inf != nil && inf.forbidden && q.hold.active && q.hold.estimated && now.Sub(q.hold.since) >= maxSuspectedStop {
+	if inf != nil && inf.forbidden && q.hold.Active && q.hold.Estimated && now.Sub(q.hold.Since) >= maxSuspectedStop {
 		q.abandonStop(now)
 		return
 	}
-	if inf != nil && !q.hold.active {
-		inf.beforeStop, inf.loopPending = q.span, !inf.loop.on()
-		inf.beforeStop.until = now
+	if inf != nil && !q.hold.Active {
+		inf.beforeStop, inf.loopPending = q.span, !inf.loop.On()
+		inf.beforeStop.Until = now
 	}
 	r := q.rejectionOf(0, now)
-	r.estimated, r.pause = true, q.pauseOfStop(now)
-	q.hold.rejected(n, now, r)
+	r.Estimated, r.Pause = true, q.pauseOfStop(now)
+	q.hold.Rejected(n, now, r)
 	if inf != nil {
 		inf.stopPending, inf.cut = false, concurrencyCut{}
 	}
@@ -281,12 +281,12 @@ func (q *quota) stop(n uint64, now time.Time) {
 // rejected for another reason. As after each hold, slow start bounds the requests that have waited.
 func (q *quota) abandonStop(now time.Time) {
 	inf := q.inference
-	q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
-	q.hold = hold{lastSent: q.inFlight.sent}
+	q.slowStart.bound(max(q.hold.InFlight, q.knownBound()), knownAfter)
+	q.hold = hold.Hold{LastSent: q.inFlight.Sent}
 	if q.shared != nil {
 		q.shared.setHold(&q.hold) // no probe was accepted, so no release is published
 	}
-	inf.window, inf.loop.cause = learnedWindow{}, throttle.CauseForbidden
+	inf.window, inf.loop.Cause = learnedlimit.Window{}, throttle.CauseForbidden
 	q.dropLoop(true, now)
 }
 
@@ -302,39 +302,39 @@ var probeAfter = []time.Duration{
 var forbiddenPauses = []time.Duration{time.Second, 4 * time.Second, 10 * time.Second}
 
 // pauseOfStop returns the time until the next probe of a stop; 0: the default of hold. It is the
-// pause that ended the latest stop, if that was longer than basePause, and otherwise the time until
+// pause that ended the latest stop, if that was longer than hold.BasePause, and otherwise the time until
 // the next element of probeAfter, with a random delay.
 func (q *quota) pauseOfStop(now time.Time) time.Duration {
 	h, t := &q.hold, q.endpoint.tracker
-	late := time.Duration(t.random() * float64(maxLate))
-	switch elapsed := now.Sub(h.since); {
-	case !h.active && h.lastPause > basePause:
-		return min(h.lastPause, maxPause) + late
-	case h.active && h.lastPause > basePause && h.rejections == 1 && h.lastTotal > elapsed+basePause:
-		return min(h.lastTotal-elapsed, maxPause) + late
+	late := time.Duration(t.random() * float64(hold.MaxLate))
+	switch elapsed := now.Sub(h.Since); {
+	case !h.Active && h.LastPause > hold.BasePause:
+		return min(h.LastPause, hold.MaxPause) + late
+	case h.Active && h.LastPause > hold.BasePause && h.Rejections == 1 && h.LastTotal > elapsed+hold.BasePause:
+		return min(h.LastTotal-elapsed, hold.MaxPause) + late
 	}
 	if q.inference != nil && q.inference.forbidden {
-		n := h.rejections // of earlier probes: those of an ended stop do not count
-		if !h.active {
+		n := h.Rejections // of earlier probes: those of an ended stop do not count
+		if !h.Active {
 			n = 0
 		}
 		return forbiddenPauses[min(n, len(forbiddenPauses)-1)] + late
 	}
-	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
+	if q.inference == nil || q.inference.beforeStop.Since.IsZero() || q.inference.loop.On() {
 		return 0
 	}
-	least := basePause / 4 // since the stop has just begun
-	if !h.active && q.inference.hanging {
-		least = basePause // a pause of a healthy server mostly ends before, and its responses show that
+	least := hold.BasePause / 4 // since the stop has just begun
+	if !h.Active && q.inference.hanging {
+		least = hold.BasePause // a pause of a healthy server mostly ends before, and its responses show that
 	}
 	for _, length := range probeAfter {
-		wait := q.inference.beforeStop.since.Add(length).Sub(now)
+		wait := q.inference.beforeStop.Since.Add(length).Sub(now)
 		if wait < least {
 			continue
 		}
-		wait += openingDelay + time.Duration(t.random()*float64(min(length/16, maxLate)))
-		if length <= basePause {
-			return min(wait, basePause)
+		wait += statedlimit.OpeningDelay + time.Duration(t.random()*float64(min(length/16, hold.MaxLate)))
+		if length <= hold.BasePause {
+			return min(wait, hold.BasePause)
 		}
 		return wait
 	}
@@ -349,108 +349,83 @@ func (q *quota) released(now time.Time) {
 		return
 	}
 	switch h := &q.hold; {
-	case inf.loop.on():
-	case inf.window.on():
-		inf.window.released(q.inFlight.sent, q.lastGranted)
-	case inf.loopPending && inf.beforeStop.n > 0: // a server that accepted nothing has shown no rate
+	case inf.loop.On():
+	case inf.window.On():
+		inf.window.Released(q.inFlight.Sent, q.lastGranted)
+	case inf.loopPending && inf.beforeStop.N > 0: // a server that accepted nothing has shown no rate
 		rejectedProbe := time.Time{} // when the latest rejected probe was; zero: there was none
-		if h.rejectedAt.After(inf.beforeStop.until) {
-			rejectedProbe = h.rejectedAt
+		if h.RejectedAt.After(inf.beforeStop.Until) {
+			rejectedProbe = h.RejectedAt
 		}
-		if !inf.hanging && q.lastGranted.Before(h.until.Add(basePause)) { // a later probe does not show how long the stop had to be
-			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, rejectedProbe, q.lastGranted, q.inFlight.sent)
+		if !inf.hanging && q.lastGranted.Before(h.Until.Add(hold.BasePause)) { // a later probe does not show how long the stop had to be
+			inf.window = learnedlimit.NewWindow(inf.beforeStop, rejectedProbe, q.lastGranted, q.inFlight.Sent)
 		}
-		if !inf.window.on() {
-			inf.loop.beginAfterStop(inf.stopCause(), inf.beforeStop, h.rejectedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
-			inf.loop.hangs = inf.hanging
+		if !inf.window.On() {
+			inf.loop.BeginAfterStop(inf.stopCause(), inf.hanging, inf.beforeStop, h.RejectedAt, q.lastGranted, now, inf.accepted.Highest(now)/2, q.inFlight.Sent)
 			break
 		}
-		inf.cut, inf.window.stated, inf.window.ban = concurrencyCut{}, inf.statedHold, inf.forbidden
-		if inf.statedHold > 0 && rejectedProbe.IsZero() { // the server has stated the end of its window
-			inf.window.testAfter = statedTestAfter
-		}
+		inf.cut = concurrencyCut{}
+		inf.window.DescribeStop(inf.statedHold, inf.forbidden, rejectedProbe.IsZero())
 	}
 	if !inf.loopPending {
-		q.span = acceptedSpan{since: q.lastGranted} // a window of the server may have begun with the probe
+		q.span = learnedlimit.AcceptedSpan{Since: q.lastGranted} // a window of the server may have begun with the probe
 	}
-	if !inf.loop.on() && !inf.window.on() {
+	if !inf.loop.On() && !inf.window.On() {
 		inf.hanging = false
-		q.slowStart.bound(max(q.hold.inFlight, q.knownBound()), knownAfter)
+		q.slowStart.bound(max(q.hold.InFlight, q.knownBound()), knownAfter)
 	}
-	inf.loopPending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
-	inf.evidence.restart()
+	inf.loopPending, inf.beforeStop, inf.statedHold = false, learnedlimit.AcceptedSpan{}, 0
+	inf.evidence.Restart()
 }
 
 // updateLoop applies the response to claim n to the loop, if it shows the effect of the present
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
 func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
-	l, rtt := &q.inference.loop, q.roundTrip()
-	if !l.counts(n, now) {
+	inf, l := q.inference, &q.inference.loop
+	if !l.Counts(n, now) {
 		return
 	}
-	l.addResponse(rejected)
-	effect := continueLoop
-	switch {
-	case l.trial.active:
-		effect = l.judge(rejected, rtt, q.inFlight.sent, now)
-	case rejected:
-		effect = l.rejected(q.inference.accepted.highest(now), rtt, q.inFlight.sent, now)
-	}
+	effect := l.AddResponse(rejected, &inf.accepted, q.roundTrip(), q.inFlight.Sent, now)
 	switch effect {
-	case stopSending:
-		q.inference.forbidden = l.cause == throttle.CauseForbidden
-		if l.trial.active {
-			*l = rateLoop{}
+	case learnedlimit.StopSending:
+		inf.forbidden = l.Cause == throttle.CauseForbidden
+		if l.Trial.Active {
+			*l = learnedlimit.RateLoop{}
 		}
 		q.stop(n, now)
-	case abandonLoop, endLoop:
-		q.dropLoop(effect == abandonLoop, now)
+	case learnedlimit.AbandonLoop, learnedlimit.EndLoop:
+		q.dropLoop(effect == learnedlimit.AbandonLoop, now)
 	}
 }
 
 // dropLoop ends the loop. If it has failed, because lower rates do not make rejections rarer,
-// nothing is estimated from causes of its class for the time noEstimate.
+// nothing is estimated from causes of its class for the time learnedlimit.NoEstimate.
 func (q *quota) dropLoop(failed bool, now time.Time) {
 	inf := q.inference
 	if failed {
-		inf.nextEstimate[causeClass(inf.loop.cause)] = now.Add(noEstimate)
+		inf.nextEstimate[causeClass(inf.loop.Cause)] = now.Add(learnedlimit.NoEstimate)
 		if inf.hanging {
-			inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(noEstimate)
+			inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(learnedlimit.NoEstimate)
 		}
 	}
-	inf.loop, inf.loopPending, inf.hanging = rateLoop{}, false, false
-	inf.evidence.restart()
+	inf.loop, inf.loopPending, inf.hanging = learnedlimit.RateLoop{}, false, false
+	inf.evidence.Restart()
 }
 
 // updateWindow applies v, what the response to claim n shows about the learned window. If there is
 // no window, the loop begins with the rate that the responses have shown.
-func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
-	if v == fitsWindow {
+func (q *quota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
+	if v == learnedlimit.FitsWindow {
 		return
 	}
 	inf := q.inference
-	w, l := inf.window, &inf.loop
-	inf.window = learnedWindow{}
+	w := inf.window
+	inf.window = learnedlimit.Window{}
 	switch v {
-	case fitsBucket:
-		rate, sure := w.bucketRate(now)
-		l.beginAt(inf.stopCause(), rate, q.inFlight.sent, now)
-		l.confirmed = sure
-		if !sure {
-			l.goal, l.growth = math.Inf(1), .2
-		}
-	case beyondWindow:
-		l.beginAt(inf.stopCause(), w.rate(), q.inFlight.sent, now)
-		l.goal, l.growth = math.Inf(1), .2
-		if w.stated > 0 && w.stated <= shortHold {
-			l.rate = belowWindow * float64(w.confirmedLimit) / w.stated.Seconds()
-			l.goal = l.rate
-		}
-		if w.maxLength > longStop { // each rejection would cost a stop as long
-			l.growth, l.plateau = .5, max(l.plateau, plateauOf(w.maxLength))
-		}
-	case fitsNothing: // the next window or loop begins with what this one has shown
-		q.span = acceptedSpan{since: w.start, n: w.accepted}
+	case learnedlimit.FitsBucket, learnedlimit.BeyondWindow:
+		inf.loop = w.RateLoop(v, inf.stopCause(), q.inFlight.Sent, now)
+	case learnedlimit.FitsNothing: // the next window or loop begins with what this one has shown
+		q.span = learnedlimit.AcceptedSpan{Since: w.Start, N: w.Accepted}
 		q.stop(n, now)
 	}
 }

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -11,14 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/internal/serverrules"
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/internal/serverrules"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/throttle"
 )
 
 // loopOf returns the rate loop of q; nil if none is on.
-func loopOf(q *quota) *rateLoop {
-	if q.inference == nil || !q.inference.loop.on() {
+func loopOf(q *quota) *learnedlimit.RateLoop {
+	if q.inference == nil || !q.inference.loop.On() {
 		return nil
 	}
 	return &q.inference.loop
@@ -29,7 +31,7 @@ func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	for range 20 {
 		ask(t, tr, url, answer(429))
 		q, _ := tr.Demand(request(t, url)).Limiter.(*quota)
-		if q.hold.active {
+		if q.hold.Active {
 			return
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -168,30 +170,30 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
 	q.slowStart.successes = 70
-	q.span = acceptedSpan{since: now.Add(-4500 * time.Millisecond), n: 50}
-	inf := q.infer(acceptedSpan{}, now)
-	require.Equal(t, 50, inf.evidence.len())
-	require.Equal(t, 70, inf.evidence.total)
-	require.InDelta(t, 10, inf.accepted.highest(now), 1e-9)
-	require.Same(t, inf, q.infer(acceptedSpan{since: now, n: 9}, now))
+	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-4500 * time.Millisecond), N: 50}
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+	require.Equal(t, 50, inf.evidence.N)
+	require.Equal(t, 70, inf.evidence.Total)
+	require.InDelta(t, 10, inf.accepted.Highest(now), 1e-9)
+	require.Same(t, inf, q.infer(learnedlimit.AcceptedSpan{Since: now, N: 9}, now))
 
 	q = quotaAt(t, 0)
-	before := acceptedSpan{since: now.Add(-time.Second), n: 9}
+	before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 9}
 	inf = q.infer(before, now)
-	require.Equal(t, 9, inf.evidence.len())
+	require.Equal(t, 9, inf.evidence.N)
 	require.Equal(t, before, q.span)
 	require.Equal(t, inferenceBytes, q.endpoint.memory.Load())
 
 	q = quotaAt(t, 0)
-	q.span = acceptedSpan{since: now.Add(time.Second), n: 9} // the clock was set back
-	require.Equal(t, 9, q.infer(acceptedSpan{}, now).evidence.len())
+	q.span = learnedlimit.AcceptedSpan{Since: now.Add(time.Second), N: 9} // the clock was set back
+	require.Equal(t, 9, q.infer(learnedlimit.AcceptedSpan{}, now).evidence.N)
 	for name, prepare := range map[string]func(*quota){
 		"no memory": func(q *quota) { q.endpoint.memory.Store(maxBytes) },
 		"dropped":   func(q *quota) { q.dropped = true },
 	} {
 		q = quotaAt(t, 0)
 		prepare(q)
-		require.Nil(t, q.infer(acceptedSpan{}, now), name)
+		require.Nil(t, q.infer(learnedlimit.AcceptedSpan{}, now), name)
 	}
 }
 
@@ -204,16 +206,16 @@ func TestInference_isDroppedAfterSuccesses(t *testing.T) {
 		dropped bool
 	}{
 		"nothing estimated":            {func(q *quota) {}, true},
-		"a loop":                       {func(q *quota) { q.inference.loop = rateLoop{cause: throttle.CauseUnstated, rate: 1} }, false},
+		"a loop":                       {func(q *quota) { q.inference.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1} }, false},
 		"a window":                     {func(q *quota) { q.inference.window = tenPerSecond(now) }, false},
 		"a loop begins soon":           {func(q *quota) { q.inference.loopPending = true }, false},
-		"a hold":                       {func(q *quota) { q.hold.active = true }, false},
+		"a hold":                       {func(q *quota) { q.hold.Active = true }, false},
 		"a bare 429 loop has failed":   {func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, false},
 		"a suspected cause has failed": {func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, false},
 		"that was a minute ago":        {func(q *quota) { q.inference.nextEstimate[1] = now }, true},
 	} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.successesInRow = 48
 		tt.change(q)
 		q.succeeded(1, now)
@@ -232,7 +234,7 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	for name, tt := range map[string]struct {
 		random   float64
-		hold     hold
+		hold     hold.Hold
 		now      int
 		spanless bool // nothing was accepted before
 		loop     bool
@@ -253,24 +255,24 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 		"later":                  {now: 60000, want: 0},
 		"a loop is on":           {now: 100, loop: true, want: 0},
 		"nothing was accepted":   {now: 100, spanless: true, want: 0},
-		"as the latest stop":     {hold: hold{lastPause: 4 * time.Second}, now: 100, want: 4000},
-		"as the latest, late":    {random: 1, hold: hold{lastPause: 4 * time.Second}, now: 100, want: 4250},
-		"the latest was short":   {hold: hold{lastPause: time.Second}, now: 100, want: 915},
-		"the latest was long":    {hold: hold{lastPause: time.Hour}, now: 100, want: 60000},
-		"a rejected probe":       {hold: hold{lastPause: 4 * time.Second, lastTotal: 9 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 5000},
-		"too near the total":     {hold: hold{lastPause: 4 * time.Second, lastTotal: 5 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 915},
-		"total, two probes":      {hold: hold{lastPause: 4 * time.Second, lastTotal: 9 * time.Second, active: true, rejections: 2, since: at(100)}, now: 4100, want: 915},
-		"total, short before":    {hold: hold{lastPause: time.Second, lastTotal: 9 * time.Second, active: true, rejections: 1, since: at(100)}, now: 4100, want: 915},
-		"total, at most a minte": {hold: hold{lastPause: 4 * time.Second, lastTotal: time.Hour, active: true, rejections: 1, since: at(100)}, now: 4100, want: 60000},
+		"as the latest stop":     {hold: hold.Hold{LastPause: 4 * time.Second}, now: 100, want: 4000},
+		"as the latest, late":    {random: 1, hold: hold.Hold{LastPause: 4 * time.Second}, now: 100, want: 4250},
+		"the latest was short":   {hold: hold.Hold{LastPause: time.Second}, now: 100, want: 915},
+		"the latest was long":    {hold: hold.Hold{LastPause: time.Hour}, now: 100, want: 60000},
+		"a rejected probe":       {hold: hold.Hold{LastPause: 4 * time.Second, LastTotal: 9 * time.Second, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 5000},
+		"too near the total":     {hold: hold.Hold{LastPause: 4 * time.Second, LastTotal: 5 * time.Second, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 915},
+		"total, two probes":      {hold: hold.Hold{LastPause: 4 * time.Second, LastTotal: 9 * time.Second, Active: true, Rejections: 2, Since: at(100)}, now: 4100, want: 915},
+		"total, short before":    {hold: hold.Hold{LastPause: time.Second, LastTotal: 9 * time.Second, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 915},
+		"total, at most a minte": {hold: hold.Hold{LastPause: 4 * time.Second, LastTotal: time.Hour, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 60000},
 	} {
 		q := quotaAt(t, tt.random)
 		q.hold = tt.hold
-		q.inference = &inference{beforeStop: acceptedSpan{since: start}}
+		q.inference = &inference{beforeStop: learnedlimit.AcceptedSpan{Since: start}}
 		if tt.spanless {
-			q.inference.beforeStop = acceptedSpan{}
+			q.inference.beforeStop = learnedlimit.AcceptedSpan{}
 		}
 		if tt.loop {
-			q.inference.loop.cause = throttle.CauseUnstated
+			q.inference.loop.Cause = throttle.CauseUnstated
 		}
 		require.InDelta(t, tt.want, float64(q.pauseOfStop(at(tt.now)))/1e6, 1e-6, name)
 	}
@@ -281,29 +283,29 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 // A stop begins with what was accepted before, ends a cut, and is followed by a loop unless one is on.
 func TestQuota_stops(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for name, loop := range map[string]rateLoop{"no loop": {}, "loop": {cause: throttle.CauseUnstated, rate: 1}} {
+	for name, loop := range map[string]learnedlimit.RateLoop{"no loop": {}, "loop": {Cause: throttle.CauseUnstated, Rate: 1}} {
 		q := quotaAt(t, 0)
-		q.inFlight.sent = 9
-		q.span = acceptedSpan{since: now.Add(-100 * time.Millisecond), n: 30}
+		q.inFlight.Sent = 9
+		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 30}
 		q.inference = &inference{stopPending: true, cut: concurrencyCut{maxInFlight: 4}, loop: loop}
 		q.stop(8, now)
 		inf := q.inference
-		require.Equal(t, acceptedSpan{since: q.span.since, until: now, n: 30}, inf.beforeStop, name)
-		require.Equal(t, !loop.on(), inf.loopPending, name)
+		require.Equal(t, learnedlimit.AcceptedSpan{Since: q.span.Since, Until: now, N: 30}, inf.beforeStop, name)
+		require.Equal(t, !loop.On(), inf.loopPending, name)
 		require.False(t, inf.stopPending, name)
 		require.Equal(t, concurrencyCut{}, inf.cut, name)
-		require.True(t, q.hold.active && q.hold.estimated, name)
-		require.EqualValues(t, 9, q.hold.lastSent, name)
-		require.EqualValues(t, 15, q.hold.inFlight, "%s: 300/s and 50 ms", name)
-		until := q.hold.until
-		q.span.n = 99
+		require.True(t, q.hold.Active && q.hold.Estimated, name)
+		require.EqualValues(t, 9, q.hold.LastSent, name)
+		require.EqualValues(t, 15, q.hold.InFlight, "%s: 300/s and 50 ms", name)
+		until := q.hold.Until
+		q.span.N = 99
 		q.stop(10, now.Add(time.Second))
-		require.EqualValues(t, 30, inf.beforeStop.n, "%s: the stop has begun already", name)
-		require.True(t, q.hold.until.After(until), name)
+		require.EqualValues(t, 30, inf.beforeStop.N, "%s: the stop has begun already", name)
+		require.True(t, q.hold.Until.After(until), name)
 		q.succeeded(9, now)
-		require.EqualValues(t, 31, inf.beforeStop.n, "%s: it was in flight when the stop began", name)
+		require.EqualValues(t, 31, inf.beforeStop.N, "%s: it was in flight when the stop began", name)
 		q.succeeded(10, now)
-		require.EqualValues(t, 31, inf.beforeStop.n, name)
+		require.EqualValues(t, 31, inf.beforeStop.N, name)
 	}
 }
 
@@ -322,45 +324,42 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before
 		window, loop bool
-		stated       time.Duration // in the window
-		testAfter    int
+		length       time.Duration // of the window
 	}{
-		"a window":                 {before: before{n: 20, until: 1, sent: 1, pending: true}, window: true},
-		"a window, stated":         {before: before{n: 20, stated: 1, until: 1, sent: 1, pending: true}, window: true, stated: time.Second, testAfter: 2},
-		"stated, and a probe":      {before: before{n: 20, stated: 1, probe: 1, until: 2, sent: 2, pending: true}, window: true, stated: time.Second},
+		"a window":                 {before: before{n: 20, until: 1, sent: 1, pending: true}, window: true, length: time.Second},
+		"a window, stated":         {before: before{n: 20, stated: 1, until: 1, sent: 1, pending: true}, window: true, length: time.Second},
+		"stated, and a probe":      {before: before{n: 20, stated: 1, probe: 1, until: 2, sent: 2, pending: true}, window: true, length: 2 * time.Second},
 		"few accepted":             {before: before{n: 7, until: 1, sent: 1, pending: true}, loop: true},
 		"none accepted":            {before: before{until: 1, sent: 1, pending: true}},
 		"the program was idle":     {before: before{n: 20, until: 1, sent: 2, pending: true}, loop: true},
-		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true},
+		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true, length: 2 * time.Second},
 		"no evidence":              {before: before{n: 20, stated: 1, until: 1, sent: 1}},
 	} {
 		q := quotaAt(t, 0)
 		b := tt.before
-		q.hold = hold{until: at(b.until), rejectedAt: at(.1), inFlight: 30}
+		q.hold = hold.Hold{Until: at(b.until), RejectedAt: at(.1), InFlight: 30}
 		if b.probe > 0 {
-			q.hold.rejectedAt = at(b.probe)
+			q.hold.RejectedAt = at(b.probe)
 		}
-		q.lastGranted, q.inFlight.sent = at(b.sent), 50
+		q.lastGranted, q.inFlight.Sent = at(b.sent), 50
 		q.slowStart.successes = knownAfter
 		q.inference = &inference{
-			beforeStop: acceptedSpan{since: at(0), until: at(.1), n: b.n}, loopPending: b.pending,
+			beforeStop: learnedlimit.AcceptedSpan{Since: at(0), Until: at(.1), N: b.n}, loopPending: b.pending,
 			statedHold: time.Duration(b.stated * float64(time.Second)), cut: concurrencyCut{maxInFlight: 4},
 		}
-		q.inference.evidence.add(throttle.CauseUnstated, at(.1))
+		q.inference.evidence.Add(throttle.CauseUnstated, at(.1))
 		q.released(at(b.sent).Add(20 * time.Millisecond))
 		inf := q.inference
-		require.Equal(t, tt.window, inf.window.on(), name)
-		require.Equal(t, tt.loop, inf.loop.on(), name)
-		require.Zero(t, inf.evidence.len(), name)
+		require.Equal(t, tt.window, inf.window.On(), name)
+		require.Equal(t, tt.loop, inf.loop.On(), name)
+		require.Zero(t, inf.evidence.N, name)
 		require.False(t, inf.loopPending, name)
 		require.Zero(t, inf.statedHold, name)
-		require.Equal(t, acceptedSpan{}, inf.beforeStop, name)
+		require.Equal(t, learnedlimit.AcceptedSpan{}, inf.beforeStop, name)
 		if tt.window {
-			require.Equal(t, tt.stated, inf.window.stated, name)
-			require.Equal(t, tt.testAfter, inf.window.testAfter, name)
-			require.Equal(t, at(b.sent), inf.window.start, name)
+			require.Equal(t, tt.length, inf.window.Length, name)
+			require.Equal(t, at(b.sent), inf.window.Start, name)
 			require.Equal(t, concurrencyCut{}, inf.cut, name)
-			require.Equal(t, max(time.Duration(b.probe*float64(time.Second)), 100*time.Millisecond), inf.window.minLength, name)
 		}
 		if tt.window || tt.loop {
 			require.Zero(t, q.slowStart.maxInFlight, name)
@@ -371,13 +370,13 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 		if b.pending {
 			require.Zero(t, q.span, name)
 		} else {
-			require.Equal(t, acceptedSpan{since: at(b.sent)}, q.span, name)
+			require.Equal(t, learnedlimit.AcceptedSpan{Since: at(b.sent)}, q.span, name)
 		}
 	}
 	q := quotaAt(t, 0)
 	q.released(start)
 	require.Zero(t, q.slowStart, "nothing is inferred")
-	q.inference, q.hold.inFlight = new(inference), 3
+	q.inference, q.hold.InFlight = new(inference), 3
 	q.released(start)
 	require.EqualValues(t, 18, q.slowStart.maxInFlight, "at least as many as when a host becomes known")
 }
@@ -387,68 +386,33 @@ func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := quotaAt(t, 0)
 	q.lastGranted = now
-	q.inference = &inference{loop: rateLoop{cause: throttle.CauseUnstated, rate: 1}}
+	q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1}}
 	q.released(now)
-	require.True(t, q.inference.loop.on())
+	require.True(t, q.inference.loop.On())
 	require.Zero(t, q.slowStart.maxInFlight)
 	q.inference = &inference{window: tenPerSecond(now.Add(-time.Hour))}
-	q.inFlight.sent = 9
+	q.inFlight.Sent = 9
 	q.released(now)
-	require.Equal(t, now, q.inference.window.start)
-	require.EqualValues(t, 8, q.inference.window.lastBefore)
+	require.Equal(t, now, q.inference.window.Start)
 }
 
 // What is known of the rate when a window proves to be none.
 func TestQuota_whatFollowsAWindow(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		v                  verdict
-		stated             time.Duration
-		accepted           int64 // since the stop, a second ago; the window was 20 in 2 s
-		maxLength          time.Duration
-		rate, goal, growth float64 // goal 0: none
-		confirmed          bool
-		plateau            float64 // 0: plateauFirst
-	}{
-		"a bucket":                   {v: fitsBucket, accepted: 10, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"a bucket, not sure":         {v: fitsBucket, accepted: 5, rate: 9.9, growth: .2},
-		"a bucket, stated":           {v: fitsBucket, accepted: 10, stated: time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"a bucket, a long wait":      {v: fitsBucket, accepted: 10, stated: 11 * time.Second, rate: 10.5 * .99, goal: 10.5 * .99, confirmed: true},
-		"beyond":                     {v: beyondWindow, rate: 9.9, growth: .2},
-		"beyond, stated":             {v: beyondWindow, stated: 4 * time.Second, rate: .99 * 5, goal: .99 * 5, growth: .2},
-		"beyond, a long wait":        {v: beyondWindow, stated: 11 * time.Second, rate: 9.9, growth: .2},
-		"beyond, ten seconds":        {v: beyondWindow, stated: 10 * time.Second, rate: .99 * 2, goal: .99 * 2, growth: .2},
-		"beyond, long stops":         {v: beyondWindow, maxLength: 10 * time.Second, rate: 1.98, growth: .5, plateau: 200},
-		"beyond, three seconds":      {v: beyondWindow, maxLength: 3 * time.Second, rate: 20. / 3 * .99, growth: .2},
-		"beyond, stops of a minute ": {v: beyondWindow, maxLength: time.Minute, rate: .33, growth: .5, plateau: 300},
-	} {
-		q := quotaAt(t, 0)
-		w := learnedWindow{limit: 15, confirmedLimit: 20, length: 2 * time.Second, maxLength: 2 * time.Second, stated: tt.stated, stoppedAt: now.Add(-time.Second), acceptedSinceStop: tt.accepted}
-		if tt.maxLength > 0 {
-			w.maxLength = tt.maxLength
-		}
-		q.inference, q.inFlight.sent = &inference{window: w}, 9
-		q.updateWindow(tt.v, 5, now)
-		l := &q.inference.loop
-		require.False(t, q.inference.window.on(), name)
-		require.InDelta(t, tt.rate, l.rate, 1e-9, name)
-		if tt.goal > 0 {
-			require.InDelta(t, tt.goal, l.goal, 1e-9, name)
-		} else {
-			require.False(t, l.hasGoal(), name)
-		}
-		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
-		require.Equal(t, tt.confirmed, l.confirmed, name)
-		require.InDelta(t, cmp.Or(tt.plateau, plateauFirst), l.plateau, 1e-9, name)
-		require.EqualValues(t, 9, l.lastSent, name)
-	}
 	q := quotaAt(t, 0)
 	q.inference = &inference{window: tenPerSecond(now)}
-	q.updateWindow(fitsWindow, 5, now)
-	require.True(t, q.inference.window.on())
-	q.updateWindow(fitsNothing, 5, now)
-	require.False(t, q.inference.window.on() || q.inference.loop.on())
-	require.True(t, q.hold.active, "a stop")
+	q.updateWindow(learnedlimit.FitsWindow, 5, now)
+	require.True(t, q.inference.window.On())
+	q.inFlight.Sent = 9
+	q.updateWindow(learnedlimit.FitsBucket, 5, now)
+	require.False(t, q.inference.window.On())
+	require.True(t, q.inference.loop.On())
+	require.False(t, q.inference.loop.Counts(9, now.Add(time.Hour)), "it was sent before the loop began")
+	q = quotaAt(t, 0)
+	q.inference = &inference{window: tenPerSecond(now)}
+	q.updateWindow(learnedlimit.FitsNothing, 5, now)
+	require.False(t, q.inference.window.On() || q.inference.loop.On())
+	require.True(t, q.hold.Active, "a stop")
 }
 
 // A loop that fails prevents estimates of causes of its class for a minute.
@@ -457,16 +421,16 @@ func TestQuota_dropsALoop(t *testing.T) {
 	for cause, class := range map[throttle.Cause]int{throttle.CauseUnstated: 0, throttle.CauseUnavailable: 1, throttle.CauseDropped: 1} {
 		for _, failed := range []bool{true, false} {
 			q := quotaAt(t, 0)
-			q.inference = &inference{loop: rateLoop{cause: cause}, loopPending: true}
-			q.inference.evidence.add(cause, now)
+			q.inference = &inference{loop: learnedlimit.RateLoop{Cause: cause}, loopPending: true}
+			q.inference.evidence.Add(cause, now)
 			q.dropLoop(failed, now)
 			var want [2]time.Time
 			if failed {
 				want[class] = now.Add(time.Minute)
 			}
 			require.Equal(t, want, q.inference.nextEstimate, "%v", cause)
-			require.False(t, q.inference.loop.on() || q.inference.loopPending, "%v", cause)
-			require.Zero(t, q.inference.evidence.len(), "%v", cause)
+			require.False(t, q.inference.loop.On() || q.inference.loopPending, "%v", cause)
+			require.Zero(t, q.inference.evidence.N, "%v", cause)
 		}
 	}
 }
@@ -477,7 +441,7 @@ func TestQuota_suspects(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	const bare, failure, retryNow, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseRetryNow, throttle.CauseForbidden
 	stoppedBy403 := func(q *quota) {
-		q.hold.active, q.hold.estimated, q.inference.forbidden = true, true, true
+		q.hold.Active, q.hold.Estimated, q.inference.forbidden = true, true, true
 	}
 	for name, tt := range map[string]struct {
 		before    int // responses of the cause before this one
@@ -495,17 +459,17 @@ func TestQuota_suspects(t *testing.T) {
 		"5 of 8":                        {before: 4, cause: bare, stop: true},
 		"5 of 8, to be repeated now":    {before: 4, cause: retryNow, stop: true},
 		"6 of 10":                       {before: 5, cause: failure, trial: true, throttled: true},
-		"held":                          {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, added: true},
-		"held, a failure":               {before: 7, cause: failure, change: func(q *quota) { q.hold.active = true }, added: true},
-		"held, not granted":             {before: 7, cause: bare, change: func(q *quota) { q.hold.active = true }, ungranted: true},
+		"held":                          {before: 7, cause: bare, change: func(q *quota) { q.hold.Active = true }, added: true},
+		"held, a failure":               {before: 7, cause: failure, change: func(q *quota) { q.hold.Active = true }, added: true},
+		"held, not granted":             {before: 7, cause: bare, change: func(q *quota) { q.hold.Active = true }, ungranted: true},
 		"not granted":                   {before: 7, cause: bare, ungranted: true, stop: true},
-		"window":                        {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
-		"window, not granted":           {before: 7, cause: bare, change: func(q *quota) { q.inference.window.limit = 9 }, ungranted: true, stop: true},
-		"window, a failure":             {before: 7, cause: failure, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
-		"loop of the cause":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, throttled: true, added: true},
-		"loop of another cause":         {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = bare }, added: true},
-		"loop, not granted":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.cause = failure }, ungranted: true},
-		"loop, to be repeated now":      {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.cause = bare }, throttled: true, added: true},
+		"window":                        {before: 7, cause: bare, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
+		"window, not granted":           {before: 7, cause: bare, change: func(q *quota) { q.inference.window.Limit = 9 }, ungranted: true, stop: true},
+		"window, a failure":             {before: 7, cause: failure, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
+		"loop of the cause":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = failure }, throttled: true, added: true},
+		"loop of another cause":         {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = bare }, added: true},
+		"loop, not granted":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = failure }, ungranted: true},
+		"loop, to be repeated now":      {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.Cause = bare }, throttled: true, added: true},
 		"a loop failed":                 {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
 		"a loop failed, another class":  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
 		"a loop failed, a failure":      {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
@@ -516,54 +480,54 @@ func TestQuota_suspects(t *testing.T) {
 		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.successes = knownAfter }, trial: true, throttled: true},
 		"a 403 during a stop by 403s":                        {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
 		"a 503 during a stop by 403s":                        {before: 1, cause: failure, change: stoppedBy403, added: true},
-		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.hold.estimated = true, true }, added: true},
-		"a 403 during a stated hold":                         {before: 1, cause: forbidden, change: func(q *quota) { q.hold.active, q.inference.forbidden = true, true }, added: true},
-		"a 403, window of 403s":                              {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
-		"a 403, window of 429s":                              {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.limit = 9 }, added: true},
+		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *quota) { q.hold.Active, q.hold.Estimated = true, true }, added: true},
+		"a 403 during a stated hold":                         {before: 1, cause: forbidden, change: func(q *quota) { q.hold.Active, q.inference.forbidden = true, true }, added: true},
+		"a 403, window of 403s":                              {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.Limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
+		"a 403, window of 429s":                              {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
 		"a loop failed, but not lately ":                     {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
 	} {
 		q := quotaAt(t, 0)
-		q.slowStart.successes, q.inFlight.sent = 40, 9
-		inf := q.infer(acceptedSpan{since: now.Add(-6 * time.Second), n: 30}, now.Add(-time.Second))
+		q.slowStart.successes, q.inFlight.Sent = 40, 9
+		inf := q.infer(learnedlimit.AcceptedSpan{Since: now.Add(-6 * time.Second), N: 30}, now.Add(-time.Second))
 		inf.successesInRow = 5
 		kind := tt.cause
 		if kind == retryNow {
 			kind = bare
 		}
 		for range tt.before {
-			inf.evidence.add(kind, now)
+			inf.evidence.Add(kind, now)
 		}
 		if tt.change != nil {
 			tt.change(q)
 		}
-		before := inf.evidence.n
+		before := inf.evidence.N
 		f := throttle.Feedback{Now: now, Cause: tt.cause, Outcome: throttle.Failed, RetryOnce: tt.cause == forbidden && !tt.unhealthy}
-		require.Equal(t, tt.stop, q.suspect(&f, acceptedSpan{}, !tt.ungranted, now), name)
+		require.Equal(t, tt.stop, q.suspect(&f, learnedlimit.AcceptedSpan{}, !tt.ungranted, now), name)
 		require.Equal(t, tt.stop, inf.stopPending, name)
 		if tt.stop {
 			require.Equal(t, tt.cause == forbidden, inf.forbidden, name)
 		}
-		require.Equal(t, tt.trial, inf.loop.trial.active, name)
+		require.Equal(t, tt.trial, inf.loop.Trial.Active, name)
 		require.Equal(t, tt.throttled, f.Outcome == throttle.Throttled, name)
 		require.Zero(t, inf.successesInRow, name)
 		switch {
 		case tt.stop, tt.trial:
-			require.Zero(t, inf.evidence.len(), name)
+			require.Zero(t, inf.evidence.N, name)
 		case tt.added:
-			require.Equal(t, before+1, inf.evidence.n, name)
+			require.Equal(t, before+1, inf.evidence.N, name)
 		default:
-			require.Equal(t, before, inf.evidence.n, name)
+			require.Equal(t, before, inf.evidence.N, name)
 		}
 		if tt.trial {
-			require.InDelta(t, .7*5, inf.loop.rate, 1, name)
-			require.Equal(t, tt.cause, inf.loop.cause, name)
-			require.EqualValues(t, 9, inf.loop.lastSent, name)
+			require.InDelta(t, .7*5, inf.loop.Rate, 1, name)
+			require.Equal(t, tt.cause, inf.loop.Cause, name)
+			require.False(t, inf.loop.Counts(9, now.Add(time.Hour)), name)
 		}
 	}
 	q := quotaAt(t, 0)
 	q.dropped = true
 	f := throttle.Feedback{Now: now, Cause: bare}
-	require.False(t, q.suspect(&f, acceptedSpan{}, true, now), "nothing can be inferred")
+	require.False(t, q.suspect(&f, learnedlimit.AcceptedSpan{}, true, now), "nothing can be inferred")
 }
 
 // What the rejection of a claim for an estimated cause changes.
@@ -571,8 +535,9 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const bare, failure, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseForbidden
 	const stopped, cut, counted = "stopped", "cut", "counted"
-	loop := func(c throttle.Cause) rateLoop {
-		return rateLoop{cause: c, rate: 10, goal: 10, confirmed: true, plateau: 10}
+	loop := func(c throttle.Cause) (l learnedlimit.RateLoop) {
+		l.BeginAt(c, 10, 0, now)
+		return l
 	}
 	for name, tt := range map[string]struct {
 		cause  throttle.Cause
@@ -583,9 +548,9 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		"a failure":               {failure, func(q *quota) {}, ""},
 		"evidence":                {bare, func(q *quota) { q.inference.stopPending = true }, stopped},
 		"evidence, a failure":     {failure, func(q *quota) { q.inference.stopPending = true }, ""},
-		"the probe":               {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, stopped},
-		"before the hold":         {bare, func(q *quota) { q.hold.active, q.hold.lastSent = true, 5 }, ""},
-		"a probe that failed":     {failure, func(q *quota) { q.hold.active, q.hold.lastSent = true, 4 }, ""},
+		"the probe":               {bare, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 4 }, stopped},
+		"before the hold":         {bare, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 5 }, ""},
+		"a probe that failed":     {failure, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 4 }, ""},
 		"evidence, a 403":         {forbidden, func(q *quota) { q.inference.stopPending = true }, ""},
 		"evidence by 403s":        {forbidden, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
 		"evidence by 403s, a 429": {bare, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
@@ -595,27 +560,25 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		"loop of failures, a 429": {bare, func(q *quota) { q.inference.loop = loop(failure) }, ""},
 	} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, now)
-		q.inFlight.sent = 9
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+		q.inFlight.Sent = 9
 		tt.change(q)
 		q.rejectedUnstated(5, tt.cause, now)
-		require.Equal(t, tt.want == stopped, q.hold.rejections == 1, name)
+		require.Equal(t, tt.want == stopped, q.hold.Rejections == 1, name)
 		require.Equal(t, tt.want == cut, inf.cut.maxInFlight > 0, name)
-		require.Equal(t, tt.want == counted, inf.loop.numRecent == 1, name)
+		require.Equal(t, tt.want == counted, inf.loop.On() && inf.loop.Rate < 9.9, name)
 	}
 	q := quotaAt(t, 0)
-	q.infer(acceptedSpan{}, now)
+	q.infer(learnedlimit.AcceptedSpan{}, now)
 	q.inference.window = tenPerSecond(now)
-	q.inference.window.test = 5
 	q.rejectedUnstated(5, bare, now)
-	require.True(t, q.inference.window.confirmed)
+	require.True(t, q.inference.loop.On(), "the window is a bucket")
 	for _, by403s := range []bool{false, true} {
 		q = quotaAt(t, 0)
-		q.infer(acceptedSpan{}, now)
+		q.infer(learnedlimit.AcceptedSpan{}, now)
 		q.inference.window, q.inference.forbidden = tenPerSecond(now), by403s
-		q.inference.window.test = 5
 		q.rejectedUnstated(5, forbidden, now)
-		require.Equal(t, by403s, q.inference.window.confirmed)
+		require.Equal(t, by403s, q.inference.loop.On())
 	}
 	q = quotaAt(t, 0)
 	q.dropped = true
@@ -665,17 +628,17 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 		"bare 429s":          {false, true, time.Hour, false},
 	} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.forbidden, inf.loopPending, inf.window = tt.forbidden, true, tenPerSecond(now)
-		q.inFlight.sent, q.slowStart.successes = 9, knownAfter
-		q.hold = hold{active: true, estimated: tt.estimated, since: now.Add(-tt.since), rejections: 3, lastSent: 8, inFlight: 30}
+		q.inFlight.Sent, q.slowStart.successes = 9, knownAfter
+		q.hold = hold.Hold{Active: true, Estimated: tt.estimated, Since: now.Add(-tt.since), Rejections: 3, LastSent: 8, InFlight: 30}
 		q.stop(9, now)
-		require.Equal(t, !tt.abandoned, q.hold.active, name)
+		require.Equal(t, !tt.abandoned, q.hold.Active, name)
 		require.Equal(t, !tt.abandoned, inf.loopPending, name)
-		require.Equal(t, !tt.abandoned, inf.window.on(), name)
+		require.Equal(t, !tt.abandoned, inf.window.On(), name)
 		if tt.abandoned {
-			require.Equal(t, hold{lastSent: 9}, q.hold, name)
-			require.Equal(t, now.Add(noEstimate), inf.nextEstimate[1], name)
+			require.Equal(t, hold.Hold{LastSent: 9}, q.hold, name)
+			require.Equal(t, now.Add(learnedlimit.NoEstimate), inf.nextEstimate[1], name)
 			require.Zero(t, inf.nextEstimate[0], name)
 			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: those that waited are not sent together", name)
 			require.False(t, inf.limits(), name)
@@ -687,16 +650,16 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 func TestQuota_probesABanRarely(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := quotaAt(t, 0)
-	inf := q.infer(acceptedSpan{}, now)
-	inf.forbidden, inf.beforeStop = true, acceptedSpan{since: now.Add(-100 * time.Millisecond), n: 20}
-	q.hold.rejections = 7
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+	inf.forbidden, inf.beforeStop = true, learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 20}
+	q.hold.Rejections = 7
 	require.Equal(t, time.Second, q.pauseOfStop(now), "probes of an earlier stop do not count")
-	q.hold.active, q.hold.since = true, now
+	q.hold.Active, q.hold.Since = true, now
 	for rejections, pause := range []time.Duration{time.Second, 4 * time.Second, 10 * time.Second, 10 * time.Second} {
-		q.hold.rejections = rejections
+		q.hold.Rejections = rejections
 		require.Equal(t, pause, q.pauseOfStop(now.Add(time.Second)), "%d", rejections)
 	}
-	q.hold.active, q.hold.lastPause = false, 30*time.Second
+	q.hold.Active, q.hold.LastPause = false, 30*time.Second
 	require.Equal(t, 30*time.Second, q.pauseOfStop(now))
 }
 
@@ -705,27 +668,27 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
 	q.slowStart.successes = 40
-	q.span = acceptedSpan{since: now.Add(-time.Second), n: 30}
+	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 30}
 	for i := range 5 {
-		n := q.inFlight.add()
-		q.hold.rejected(n, now, q.rejectionOf(2*time.Second, now))
+		n := q.inFlight.Add()
+		q.hold.Rejected(n, now, q.rejectionOf(2*time.Second, now))
 		q.rejectedWithHold(n, time.Duration(2-i%2)*time.Second, now)
 		require.Equal(t, i == 4, q.inference.loopPending, "rejection %d", i+1)
 		if i < 4 {
-			require.Equal(t, acceptedSpan{since: now.Add(-time.Second), until: now, n: 30}, q.inference.beforeStop)
+			require.Equal(t, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), Until: now, N: 30}, q.inference.beforeStop)
 		}
-		q.span.n++
+		q.span.N++
 	}
 	require.Equal(t, 2*time.Second, q.inference.statedHold)
-	require.EqualValues(t, 30, q.inference.beforeStop.n, "before the hold")
-	require.Zero(t, q.inference.evidence.len())
+	require.EqualValues(t, 30, q.inference.beforeStop.N, "before the hold")
+	require.Zero(t, q.inference.evidence.N)
 
 	for name, change := range map[string]func(*quota){
 		"a loop has failed": func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) },
 		"StatedOnly":        func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
 	} {
 		q := quotaAt(t, 0)
-		q.infer(acceptedSpan{}, now)
+		q.infer(learnedlimit.AcceptedSpan{}, now)
 		change(q)
 		for range 10 {
 			q.rejectedWithHold(5, time.Second, now)
@@ -734,34 +697,29 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	}
 
 	q = quotaAt(t, 0)
-	inf := q.infer(acceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	inf.successesInRow = 9
-	inf.loop = rateLoop{cause: throttle.CauseUnstated, rate: 10, goal: 9, confirmed: true, plateau: 10, lastSent: 4}
+	inf.loop.BeginAt(throttle.CauseUnstated, 10, 4, now)
 	q.rejectedWithHold(4, 5*time.Second, now)
-	require.Zero(t, inf.loop.numRecent, "it was sent before the rate changed")
+	require.InDelta(t, 9.9, inf.loop.Rate, 1e-9, "it was sent before the rate changed")
 	require.Zero(t, inf.successesInRow)
 	q.rejectedWithHold(5, 5*time.Second, now)
-	require.InDelta(t, 9, inf.loop.rate, 1e-9)
-	require.True(t, inf.loop.stated)
-	require.InDelta(t, 100, inf.loop.plateau, 1e-9, "20 times the stated wait")
-	inf.loop.effectAt, inf.loop.rate, inf.loop.rejectionsAtGoal, inf.loop.numRecent = now, 9, 4, 0
-	inf.loop.recent, inf.loop.rejectionsInRow = 0, 0
-	for range 19 {
-		inf.loop.addResponse(false)
+	require.Less(t, inf.loop.Rate, 9.9)
+	for n := uint64(10); inf.loop.On(); n++ {
+		require.Less(t, n, uint64(20))
+		at := now.Add(time.Duration(n) * time.Second)
+		inf.loop.AddResponse(false, &inf.accepted, 0, n-1, at)
+		q.rejectedWithHold(n, time.Second, at)
 	}
-	inf.loop.rejectionsAtGoal = 4
-	q.rejectedWithHold(5, time.Second, now)
-	require.False(t, inf.loop.on(), "the fifth rejection at the goal")
-	require.Zero(t, inf.nextEstimate[0])
+	require.NotZero(t, inf.nextEstimate[0], "lower rates do not help")
 
-	inf.loop = rateLoop{cause: throttle.CauseUnavailable, rate: 10, goal: 9}
+	inf.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnavailable, Rate: 10, Goal: 9}
 	q.rejectedWithHold(5, time.Second, now)
-	require.Zero(t, inf.loop.numRecent, "of another cause")
-	inf.loop = rateLoop{}
+	require.InDelta(t, 10, inf.loop.Rate, 1e-9, "of another cause")
+	inf.loop = learnedlimit.RateLoop{}
 	inf.window = tenPerSecond(now)
-	inf.window.test = 5
 	q.rejectedWithHold(5, time.Second, now)
-	require.True(t, inf.window.confirmed)
+	require.True(t, inf.loop.On(), "the window is a bucket")
 	q = quotaAt(t, 0)
 	q.dropped = true
 	q.rejectedWithHold(5, time.Second, now)
@@ -774,15 +732,15 @@ func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, cause := range []throttle.Cause{throttle.CauseForbidden, throttle.CauseUnstated} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.forbidden = true
-		q.stop(q.inFlight.add(), start)
-		q.inFlight.end(q.inFlight.sent)
+		q.stop(q.inFlight.Add(), start)
+		q.inFlight.End(q.inFlight.Sent)
 		now := start.Add(maxSuspectedStop)
 		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.True(t, d.OK)
 		q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: cause})
-		require.Equal(t, cause == throttle.CauseUnstated, q.hold.active)
+		require.Equal(t, cause == throttle.CauseUnstated, q.hold.Active)
 	}
 }

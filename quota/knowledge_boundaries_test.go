@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -28,18 +31,18 @@ func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
 
 	_, q, now = sharedQuota(t, .5)
 	q.shared.fetchUntil = now.Add(fetchTime)
-	q.hold.until = now.Add(time.Minute)
+	q.hold.Until = now.Add(time.Minute)
 	require.False(t, q.endpoint.endFetch(), "it is held since")
-	require.Equal(t, now.Add(time.Minute), q.hold.until)
+	require.Equal(t, now.Add(time.Minute), q.hold.Until)
 	require.Zero(t, q.shared.fetchUntil)
 }
 
 // A claim that leaves units to other processes waits for a response if one is to arrive.
 func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
 	_, q, now := sharedQuota(t, 0)
-	q.estimates = []estimate{{limit: 100, remaining: 4, reset: now.Add(time.Minute)}}
+	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 4, Reset: now.Add(time.Minute)}}
 	q.shared.peers.add(&Update{Sender: 1}, now)
-	q.inFlight.open = 1
+	q.inFlight.Open = 1
 	wait, ok := q.leaveToPeers(now)
 	require.False(t, ok)
 	require.Zero(t, wait)
@@ -113,9 +116,9 @@ func TestTracker_declaresBursts(t *testing.T) {
 		q := quotaAt(t, 0)
 		q.declare(tt.limit)
 		w := q.inference.window
-		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.limit, w.confirmedLimit}, name)
-		require.Equal(t, []time.Duration{tt.length, tt.length}, []time.Duration{w.length, w.maxLength}, name)
-		require.True(t, w.declared && w.confirmed && w.gridless, name)
+		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
+		require.Equal(t, tt.length, w.Length, name)
+		require.True(t, w.Declared, name)
 		require.Equal(t, inferenceBytes, q.endpoint.memory.Load(), name)
 	}
 	q := quotaAt(t, 0)
@@ -124,31 +127,76 @@ func TestTracker_declaresBursts(t *testing.T) {
 	require.Nil(t, q.inference, "there is no memory")
 }
 
+// concurrentEstimate returns an estimate of a limit of requests in flight, of which left may be begun.
+func concurrentEstimate(limit, left int64, reset time.Time) statedlimit.Estimate {
+	e := statedlimit.NewEstimate(throttle.RemoteLimit{Unit: statedlimit.UnitConcurrent}, false)
+	e.Limit, e.Remaining, e.Reset = limit, left, reset
+	return e
+}
+
+// windowEstimate returns an estimate of which 50 of 100 units are left as of now, until a minute later. The
+// server restores all units at the reset.
+func windowEstimate(now time.Time) (e statedlimit.Estimate) {
+	var f inflight.Claims
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 80, ResetAfter: 70 * time.Second, Per: 2 * time.Minute}
+	send := func(n int, at time.Time) {
+		for range n {
+			e.Granted(at, &f, statedlimit.Pacing{}, .5)
+			f.End(f.Add())
+		}
+	}
+	send(20, now.Add(-11*time.Second))
+	e.Update(limit, 20, now.Add(-10*time.Second), &f)
+	send(30, now.Add(-10*time.Second))
+	limit.Remaining, limit.ResetAfter = 50, time.Minute
+	e.Update(limit, 50, now, &f)
+	return e
+}
+
+// logEstimate returns an estimate of which 60 of 100 units are left as of now. The server restores each unit two
+// minutes after it was used, so the estimate has a log.
+func logEstimate(now time.Time) statedlimit.Estimate {
+	e := windowEstimate(now)
+	e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 60, ResetAfter: time.Minute, Per: 2 * time.Minute}, 51, now, &inflight.Claims{Sent: 51})
+	return e
+}
+
+// sharedEstimate returns an estimate of a limit that other clients use, too: 5 of 10 units are left as of
+// now, until a minute later.
+func sharedEstimate(now time.Time) (e statedlimit.Estimate) {
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 99, ResetAfter: time.Minute}
+	e.Update(limit, 0, now.Add(-time.Second), &inflight.Claims{})
+	limit.Remaining = 50
+	e.Update(limit, 0, now, &inflight.Claims{})
+	e.Limit, e.Remaining = 10, 5
+	return e
+}
+
 // Why a quota admits no request now, for a snapshot: because of a quota only if that is used up, not while
 // its requests are spread, or wait for responses.
 func TestQuotaSnapshot_hold(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for name, tt := range map[string]struct {
-		e        estimate
+		e        statedlimit.Estimate
 		headroom float64
 		open     int64
 		want     *HoldSnapshot
 	}{
-		"units are left":         {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, 0, 0, nil},
-		"used up":                {estimate{limit: 10, at: now, reset: now.Add(time.Minute)}, 0, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
-		"all are in flight":      {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, 0, 5, nil},
-		"the rest is reserved":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
-		"a probe is due":         {estimate{limit: 10, at: now, reset: now}, 0, 0, nil},
-		"a probe is in flight":   {estimate{limit: 10, at: now, reset: now, probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}},
-		"all workers are busy":   {estimate{limit: 10, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 0, nil},
-		"all of them are ours":   {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(1), concurrency: concurrencyTest{confirmed: true}}, 0, 5, nil},
-		"other clients share it": {estimate{limit: 10, remaining: 5, at: now, reset: now.Add(time.Minute), others: otherClients{present: true, share: .5, jitter: 1}}, 0, 0, nil},
+		"units are left":         {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, 0, 0, nil},
+		"used up":                {statedlimit.Estimate{Limit: 10, At: now, Reset: now.Add(time.Minute)}, 0, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
+		"all are in flight":      {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, 0, 5, nil},
+		"the rest is reserved":   {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
+		"a probe is due":         {statedlimit.Estimate{Limit: 10, At: now, Reset: now}, 0, 0, nil},
+		"a probe is in flight":   {statedlimit.Estimate{Limit: 10, At: now, Reset: now, Probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}},
+		"all workers are busy":   {concurrentEstimate(10, 0, now.Add(1)), 0, 0, nil},
+		"all of them are ours":   {concurrentEstimate(10, 5, now.Add(1)), 0, 5, nil},
+		"other clients share it": {sharedEstimate(now), 0, 0, nil},
 	} {
 		q := quotaAt(t, 0)
-		q.endpoint.tracker.pacing.headroom = tt.headroom
-		q.estimates = []estimate{tt.e}
+		q.endpoint.tracker.pacing.Headroom = tt.headroom
+		q.estimates = []statedlimit.Estimate{tt.e}
 		for range tt.open {
-			q.inFlight.add()
+			q.inFlight.Add()
 		}
 		require.Equal(t, tt.want, q.holdSnapshot(now), name)
 	}
@@ -180,19 +228,19 @@ func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
 	q.inference = &inference{window: tenPerSecond(now)}
-	q.hold.rejections = 1
+	q.hold.Rejections = 1
 	q.rejectedWithHold(1, time.Second, now)
-	require.Zero(t, q.inference.evidence.len())
+	require.Zero(t, q.inference.evidence.N)
 	require.Zero(t, q.inference.statedHold)
-	require.Equal(t, acceptedSpan{}, q.inference.beforeStop)
+	require.Equal(t, learnedlimit.AcceptedSpan{}, q.inference.beforeStop)
 	q = quotaAt(t, 0)
-	q.hold.rejections = 1
-	q.span = acceptedSpan{since: now.Add(-time.Second), n: 4}
-	q.hold.rejectedAt = now
+	q.hold.Rejections = 1
+	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 4}
+	q.hold.RejectedAt = now
 	q.rejectedWithHold(1, time.Second, now)
-	require.Equal(t, 5, q.inference.evidence.len(), "with the four that were accepted before")
+	require.Equal(t, 5, q.inference.evidence.N, "with the four that were accepted before")
 	require.Equal(t, time.Second, q.inference.statedHold)
-	require.Equal(t, acceptedSpan{since: q.span.since, until: now, n: 4}, q.inference.beforeStop)
+	require.Equal(t, learnedlimit.AcceptedSpan{Since: q.span.Since, Until: now, N: 4}, q.inference.beforeStop)
 }
 
 // A trial of a suspected cause begins with 70 % of the latest accepted rate, at least with half of the best
@@ -201,61 +249,23 @@ func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
 		q := quotaAt(t, 0)
-		inf := q.infer(acceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		for i := range 5 {
-			inf.accepted.add(100, now.Add(time.Duration(i-40)*time.Second))
+			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
 		}
 		for i := range 5 {
-			inf.accepted.add(accepted, now.Add(time.Duration(i-5)*time.Second))
+			inf.accepted.Add(accepted, now.Add(time.Duration(i-5)*time.Second))
 		}
 		for range 30 {
-			inf.evidence.add(causeSuccess, now.Add(-time.Second))
+			inf.evidence.Add(learnedlimit.CauseSuccess, now.Add(-time.Second))
 		}
 		f := throttle.Feedback{Now: now, Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}
 		for range 6 {
 			require.Equal(t, throttle.Failed, f.Outcome)
-			require.False(t, q.suspect(&f, acceptedSpan{}, true, now))
+			require.False(t, q.suspect(&f, learnedlimit.AcceptedSpan{}, true, now))
 		}
 		require.Equal(t, throttle.Throttled, f.Outcome)
-		require.InDelta(t, want, inf.loop.rate, 1e-9, accepted)
-	}
-}
-
-// Failures of a quarter of the responses of a round trip are evidence, where these are more than ten.
-func TestEvidence_failuresOfARoundTrip(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		failed, all int // responses of the last round trip
-		want        bool
-	}{"ten": {2, 10, true}, "eleven": {2, 11, false}, "a quarter of twelve": {3, 12, true}, "of thirteen": {3, 13, false}} {
-		var ev evidence
-		for range 20 {
-			ev.add(causeSuccess, now.Add(-2*time.Second))
-		}
-		for i := range 50 - tt.all {
-			kind := causeSuccess
-			if i < 16 {
-				kind = throttle.CauseUnavailable
-			}
-			ev.add(kind, now.Add(-time.Second))
-		}
-		for i := range tt.all {
-			kind := causeSuccess
-			if i < tt.failed {
-				kind = throttle.CauseUnavailable
-			}
-			ev.add(kind, now)
-		}
-		_, ok := ev.suggestsLimit(throttle.CauseUnavailable, 100*time.Millisecond, now)
-		require.Equal(t, tt.want, ok, name)
-	}
-	for total, want := range map[int]bool{19: true, 20: false} {
-		var ev evidence
-		ev.total = total - 3
-		ev.add(throttle.CauseUnavailable, now)
-		ev.add(causeSuccess, now)
-		ev.add(throttle.CauseUnavailable, now)
-		require.Equal(t, want, ev.wasHealthy(throttle.CauseUnavailable, now), "one success suffices where there were fewer than 20: %d", total)
+		require.InDelta(t, want, inf.loop.Rate, 1e-9, accepted)
 	}
 }
 
@@ -297,14 +307,16 @@ func TestSmallQuota_classifiesByProvider(t *testing.T) {
 func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
-	e := estimate{limit: 10, remaining: 0, probe: true, reset: now, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now, 1)}}
-	q.estimates = []estimate{e}
+	e := logEstimate(now)
+	require.True(t, e.HasLog())
+	e.Probe, e.Remaining, e.Reset, e.LastSent = true, 0, now, 0
+	q.estimates = []statedlimit.Estimate{e}
 	require.True(t, q.endpoint.reserve(bytesOf(q.estimates)))
-	q.inFlight.add()
+	q.inFlight.Add()
 	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
-	require.Nil(t, q.estimates[0].refill.log)
+	require.False(t, q.estimates[0].HasLog())
 	require.Equal(t, estimateBytes, q.endpoint.memory.Load())
-	q.estimates[0].probe, q.estimates[0].lastSent = true, 0
+	q.estimates[0].Probe, q.estimates[0].LastSent = true, 0
 	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)
 	require.Empty(t, q.estimates, "the response to the probe does not state it")
 	require.Zero(t, q.endpoint.memory.Load())
@@ -330,18 +342,6 @@ func TestTracker_readsBodiesOfProviders(t *testing.T) {
 	require.Equal(t, throttle.Throttled, tr.Feedback(req, d, limited(), nil, time.Now(), nil).Outcome, "a small quota")
 	other := request(t, "https://api.test/graphql")
 	require.Equal(t, throttle.Accepted, tr.Feedback(other, tr.Demand(other), limited(), nil, time.Now(), nil).Outcome, "an unknown host")
-}
-
-// While other clients use a bucket, only what was stated is shared among them, not what may have returned.
-func TestEstimate_sharesWhatWasStated(t *testing.T) {
-	at := time.Unix(1000, 0)
-	now := at.Add(5 * time.Second)
-	e := estimate{limit: 100, remaining: 12, at: at, reset: at.Add(20 * time.Second), refill: refill{kind: refillsEvenly, rate: 1}}
-	e.others = otherClients{present: true, share: .5, jitter: 9}
-	units, wait := e.free(now, &inFlight{}, pacing{})
-	require.Zero(t, units)
-	require.Equal(t, e.others.wait(12, 0, at, now, e.reset), wait)
-	require.NotEqual(t, e.others.wait(17, 0, at, now, e.reset), wait)
 }
 
 // A response that states the limits of another quota than the small one that granted the request does not
@@ -379,33 +379,8 @@ func TestQuota_keepsLimitsOfResponses(t *testing.T) {
 	name := strings.Clone("requests-per-minute")
 	u := q.inUnit("tokens")
 	q.applyStated([]throttle.RemoteLimit{{Name: name, Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 9, Remaining: 4, ResetAfter: time.Minute}}, now)
-	require.Equal(t, name, q.estimates[0].name)
-	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.estimates[0].name))
+	require.Equal(t, name, q.estimates[0].Name)
+	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.estimates[0].Name))
 	require.Len(t, u.estimates, 1)
-	require.EqualValues(t, 4, u.estimates[0].remaining)
-}
-
-// When a log is full, the two entries that are closest to each other become one, at the later time.
-func TestSendLog_joinsTwoNeighbours(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct{ first, closest int }{"the first": {0, 1}, "in the middle": {0, 8}, "the last": {0, 15}, "later ones": {1000, 5}} {
-		l := newSendLog(start, 0)
-		at := time.Duration(tt.first) * time.Second
-		for i := range 16 {
-			if i == tt.closest {
-				at += time.Second
-			} else {
-				at += 2 * time.Second
-			}
-			l.add(start.Add(at), int64(i+1))
-		}
-		before := l.entries
-		l.add(start.Add(at+time.Hour), 99)
-		require.Equal(t, 16, l.n, name)
-		k := tt.closest
-		require.Equal(t, sendEntry{before[k].at, before[k].requests + before[k-1].requests}, l.entries[k-1], name)
-		require.Equal(t, before[:k-1], l.entries[:k-1], name)
-		require.Equal(t, before[k+1:], l.entries[k:15], name)
-		require.EqualValues(t, 99, l.entries[15].requests, name)
-	}
+	require.EqualValues(t, 4, u.estimates[0].Remaining)
 }

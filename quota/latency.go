@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 const (
@@ -44,7 +46,7 @@ func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Ti
 	}
 	e.recent[e.next] = uint32(min(max(d/time.Microsecond, 1), 1<<31)) //nolint:gosec // bounded
 	e.next = (e.next + 1) % len(e.recent)
-	e.at = later(e.at, now)
+	e.at = ticks.Later(e.at, now)
 }
 
 // Latency returns the 10th percentile of the last ten latencies on the route of req: nine of

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 	"unsafe"
+
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 )
 
 // Bytes that are reserved.
@@ -15,10 +18,9 @@ const (
 
 	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // with its elements of lists
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
-	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // with the rounding to size classes; without its name
+	estimateBytes  = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
 	inferenceBytes = int64(unsafe.Sizeof(inference{})) + 8
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
-	sendLogBytes   = int64(unsafe.Sizeof(sendLog{}))
 	routeBytes     = 24
 )
 
@@ -26,11 +28,11 @@ const (
 const staleAfter = 10 * time.Minute
 
 // bytesOf returns the number of bytes that are reserved for estimates.
-func bytesOf(list []estimate) (n int64) {
+func bytesOf(list []statedlimit.Estimate) (n int64) {
 	for i := range list {
-		n += estimateBytes + int64(len(list[i].name))
-		if list[i].refill.log != nil {
-			n += sendLogBytes
+		n += estimateBytes + int64(len(list[i].Name))
+		if list[i].HasLog() {
+			n += statedlimit.LogBytes
 		}
 	}
 	return n
@@ -39,12 +41,12 @@ func bytesOf(list []estimate) (n int64) {
 // addEstimate returns list with e appended. The name of e is copied, because it refers to the whole
 // header field. addEstimate reports false, and returns list unchanged, if list is full or there is
 // no memory.
-func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) {
-	if len(list) == maxEstimates || !ep.reserve(estimateBytes+int64(len(e.name))) {
+func (ep *endpoint) addEstimate(list []statedlimit.Estimate, e statedlimit.Estimate) ([]statedlimit.Estimate, bool) {
+	if len(list) == statedlimit.MaxEstimates || !ep.reserve(estimateBytes+int64(len(e.Name))) {
 		return list, false
 	}
-	e.name = strings.Clone(e.name)
-	grown := make([]estimate, len(list)+1) // append would allocate more
+	e.Name = strings.Clone(e.Name)
+	grown := make([]statedlimit.Estimate, len(list)+1) // append would allocate more
 	copy(grown, list)
 	grown[len(list)] = e
 	return grown, true
@@ -109,7 +111,7 @@ func (q *quota) drop() (bytes int64) {
 // forget removes everything that q knows, so that it admits all requests from now on.
 func (q *quota) forget(now time.Time) {
 	q.change(now, func(time.Time) {
-		q.hold, q.slow, q.slowStart = hold{lastSent: q.hold.lastSent}, slowResponses{}, slowStart{successes: knownAfter}
+		q.hold, q.slow, q.slowStart = hold.Hold{LastSent: q.hold.LastSent}, slowResponses{}, slowStart{successes: knownAfter}
 		q.estimates, q.inference = nil, nil
 	})
 	q.drop()
@@ -121,8 +123,8 @@ func (q *quota) lastUse(now time.Time) (at time.Time, idle bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h, inf := &q.hold, q.inference
-	held := h.until.After(now) || h.active && h.until.After(now.Add(-staleAfter))
-	estimated := inf != nil && (inf.loop.on() || inf.loopPending || inf.stopPending || inf.window.on() && now.Before(inf.window.reset))
-	usedUp := slices.ContainsFunc(q.estimates, func(e estimate) bool { return e.remaining <= 0 && now.Before(e.reset) })
-	return q.lastGranted, q.inFlight.open == 0 && !held && !estimated && !usedUp
+	held := h.Until.After(now) || h.Active && h.Until.After(now.Add(-staleAfter))
+	estimated := inf != nil && (inf.loop.On() || inf.loopPending || inf.stopPending || inf.window.On() && now.Before(inf.window.Reset))
+	usedUp := slices.ContainsFunc(q.estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
+	return q.lastGranted, q.inFlight.Open == 0 && !held && !estimated && !usedUp
 }

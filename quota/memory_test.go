@@ -12,13 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
 // The state of a host that states new limits of new units on new routes with every response takes
 // at most 16 KiB.
 func TestTracker_memoryOfAHostileHostIsBounded(t *testing.T) {
-	t.Log("endpoint", unsafe.Sizeof(endpoint{}), "quota", unsafe.Sizeof(quota{}), "estimate", unsafe.Sizeof(estimate{}), "unitQuota", unsafe.Sizeof(unitQuota{}))
+	t.Log("endpoint", unsafe.Sizeof(endpoint{}), "quota", unsafe.Sizeof(quota{}), "estimate", unsafe.Sizeof(statedlimit.Estimate{}), "unitQuota", unsafe.Sizeof(unitQuota{}))
 	for name, state := range map[string]func(route, i int) (state, policy string){
 		"limits of many names": func(route, i int) (string, string) {
 			n := fmt.Sprintf(`"%s%d-%d"`, strings.Repeat("n", 80), route, i)

@@ -6,6 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -28,15 +32,15 @@ import (
 type quota struct {
 	unitQuota // counts requests
 
-	hold         hold
+	hold         hold.Hold
 	slowStart    slowStart
 	slow         slowResponses
-	units        []*unitQuota // limits in other units
-	inference    *inference   // nil: no response was a possible rejection that states nothing
-	span         acceptedSpan // requests accepted since the latest idle time or hold
-	lastResponse time.Time    // when the latest response arrived; zero: none did, or it was not needed
-	sentBefore   uint64       // number of the latest claim then
-	shared       *sharedState // nil: there is no Tracker.Exchange
+	units        []*unitQuota              // limits in other units
+	inference    *inference                // nil: no response was a possible rejection that states nothing
+	span         learnedlimit.AcceptedSpan // requests accepted since the latest idle time or hold
+	lastResponse time.Time                 // when the latest response arrived; zero: none did, or it was not needed
+	sentBefore   uint64                    // number of the latest claim then
+	shared       *sharedState              // nil: there is no Tracker.Exchange
 
 	named bool                       // its route is a quota name, see WithName; guarded by endpoint.mu
 	small atomic.Pointer[smallQuota] // admits claims in its place; nil: none
@@ -79,7 +83,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			t.sharing.publish(q.endpoint, *probe)
 		}
 	}()
-	now := later(c.Now, q.lastGranted)
+	now := ticks.Later(c.Now, q.lastGranted)
 	d.Policy, d.At = q.policy, now
 	if len(q.estimates) > 0 {
 		q.describe(&d, now)
@@ -90,15 +94,15 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			return d, nil
 		}
 	}
-	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.on() {
+	if inf := q.inference; inf != nil && !c.DryRun && inf.limits() && inf.loop.On() {
 		if l := t.listeners.Load(); l != nil {
 			defer l.watch(q, now)()
 		}
-		if inf.loop.grow(now, q.lastGranted, &inf.accepted) {
+		if inf.loop.Grow(now, q.lastGranted, &inf.accepted) {
 			q.dropLoop(false, now)
 		}
 	}
-	if q.inFlight.open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(later(q.slow.sent, q.lastResponse))) {
+	if q.inFlight.Open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(ticks.Later(q.slow.sent, q.lastResponse))) {
 		q.hang(now)
 	}
 	q.decide(&d, n, c.DryRun, now)
@@ -118,7 +122,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 func (q *quota) change(now time.Time, f func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = later(now, q.lastGranted)
+	now = ticks.Later(now, q.lastGranted)
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
@@ -130,8 +134,8 @@ func (q *quota) change(now time.Time, f func(now time.Time)) {
 func (q *quota) describe(d *throttle.Decision, now time.Time) {
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		if left := max(e.remaining-q.inFlight.open, 0); d.Limit == 0 || left < d.Remaining {
-			d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), left, max(e.reset.Sub(now), 0)
+		if left := max(e.Remaining-q.inFlight.Open, 0); d.Limit == 0 || left < d.Remaining {
+			d.Limit, d.Remaining, d.ResetAfter = max(e.Limit, 1), left, max(e.Reset.Sub(now), 0)
 		}
 	}
 }
@@ -142,16 +146,16 @@ func (q *quota) describe(d *throttle.Decision, now time.Time) {
 func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time) {
 	t, names, inf := q.endpoint.tracker, &q.endpoint.names, q.inference
 	full := t.Mode == Full
-	if q.hold.active || q.hold.until.After(now) {
-		if d.Wait, d.OK = q.hold.check(now, &q.inFlight); !d.OK {
-			d.Policy, d.ServerImposed, d.Estimated = names.retryAfter, true, q.hold.estimated
+	if q.hold.Active || q.hold.Until.After(now) {
+		if d.Wait, d.OK = q.hold.Check(now, &q.inFlight); !d.OK {
+			d.Policy, d.ServerImposed, d.Estimated = names.retryAfter, true, q.hold.Estimated
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
 			switch hanging := inf != nil && inf.hanging; {
-			case hanging && d.Wait == 0 && q.inFlight.open > 0:
+			case hanging && d.Wait == 0 && q.inFlight.Open > 0:
 				d.Wait = q.lateIn(now)
-			case hanging && d.Estimated && q.inFlight.count > q.inFlight.open: // one that hangs may be accepted, which ends the stop, so no call may fail because it ends late
+			case hanging && d.Estimated && q.inFlight.Count > q.inFlight.Open: // one that hangs may be accepted, which ends the stop, so no call may fail because it ends late
 				d.Wait = min(d.Wait, growEvery)
 			}
 			return
@@ -162,14 +166,14 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			d.Policy = names.slowStart
 			return
 		}
-		if bound := q.slow.maxInFlight; bound > 0 && q.inFlight.open >= bound && t.initialConcurrency > 0 {
+		if bound := q.slow.maxInFlight; bound > 0 && q.inFlight.Open >= bound && t.initialConcurrency > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}
 	}
 	for i := range q.estimates {
-		free, wait := q.estimates[i].free(now, &q.inFlight, t.pacing)
-		if free < min(n, max(q.estimates[i].limit, 1)) {
+		free, wait := q.estimates[i].Free(now, &q.inFlight, t.pacing)
+		if free < min(n, max(q.estimates[i].Limit, 1)) {
 			d.Wait, d.OK, d.ServerImposed = wait, false, true
 			return
 		}
@@ -179,8 +183,8 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 		return
 	}
 	if full {
-		d.Wait, d.OK = inf.loop.check(now)
-		if d.OK && inf.hanging && !dryRun && q.inFlight.open >= maxUnproven+int64(lateAfter*inf.loop.rate*q.slow.typical.Seconds()) {
+		d.Wait, d.OK = inf.loop.Check(now)
+		if d.OK && inf.hanging && !dryRun && q.inFlight.Open >= maxUnproven+int64(lateAfter*inf.loop.Rate*q.slow.typical.Seconds()) {
 			d.Wait, d.OK = q.lateIn(now), false
 		}
 		if !d.OK {
@@ -188,9 +192,9 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			return
 		}
 	}
-	if full || inf.window.declared {
-		if d.Wait, d.OK = inf.window.check(now, &q.inFlight); !d.OK {
-			d.ServerImposed, d.Estimated = true, !inf.window.declared
+	if full || inf.window.Declared {
+		if d.Wait, d.OK = inf.window.Check(now, &q.inFlight); !d.OK {
+			d.ServerImposed, d.Estimated = true, !inf.window.Declared
 			if d.Estimated {
 				d.Policy = names.learnedRate
 			}
@@ -203,34 +207,30 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 func (q *quota) grant(n int64, now time.Time) (number uint64) {
 	t, inf := q.endpoint.tracker, q.inference
 	for i := range q.estimates {
-		q.estimates[i].granted(now, &q.inFlight, t.pacing)
+		q.estimates[i].Granted(now, &q.inFlight, t.pacing, t.random())
 	}
-	number = q.inFlight.add()
-	q.slow.granted(number, q.inFlight.open, int64(t.initialConcurrency), now)
-	for i := range q.estimates {
-		t.pacing.scheduleNext(&q.estimates[i], now, &q.inFlight)
-		q.estimates[i].others.granted(number, now, t.random())
-	}
-	busyUntil := later(q.lastGranted, q.hold.until)
+	number = q.inFlight.Add()
+	q.slow.granted(number, q.inFlight.Open, int64(t.initialConcurrency), now)
+	busyUntil := ticks.Later(q.lastGranted, q.hold.Until)
 	q.lastGranted = now
 	if inf != nil {
-		busyUntil = later(busyUntil, inf.loop.next)
+		busyUntil = ticks.Later(busyUntil, inf.loop.Next)
 	}
-	idle := q.span.since.IsZero() || now.Sub(busyUntil) > idleAfter
+	idle := q.span.Since.IsZero() || now.Sub(busyUntil) > learnedlimit.IdleAfter
 	if idle {
-		q.span = acceptedSpan{since: now}
+		q.span = learnedlimit.AcceptedSpan{Since: now}
 	}
 	if inf == nil {
 		return number
 	}
 	if idle {
-		inf.loop.span, inf.loop.lastRate = q.span, 0
+		inf.loop.BeginSpan(q.span)
 	}
 	if inf.limits() {
-		if inf.loop.on() {
-			inf.loop.spend(n, now)
+		if inf.loop.On() {
+			inf.loop.Spend(n, now)
 		}
-		inf.window.granted(number, now)
+		inf.window.Granted(number, now)
 	}
 	return number
 }
@@ -243,13 +243,13 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n, err := c.Units(); err == nil && d.OK && q.inFlight.end(d.Grant) {
+	if n, err := c.Units(); err == nil && d.OK && q.inFlight.End(d.Grant) {
 		if d.Grant == q.slow.watched {
 			q.slow.watched = 0
 		}
 		if q.inference != nil {
-			q.inference.loop.unspend(n)
-			q.inference.window.canceled(d.Grant)
+			q.inference.loop.Unspend(n)
+			q.inference.window.Canceled(d.Grant)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 		f.Now = t.now() // not under a lock
 	}
 	q.change(f.Now, func(now time.Time) {
-		if d.OK && q.inFlight.end(d.Grant) {
+		if d.OK && q.inFlight.End(d.Grant) {
 			q.observe(d.Grant, &f, now)
 		}
 	})
@@ -281,11 +281,11 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	failed := f.Outcome == throttle.Failed
 	if inf := q.inference; inf != nil && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
-		failed = inf.evidence.wasHealthy(f.Cause, now) // otherwise a permission is probably missing
+		failed = inf.evidence.WasHealthy(f.Cause, now) // otherwise a permission is probably missing
 	}
-	if n > q.inFlight.hung {
+	if n > q.inFlight.Hung {
 		q.recordOutcome(n, failed, now)
-		q.lastResponse, q.sentBefore = now, q.inFlight.sent
+		q.lastResponse, q.sentBefore = now, q.inFlight.Sent
 	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown || f.Cause == throttle.CauseCanceled {
 		q.respondedAfterHang(n, now)
 	}
@@ -306,7 +306,7 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if success && q.inference != nil {
 		q.succeeded(n, now)
 	}
-	if q.hold.active && q.hold.accepted(n, q.lastGranted) {
+	if q.hold.Active && q.hold.Accepted(n, q.lastGranted) {
 		q.released(now)
 	}
 	if success {
@@ -317,33 +317,25 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 // updateEstimates applies f, the response to claim n, to the limits that the server states. It
 // reports whether one of them is used up, which explains a rejection.
 func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (explained bool) {
-	if q.inference != nil && q.inference.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
-		q.inference.window = learnedWindow{} // the server states what the program had declared
+	if q.inference != nil && q.inference.window.Declared && slices.ContainsFunc(f.RemoteLimits, statedlimit.CountsRequests) {
+		q.inference.window = learnedlimit.Window{} // the server states what the program had declared
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.estimates {
-			q.estimates[i].early.accepted(&q.estimates[i], n, now)
-			q.estimates[i].countAccepted(now)
+			q.estimates[i].Accepted(n, now)
 		}
 	}
-	var stated [maxEstimates]bool
+	var stated [statedlimit.MaxEstimates]bool
 	for _, l := range f.RemoteLimits {
 		i := q.find(l, now)
 		if i < 0 {
 			continue
 		}
-		e := &q.estimates[i]
 		stated[i] = true
-		if f.Outcome == throttle.Throttled {
-			e.concurrency.rejected()
-			if n > e.lastSent {
-				e.counted.rejected(e.remaining-q.inFlight.open, e.limit)
-				e.rejectedByCounter(l.Resolution, now)
-			}
-		}
-		e.adaptProbePause(l, n)
-		q.updateEstimate(e, l, n, now)
-		e.counted.on = e.counted.on && f.Outcome != throttle.Accepted
+		e := &q.estimates[i]
+		hadLog := e.HasLog()
+		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, now, &q.inFlight)
+		q.reserveLog(e, hadLog)
 	}
 	usedUp := explains(f.RemoteLimits)
 	for i := len(q.estimates) - 1; i >= 0; i-- {
@@ -352,11 +344,11 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 		case stated[i], f.Outcome == throttle.Failed:
 			continue
 		case f.Outcome == throttle.Throttled && usedUp:
-			e.probe = e.probe && n <= e.lastSent // another limit is used up, so the rejection shows nothing about e
+			e.Probe = e.Probe && n <= e.LastSent // another limit is used up, so the rejection shows nothing about e
 			continue
 		}
 		before := bytesOf(q.estimates[i : i+1])
-		outdated := e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight)
+		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight)
 		q.endpoint.release(before - bytesOf(q.estimates[i:i+1]))
 		if outdated {
 			q.remove(i)
@@ -367,7 +359,7 @@ func (q *quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (
 
 // explains reports whether nothing is left of one of limits.
 func explains(limits []throttle.RemoteLimit) bool {
-	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool { return countsRequests(l) && l.Remaining <= 0 })
+	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool { return statedlimit.CountsRequests(l) && l.Remaining <= 0 })
 }
 
 // throttled applies f, the rejection of claim n. explained is set if a limit that the server states
@@ -383,12 +375,12 @@ func (q *quota) throttled(n uint64, f *throttle.Feedback, explained bool, now ti
 		case q.endpoint.tracker.Mode != Full:
 		case cause != throttle.CauseRetryNow:
 			q.rejectedUnstated(n, cause, now)
-		case inf != nil && (inf.stopPending || inf.loop.on()) || q.hold.active:
+		case inf != nil && (inf.stopPending || inf.loop.On()) || q.hold.Active:
 			q.rejectedUnstated(n, throttle.CauseUnstated, now)
 		}
 		return
 	}
-	q.hold.rejected(n, now, q.rejectionOf(f.RetryAfter, now))
+	q.hold.Rejected(n, now, q.rejectionOf(f.RetryAfter, now))
 	if !explained {
 		q.rejectedWithHold(n, f.RetryAfter, now)
 	}
@@ -396,20 +388,32 @@ func (q *quota) throttled(n uint64, f *throttle.Feedback, explained bool, now ti
 
 // rejectionOf returns the description of a rejection that states retryAfter, of a claim that has
 // ended. Zero means that it states no wait.
-func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) rejection {
+func (q *quota) rejectionOf(retryAfter time.Duration, now time.Time) hold.Rejection {
 	t, window := q.endpoint.tracker, time.Duration(0)
 	for i := range q.estimates {
-		window = max(window, q.estimates[i].per)
+		window = max(window, q.estimates[i].Per)
 	}
-	return rejection{
-		retryAfter: retryAfter,
-		window:     window,
-		maxHold:    t.maxHold,
-		spread:     q.spreadOfClients(),
-		random:     t.random(),
-		sent:       q.inFlight.sent,
-		inFlight:   max(q.inFlight.open+1, int64(q.span.rate(now)*q.roundTrip().Seconds())), // by Little's law, if no limit was asked for its requests
+	return hold.Rejection{
+		RetryAfter: retryAfter,
+		Window:     window,
+		MaxHold:    t.maxHold,
+		Spread:     q.spreadOfClients(),
+		Random:     t.random(),
+		Sent:       q.inFlight.Sent,
+		InFlight:   max(q.inFlight.Open+1, int64(q.span.Rate(now)*q.roundTrip().Seconds())), // by Little's law, if no limit was asked for its requests
 	}
+}
+
+// spreadOfClients returns how much later than stated the first claim after a rejection may be
+// granted. If all clients came back in whole seconds, they would come in the same order each time,
+// and nothing would be left for the last ones.
+func (q *quota) spreadOfClients() time.Duration {
+	for i := range q.estimates {
+		if q.estimates[i].IsUsedByOthers() {
+			return time.Second
+		}
+	}
+	return 0
 }
 
 // applyStated applies limits, which the response to a request that another quota granted states.
@@ -427,7 +431,7 @@ func (q *quota) statesSame(limits []throttle.RemoteLimit, now time.Time) bool {
 	defer q.mu.Unlock()
 	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool {
 		i, own := q.estimateOf(l)
-		return i >= 0 && (l.Name != "" || q.estimates[i].limit == own.Limit && q.estimates[i].mayBeSameWindow(own, now))
+		return i >= 0 && (l.Name != "" || q.estimates[i].Limit == own.Limit && q.estimates[i].MayBeSameWindow(own, now))
 	})
 }
 
@@ -437,7 +441,7 @@ func (q *quota) statesOther(limits []throttle.RemoteLimit) bool {
 	defer q.mu.Unlock()
 	for _, l := range limits {
 		for i := range q.estimates {
-			if q.estimates[i].name == l.Name {
+			if q.estimates[i].Name == l.Name {
 				return false
 			}
 		}
@@ -449,20 +453,12 @@ func (q *quota) statesOther(limits []throttle.RemoteLimit) bool {
 func (q *quota) isHeld(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.loop.on()
+	return q.hold.Active || q.hold.Until.After(now) || q.inference != nil && q.inference.loop.On()
 }
 
 // isBlank reports whether q knows nothing, except successful responses, and no claim is in flight.
 func (q *quota) isBlank() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight.open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.active && q.inference == nil
-}
-
-// later returns the later one of a and b.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return q.inFlight.Open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.Active && q.inference == nil
 }

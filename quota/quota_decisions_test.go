@@ -9,6 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -16,22 +20,22 @@ import (
 func TestQuota_describesTheLimitWithTheFewestUnits(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		estimates []estimate
+		estimates []statedlimit.Estimate
 		open      int64
 		want      throttle.Decision
 	}{
-		"one":              {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 1, throttle.Decision{Limit: 10, Remaining: 3, ResetAfter: time.Minute}},
-		"none left":        {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 5, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
-		"just none left":   {[]estimate{{limit: 10, remaining: 4, reset: now.Add(time.Minute)}}, 4, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
-		"the reset is now": {[]estimate{{limit: 10, remaining: 4, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
-		"it is over":       {[]estimate{{limit: 10, remaining: 4, reset: now.Add(-time.Hour)}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
-		"a limit of none":  {[]estimate{{reset: now}}, 0, throttle.Decision{Limit: 1}},
-		"the second":       {[]estimate{{limit: 10, remaining: 4, reset: now}, {limit: 9, remaining: 3, reset: now}}, 0, throttle.Decision{Limit: 9, Remaining: 3}},
-		"the first":        {[]estimate{{limit: 10, remaining: 3, reset: now}, {limit: 9, remaining: 4, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
-		"of two, either":   {[]estimate{{limit: 10, remaining: 3, reset: now}, {limit: 9, remaining: 3, reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
+		"one":              {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 1, throttle.Decision{Limit: 10, Remaining: 3, ResetAfter: time.Minute}},
+		"none left":        {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 5, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
+		"just none left":   {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 4, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
+		"the reset is now": {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
+		"it is over":       {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(-time.Hour)}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
+		"a limit of none":  {[]statedlimit.Estimate{{Reset: now}}, 0, throttle.Decision{Limit: 1}},
+		"the second":       {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now}, {Limit: 9, Remaining: 3, Reset: now}}, 0, throttle.Decision{Limit: 9, Remaining: 3}},
+		"the first":        {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 4, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
+		"of two, either":   {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 3, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
 	} {
 		q := quotaAt(t, 0)
-		q.estimates, q.inFlight.open = tt.estimates, tt.open
+		q.estimates, q.inFlight.Open = tt.estimates, tt.open
 		var d throttle.Decision
 		q.describe(&d, now)
 		require.Equal(t, tt.want, d, name)
@@ -48,22 +52,22 @@ func TestQuota_isBlankOrIdle(t *testing.T) {
 		blank, idle bool
 	}{
 		"new":                            {func(*quota) {}, true, true},
-		"a request is in flight":         {func(q *quota) { q.inFlight.open = 1 }, false, false},
-		"a limit":                        {func(q *quota) { q.estimates = []estimate{{remaining: 1, reset: in(1)}} }, false, true},
-		"a limit that is used up":        {func(q *quota) { q.estimates = []estimate{{remaining: 1}, {reset: in(1)}} }, false, false},
-		"that has reset":                 {func(q *quota) { q.estimates = []estimate{{reset: now}} }, false, true},
+		"a request is in flight":         {func(q *quota) { q.inFlight.Open = 1 }, false, false},
+		"a limit":                        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1, Reset: in(1)}} }, false, true},
+		"a limit that is used up":        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1}, {Reset: in(1)}} }, false, false},
+		"that has reset":                 {func(q *quota) { q.estimates = []statedlimit.Estimate{{Reset: now}} }, false, true},
 		"other units":                    {func(q *quota) { q.units = []*unitQuota{{}} }, false, true},
-		"a hold":                         {func(q *quota) { q.hold = hold{active: true, until: in(1)} }, false, false},
-		"a hold that is to be probed":    {func(q *quota) { q.hold = hold{active: true, until: in(1 - staleAfter)} }, false, false},
-		"a hold that was not probed":     {func(q *quota) { q.hold = hold{active: true, until: in(-staleAfter)} }, false, true},
-		"it waits for a fetch":           {func(q *quota) { q.hold.until = in(1) }, true, false},
+		"a hold":                         {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1)} }, false, false},
+		"a hold that is to be probed":    {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1 - staleAfter)} }, false, false},
+		"a hold that was not probed":     {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(-staleAfter)} }, false, true},
+		"it waits for a fetch":           {func(q *quota) { q.hold.Until = in(1) }, true, false},
 		"evidence":                       {func(q *quota) { q.inference = new(inference) }, false, true},
-		"a rate":                         {func(q *quota) { q.inference = &inference{loop: rateLoop{cause: throttle.CauseUnstated}} }, false, false},
+		"a rate":                         {func(q *quota) { q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated}} }, false, false},
 		"a loop begins soon":             {func(q *quota) { q.inference = &inference{loopPending: true} }, false, false},
 		"a stop begins soon":             {func(q *quota) { q.inference = &inference{stopPending: true} }, false, false},
-		"a window":                       {func(q *quota) { q.inference = &inference{window: learnedWindow{limit: 9, reset: in(1)}} }, false, false},
-		"a window that is over":          {func(q *quota) { q.inference = &inference{window: learnedWindow{limit: 9, reset: now}} }, false, true},
-		"the reset of no learned window": {func(q *quota) { q.inference = &inference{window: learnedWindow{reset: in(1)}} }, false, true},
+		"a window":                       {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: in(1)}} }, false, false},
+		"a window that is over":          {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: now}} }, false, true},
+		"the reset of no learned window": {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Reset: in(1)}} }, false, true},
 	} {
 		q := quotaAt(t, 0)
 		q.lastGranted = in(-time.Minute)
@@ -88,11 +92,11 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		"the first":            {func(*endpoint) {}, 0},
 		"the second is older":  {func(ep *endpoint) { ep.quotas[1].lastGranted = now.Add(-time.Hour) }, 1},
 		"the last is older":    {func(ep *endpoint) { ep.quotas[maxQuotas-1].lastGranted = now.Add(-time.Hour) }, maxQuotas - 1},
-		"the first is in use":  {func(ep *endpoint) { ep.quotas[0].inFlight.open = 1 }, 1},
+		"the first is in use":  {func(ep *endpoint) { ep.quotas[0].inFlight.Open = 1 }, 1},
 		"the first is unknown": {func(ep *endpoint) { ep.unknown.Store(ep.quotas[0]) }, 1},
 		"none is idle": {func(ep *endpoint) {
 			for _, q := range ep.quotas {
-				q.inFlight.open = 1
+				q.inFlight.Open = 1
 			}
 		}, -1},
 		"they are equally old": {func(ep *endpoint) {
@@ -133,14 +137,15 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	u := q.inUnit("tokens")
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
-	require.NotNil(t, q.infer(acceptedSpan{}, now))
-	q.estimates[0].refill.log = newSendLog(now, 1)
-	require.True(t, q.endpoint.reserve(sendLogBytes))
+	require.NotNil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
+	q.estimates[0] = logEstimate(now)
+	q.estimates[0].Name = "b"
+	require.True(t, q.endpoint.reserve(statedlimit.LogBytes))
 	reserved := q.endpoint.memory.Load() - before
 	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)
 	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
 	require.Equal(t, 2*estimateBytes+5, bytesOf(u.estimates))
-	require.Equal(t, estimateBytes+1+sendLogBytes, bytesOf(q.estimates))
+	require.Equal(t, estimateBytes+1+statedlimit.LogBytes, bytesOf(q.estimates))
 	require.Equal(t, quotaBytes+reserved, q.drop())
 	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a", Unit: "tokens"}, now))
@@ -174,7 +179,7 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 	}{"no limits": {nil, false}, "the same": {[]string{"a"}, false}, "another one": {[]string{"b"}, true}, "others": {[]string{"b", "c"}, true}, "one is the same": {[]string{"b", "a"}, false}} {
 		q := quotaAt(t, 0)
 		for _, n := range tt.names {
-			q.estimates = append(q.estimates, estimate{name: n, limit: 10, reset: now})
+			q.estimates = append(q.estimates, statedlimit.Estimate{Name: n, Limit: 10, Reset: now})
 		}
 		require.Equal(t, tt.want, q.statesOther([]throttle.RemoteLimit{{Name: "a", Limit: 10}}), name)
 	}
@@ -185,21 +190,21 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 func TestQuota_appliesWhatOthersLearned(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Minute}
-	for n, want := range map[int64]acceptedSpan{0: {n: 3}, 1: {since: now.Add(-time.Second), n: 1}} {
+	for n, want := range map[int64]learnedlimit.AcceptedSpan{0: {N: 3}, 1: {Since: now.Add(-time.Second), N: 1}} {
 		q := quotaAt(t, 0)
-		q.span.n = 3
-		q.rejectedExternally(&f, acceptedSpan{since: now.Add(-time.Second), n: n})
+		q.span.N = 3
+		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: n})
 		require.Equal(t, want, q.span, n)
-		require.EqualValues(t, 1, q.inFlight.sent, "the rejection stands for a claim")
-		require.Equal(t, 1, q.hold.rejections)
-		q.rejectedExternally(&f, acceptedSpan{since: now, n: 9})
+		require.EqualValues(t, 1, q.inFlight.Sent, "the rejection stands for a claim")
+		require.Equal(t, 1, q.hold.Rejections)
+		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now, N: 9})
 		require.Equal(t, want, q.span, "a rejection of the same burst")
-		require.Equal(t, 1, q.hold.rejections)
+		require.Equal(t, 1, q.hold.Rejections)
 	}
 	q := quotaAt(t, 0)
-	q.estimates = []estimate{{limit: 10, remaining: 3, at: now.Add(-time.Second), reset: now.Add(time.Minute)}}
+	q.estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 3, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
 	q.applyStated([]throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}, now)
-	require.EqualValues(t, 3, q.estimates[0].remaining, "it may be the response to an older request")
+	require.EqualValues(t, 3, q.estimates[0].Remaining, "it may be the response to an older request")
 }
 
 // A Feedback without a time is as of now.
@@ -233,12 +238,12 @@ func TestQuota_cancelledClaimsAreNotWatched(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, q.slow.watched)
 		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
-		require.EqualValues(t, 1, q.inFlight.open, "it was not granted")
+		require.EqualValues(t, 1, q.inFlight.Open, "it was not granted")
 		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
-		require.EqualValues(t, 1, q.inFlight.open, "no such claim")
+		require.EqualValues(t, 1, q.inFlight.Open, "no such claim")
 		q.Cancel(t.Context(), throttle.Claim{}, d)
 		require.Zero(t, q.slow.watched)
-		require.Zero(t, q.inFlight.open)
+		require.Zero(t, q.inFlight.Open)
 	})
 }
 
@@ -318,19 +323,21 @@ func TestListeners_reportChanges(t *testing.T) {
 	rate := func(c Change, r float64) LimitLearnedInfo {
 		return LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: c, Rate: r}
 	}
-	loop := func(r float64) rateLoop { return rateLoop{cause: throttle.CauseUnstated, rate: 1, goal: r} }
+	loop := func(r float64) learnedlimit.RateLoop {
+		return learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1, Goal: r}
+	}
 	for name, tt := range map[string]struct {
 		before, after func(q *quota)
 		want          []any
 	}{
 		"nothing":                      {nil, nil, nil},
-		"a hold begins":                {nil, func(q *quota) { q.hold.active, q.hold.until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
-		"a stop begins":                {nil, func(q *quota) { q.hold.active, q.hold.until, q.hold.estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
-		"a hold ends now":              {nil, func(q *quota) { q.hold.active, q.hold.until = true, now }, []any{hold("retry-after", true, 0, false)}},
-		"a hold is extended":           {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
-		"a hold is extended by little": {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.until = in(time.Second + 1) }, nil},
-		"a hold ends":                  {func(q *quota) { q.hold.active, q.hold.until = true, in(1) }, func(q *quota) { q.hold.active = false }, []any{hold("retry-after", false, 0, false)}},
-		"a stop ends":                  {func(q *quota) { q.hold.active, q.hold.until, q.hold.estimated = true, in(1), true }, func(q *quota) { q.hold.active = false }, []any{hold("learned rate", false, 0, true)}},
+		"a hold begins":                {nil, func(q *quota) { q.hold.Active, q.hold.Until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
+		"a stop begins":                {nil, func(q *quota) { q.hold.Active, q.hold.Until, q.hold.Estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
+		"a hold ends now":              {nil, func(q *quota) { q.hold.Active, q.hold.Until = true, now }, []any{hold("retry-after", true, 0, false)}},
+		"a hold is extended":           {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
+		"a hold is extended by little": {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Until = in(time.Second + 1) }, nil},
+		"a hold ends":                  {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Active = false }, []any{hold("retry-after", false, 0, false)}},
+		"a stop ends":                  {func(q *quota) { q.hold.Active, q.hold.Until, q.hold.Estimated = true, in(1), true }, func(q *quota) { q.hold.Active = false }, []any{hold("learned rate", false, 0, true)}},
 		"a cut begins":                 {nil, func(q *quota) { q.inference.cut.until = in(1) }, []any{hold("slow start", true, 1, true)}},
 		"a cut is over":                {nil, func(q *quota) { q.inference.cut.until = now }, nil},
 		"a cut goes on":                {func(q *quota) { q.inference.cut.until = in(1) }, nil, nil},
@@ -340,17 +347,26 @@ func TestListeners_reportChanges(t *testing.T) {
 		"a rate becomes 1 % lower":     {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(99) }, nil},
 		"a low rate, almost the same":  {func(q *quota) { q.inference.loop = loop(.5) }, func(q *quota) { q.inference.loop = loop(.504) }, nil},
 		"a rate becomes lower":         {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
-		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = rateLoop{} }, []any{rate(Dropped, 100)}},
-		"a limit is not obeyed": {func(q *quota) { q.estimates = []estimate{{limit: 9}} }, func(q *quota) { q.estimates[0].early.contradicted = contradictions },
+		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = learnedlimit.RateLoop{} }, []any{rate(Dropped, 100)}},
+		"a limit is not obeyed": {func(q *quota) {
+			q.estimates = make([]statedlimit.Estimate, 1)
+			q.estimates[0].Update(throttle.RemoteLimit{Limit: 9, ResetAfter: time.Hour}, 0, now, &inflight.Claims{})
+		}, func(q *quota) {
+			for range 3 { // contradictions
+				q.estimates[0].Accepted(1, now)
+			}
+		},
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Dropped, Size: 9}}},
-		"one of two limits changes": {func(q *quota) { q.estimates = []estimate{{limit: 9}, {limit: 99, per: time.Minute}} }, func(q *quota) { q.estimates[0].limit = 8 },
+		"one of two limits changes": {func(q *quota) { q.estimates = []statedlimit.Estimate{{Limit: 9}, {Limit: 99, Per: time.Minute}} }, func(q *quota) { q.estimates[0].Limit = 8 },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Changed, Size: 8}}},
 		"a window": {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) {
-			q.inference.loop, q.inference.window = rateLoop{}, learnedWindow{limit: 9, confirmedLimit: 10, length: time.Minute}
+			q.inference.loop, q.inference.window = learnedlimit.RateLoop{}, learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
 		}, []any{rate(Dropped, 100), LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Size: 10, Per: time.Minute}}},
-		"a window becomes longer": {func(q *quota) { q.inference.window = learnedWindow{limit: 9, confirmedLimit: 10, length: time.Minute} }, func(q *quota) { q.inference.window.length = time.Hour },
+		"a window becomes longer": {func(q *quota) {
+			q.inference.window = learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
+		}, func(q *quota) { q.inference.window.Length = time.Hour },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: Changed, Size: 10, Per: time.Hour}}},
-		"a declared window": {nil, func(q *quota) { q.inference.window = learnedWindow{limit: 9, declared: true} }, nil},
+		"a declared window": {nil, func(q *quota) { q.inference.window = learnedlimit.Window{Limit: 9, Declared: true} }, nil},
 	} {
 		q := quotaAt(t, 0)
 		q.inference = new(inference)
@@ -393,10 +409,10 @@ func TestLimitLearnedInfo_isSame(t *testing.T) {
 func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
 	for _, stated := range []bool{true, false} {
 		_, q, now := sharedQuota(t, 0)
-		q.hold.estimated = stated
+		q.hold.Estimated = stated
 		q.applyHold(&Update{Kind: UpdateHold, Sender: 9, Stated: stated, Wait: time.Second}, now)
-		require.True(t, q.hold.active)
-		require.Equal(t, !stated, q.hold.estimated)
+		require.True(t, q.hold.Active)
+		require.Equal(t, !stated, q.hold.Estimated)
 	}
 }
 
@@ -405,29 +421,28 @@ func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
 func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
-	for n, newer := range map[uint64]bool{5: false, 6: true} {
+	for n, newer := range map[uint64]bool{5: false, 6: true} { // for its own limit, see TestEstimate_rejectionsRefuteCountedWindows
 		q := quotaAt(t, 0)
-		q.estimates = []estimate{
-			{limit: 10, remaining: 9, at: now, reset: now.Add(time.Minute), lastSent: 5, counted: countedWindows{on: true, length: time.Minute}},
-			{name: "other", limit: 10, at: now, reset: now, lastSent: 5, probe: true},
+		q.estimates = []statedlimit.Estimate{
+			{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5},
+			{Name: "other", Limit: 10, At: now, Reset: now, LastSent: 5, Probe: true},
 		}
 		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
-		require.Equal(t, newer, q.estimates[0].counted.refuted, n)
-		require.Equal(t, !newer, q.estimates[1].probe, n)
+		require.Equal(t, !newer, q.estimates[1].Probe, n)
 	}
 	q := quotaAt(t, 0)
-	q.inFlight.open = 3
-	q.estimates = []estimate{{per: time.Minute}, {per: time.Hour}, {per: time.Second}}
+	q.inFlight.Open = 3
+	q.estimates = []statedlimit.Estimate{{Per: time.Minute}, {Per: time.Hour}, {Per: time.Second}}
 	r := q.rejectionOf(time.Second, now)
-	require.EqualValues(t, 4, r.inFlight, "with the one that was rejected")
-	require.Equal(t, time.Hour, r.window)
+	require.EqualValues(t, 4, r.InFlight, "with the one that was rejected")
+	require.Equal(t, time.Hour, r.Window)
 }
 
 // After more than a second without a request, and without a reason to wait, a new span of accepted requests
 // begins.
 func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	before := acceptedSpan{since: now.Add(-time.Minute), n: 7}
+	before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Minute), N: 7}
 	for name, tt := range map[string]struct {
 		granted, held time.Duration // before now
 		idle          bool
@@ -438,15 +453,15 @@ func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
 		"held, but not so long": {time.Hour, time.Second + 1, true},
 	} {
 		q := quotaAt(t, 0)
-		q.span, q.lastGranted, q.hold.until = before, now.Add(-tt.granted), now.Add(-tt.held)
+		q.span, q.lastGranted, q.hold.Until = before, now.Add(-tt.granted), now.Add(-tt.held)
 		q.grant(1, now)
-		require.Equal(t, tt.idle, q.span == acceptedSpan{since: now}, name)
+		require.Equal(t, tt.idle, q.span == learnedlimit.AcceptedSpan{Since: now}, name)
 		require.Equal(t, !tt.idle, q.span == before, name)
 	}
 	q := quotaAt(t, 0)
 	q.lastGranted = now
 	q.grant(1, now)
-	require.Equal(t, acceptedSpan{since: now}, q.span, "the first one")
+	require.Equal(t, learnedlimit.AcceptedSpan{Since: now}, q.span, "the first one")
 }
 
 // A route of a set whose routes show a quota is likely to have it: if the set is a pattern, responses may be
@@ -467,13 +482,13 @@ func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 		req := request(t, "https://api.test/pages/about")
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
-		q.estimates = []estimate{{limit: 100, remaining: 50, at: now, reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}}
+		q.estimates = []statedlimit.Estimate{windowEstimate(now)}
 		for at, shape := range ep.shapes(req, 2) {
 			require.Equal(t, 1, at)
 			ep.patterns.sets = []routeSet{{shape: shape, quota: q, at: 1, numShown: tt.shown}}
 		}
 		ep.patterns.peak = 20
-		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute}}, 0, now)
+		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute, Per: 2 * time.Minute}}, 0, now)
 		require.Equal(t, tt.want, got == q, name)
 		require.Nil(t, ep.quotaOfSimilar(nil, nil, 0, now), "the request of another process")
 	}
@@ -492,19 +507,6 @@ func TestSmallQuota_admitsClaimsOfMoreThanTheLimit(t *testing.T) {
 		d, err = q.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
 		require.NoError(t, err)
 		require.False(t, d.OK, "one is in flight")
-	}
-}
-
-// A later reset begins a window if it is later by more than the tolerance.
-func TestEstimate_laterResetsBeginAWindow(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	now := start.Add(time.Second)
-	for ahead, over := range map[time.Duration]bool{0: false, tolerance: false, tolerance + 1: true} {
-		e := estimate{limit: 100, remaining: 50, at: start, reset: start.Add(time.Minute), lastSent: 1, refill: refill{kind: refillsAtReset, at: start}}
-		e.others.since = start
-		f := inFlight{sent: 2}
-		e.update(throttle.RemoteLimit{Limit: 100, Remaining: 49, ResetAfter: e.reset.Sub(now) + ahead}, 2, now, &f)
-		require.Equal(t, over, e.refill.at.Equal(now), ahead)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+	"github.com/heed-go/heed/throttle"
 )
 
 // A dry run, as the Transport makes it before it retries, does not change the state of a quota.
@@ -59,7 +61,7 @@ func (q *quota) state() []any {
 	if q.inference != nil {
 		inf = *q.inference
 	}
-	return []any{q.inFlight.sent, q.inFlight.open, q.hold, inf, q.span, append([]estimate(nil), q.estimates...), q.slowStart, q.lastGranted}
+	return []any{q.inFlight.Sent, q.inFlight.Open, q.hold, inf, q.span, append([]statedlimit.Estimate(nil), q.estimates...), q.slowStart, q.lastGranted}
 }
 
 // After the reset, dry runs are granted until a claim is granted: the probe.

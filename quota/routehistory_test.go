@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // feedback returns what tr concludes from a response to a request that no limit delays.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -97,11 +98,6 @@ const (
 	patternRoutes = 3  // routes of a set that must show its quota to make it a pattern
 	maxSets       = 24 // sets of one endpoint
 	setBytes      = int64(unsafe.Sizeof(routeSet{})) + 8
-
-	// The refill rate of a bucket is computed from its missing units and the time at which it is
-	// full. Both are rounded and stated for different times, so two rates may be of one bucket if
-	// they differ by no more than this factor.
-	maxRateRatio = 4
 
 	// peakMaxAge is the time for which patterns.peak is remembered.
 	peakMaxAge = 10 * time.Second
@@ -316,7 +312,7 @@ func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.estimates) == 0 {
-		return !q.hold.active && !q.hold.until.After(now) && q.inference == nil, false
+		return !q.hold.Active && !q.hold.Until.After(now) && q.inference == nil, false
 	}
 	few := false
 	for _, l := range limits {
@@ -325,42 +321,12 @@ func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time
 			continue
 		}
 		e := &q.estimates[i]
-		tolerated := reordered + q.inFlight.span() + e.limit/8
-		if l.Limit != e.limit || !e.mayBe(l, tolerated, now) {
+		tolerated := reordered + q.inFlight.Span() + e.Limit/8
+		if l.Limit != e.Limit || !e.MayBe(l, tolerated, now) {
 			return false, false
 		}
-		over := !now.Before(e.reset.Add(-toleranceOf(l)))
-		may, few, shown = true, few || !over && l.Remaining < e.left(now)-tolerated, shown || l.Limit-l.Remaining > 1
+		over := !now.Before(e.Reset.Add(-statedlimit.ToleranceOf(l)))
+		may, few, shown = true, few || !over && l.Remaining < e.Left(now)-tolerated, shown || l.Limit-l.Remaining > 1
 	}
 	return may, shown && !few
-}
-
-// mayBe reports whether w may state e as of now, although it may state up to reordered more units
-// than e has left, because responses arrive out of order.
-func (e *estimate) mayBe(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
-	if e.concurrency.confirmed || e.reset.Sub(now) <= toleranceOf(w) {
-		return true // the window of e is over
-	}
-	apart := resetOf(w, now).Sub(e.reset)
-	if -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w) && w.Remaining <= e.left(now)+reordered {
-		return true
-	}
-	return e.refill.kind != refillsAtReset && e.mayBeBucket(w, reordered, now)
-}
-
-// mayBeBucket reports whether w and e may state the same bucket. The reset of a bucket is the time
-// at which it is full, so its missing units and the time until the reset give the refill rate,
-// which must be about the same for both.
-func (e *estimate) mayBeBucket(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
-	missing, untilFull, passed := float64(e.limit-e.remaining), e.reset.Sub(e.at).Seconds(), now.Sub(e.at).Seconds()
-	if missing <= 0 || untilFull <= 0 || passed < 0 {
-		return w.Remaining <= e.limit
-	}
-	tolerated := toleranceOf(w).Seconds()
-	returned := int64(min(missing*passed/max(untilFull-tolerated, untilFull/2), missing)) + 1
-	if w.Remaining > e.remaining+returned+reordered {
-		return false
-	}
-	expected, stated := float64(w.Limit-w.Remaining)/missing*untilFull, resetOf(w, now).Sub(now).Seconds()
-	return stated >= expected/maxRateRatio-tolerated && stated <= expected*maxRateRatio+tolerated
 }

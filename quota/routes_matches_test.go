@@ -9,88 +9,6 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A response may concern an estimate if it states about the same reset, less than twice the tolerance
-// apart, and no more units left than are known, but for responses that arrive in another order.
-func TestEstimate_mayBeTheSameWindow(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		change    func(e *estimate)
-		left      int64
-		reset     time.Duration // of e it is a minute
-		reordered int64
-		want      bool
-	}{
-		"the same":                       {nil, 50, time.Minute, 0, true},
-		"fewer left":                     {nil, 0, time.Minute, 0, true},
-		"more left":                      {nil, 51, time.Minute, 0, false},
-		"more left, reordered":           {nil, 53, time.Minute, 3, true},
-		"more left than reordered":       {nil, 54, time.Minute, 3, false},
-		"almost 2.2 s later":             {nil, 50, time.Minute + 2*tolerance - 1, 0, true},
-		"2.2 s later":                    {nil, 50, time.Minute + 2*tolerance, 0, false},
-		"almost 2.2 s earlier":           {nil, 50, time.Minute - 2*tolerance + 1, 0, true},
-		"2.2 s earlier":                  {nil, 50, time.Minute - 2*tolerance, 0, false},
-		"it counts requests in flight":   {func(e *estimate) { e.concurrency.confirmed = true }, 99, time.Hour, 0, true},
-		"its window is over in 1.1 s":    {func(e *estimate) { e.reset = now.Add(tolerance) }, 99, time.Hour, 0, true},
-		"its window is over after 1.1 s": {func(e *estimate) { e.reset = now.Add(tolerance + 1) }, 99, time.Hour, 0, false},
-		"maybe a bucket":                 {func(e *estimate) { e.refill.kind = refillUnknown }, 50, 40 * time.Second, 0, true},
-		"a window is no bucket":          {nil, 50, 40 * time.Second, 0, false},
-	} {
-		e := estimate{limit: 100, remaining: 50, at: now, reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}
-		if tt.change != nil {
-			tt.change(&e)
-		}
-		require.Equal(t, tt.want, e.mayBe(throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: tt.reset}, tt.reordered, now), name)
-	}
-}
-
-// Two responses may state one bucket if no more units are left in the later one than have returned
-// since, and one that is not whole, and if the rates at which they say that it will be full differ at
-// most by a factor of four, beside the tolerance of both times. e has missed 60 of 100 units, and was
-// full in 60 s: one unit per second.
-func TestEstimate_mayBeABucketOfTheSameRate(t *testing.T) {
-	at := time.Unix(1000, 0)
-	const s = time.Second
-	for name, tt := range map[string]struct {
-		remaining int64         // of e, of 100
-		full      time.Duration // when e is full, after at
-		passed    time.Duration
-		left      int64
-		reset     time.Duration
-		reordered int64
-		want      bool
-	}{
-		"no time passed":                 {40, 60 * s, 0, 40, 60 * s, 0, true},
-		"a part of a unit returned":      {40, 60 * s, 0, 41, 59 * s, 0, true},
-		"two units, in no time":          {40, 60 * s, 0, 42, 58 * s, 0, false},
-		"two units, reordered":           {40, 60 * s, 0, 42, 58 * s, 1, true},
-		"ten seconds passed":             {40, 60 * s, 10 * s, 51, 49 * s, 0, true},
-		"ten seconds, twelve units":      {40, 60 * s, 10 * s, 52, 48 * s, 0, false},
-		"full at most":                   {40, 60 * s, 1000 * s, 100, 0, 0, true},
-		"more than full":                 {40, 60 * s, 1000 * s, 102, 0, 0, false},
-		"four times as fast":             {40, 60 * s, 0, 40, 13900 * time.Millisecond, 0, true},
-		"faster":                         {40, 60 * s, 0, 40, 13900*time.Millisecond - 1, 0, false},
-		"four times as slow":             {40, 60 * s, 0, 40, 241100 * time.Millisecond, 0, true},
-		"slower":                         {40, 60 * s, 0, 40, 241100*time.Millisecond + 1, 0, false},
-		"half of it is missing now":      {40, 60 * s, 0, 10, 90 * s, 0, true},
-		"it was full":                    {100, 60 * s, 0, 100, 999 * s, 0, true},
-		"it was full, more than that":    {100, 60 * s, 0, 101, 999 * s, 0, false},
-		"its reset was over":             {40, 0, 0, 100, 999 * s, 0, true},
-		"the clock was set back":         {40, 60 * s, -1, 100, 999 * s, 0, true},
-		"a reset within its tolerance":   {40, 2 * s, 2 * s, 100, 0, 0, true},
-		"half of the time, at least":     {40, 2 * s, s, 100, 0, 0, true},
-		"less than half of it":           {40, 2 * s, s / 2, 71, s, 0, true},
-		"more than that returned by now": {40, 2 * s, s / 2, 74, s, 0, false},
-	} {
-		e := estimate{limit: 100, remaining: tt.remaining, at: at, reset: at.Add(tt.full)}
-		w := throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: tt.reset}
-		now := at.Add(tt.passed)
-		if tt.reset == 0 {
-			w.ResetAfter = 1
-		}
-		require.Equal(t, tt.want, e.mayBeBucket(w, tt.reordered, now), name)
-	}
-}
-
 // A set becomes a pattern when three different routes have shown its quota.
 func TestRouteSet_countsDifferentRoutes(t *testing.T) {
 	r := routeSet{quota: new(quota)}
@@ -206,7 +124,7 @@ func TestEndpoint_remembersThePeakInFlight(t *testing.T) {
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
 		for range 3 {
-			q.inFlight.add()
+			q.inFlight.Add()
 		}
 		ep.patterns.peak, ep.patterns.peakAt = tt.peak, now.Add(-tt.age)
 		f := throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}}

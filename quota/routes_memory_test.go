@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // The state of a host with slugs in all path segments and many named limits takes at most 16 KiB,

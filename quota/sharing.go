@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -96,7 +99,7 @@ func (s *sharing) share(ep *endpoint, req *http.Request) {
 	}
 	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
 	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
-	q.hold.until, q.shared.fetchUntil = until, until
+	q.hold.Until, q.shared.fetchUntil = until, until
 }
 
 // add begins to apply updates to ep, which the Tracker keeps from now on.
@@ -201,7 +204,7 @@ type knownLimit struct {
 // was published just now.
 func (q *quota) newProbe(n uint64) *Update {
 	s := q.shared
-	if !q.hold.active || n <= q.hold.lastSent || q.lastGranted.Sub(s.probedAt) < probeEvery {
+	if !q.hold.Active || n <= q.hold.LastSent || q.lastGranted.Sub(s.probedAt) < probeEvery {
 		return nil
 	}
 	s.probedAt = q.lastGranted
@@ -240,7 +243,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 // publish publishes what other processes do not know of q as of now.
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
-	now = later(now, q.lastGranted)
+	now = ticks.Later(now, q.lastGranted)
 	s, rejections := q.shared, Update{}
 	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
 		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}
@@ -261,10 +264,10 @@ func (q *quota) newState(now time.Time) (u Update) {
 	}
 	limitsChanged := q.limitsChanged(now)
 	switch {
-	case h.active && h.estimated && q.inference != nil && q.inference.forbidden: // each process finds that out by itself
-	case h.active && (!s.held || h.rejectedAt.After(s.heldSince) || h.until.Sub(s.heldUntil) > tolerance):
-		u = Update{Kind: UpdateHold, Wait: max(h.until.Sub(now), 0), Stated: !h.estimated}
-	case !h.active && s.held:
+	case h.Active && h.Estimated && q.inference != nil && q.inference.forbidden: // each process finds that out by itself
+	case h.Active && (!s.held || h.RejectedAt.After(s.heldSince) || h.Until.Sub(s.heldUntil) > statedlimit.Tolerance):
+		u = Update{Kind: UpdateHold, Wait: max(h.Until.Sub(now), 0), Stated: !h.Estimated}
+	case !h.Active && s.held:
 		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
 	case limitsChanged:
 		u.Kind = UpdateLimits
@@ -277,8 +280,8 @@ func (q *quota) newState(now time.Time) (u Update) {
 }
 
 // setHold records that other processes know h.
-func (s *sharedState) setHold(h *hold) {
-	s.held, s.heldSince, s.heldUntil = h.active, h.rejectedAt, h.until
+func (s *sharedState) setHold(h *hold.Hold) {
+	s.held, s.heldSince, s.heldUntil = h.Active, h.RejectedAt, h.Until
 }
 
 // limitsChanged reports whether the limits differ so much from what other processes know that
@@ -289,19 +292,19 @@ func (q *quota) limitsChanged(now time.Time) (changed bool) {
 	changed = now.Sub(s.limitsAt) >= joinEvery && len(q.estimates) > 0
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		if e.concurrency.confirmed {
+		if e.CountsInFlight() {
 			continue // what remains has changed when the update arrives
 		}
-		k := slices.IndexFunc(s.limits, func(l knownLimit) bool { return l.name == e.name && l.per == e.per })
-		if k < 0 || e.reset.Sub(s.limits[k].reset) > tolerance {
+		k := slices.IndexFunc(s.limits, func(l knownLimit) bool { return l.name == e.Name && l.per == e.Per })
+		if k < 0 || e.Reset.Sub(s.limits[k].reset) > statedlimit.Tolerance {
 			changed = changed || !recent
 			continue
 		}
 		known := &s.limits[k].remaining
-		if *known-e.remaining >= max(*known/changedPart, 1) {
-			changed = changed || !recent || e.remaining == 0
+		if *known-e.Remaining >= max(*known/changedPart, 1) {
+			changed = changed || !recent || e.Remaining == 0
 		}
-		*known = max(*known, e.remaining)
+		*known = max(*known, e.Remaining)
 	}
 	return changed
 }
@@ -312,9 +315,9 @@ func (q *quota) setLimits(now time.Time) (all []throttle.RemoteLimit) {
 	s.limits = s.limits[:0]
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		s.limits = append(s.limits, knownLimit{e.name, e.per, e.remaining, e.reset})
-		if reset := e.reset.Sub(now); reset > 0 && !e.concurrency.confirmed {
-			all = append(all, throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.remaining, Per: e.per, ResetAfter: reset})
+		s.limits = append(s.limits, knownLimit{e.Name, e.Per, e.Remaining, e.Reset})
+		if reset := e.Reset.Sub(now); reset > 0 && !e.CountsInFlight() {
+			all = append(all, throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Remaining, Per: e.Per, ResetAfter: reset})
 		}
 	}
 	return all

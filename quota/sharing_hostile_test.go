@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -100,7 +102,7 @@ func TestSharing_memoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(tr.sharing.endpoints), 64)
 		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
 		for _, q := range ep.quotas {
-			require.LessOrEqual(t, len(q.estimates), maxEstimates)
+			require.LessOrEqual(t, len(q.estimates), statedlimit.MaxEstimates)
 			require.LessOrEqual(t, len(q.shared.peers.all), maxPeers)
 		}
 	})
@@ -140,7 +142,7 @@ func FuzzSharing_apply(f *testing.F) {
 		})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
-		require.LessOrEqual(t, d.Wait, maxDelay+time.Minute)
+		require.LessOrEqual(t, d.Wait, headers.MaxDelay+time.Minute)
 		require.GreaterOrEqual(t, d.Wait, time.Duration(0))
 	})
 }

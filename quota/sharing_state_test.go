@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -17,21 +19,21 @@ func TestQuota_publishesChanges(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	end := now.Add(time.Minute)
 	for name, tt := range map[string]struct {
-		hold  hold
+		hold  hold.Hold
 		known sharedState
 		want  Update
 	}{
-		"nothing":              {hold{}, sharedState{}, Update{}},
-		"hold":                 {hold{active: true, until: end}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"estimated hold":       {hold{active: true, until: end, estimated: true}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute}},
-		"hold that is over":    {hold{active: true, until: now.Add(-1)}, sharedState{}, Update{Kind: UpdateHold, Stated: true}},
-		"known hold":           {hold{active: true, until: end}, sharedState{held: true, heldUntil: end}, Update{}},
-		"longer":               {hold{active: true, until: end}, sharedState{held: true, heldUntil: end.Add(-tolerance - 1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"hardly longer":        {hold{active: true, until: end}, sharedState{held: true, heldUntil: end.Add(-tolerance)}, Update{}},
-		"another rejection":    {hold{active: true, until: end, rejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"the same rejection":   {hold{active: true, until: end, rejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
-		"release":              {hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
-		"release of a restart": {hold{rejectedAt: now, until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"nothing":              {hold.Hold{}, sharedState{}, Update{}},
+		"hold":                 {hold.Hold{Active: true, Until: end}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"estimated hold":       {hold.Hold{Active: true, Until: end, Estimated: true}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute}},
+		"hold that is over":    {hold.Hold{Active: true, Until: now.Add(-1)}, sharedState{}, Update{Kind: UpdateHold, Stated: true}},
+		"known hold":           {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end}, Update{}},
+		"longer":               {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance - 1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"hardly longer":        {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance)}, Update{}},
+		"another rejection":    {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"the same rejection":   {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
+		"release":              {hold.Hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"release of a restart": {hold.Hold{RejectedAt: now, Until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
 	} {
 		known := tt.known
 		q := quota{hold: tt.hold, shared: &known, unitQuota: unitQuota{lastGranted: now.Add(-2 * time.Second)}}
@@ -41,7 +43,7 @@ func TestQuota_publishesChanges(t *testing.T) {
 			tt.want.Route = 7
 		}
 		require.Equal(t, tt.want, q.newState(now), name)
-		require.Equal(t, []any{tt.hold.active, tt.hold.rejectedAt, tt.hold.until}, []any{known.held, known.heldSince, known.heldUntil}, name)
+		require.Equal(t, []any{tt.hold.Active, tt.hold.RejectedAt, tt.hold.Until}, []any{known.held, known.heldSince, known.heldUntil}, name)
 		require.Equal(t, tt.want.Kind != UpdateFetched, known.limitsAt.Equal(now), name)
 		require.Zero(t, q.newState(now), "%s: it is known now", name)
 	}
@@ -65,13 +67,16 @@ func TestQuota_publishesLimits(t *testing.T) {
 		"none of few":        {3, 3, 0, false, "", false, 3},
 		"the last, of none":  {0, 0, 0, false, "", false, 0},
 		"more":               {50, 60, 0, false, "", false, 60},
-		"another window":     {100, 100, tolerance + 1, false, "", true, 100},
-		"not another window": {100, 100, tolerance, false, "", false, 100},
+		"another window":     {100, 100, statedlimit.Tolerance + 1, false, "", true, 100},
+		"not another window": {100, 100, statedlimit.Tolerance, false, "", false, 100},
 		"in flight":          {100, 10, 0, true, "", false, 100},
 		"another limit":      {100, 100, 0, false, "b", true, 100},
 	} {
 		q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery), limits: []knownLimit{{name: tt.other, remaining: tt.known, reset: end.Add(-tt.moved)}}}}
-		q.estimates = []estimate{{limit: 100, remaining: tt.left, reset: end, concurrency: concurrencyTest{confirmed: tt.confirmed}}}
+		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.left, Reset: end}}
+		if tt.confirmed {
+			q.estimates[0] = concurrentEstimate(100, tt.left, end)
+		}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 		require.Equal(t, tt.after, q.shared.limits[0].remaining, name)
 		q.shared.limitsAt = now.Add(-publishEvery + 1)
@@ -80,14 +85,14 @@ func TestQuota_publishesLimits(t *testing.T) {
 	q := quota{shared: &sharedState{limitsAt: now.Add(-time.Hour)}}
 	require.False(t, q.limitsChanged(now), "there is no limit")
 
-	q.estimates = []estimate{
-		{name: "a", limit: 100, remaining: 7, per: time.Hour, reset: end},
-		{name: "b", limit: 10, remaining: 6, reset: now},
-		{name: "c", limit: 5, remaining: 4, reset: end, concurrency: concurrencyTest{confirmed: true}},
+	q.estimates = []statedlimit.Estimate{
+		{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, Reset: end},
+		{Name: "b", Limit: 10, Remaining: 6, Reset: now},
+		concurrentEstimate(5, 4, end),
 	}
 	q.shared.limits = []knownLimit{{name: "old"}}
 	require.Equal(t, []throttle.RemoteLimit{{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: time.Hour}}, q.setLimits(now))
-	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"c", 0, 4, end}}, q.shared.limits)
+	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"", 0, 4, end}}, q.shared.limits)
 }
 
 // Rejections that state nothing are published every five milliseconds, at most a hundred in an update.
@@ -128,7 +133,7 @@ func TestQuota_publishesProbes(t *testing.T) {
 		tr, q, now := sharedQuota(t, .5)
 		e := &recordingExchange{}
 		tr.Exchange = e
-		q.hold = hold{active: tt.active, lastSent: tt.lastSent}
+		q.hold = hold.Hold{Active: tt.active, LastSent: tt.lastSent}
 		q.shared.probedAt, q.shared.route = now.Add(-tt.since), 7
 		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: tt.dryRun})
 		require.NoError(t, err)
@@ -141,7 +146,7 @@ func TestQuota_publishesProbes(t *testing.T) {
 		}
 	}
 	_, q, now := sharedQuota(t, 0)
-	q.estimates = []estimate{{limit: 100, remaining: 1, reset: now.Add(time.Minute)}}
+	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
 	q.shared.peers.add(&Update{Sender: 1}, now)
 	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
 	require.NoError(t, err)
@@ -175,10 +180,10 @@ func TestSharing_receivesUpdates(t *testing.T) {
 	own.Sender, unknown.Account = tr.sharing.self, "another"
 	for _, u := range []Update{own, unknown} {
 		tr.sharing.receive(u)
-		require.False(t, q.hold.active)
+		require.False(t, q.hold.Active)
 	}
 	tr.sharing.receive(hold)
-	require.True(t, q.hold.active)
+	require.True(t, q.hold.Active)
 	require.Equal(t, []bool{true}, *held, "listeners are told")
 	runtime.KeepAlive(events)
 }

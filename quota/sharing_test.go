@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -308,7 +309,7 @@ func TestSharing_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 			time.Sleep(tt.after)
 			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
 			quota, _ := other.Demand(request(t, users)).Limiter.(*quota)
-			require.Equal(t, tt.released, !quota.hold.active, name)
+			require.Equal(t, tt.released, !quota.hold.Active, name)
 		})
 	}
 }
@@ -379,9 +380,9 @@ func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
 	} {
 		reset := now.Add(time.Hour)
 		q := quota{shared: &sharedState{limitsAt: now.Add(-tt.after), limits: []knownLimit{{remaining: tt.known, reset: reset}}}}
-		q.estimates = []estimate{{limit: 100, remaining: tt.remaining, reset: reset}}
+		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.remaining, Reset: reset}}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 	}
-	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, unitQuota: unitQuota{estimates: []estimate{{limit: 100, remaining: 99, reset: now}}}}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, unitQuota: unitQuota{estimates: []statedlimit.Estimate{{Limit: 100, Remaining: 99, Reset: now}}}}
 	require.True(t, q.limitsChanged(now), "a new limit")
 }

@@ -90,7 +90,7 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 // recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
 // one that is a failure.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
-	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency)
+	s, sent, open, minimum := &q.slow, q.inFlight.Sent, q.inFlight.Open, int64(q.endpoint.tracker.initialConcurrency)
 	s.recent <<= 1
 	if failed {
 		if n == s.watched {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -199,7 +201,7 @@ func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 		ok          bool
 	}{{0, 1000, true}, {4, 3, true}, {4, 4, false}, {4, 5, false}} {
 		var d throttle.Decision
-		q.slow.maxInFlight, q.inFlight.open = tt.bound, tt.open
+		q.slow.maxInFlight, q.inFlight.Open = tt.bound, tt.open
 		q.decide(&d, 1, false, time.Unix(1000, 0))
 		require.Equal(t, tt.ok, d.OK, "%+v", tt)
 	}
@@ -215,7 +217,7 @@ func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := quotaAt(t, 0)
-	q.inFlight.open, q.inFlight.sent = 9, 30
+	q.inFlight.Open, q.inFlight.Sent = 9, 30
 	q.slow.granted(21, 9, 4, now)
 	q.recordOutcome(20, true, now)
 	require.EqualValues(t, 21, q.slow.watched)
@@ -227,7 +229,7 @@ func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	q.recordOutcome(21, true, now)
 	require.Equal(t, slowResponses{sent: now, maxInFlight: 4, since: 30}, q.slow)
 	for recent, want := range map[uint8]int64{0b0100_0101: 20, 0b1000_0101: 0, 0b11: 0} {
-		q.slow, q.inFlight.open = slowResponses{recent: recent}, 40
+		q.slow, q.inFlight.Open = slowResponses{recent: recent}, 40
 		q.recordOutcome(25, true, now)
 		require.Equal(t, want, q.slow.maxInFlight, "%b", recent)
 	}
@@ -237,8 +239,8 @@ func TestSlowResponses_failuresBeginThem(t *testing.T) {
 	q.slow = slowResponses{watched: 24, sent: now, recent: 1}
 	q.recordOutcome(24, false, now.Add(time.Second))
 	require.Equal(t, slowResponses{sent: now, recent: 0b10, typical: time.Second}, q.slow)
-	q.slow.watched, q.inFlight = 25, inFlight{sent: 24}
-	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.add(), q.inFlight.add()})
+	q.slow.watched, q.inFlight = 25, inflight.Claims{Sent: 24}
+	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.Add(), q.inFlight.Add()})
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
 	require.EqualValues(t, 25, q.slow.watched)
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
@@ -262,9 +264,9 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 		"a 429":                      {throttle.CauseUnstated, throttle.Throttled, 30, false},
 	} {
 		q := quotaAt(t, 0)
-		q.span = acceptedSpan{since: now.Add(-time.Second), n: tt.accepted}
-		inf := q.infer(acceptedSpan{}, now)
-		inf.evidence.add(tt.cause, now)
+		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: tt.accepted}
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+		inf.evidence.Add(tt.cause, now)
 		q.observe(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now)
 		require.Equal(t, tt.want, q.slow.recent&1 == 1, name)
 	}

@@ -1,6 +1,11 @@
 package quota
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/inflight"
+)
 
 // slowStart bounds the requests in flight to a host whose limit is not known, because all requests
 // that are in flight when a limit is reached are rejected. As in TCP, the bound grows with each
@@ -54,8 +59,8 @@ func (q *quota) knownBound() int64 {
 // countSuccess counts a successful response. If the host has shown no limit when the bound ends, the
 // endpoint is unlimited.
 func (q *quota) countSuccess() {
-	q.span.n++
-	s, open := &q.slowStart, q.inFlight.open
+	q.span.N++
+	s, open := &q.slowStart, q.inFlight.Open
 	switch {
 	case s.successes < knownAfter:
 		s.successes++
@@ -77,7 +82,7 @@ func (q *quota) countSuccess() {
 		}
 		s.peak = 0
 	}
-	if s.successes == knownAfter && s.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.lastSent == 0 && !q.endpoint.hasQuotas.Load() {
+	if s.successes == knownAfter && s.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.LastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
 	}
 }
@@ -111,15 +116,15 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 		if wait = c.until.Sub(now); wait > 0 {
 			return wait, false
 		}
-		if c.maxInFlight > 0 && q.inFlight.open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
+		if c.maxInFlight > 0 && q.inFlight.Open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
 			return 0, false
 		}
 	}
 	bound := q.maxInFlight()
-	if bound == 0 || q.inFlight.open < bound {
+	if bound == 0 || q.inFlight.Open < bound {
 		return 0, true
 	}
-	since := later(q.lastResponse, q.span.since)
+	since := ticks.Later(q.lastResponse, q.span.Since)
 	if since.IsZero() {
 		return 0, false
 	}
@@ -127,7 +132,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 		since = since.Add(wait) // whether requests hang is decided before
 	}
 	more := now.Sub(since) / growEvery
-	return (more+1)*growEvery - now.Sub(since), q.inFlight.open < bound+int64(more)
+	return (more+1)*growEvery - now.Sub(since), q.inFlight.Open < bound+int64(more)
 }
 
 // A concurrencyCut limits the requests in flight after a bare rejection that is not evidence of a
@@ -154,6 +159,6 @@ func (q *quota) cutConcurrency(now time.Time) {
 	}
 	c.until = now.Add(q.roundTrip())
 	// By Little's law, because requests to an unlimited endpoint are not claims.
-	inFlight := max(float64(q.inFlight.open), q.inference.accepted.latest(now)*q.roundTrip().Seconds())
-	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
+	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
+	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, inflight.Max)))
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -31,7 +33,7 @@ func TestSlowStart_boundOfANewHost(t *testing.T) {
 		q := quotaAt(t, 0)
 		q.endpoint.tracker.initialConcurrency, q.slowStart.successes = cmp.Or(tt.initial, 4), tt.successes
 		if tt.stated {
-			q.estimates = make([]estimate, 1)
+			q.estimates = make([]statedlimit.Estimate, 1)
 		}
 		require.Equal(t, tt.bound, q.maxInFlight(), "%+v", tt)
 	}
@@ -55,7 +57,7 @@ func TestSlowStart_processesDivideTheGrowth(t *testing.T) {
 func TestSlowStart_boundOfAKnownHost(t *testing.T) {
 	succeed := func(q *quota, n int, open int64) {
 		for range n {
-			q.inFlight.open = open
+			q.inFlight.Open = open
 			q.countSuccess()
 		}
 	}
@@ -88,7 +90,7 @@ func TestSlowStart_boundAfterAHold(t *testing.T) {
 	q.slowStart.successes = knownAfter
 	q.slowStart.bound(20, 3)
 	for _, want := range []int64{20, 20, 20, 21} {
-		q.inFlight.open = 15
+		q.inFlight.Open = 15
 		q.countSuccess()
 		require.Equal(t, want, q.slowStart.maxInFlight)
 	}
@@ -109,7 +111,7 @@ func TestSlowStart_aServedBurstEndsIt(t *testing.T) {
 		{49, 0, true, true}, {60, 0, true, true},
 	} {
 		q := quotaAt(t, 0)
-		q.slowStart.successes, q.slowStart.denied, q.inFlight.open = tt.successes, tt.denied, tt.open
+		q.slowStart.successes, q.slowStart.denied, q.inFlight.Open = tt.successes, tt.denied, tt.open
 		q.countSuccess()
 		require.Equal(t, !tt.isNew, isKnown(q), "%+v", tt)
 		require.False(t, q.endpoint.unlimited.Load(), "%+v: before 100 successes", tt)
@@ -120,7 +122,7 @@ func TestSlowStart_aServedBurstEndsIt(t *testing.T) {
 	}
 	require.Zero(t, q.slowStart.maxInFlight, "it is not bounded again")
 	require.True(t, q.endpoint.unlimited.Load())
-	require.EqualValues(t, knownAfter, q.span.n)
+	require.EqualValues(t, knownAfter, q.span.N)
 }
 
 // The latest claim decides whether a request waits. A dry run is no claim.
@@ -137,7 +139,7 @@ func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
 	claim(1, true, false)
 	claim(1, false, true)
 	claim(1, true, true)
-	q.inFlight.end(1)
+	q.inFlight.End(1)
 	claim(1, false, false)
 }
 
@@ -145,8 +147,8 @@ func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
 func TestSlowStart_aHostWithALimitIsNotUnlimited(t *testing.T) {
 	for name, limit := range map[string]func(*quota){
 		"evidence": func(q *quota) { q.inference = new(inference) },
-		"a limit":  func(q *quota) { q.estimates = make([]estimate, 1) },
-		"a hold":   func(q *quota) { q.hold.lastSent = 1 },
+		"a limit":  func(q *quota) { q.estimates = make([]statedlimit.Estimate, 1) },
+		"a hold":   func(q *quota) { q.hold.LastSent = 1 },
 		"a quota":  func(q *quota) { q.endpoint.hasQuotas.Store(true) },
 	} {
 		q := quotaAt(t, 0)
@@ -173,13 +175,13 @@ func TestSlowStart_admitsOneMoreWithTime(t *testing.T) {
 	} {
 		for _, began := range []bool{true, false} { // with a request, with a response
 			q := quotaAt(t, 0)
-			q.inFlight.open = tt.open
+			q.inFlight.Open = tt.open
 			switch at := now.Add(-tt.since); {
 			case tt.since == 0:
 			case began:
-				q.span.since = at
+				q.span.Since = at
 			default:
-				q.span.since, q.lastResponse = at.Add(-time.Second), at
+				q.span.Since, q.lastResponse = at.Add(-time.Second), at
 			}
 			wait, ok := q.checkSlowStart(now)
 			require.Equal(t, tt.ok, ok, "%+v", tt)
@@ -205,13 +207,13 @@ func TestConcurrencyCut_boundsRequestsInFlight(t *testing.T) {
 		"few":                        {9, 0, 4},
 		"one":                        {1, 0, 4},
 		"unlimited":                  {0, 3000, 30}, // 3,000 a second, 20 ms
-		"more than can be in flight": {1 << 40, 0, maxFlight},
+		"more than can be in flight": {1 << 40, 0, inflight.Max},
 	} {
 		q := quotaAt(t, 0)
-		q.inFlight.open = tt.open
+		q.inFlight.Open = tt.open
 		q.inference, q.slow.typical = new(inference), 20*time.Millisecond
 		for i := range 6 {
-			q.inference.accepted.add(tt.rate, now.Add(time.Duration(i-6)*time.Second))
+			q.inference.accepted.Add(tt.rate, now.Add(time.Duration(i-6)*time.Second))
 		}
 		q.cutConcurrency(now)
 		c := &q.inference.cut
@@ -229,7 +231,7 @@ func TestConcurrencyCut_ofANewHost(t *testing.T) {
 	}{{0, 0, true}, {0, 1, false}, {1, 0, true}, {1, 1, false}, {3, 2, true}, {3, 3, false}, {4, 3, true}, {4, 4, false}, {50, 4, false}} {
 		q := quotaAt(t, 0)
 		q.inference = &inference{cut: concurrencyCut{maxInFlight: minInFlight}}
-		q.slowStart.successes, q.inFlight.open = tt.successes, tt.open
+		q.slowStart.successes, q.inFlight.Open = tt.successes, tt.open
 		_, ok := q.checkSlowStart(now)
 		require.Equal(t, tt.ok, ok, "%+v", tt)
 	}
@@ -240,7 +242,7 @@ func TestConcurrencyCut_ofANewHost(t *testing.T) {
 func TestConcurrencyCut_endsAfterEightSuccesses(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := quotaAt(t, 0)
-	q.inference, q.slowStart.successes, q.inFlight.open = new(inference), knownAfter, 40
+	q.inference, q.slowStart.successes, q.inFlight.Open = new(inference), knownAfter, 40
 	q.cutConcurrency(now)
 	c := &q.inference.cut
 	until := now.Add(unknownRoundTrip)
@@ -250,14 +252,14 @@ func TestConcurrencyCut_endsAfterEightSuccesses(t *testing.T) {
 	wait, ok = q.checkSlowStart(until.Add(-1))
 	require.False(t, ok)
 	require.EqualValues(t, 1, wait)
-	q.inFlight.open = 20
+	q.inFlight.Open = 20
 	q.succeeded(1, now)
 	q.cutConcurrency(until.Add(-1))
 	require.Equal(t, concurrencyCut{until: until, maxInFlight: 20}, *c, "the same burst; the successes begin anew")
 	wait, ok = q.checkSlowStart(until)
 	require.False(t, ok, "20 are in flight")
 	require.Zero(t, wait)
-	q.inFlight.open = 19
+	q.inFlight.Open = 19
 	_, ok = q.checkSlowStart(until)
 	require.True(t, ok)
 	q.cutConcurrency(until)
@@ -272,6 +274,6 @@ func TestConcurrencyCut_endsAfterEightSuccesses(t *testing.T) {
 
 // isKnown reports whether the host of q is known: only then a stated limit removes the bound of slow start.
 func isKnown(q *quota) bool {
-	stated := quota{unitQuota: unitQuota{endpoint: q.endpoint, estimates: make([]estimate, 1)}, slowStart: q.slowStart}
+	stated := quota{unitQuota: unitQuota{endpoint: q.endpoint, estimates: make([]statedlimit.Estimate, 1)}, slowStart: q.slowStart}
 	return stated.maxInFlight() == 0
 }

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -71,7 +74,7 @@ func (s *smallQuotas) search(route uint64) (i int, ok bool) {
 
 // isSmall reports whether limits are what a small quota can hold: one named limit of requests.
 func isSmall(limits []throttle.RemoteLimit) bool {
-	return len(limits) == 1 && limits[0].Name != "" && limits[0].Unit != unitConcurrent && countsRequests(limits[0]) && limits[0].Limit <= math.MaxInt32
+	return len(limits) == 1 && limits[0].Name != "" && limits[0].Unit != statedlimit.UnitConcurrent && statedlimit.CountsRequests(limits[0]) && limits[0].Limit <= math.MaxInt32
 }
 
 // assignSmall applies the limits that a response to a request of route states to the small quota of
@@ -188,15 +191,15 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight.open > 0 || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
+	if q.inFlight.Open > 0 || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
 		return w, false
 	}
 	e := &q.estimates[0]
-	w = throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.left(now), ResetAfter: e.reset.Sub(now), Per: e.per}
-	if held := q.hold.until.Sub(now); q.hold.active || held > 0 {
+	w = throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Left(now), ResetAfter: e.Reset.Sub(now), Per: e.Per}
+	if held := q.hold.Until.Sub(now); q.hold.Active || held > 0 {
 		w.Remaining, w.ResetAfter = 0, max(w.ResetAfter, held)
 	}
-	return w, isSmall([]throttle.RemoteLimit{w}) && !e.concurrency.confirmed
+	return w, isSmall([]throttle.RemoteLimit{w}) && !e.CountsInFlight()
 }
 
 // statesNothing reports whether the route of q is known to have no small quota.
@@ -205,13 +208,13 @@ func (q *smallQuota) statesNothing() bool { return q.name == 0 && q.limit == 0 }
 // set begins to count against w.
 func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 	q.limit, q.remaining = int32(w.Limit), int32(min(max(w.Remaining, 0), math.MaxInt32)) //nolint:gosec // see isSmall
-	q.reset, q.seen = q.tested(resetOf(w, now), now), q.sent
+	q.reset, q.seen = q.tested(statedlimit.ResetOf(w, now), now), q.sent
 }
 
 // tested returns end, as a time of small quotas. An end that is too far away is tested with one
 // request after Tracker.MaxHold, see hold.
 func (q *smallQuota) tested(end, now time.Time) time.Duration {
-	if end.Sub(now) > maxStated {
+	if end.Sub(now) > hold.MaxStated {
 		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold))
 	}
 	return end.Sub(q.endpoint.small.began)
@@ -220,7 +223,7 @@ func (q *smallQuota) tested(end, now time.Time) time.Duration {
 // update applies w, which the response to a request that q did not admit states: such a response
 // may be older than what is known, so it only lowers what remains of the same window.
 func (q *smallQuota) update(w throttle.RemoteLimit, now time.Time) {
-	if apart := resetOf(w, now).Sub(q.endpoint.small.began) - q.reset; apart > toleranceOf(w) || w.Remaining < int64(q.remaining) {
+	if apart := statedlimit.ResetOf(w, now).Sub(q.endpoint.small.began) - q.reset; apart > statedlimit.ToleranceOf(w) || w.Remaining < int64(q.remaining) {
 		q.set(w, now)
 	}
 }
@@ -259,7 +262,7 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
 	pacing := ep.tracker.pacing
-	free := int64(q.remaining) - int64(q.open) - pacing.reserved(int64(q.limit))
+	free := int64(q.remaining) - int64(q.open) - pacing.Reserved(int64(q.limit))
 	wait := q.reset - at
 	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
 	switch {
@@ -315,14 +318,14 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 		q.remaining = max(q.remaining-1, 0)
 	}
 	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow && f.Cause != throttle.CauseOtherQuota {
-		q.hold(min(f.RetryAfter, maxDelay), now)
+		q.hold(min(f.RetryAfter, headers.MaxDelay), now)
 	}
 }
 
-// hold lets no request pass for a time; zero: none is stated, so for basePause unless a reset is.
+// hold lets no request pass for a time; zero: none is stated, so for hold.BasePause unless a reset is.
 func (q *smallQuota) hold(wait time.Duration, now time.Time) {
 	if at := now.Sub(q.endpoint.small.began); wait <= 0 && q.reset <= at {
-		wait = basePause
+		wait = hold.BasePause
 	}
 	q.remaining, q.reset = 0, max(q.reset, q.tested(now.Add(wait), now))
 }

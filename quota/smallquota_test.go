@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -169,7 +171,7 @@ func TestSmallQuota_boundsProbes(t *testing.T) {
 		header []string
 		wait   time.Duration
 	}{
-		"no time":  {nil, basePause},
+		"no time":  {nil, hold.BasePause},
 		"a year":   {[]string{"Retry-After", "31536000"}, defaultHold},
 		"a minute": {[]string{"Retry-After", "60"}, time.Minute},
 	} {
@@ -260,8 +262,8 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 		"older, more":               {5, stated(9, 50*s), 10 * s, 8, 60 * s, 10, 2},
 		"older, as many":            {5, stated(8, 51*s), 10 * s, 8, 60 * s, 10, 2},
 		"older, fewer":              {5, stated(7, 50*s), 10 * s, 7, 60 * s, 12, 2},
-		"older, hardly later":       {5, stated(9, 50*s+tolerance), 10 * s, 8, 60 * s, 10, 2},
-		"older, later window":       {5, stated(9, 50*s+tolerance+1), 10 * s, 9, 60*s + tolerance + 1, 12, 2},
+		"older, hardly later":       {5, stated(9, 50*s+statedlimit.Tolerance), 10 * s, 8, 60 * s, 10, 2},
+		"older, later window":       {5, stated(9, 50*s+statedlimit.Tolerance+1), 10 * s, 9, 60*s + statedlimit.Tolerance + 1, 12, 2},
 		"older, after the reset":    {5, stated(9, 50*s), 60 * s, 9, 110 * s, 12, 2},
 		"older, before the reset":   {5, stated(9, 50*s), 60*s - 1, 9, 110*s - 1, 12, 2},
 		"states nothing":            {6, throttle.Feedback{}, 10 * s, 7, 60 * s, 10, 2},
@@ -318,7 +320,7 @@ func TestSmallQuota_ends(t *testing.T) {
 	long := &Tracker{MaxHold: 2 * time.Hour}
 	q, now = newSmall(t, long, 10, 8, time.Minute)
 	require.Equal(t, 90*time.Minute, q.tested(now.Add(90*time.Minute), now))
-	for after, want := range map[time.Duration]time.Duration{time.Minute - 1: time.Minute, time.Minute: time.Minute + basePause} {
+	for after, want := range map[time.Duration]time.Duration{time.Minute - 1: time.Minute, time.Minute: time.Minute + hold.BasePause} {
 		q, now = newSmall(t, &Tracker{}, 10, 8, time.Minute)
 		q.endpoint.small.hold(0, now.Add(after))
 		require.Equal(t, want, q.reset, "%v", after)
@@ -335,7 +337,7 @@ func TestIsSmall(t *testing.T) {
 	named := throttle.RemoteLimit{Name: "a", Limit: 1<<31 - 1, Remaining: 1}
 	require.True(t, isSmall([]throttle.RemoteLimit{named}))
 	unnamed, tokens, large, concurrent, unknown := named, named, named, named, named
-	unnamed.Name, tokens.Unit, large.Limit, concurrent.Unit, unknown.RemainingUnknown = "", "tokens", 1<<31, unitConcurrent, true
+	unnamed.Name, tokens.Unit, large.Limit, concurrent.Unit, unknown.RemainingUnknown = "", "tokens", 1<<31, statedlimit.UnitConcurrent, true
 	for _, limits := range [][]throttle.RemoteLimit{nil, {named, named}, {unnamed}, {tokens}, {large}, {concurrent}, {unknown}} {
 		require.False(t, isSmall(limits), "%v", limits)
 	}
@@ -393,20 +395,20 @@ func TestQuota_isShrunk(t *testing.T) {
 	ep := tr.endpointOf(request(t, users))
 	fresh := func() *quota {
 		q := ep.newQuota(0)
-		q.estimates = []estimate{{name: "a", limit: 10, remaining: 4, at: now, reset: now.Add(time.Minute), per: time.Hour}}
+		q.estimates = []statedlimit.Estimate{{Name: "a", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute), Per: time.Hour}}
 		return q
 	}
 	w, ok := fresh().shrunk(now)
 	require.True(t, ok)
 	require.Equal(t, throttle.RemoteLimit{Name: "a", Limit: 10, Remaining: 4, ResetAfter: time.Minute, Per: time.Hour}, w)
 	for name, change := range map[string]func(q *quota){
-		"in flight":         func(q *quota) { q.inFlight.add() },
+		"in flight":         func(q *quota) { q.inFlight.Add() },
 		"inference":         func(q *quota) { q.inference = &inference{} },
 		"units":             func(q *quota) { q.units = []*unitQuota{{}} },
 		"two limits":        func(q *quota) { q.estimates = append(q.estimates, q.estimates[0]) },
 		"no limit":          func(q *quota) { q.estimates = nil },
-		"no name":           func(q *quota) { q.estimates[0].name = "" },
-		"limit of requests": func(q *quota) { q.estimates[0].concurrency.confirmed = true },
+		"no name":           func(q *quota) { q.estimates[0].Name = "" },
+		"limit of requests": func(q *quota) { q.estimates[0] = concurrentEstimate(q.estimates[0].Limit, 1, q.estimates[0].Reset) },
 	} {
 		q := fresh()
 		change(q)
@@ -425,7 +427,7 @@ func TestQuota_isShrunk(t *testing.T) {
 		"hold of another origin": {false, 1, 0, time.Minute},
 	} {
 		q := fresh()
-		q.hold.active, q.hold.until = tt.active, now.Add(tt.until)
+		q.hold.Active, q.hold.Until = tt.active, now.Add(tt.until)
 		w, ok = q.shrunk(now)
 		require.True(t, ok, name)
 		require.Equal(t, []int64{tt.remaining, int64(tt.reset)}, []int64{w.Remaining, int64(w.ResetAfter)}, name)
@@ -468,13 +470,13 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	ep.small = &smallQuotas{began: now}
 	add := func(route uint64) *quota {
 		q := ep.addQuota(route, ep.newQuota(0), now)
-		q.estimates = []estimate{{name: "limit", limit: 10, remaining: 4, at: now, reset: now.Add(time.Minute)}}
+		q.estimates = []statedlimit.Estimate{{Name: "limit", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute)}}
 		ep.rememberRoute(route, q)
 		return q
 	}
 	idle, named, busy, unknown := add(1), add(namedRoute), add(3), add(4)
 	ep.rememberRoute(5, idle)
-	busy.inFlight.add()
+	busy.inFlight.Add()
 	ep.unknown.Store(unknown)
 	ep.shrinkQuotas(now)
 	require.Equal(t, []*quota{named, busy, unknown}, ep.quotas)
@@ -486,8 +488,8 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 
 	limits := []throttle.RemoteLimit{{Name: "limit", Limit: 10, Remaining: 3, ResetAfter: time.Minute}}
 	require.False(t, ep.assignSmall(6, limits, now), "a quota of type quota has the limit")
-	busy.inFlight.end(1)
-	unknown.estimates[0].name = "another"
+	busy.inFlight.End(1)
+	unknown.estimates[0].Name = "another"
 	require.True(t, ep.assignSmall(6, limits, now))
 	require.Same(t, small, ep.small.find(6), "the same name")
 	require.EqualValues(t, 3, small.remaining)

@@ -7,6 +7,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 )
 
 // A Snapshot is a copy of what a Tracker knows of the limits of servers, for a debug page or
@@ -190,7 +195,7 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	a.Quotas = ep.small.snapshots(ep.host, now)
 	for _, q := range all {
 		snap, last, blank := q.snapshot(now)
-		a.LastUsed = later(a.LastUsed, last)
+		a.LastUsed = ticks.Later(a.LastUsed, last)
 		if !blank || len(all) == 1 && !ep.unlimited.Load() {
 			a.Quotas = append(a.Quotas, snap)
 		}
@@ -203,21 +208,21 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = later(now, q.lastGranted)
-	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
+	now = ticks.Later(now, q.lastGranted)
+	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.Count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
-	if q.inference != nil && q.inference.loop.on() {
-		snap.Rate = q.inference.loop.rate
+	if q.inference != nil && q.inference.loop.On() {
+		snap.Rate = q.inference.loop.Rate
 	}
-	blank = q.inFlight.open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.inference == nil
+	blank = q.inFlight.Open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.inference == nil
 	return snap, q.lastGranted, blank
 }
 
 // limitSnapshots describes the limits of q as of now. The caller holds q.mu.
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 	all = q.snapshots(now)
-	if q.inference != nil && q.inference.window.on() {
-		all = append(all, q.inference.window.snapshot(&q.inFlight, now))
+	if q.inference != nil && q.inference.window.On() {
+		all = append(all, learnedLimit(&q.inference.window, &q.inFlight, now))
 	}
 	for _, u := range q.units {
 		u.mu.Lock()
@@ -230,22 +235,22 @@ func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 // holdSnapshot describes the hold of q as of now; nil if there is none. The caller holds q.mu.
 func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	switch h := &q.hold; {
-	case h.active:
+	case h.Active:
 		reason := "retry-after"
-		if h.estimated {
+		if h.Estimated {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: h.rejectedAt, Until: h.until, Estimated: h.estimated, Probe: q.inFlight.after(h.lastSent) > 0}
+		return &HoldSnapshot{Reason: reason, Since: h.RejectedAt, Until: h.Until, Estimated: h.Estimated, Probe: q.inFlight.After(h.LastSent) > 0}
 	case q.inference != nil && q.inference.cut.until.After(now):
 		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
 	}
 	use := q.endpoint.tracker.pacing
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.concurrency.confirmed || e.left(now) > use.reserved(e.limit) {
+		if free, _ := e.Free(now, &q.inFlight, use); free > 0 || e.CountsInFlight() || e.Left(now) > use.Reserved(e.Limit) {
 			continue // it admits a request, or only waits for responses
 		}
-		return &HoldSnapshot{Reason: "quota", Since: e.at, Until: e.opensAt(use), Probe: e.probe}
+		return &HoldSnapshot{Reason: "quota", Since: e.At, Until: e.OpensAt(use), Probe: e.Probe}
 	}
 	return nil
 }
@@ -271,20 +276,20 @@ func (q *quota) concurrency() (n int, reason string) {
 	return int(lowest), reason
 }
 
-// snapshot describes e as of now, while the claims of f are in flight.
-func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
-	s := LimitSnapshot{Name: e.name, Unit: "requests", Size: e.limit, Remaining: max(e.left(now)-f.open, 0), RemainingKnown: true, Per: e.per, Reset: e.reset}
-	if e.concurrency.confirmed {
-		s.Unit, s.Reset = unitConcurrent, time.Time{}
+// statedLimit describes e as of now, while the claims of f are in flight.
+func statedLimit(e *statedlimit.Estimate, f *inflight.Claims, now time.Time) LimitSnapshot {
+	s := LimitSnapshot{Name: e.Name, Unit: "requests", Size: e.Limit, Remaining: max(e.Left(now)-f.Open, 0), RemainingKnown: true, Per: e.Per, Reset: e.Reset}
+	if e.CountsInFlight() {
+		s.Unit, s.Reset = statedlimit.UnitConcurrent, time.Time{}
 	}
 	return s
 }
 
-// snapshot describes w as of now, while the claims of f are in flight.
-func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
-	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared, Declared: w.declared}
-	if !w.reset.After(now) {
-		s.Remaining = max(w.limit-f.open, 0)
+// learnedLimit describes w as of now, while the claims of f are in flight.
+func learnedLimit(w *learnedlimit.Window, f *inflight.Claims, now time.Time) LimitSnapshot {
+	s := LimitSnapshot{Unit: "requests", Size: w.Limit, Remaining: max(w.Limit-w.Used, 0), RemainingKnown: true, Per: w.Length, Reset: w.Reset, Learned: !w.Declared, Declared: w.Declared}
+	if !w.Reset.After(now) {
+		s.Remaining = max(w.Limit-f.Open, 0)
 	}
 	return s
 }
@@ -292,8 +297,8 @@ func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 // snapshots describes the limits that the server states of u, as of now. The caller holds u.mu.
 func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
 	for i := range u.estimates {
-		if e := &u.estimates[i]; !e.early.distrusted() {
-			s := e.snapshot(&u.inFlight, now)
+		if e := &u.estimates[i]; !e.Distrusted() {
+			s := statedLimit(e, &u.inFlight, now)
 			s.Unit = cmp.Or(u.unit, s.Unit)
 			all = append(all, s)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -73,7 +74,7 @@ type Tracker struct {
 	once               sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
 	now                func() time.Time // of Clock
 	reader             *headers.Reader
-	pacing             pacing
+	pacing             statedlimit.Pacing
 	maxHold            time.Duration
 	initialConcurrency int
 	maxAccounts        int
@@ -129,7 +130,7 @@ func (t *Tracker) init() {
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
 	}
-	t.pacing = pacing{t.Pacing, t.Headroom, t.maxHold}
+	t.pacing = statedlimit.Pacing{Burst: t.Pacing == Burst, Spread: t.Pacing == Spread, Headroom: t.Headroom, MaxHold: t.maxHold}
 	t.seed = maphash.MakeSeed()
 	t.endpoints = make(map[uint64]*endpoint)
 	if t.Exchange != nil {
@@ -311,4 +312,23 @@ const (
 	// Disabled holds no requests and remembers nothing. Responses are still classified, each
 	// by itself.
 	Disabled
+)
+
+// defaultHold is Tracker.MaxHold if it is zero.
+const defaultHold = 15 * time.Minute
+
+// A Pacing selects how the remaining units of a quota are spent over the time until its reset.
+type Pacing uint8
+
+const (
+	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
+	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
+	// hour away, or is within a window that the server states.
+	Auto Pacing = iota
+
+	// Burst sends requests immediately until no units remain.
+	Burst
+
+	// Spread sends requests at even intervals, so that no units remain at the reset.
+	Spread
 )

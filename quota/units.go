@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -26,11 +29,11 @@ type unitQuota struct {
 	unit     string // empty: requests
 	policy   string // Decision.Policy
 
-	mu          sync.Mutex // guards the fields below
-	inFlight    inFlight   // its open counts units
-	estimates   []estimate // limits that the server states, at most maxEstimates
-	lastGranted time.Time  // latest time of a decision that granted a claim; zero: none was. No decision is made as of an earlier time
-	dropped     bool       // the endpoint has no memory for it: it stores nothing
+	mu          sync.Mutex             // guards the fields below
+	inFlight    inflight.Claims        // its open counts units
+	estimates   []statedlimit.Estimate // limits that the server states, at most statedlimit.MaxEstimates
+	lastGranted time.Time              // latest time of a decision that granted a claim; zero: none was. No decision is made as of an earlier time
+	dropped     bool                   // the endpoint has no memory for it: it stores nothing
 }
 
 const maxUnits = 8 // units of one quota
@@ -84,11 +87,11 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := later(c.Now, u.lastGranted)
+	now := ticks.Later(c.Now, u.lastGranted)
 	d := throttle.Decision{OK: true, Policy: u.policy, At: now}
 	for i := range u.estimates {
 		e := &u.estimates[i]
-		d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), max(e.left(now)-u.inFlight.open, 0), max(e.reset.Sub(now), 0)
+		d.Limit, d.Remaining, d.ResetAfter = max(e.Limit, 1), max(e.Left(now)-u.inFlight.Open, 0), max(e.Reset.Sub(now), 0)
 		if d.Wait, d.OK = u.check(e, n, now); !d.OK {
 			d.ServerImposed = true
 			return d, nil
@@ -98,39 +101,39 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 		return d, nil
 	}
 	for i := range u.estimates {
-		if e := &u.estimates[i]; !e.probe && !now.Before(e.reset) && u.free(e, now) < n {
-			e.probe, e.lastSent = true, u.inFlight.sent
+		if e := &u.estimates[i]; !e.Probe && !now.Before(e.Reset) && u.free(e, now) < n {
+			e.Probe, e.LastSent = true, u.inFlight.Sent
 		}
 	}
-	d.Grant = u.inFlight.add()
-	u.inFlight.open += n - 1
+	d.Grant = u.inFlight.Add()
+	u.inFlight.Open += n - 1
 	u.lastGranted = now
 	return d, nil
 }
 
 // check reports whether e admits n units as of now. If not, wait is the time until it may; 0: when
 // a response arrives. A claim of more than the limit is admitted when the limit is.
-func (u *unitQuota) check(e *estimate, n int64, now time.Time) (wait time.Duration, ok bool) {
+func (u *unitQuota) check(e *statedlimit.Estimate, n int64, now time.Time) (wait time.Duration, ok bool) {
 	f, free := &u.inFlight, u.free(e, now)
-	n = min(n, max(e.limit-u.endpoint.tracker.pacing.reserved(e.limit), 1))
+	n = min(n, max(e.Limit-u.endpoint.tracker.pacing.Reserved(e.Limit), 1))
 	switch {
-	case e.probe:
-		return 0, f.after(e.lastSent) == 0
+	case e.Probe:
+		return 0, f.After(e.LastSent) == 0
 	case free >= n:
 		return 0, true
-	case !now.Before(e.reset):
-		return 0, f.open == 0 || e.left(now) <= f.open
+	case !now.Before(e.Reset):
+		return 0, f.Open == 0 || e.Left(now) <= f.Open
 	}
-	wait = e.reset.Sub(now)
-	if refill := e.untilFree(free-n+1, now); refill > 0 {
+	wait = e.Reset.Sub(now)
+	if refill := e.UntilFree(free-n+1, now); refill > 0 {
 		wait = min(wait, refill)
 	}
 	return wait, false
 }
 
 // free returns how many units of e are neither in flight nor reserved for other clients.
-func (u *unitQuota) free(e *estimate, now time.Time) int64 {
-	return e.left(now) - u.inFlight.open - u.endpoint.tracker.pacing.reserved(e.limit)
+func (u *unitQuota) free(e *statedlimit.Estimate, now time.Time) int64 {
+	return e.Left(now) - u.inFlight.Open - u.endpoint.tracker.pacing.Reserved(e.Limit)
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
@@ -141,7 +144,7 @@ func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decis
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		u.inFlight.endUnits(d.Grant, n)
+		u.inFlight.EndUnits(d.Grant, n)
 	}
 }
 
@@ -153,22 +156,22 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n, err := c.Units()
-	if err != nil || !d.OK || !u.inFlight.endUnits(d.Grant, n) {
+	if err != nil || !d.OK || !u.inFlight.EndUnits(d.Grant, n) {
 		return
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range u.estimates {
-			u.estimates[i].refill.responses += n
+			u.estimates[i].AddResponses(n)
 		}
 	}
-	stated := u.update(f.RemoteLimits, d.Grant, later(f.Now, u.lastGranted))
+	stated := u.update(f.RemoteLimits, d.Grant, ticks.Later(f.Now, u.lastGranted))
 	for i := len(u.estimates) - 1; i >= 0; i-- {
 		e := &u.estimates[i]
 		switch {
 		case stated[i] || f.Outcome == throttle.Failed:
-		case !e.probe:
-			e.remaining = max(e.remaining-n, 0)
-		case d.Grant > e.lastSent: // not even the response to the probe states the limit
+		case !e.Probe:
+			e.Remaining = max(e.Remaining-n, 0)
+		case d.Grant > e.LastSent: // not even the response to the probe states the limit
 			u.remove(i)
 		}
 	}
@@ -190,12 +193,12 @@ func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp
 func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.update(limits, 0, later(now, u.lastGranted))
+	u.update(limits, 0, ticks.Later(now, u.lastGranted))
 }
 
 // update applies limits, which the response to claim k states. It returns which estimates they
 // concern.
-func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Time) (stated [maxEstimates]bool) {
+func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Time) (stated [statedlimit.MaxEstimates]bool) {
 	for _, l := range limits {
 		if i := u.find(l, now); i >= 0 {
 			stated[i] = true
@@ -208,7 +211,7 @@ func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Tim
 // counts reports whether l states how many units of u are left.
 func (u *unitQuota) counts(l throttle.RemoteLimit) bool {
 	if u.unit == "" {
-		return countsRequests(l)
+		return statedlimit.CountsRequests(l)
 	}
 	return l.Unit == u.unit && !l.RemainingUnknown
 }
@@ -218,9 +221,9 @@ func (u *unitQuota) counts(l throttle.RemoteLimit) bool {
 func (u *unitQuota) estimateOf(l throttle.RemoteLimit) (i int, inRequests throttle.RemoteLimit) {
 	i = -1
 	for k := range u.estimates {
-		if e := &u.estimates[k]; u.counts(l) && e.name == l.Name && e.per == l.Per {
-			i, inRequests = k, e.cost.inRequests(l)
-			if inRequests.Limit == e.limit {
+		if e := &u.estimates[k]; u.counts(l) && e.Name == l.Name && e.Per == l.Per {
+			i, inRequests = k, e.InRequests(l)
+			if inRequests.Limit == e.Limit {
 				break
 			}
 		}
@@ -233,30 +236,35 @@ func (u *unitQuota) estimateOf(l throttle.RemoteLimit) (i int, inRequests thrott
 func (u *unitQuota) find(l throttle.RemoteLimit, now time.Time) int {
 	weighted := u.unit != ""
 	i, own := u.estimateOf(l)
-	if i >= 0 && (weighted || own.Limit == u.estimates[i].limit || !u.estimates[i].isOtherWindow(l, now)) {
+	if i >= 0 && (weighted || own.Limit == u.estimates[i].Limit || !u.estimates[i].IsOtherWindow(l, now)) {
 		return i
 	}
 	if u.dropped || !u.counts(l) {
 		return -1
 	}
 	var ok bool
-	u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, concurrency: concurrencyOf(l), weighted: weighted})
+	u.estimates, ok = u.endpoint.addEstimate(u.estimates, statedlimit.NewEstimate(l, weighted))
 	if !ok {
 		return -1
 	}
 	return len(u.estimates) - 1
 }
 
-// updateEstimate applies l, which the response to claim k states, to e. It accounts for the memory of
-// a new or dropped log; without memory there is no log.
-func (u *unitQuota) updateEstimate(e *estimate, l throttle.RemoteLimit, k uint64, now time.Time) {
-	before := e.refill.log
-	e.update(l, k, now, &u.inFlight)
+// updateEstimate applies l, which the response to claim k states, to e.
+func (u *unitQuota) updateEstimate(e *statedlimit.Estimate, l throttle.RemoteLimit, k uint64, now time.Time) {
+	hadLog := e.HasLog()
+	e.Update(l, k, now, &u.inFlight)
+	u.reserveLog(e, hadLog)
+}
+
+// reserveLog accounts for the memory of a new or dropped log of e, which was updated. hadLog reports
+// whether it had one before. Without memory there is no log.
+func (u *unitQuota) reserveLog(e *statedlimit.Estimate, hadLog bool) {
 	switch {
-	case before != nil && e.refill.log == nil:
-		u.endpoint.release(sendLogBytes)
-	case before == nil && e.refill.log != nil && !u.endpoint.reserve(sendLogBytes):
-		e.refill.log = nil
+	case hadLog && !e.HasLog():
+		u.endpoint.release(statedlimit.LogBytes)
+	case !hadLog && e.HasLog() && !u.endpoint.reserve(statedlimit.LogBytes):
+		e.DropLog()
 	}
 }
 

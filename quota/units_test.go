@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -197,6 +198,32 @@ func statedTokens(left int64, reset time.Duration) []throttle.RemoteLimit {
 	return []throttle.RemoteLimit{{Unit: "tokens", Limit: 1000, Remaining: left, ResetAfter: reset}}
 }
 
+// refills returns a change after which a bucket is known, because before units were left ten seconds ago.
+func refills(before int64) func(u *unitQuota, now time.Time) {
+	return func(u *unitQuota, now time.Time) {
+		left := u.estimates[0].Remaining
+		u.estimates, u.lastGranted = nil, time.Time{}
+		u.applyStated(statedTokens(before, 70*time.Second), now.Add(-10*time.Second))
+		sent := u.inFlight.Sent
+		u.update(statedTokens(left, time.Minute), sent+1, now)
+	}
+}
+
+// Units that accepted requests have used count when the rate of a bucket is measured.
+func TestUnitQuota_measuresTheRateOfABucket(t *testing.T) {
+	u, now := tokensOf(t, &Tracker{}, 500)
+	d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
+	require.NoError(t, err)
+	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
+	now = now.Add(10 * time.Second)
+	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 1, Now: now})
+	require.NoError(t, err)
+	u.Observe(t.Context(), throttle.Claim{Cost: 1}, d, throttle.Feedback{Now: now, RemoteLimits: statedTokens(560, 44*time.Second)})
+	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 660, Now: now})
+	require.NoError(t, err)
+	require.InDelta(t, 10, d.Wait.Seconds(), .1, "in 10 s, 101 units came back: 560 - 500 + 40 + 1")
+}
+
 // A claim is admitted if as many units are free, or if all are and it is larger than the limit. After
 // the reset, one claim is sent as a probe.
 func TestUnitQuota_admits(t *testing.T) {
@@ -204,7 +231,7 @@ func TestUnitQuota_admits(t *testing.T) {
 		left, cost int64
 		headroom   float64
 		open       []int64 // costs of claims in flight
-		change     func(e *estimate)
+		change     func(u *unitQuota, now time.Time)
 		after      time.Duration
 		ok         bool
 		wait       time.Duration
@@ -218,29 +245,29 @@ func TestUnitQuota_admits(t *testing.T) {
 		"more than the limit":       {1000, 5000, 0, nil, nil, 0, true, 0, 1000, false},
 		"more than is not reserved": {1000, 5000, .5, nil, nil, 0, true, 0, 1000, false},
 		"all is reserved":           {1000, 5000, 1, nil, nil, 0, false, time.Minute, 1000, false},
-		"of a bucket":               {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: 10} }, time.Second, false, 19 * time.Second, 510, false},
-		"of a slow bucket":          {500, 700, 0, nil, func(e *estimate) { e.refill = refill{kind: refillsEvenly, rate: .1} }, time.Second, false, 59 * time.Second, 500, false},
+		"of a bucket":               {500, 700, 0, nil, refills(399), time.Second, false, 19 * time.Second, 510, false},
+		"of a slow bucket":          {500, 700, 0, nil, refills(498), time.Second, false, 59 * time.Second, 500, false},
 		"probe":                     {500, 700, 0, nil, nil, time.Minute, true, 0, 500, true},
 		"no probe is needed":        {500, 300, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"probe, all in flight":      {500, 700, 0, []int64{500}, nil, time.Minute, true, 0, 0, true},
 		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
-		"a probe is in flight":      {500, 1, 0, []int64{1}, func(e *estimate) { e.probe = true }, 0, false, 0, 499, true},
-		"the probe":                 {500, 700, 0, nil, func(e *estimate) { e.probe = true }, 0, true, 0, 500, true},
+		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, false, 0, 499, true},
+		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, true, 0, 500, true},
 		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
 	} {
 		tr := &Tracker{Headroom: tt.headroom}
 		u, now := tokensOf(t, tr, tt.left)
 		for _, cost := range tt.open {
-			u.inFlight.add()
-			u.inFlight.open += cost - 1
+			u.inFlight.Add()
+			u.inFlight.Open += cost - 1
 		}
 		e := &u.estimates[0]
 		if tt.change != nil {
-			tt.change(e)
+			tt.change(u, now)
 		}
 		now = now.Add(tt.after)
-		sent := u.inFlight.sent
+		sent := u.inFlight.Sent
 		for _, dryRun := range []bool{true, false} {
 			d, err := u.Reserve(t.Context(), throttle.Claim{Cost: tt.cost, Now: now, DryRun: dryRun})
 			require.NoError(t, err)
@@ -248,7 +275,7 @@ func TestUnitQuota_admits(t *testing.T) {
 			if tt.ok && !dryRun {
 				want.Grant = sent + 1
 				require.Equal(t, now, u.lastGranted, name)
-				require.Equal(t, tt.probe, e.probe, name)
+				require.Equal(t, tt.probe, e.Probe, name)
 			}
 			require.Equal(t, want, d, name)
 		}
@@ -260,8 +287,8 @@ func TestUnitQuota_admits(t *testing.T) {
 	require.Equal(t, now, d.At, "never before the latest grant")
 	_, err := u.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.ErrorIs(t, err, throttle.ErrCost)
-	u.estimates = append(u.estimates, estimate{limit: 0, remaining: 9, reset: now.Add(time.Minute), weighted: true})
-	u.estimates[0].remaining = 5
+	u.estimates = append(u.estimates, statedlimit.Estimate{Limit: 0, Remaining: 9, Reset: now.Add(time.Minute)})
+	u.estimates[0].Remaining = 5
 	d, _ = u.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
 	require.True(t, d.OK)
 	require.EqualValues(t, 1, d.Limit)
@@ -271,47 +298,46 @@ func TestUnitQuota_admits(t *testing.T) {
 // not even the response to the probe states is dropped.
 func TestUnitQuota_observesResponses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		f         throttle.Feedback
-		probe     bool
-		lastSent  uint64
-		left      int64 // -1: dropped
-		responses int64
+		f        throttle.Feedback
+		probe    bool
+		lastSent uint64
+		left     int64 // -1: dropped
 	}{
-		"states the rest":          {throttle.Feedback{RemoteLimits: statedTokens(450, time.Minute)}, false, 0, 450, 40},
-		"older, more":              {throttle.Feedback{RemoteLimits: statedTokens(550, time.Minute)}, false, 1, 500, 40},
-		"states nothing":           {throttle.Feedback{}, false, 0, 460, 40},
-		"states another unit":      {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "points", Limit: 9}}}, false, 0, 460, 40},
-		"states no rest":           {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 9, RemainingUnknown: true}}}, false, 0, 460, 40},
-		"rejected, states nothing": {throttle.Feedback{Outcome: throttle.Throttled}, false, 0, 460, 0},
-		"failed":                   {throttle.Feedback{Outcome: throttle.Failed}, false, 0, 500, 0},
-		"the probe":                {throttle.Feedback{}, true, 0, -1, 0},
-		"the probe, failed":        {throttle.Feedback{Outcome: throttle.Failed}, true, 0, 500, 0},
-		"before the probe":         {throttle.Feedback{}, true, 1, 500, 40},
-		"the probe, states it":     {throttle.Feedback{RemoteLimits: statedTokens(999, time.Minute)}, true, 0, 999, 40},
+		"states the rest":          {throttle.Feedback{RemoteLimits: statedTokens(450, time.Minute)}, false, 0, 450},
+		"older, more":              {throttle.Feedback{RemoteLimits: statedTokens(550, time.Minute)}, false, 1, 500},
+		"states nothing":           {throttle.Feedback{}, false, 0, 460},
+		"states another unit":      {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "points", Limit: 9}}}, false, 0, 460},
+		"states no rest":           {throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 9, RemainingUnknown: true}}}, false, 0, 460},
+		"rejected, states nothing": {throttle.Feedback{Outcome: throttle.Throttled}, false, 0, 460},
+		"failed":                   {throttle.Feedback{Outcome: throttle.Failed}, false, 0, 500},
+		"the probe":                {throttle.Feedback{}, true, 0, -1},
+		"the probe, failed":        {throttle.Feedback{Outcome: throttle.Failed}, true, 0, 500},
+		"before the probe":         {throttle.Feedback{}, true, 1, 500},
+		"the probe, states it":     {throttle.Feedback{RemoteLimits: statedTokens(999, time.Minute)}, true, 0, 999},
 	} {
 		tr := &Tracker{}
 		u, now := tokensOf(t, tr, 500)
 		d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
 		require.NoError(t, err)
 		e := &u.estimates[0]
-		e.probe, e.lastSent, e.refill.at = tt.probe, tt.lastSent, now
+		e.Probe, e.LastSent = tt.probe, tt.lastSent
 		used := u.endpoint.memory.Load()
 		f := tt.f
 		f.Now = now
 		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
-		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.count, u.inFlight.open}, name)
+		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.Count, u.inFlight.Open}, name)
 		if tt.left < 0 {
 			require.Empty(t, u.estimates, name)
 			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
 			continue
 		}
 		require.Len(t, u.estimates, 1, name)
-		require.Equal(t, []int64{tt.left, tt.responses}, []int64{u.estimates[0].remaining, u.estimates[0].refill.responses}, name)
+		require.Equal(t, tt.left, u.estimates[0].Remaining, name)
 	}
 	u, now := tokensOf(t, &Tracker{}, 10)
 	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
 	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
-	require.Zero(t, u.estimates[0].remaining, "more was used than was left")
+	require.Zero(t, u.estimates[0].Remaining, "more was used than was left")
 }
 
 // A quota has at most eight units, and none without memory or after it was dropped. Each limit of a
@@ -339,8 +365,8 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 		l.Unit = "tokens"
 		require.Equal(t, i, u.find(l, time.Time{}))
 	}
+	require.True(t, u.estimates[3].Weighted)
 	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
-	require.True(t, u.estimates[3].weighted)
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	u.dropped = false

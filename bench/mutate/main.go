@@ -8,8 +8,8 @@
 //	cd bench && go run ./mutate -n 100 -seed 1 -json
 //	cd bench && go run ./mutate -tracker -n 50 -seed 1 -json
 //
-// With -tracker the changes are those of package quota, without headers and fleet, and
-// only its own tests run.
+// With -tracker the changes are those of package quota and its internal packages, without headers
+// and fleet, and only the tests of these packages run.
 //
 // The sample depends only on -seed, -pkg, -exclude, -tracker and the code. Changes that do not
 // compile are replaced by others. Changes that cannot be observed by construction are not
@@ -60,8 +60,8 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
-	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(limitertest|memhttp|metricstest|replay|headercases|serverrules|turns)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
-	tracker := flag.Bool("tracker", false, "only changes of package quota, without headers and fleet, instead of those that -exclude leaves; implies -own")
+	exclude := flag.String("exclude", `^(quota/(internal/.*|[^/]*)|(examples|bench|internal/(limitertest|memhttp|metricstest|replay|headercases|serverrules|turns)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
+	tracker := flag.Bool("tracker", false, "only changes of package quota and its internal packages, instead of those that -exclude leaves; only their tests run")
 	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for tests that run together")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
@@ -87,7 +87,14 @@ func main() {
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
 	r := report{Seed: *seed, Sites: len(sites), Survived: []result{}}
-	err = run(ctx, packages, sites, *n, *timeout, *own || *tracker, func(one result) {
+	testScope := importers
+	switch {
+	case *tracker:
+		testScope = ownTracker
+	case *own:
+		testScope = ownPackage
+	}
+	err = run(ctx, packages, sites, *n, *timeout, testScope, func(one result) {
 		r.add(one)
 		print(one, *asJSON)
 	})
@@ -107,8 +114,8 @@ func main() {
 }
 
 // selection returns a function that reports whether a change is selected: its position
-// matches pkg, and its file does not match exclude, unless that is empty. With tracker its file is one of package
-// quota instead, without the packages below it.
+// matches pkg, and its file does not match exclude, unless that is empty. With tracker its file is one of
+// package quota or of its internal packages instead.
 func selection(pkg, exclude string, tracker bool) (func(change) bool, error) {
 	only, err := regexp.Compile(pkg)
 	if err != nil {
@@ -121,15 +128,15 @@ func selection(pkg, exclude string, tracker bool) (func(change) bool, error) {
 	return func(c change) bool {
 		included := exclude == "" || !not.MatchString(c.File)
 		if tracker {
-			included = path.Dir(c.File) == "quota"
+			included = isTracker(path.Dir(c.File))
 		}
 		return included && only.MatchString(c.at())
 	}, nil
 }
 
 // run tries changes in order until n of them compile, one at a time.
-func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, own bool, done func(result)) error {
-	t, err := newTester(packages, timeout, own)
+func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, s scope, done func(result)) error {
+	t, err := newTester(packages, timeout, s)
 	if err != nil {
 		return err
 	}

@@ -81,21 +81,21 @@ func TestChanges_ofAFile(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
-	const exclude = `^quota/[^/]*$`
+	const exclude = `^quota/(internal/.*|[^/]*)$`
 	for name, tt := range map[string]struct {
 		pkg, exclude string
 		tracker      bool
 		want         []string
 	}{
-		"outside the tracker":  {exclude: exclude, want: []string{"quota/fleet/codec.go:1", "quota/headers/name.go:2", "retry.go:3"}},
-		"tracker":              {exclude: exclude, tracker: true, want: []string{"quota/tracker.go:4", "quota/tracker.go:5"}},
+		"outside the tracker":  {exclude: exclude, want: []string{"quota/fleet/codec.go:1", "quota/headers/name.go:2", "retry.go:4"}},
+		"tracker":              {exclude: exclude, tracker: true, want: []string{"quota/internal/hold/hold.go:3", "quota/tracker.go:5", "quota/tracker.go:6"}},
 		"lines of the tracker": {pkg: `:5$`, exclude: exclude, tracker: true, want: []string{"quota/tracker.go:5"}},
 		"a package":            {pkg: `^quota/fleet/`, want: []string{"quota/fleet/codec.go:1"}},
 	} {
 		wanted, err := selection(tt.pkg, tt.exclude, tt.tracker)
 		require.NoError(t, err)
 		var got []string
-		for i, file := range []string{"quota/fleet/codec.go", "quota/headers/name.go", "retry.go", "quota/tracker.go", "quota/tracker.go"} {
+		for i, file := range []string{"quota/fleet/codec.go", "quota/headers/name.go", "quota/internal/hold/hold.go", "retry.go", "quota/tracker.go", "quota/tracker.go"} {
 			if c := (change{File: file, Line: i + 1}); wanted(c) {
 				got = append(got, c.at())
 			}
@@ -126,7 +126,7 @@ func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	all, err := p.changes(func(c change) bool { return c.File == "p/p.go" })
 	require.NoError(t, err)
 	by := map[string]string{}
-	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, false, func(r result) { by[r.String()] = r.Noticed }))
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, importers, func(r result) { by[r.String()] = r.Noticed }))
 	require.Equal(t, map[string]string{
 		`p/p.go:13: constant off by one: "0" becomes "1"`:          "",
 		`p/p.go:18: negated condition: "b < a" becomes "!(b < a)"`: "m/p",
@@ -139,6 +139,16 @@ func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	require.Equal(t, code, string(text), "no file is changed")
 }
 
+// Only the tests of packages in the scope run.
+func TestTester_runsTestsInItsScope(t *testing.T) {
+	packages := &packages{dirs: map[string]string{"m/quota": "quota", "m/quota/internal/hold": "quota/internal/hold", "m": "."}}
+	tracker, hold, root := &pkg{ImportPath: "m/quota"}, &pkg{ImportPath: "m/quota/internal/hold"}, &pkg{ImportPath: "m"}
+	for s, want := range map[scope][]bool{importers: {true, true, true}, ownPackage: {true, false, false}, ownTracker: {true, true, false}} {
+		tests := &tester{packages: packages, scope: s}
+		require.Equal(t, want, []bool{tests.runs(hold, hold), tests.runs(tracker, hold), tests.runs(root, hold)}, s)
+	}
+}
+
 // Tests that fail without a change detect nothing.
 func TestRun_needsTestsThatPass(t *testing.T) {
 	root := module(t)
@@ -147,7 +157,7 @@ func TestRun_needsTestsThatPass(t *testing.T) {
 	require.NoError(t, err)
 	all, err := p.changes(func(change) bool { return true })
 	require.NoError(t, err)
-	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, false, func(result) {}), "the tests of m/p fail without a change")
+	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, importers, func(result) {}), "the tests of m/p fail without a change")
 }
 
 const manyTests = `package p
@@ -201,7 +211,7 @@ func TestRun_needsTestsThatExecuteTheChange(t *testing.T) {
 	}
 	every := []string{"TestByChance", "TestLeast", "TestLeast_inOrder"}
 	require.Equal(t, [][]string{every, every, {"TestLeast"}}, names)
-	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, true, func(r result) {
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, ownPackage, func(r result) {
 		require.Empty(t, r.Noticed, r.String())
 		require.True(t, r.Executed)
 	}))
@@ -217,7 +227,7 @@ func TestRun_withoutATest(t *testing.T) {
 	all, err := p.changes(func(c change) bool { return c.Line == 19 })
 	require.NoError(t, err)
 	made := 0
-	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, true, func(r result) {
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, ownPackage, func(r result) {
 		made++
 		require.Empty(t, r.Noticed)
 		require.False(t, r.Executed)

@@ -12,21 +12,45 @@ import (
 	"time"
 )
 
+// A scope selects the packages whose tests run.
+type scope uint8
+
+const (
+	importers  scope = iota // the changed package and those that import it
+	ownPackage              // the changed package
+	ownTracker              // the packages of the quota tracker
+)
+
+// runs reports whether the tests of p run for a change of changed.
+func (t *tester) runs(p, changed *pkg) bool {
+	switch t.scope {
+	case ownPackage:
+		return p == changed
+	case ownTracker:
+		return isTracker(t.packages.dirs[p.ImportPath])
+	}
+	return true
+}
+
+// isTracker reports whether dir, below the root of the repository, is package quota or one of its internal
+// packages.
+func isTracker(dir string) bool { return dir == "quota" || strings.HasPrefix(dir, "quota/internal/") }
+
 // A tester runs tests with one change at a time.
 type tester struct {
 	packages  *packages
 	timeout   time.Duration
-	own       bool                 // run only the tests of the changed package
+	scope     scope                // which packages run their tests
 	dir       string               // of the changed file and the overlay
 	baselines map[string]*baseline // by import path
 }
 
-func newTester(p *packages, timeout time.Duration, own bool) (*tester, error) {
+func newTester(p *packages, timeout time.Duration, s scope) (*tester, error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return nil, err
 	}
-	return &tester{packages: p, timeout: timeout, own: own, dir: dir, baselines: map[string]*baseline{}}, nil
+	return &tester{packages: p, timeout: timeout, scope: s, dir: dir, baselines: map[string]*baseline{}}, nil
 }
 
 func (t *tester) close() { _ = os.RemoveAll(t.dir) }
@@ -66,7 +90,7 @@ func (t *tester) testersOf(ctx context.Context, c change) ([]*pkg, error) {
 	var all []*pkg
 	took := map[*pkg]time.Duration{}
 	for _, p := range t.packages.testersOf(c.pkg) {
-		if t.own && p != c.pkg {
+		if !t.runs(p, c.pkg) {
 			continue
 		}
 		b, err := t.baseline(ctx, p)

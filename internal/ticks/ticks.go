@@ -56,6 +56,14 @@ func GCD(a, b int64) int64 {
 	return a
 }
 
+// Later returns the later one of a and b.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // FloorDiv returns a/b rounded down. b must be positive.
 func FloorDiv(a, b int64) int64 {
 	q := a / b

@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"time"
@@ -67,14 +67,19 @@ func (c *unitCost) inRequests(l throttle.RemoteLimit) throttle.RemoteLimit {
 	return l
 }
 
-// inRequests updates the cost by l and returns l in requests. When the cost changes, what was
+// InRequests returns l in requests.
+func (e *Estimate) InRequests(l throttle.RemoteLimit) throttle.RemoteLimit {
+	return e.cost.inRequests(l)
+}
+
+// updateCost updates the cost by l and returns l in requests. When the cost changes, what was
 // learned with the old one is dropped.
-func (e *estimate) inRequests(l throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
+func (e *Estimate) updateCost(l throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
 	old := e.cost.perRequest()
 	changed := e.cost.update(max(l.Remaining, 0), e.isShared(now, open))
 	l = e.cost.inRequests(l)
 	if changed {
-		e.limit, e.remaining = l.Limit, min(e.remaining*old/e.cost.perRequest(), l.Remaining)
+		e.Limit, e.Remaining = l.Limit, min(e.Remaining*old/e.cost.perRequest(), l.Remaining)
 		e.refill, e.others = refill{}, otherClients{}
 	}
 	return l

@@ -1,9 +1,10 @@
-package quota
+package statedlimit
 
 import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -71,10 +72,10 @@ func (o *otherClients) granted(n uint64, now time.Time, random float64) {
 // compare estimates the use of other clients from l, which the response to claim n states. sent is
 // the number of the latest claim. It reports whether units came back earlier than expected: when
 // other clients begin the next window, nothing else shows it.
-func (e *estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time) (early bool) {
-	o, left, reset := &e.others, max(l.Remaining, 0), resetOf(l, now).Sub(now)
-	used, over, mostUsed := max(l.Limit-left, 0), !now.Before(e.reset), left <= l.Limit/2
-	cameBack := left-e.remaining > l.Limit/2 && e.refill.kind != refillsEach && e.refill.kind != refillsNextWindow
+func (e *Estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time) (early bool) {
+	o, left, reset := &e.others, max(l.Remaining, 0), ResetOf(l, now).Sub(now)
+	used, over, mostUsed := max(l.Limit-left, 0), !now.Before(e.Reset), left <= l.Limit/2
+	cameBack := left-e.Remaining > l.Limit/2 && e.refill.kind != refillsEach && e.refill.kind != refillsNextWindow
 	switch {
 	case o.since.IsZero():
 		o.begin(used, int64(sent), reset, now)
@@ -88,7 +89,7 @@ func (e *estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time
 	if o.watched != 0 && n >= o.watched {
 		o.lag, o.watched = max(now.Sub(o.sent), 0), 0 // the clock may have been set back
 	}
-	if n > e.lastSent || left < e.remaining {
+	if n > e.LastSent || left < e.Remaining {
 		o.update(l.Limit, used, reset, now)
 	}
 	return cameBack && o.present
@@ -137,14 +138,14 @@ func (o *otherClients) recentOwn(now time.Time) int64 {
 // isShared reports whether claims are paced as of now because of other clients: if the reset is near,
 // or few units are left, or fewer than will be used, at the cost of the requests until now, when
 // there are responses to the open claims.
-func (e *estimate) isShared(now time.Time, open int64) bool {
+func (e *Estimate) isShared(now time.Time, open int64) bool {
 	o := &e.others
-	if !o.present || e.reset.Sub(now) <= shareWithin || float64(e.remaining) < spreadBelow*float64(e.limit) {
+	if !o.present || e.Reset.Sub(now) <= shareWithin || float64(e.Remaining) < spreadBelow*float64(e.Limit) {
 		return o.present
 	}
 	responses := max(o.recentOwn(now)-open, 1)
-	each := float64(e.limit-e.remaining-o.usedBefore) / float64(responses)
-	return float64(e.remaining) < each*float64(open+1)
+	each := float64(e.Limit-e.Remaining-o.usedBefore) / float64(responses)
+	return float64(e.Remaining) < each*float64(open+1)
 }
 
 // wait returns how long after now the next claim of this process is due. At the time at, left units
@@ -179,82 +180,56 @@ func (o *otherClients) paceLaw() (root, k float64) {
 	return root, max((1-o.share)/root, minExponent)
 }
 
-// carryJitter subtracts from the jitter the part of the pause before the next claim that is over by
+// CarryJitter subtracts from the jitter the part of the pause before the next claim that is over by
 // now, because an update begins the pause again. Otherwise no request would be sent while updates
 // arrive.
-func (e *estimate) carryJitter(now time.Time, open int64) {
+func (e *Estimate) CarryJitter(now time.Time, open int64) {
 	o := &e.others
-	span, rest := e.reset.Sub(e.at), e.reset.Sub(now)
+	span, rest := e.Reset.Sub(e.At), e.Reset.Sub(now)
 	if !o.present || rest <= 0 || span <= rest {
 		return
 	}
 	root, k := o.paceLaw()
-	units := float64(max(e.left(now)-spareUnits, 0))
+	units := float64(max(e.Left(now)-spareUnits, 0))
 	due := root * units * (1 - math.Pow(float64(rest)/float64(span), k)) / k
 	o.jitter = max(o.jitter-max(due-float64(open), 0), 0)
 }
-
-// spreadOfClients returns how much later than stated the first claim after a rejection may be
-// granted. If all clients came back in whole seconds, they would come in the same order each time,
-// and nothing would be left for the last ones.
-func (q *quota) spreadOfClients() time.Duration {
-	for i := range q.estimates {
-		if q.estimates[i].others.present {
-			return time.Second
-		}
-	}
-	return 0
-}
-
-// A Pacing selects how the remaining units of a quota are spent over the time until its reset.
-type Pacing uint8
-
-const (
-	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
-	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
-	// hour away, or is within a window that the server states.
-	Auto Pacing = iota
-
-	// Burst sends requests immediately until no units remain.
-	Burst
-
-	// Spread sends requests at even intervals, so that no units remain at the reset.
-	Spread
-)
 
 const (
 	spreadBelow = 0.1              // part of the limit below which Auto spreads what is left
 	spreadFar   = 30 * time.Second // minimum time until the reset for that
 )
 
-// A pacing is how a Tracker spends stated quotas.
-type pacing struct {
-	mode     Pacing
-	headroom float64       // part of each quota that is reserved for other clients
-	maxHold  time.Duration // time until the first test of a reset that is too far away, see Tracker.MaxHold
+// A Pacing is how a Tracker spends stated quotas. In the zero pacing, the last units of a window are
+// spread over the time until its reset if that is far away.
+type Pacing struct {
+	Burst    bool          // units are never spread
+	Spread   bool          // units are always spread
+	Headroom float64       // part of each quota that is reserved for other clients
+	MaxHold  time.Duration // time until the first test of a reset that is too far away
 }
 
-// reserved returns how many units of limit are reserved for other clients.
-func (p pacing) reserved(limit int64) int64 {
-	return int64(math.Ceil(min(max(p.headroom, 0), 1) * float64(limit)))
+// Reserved returns how many units of limit are reserved for other clients.
+func (p Pacing) Reserved(limit int64) int64 {
+	return int64(math.Ceil(min(max(p.Headroom, 0), 1) * float64(limit)))
 }
 
 // spreads reports whether the free units of e are spread over the time until its reset. If units come
 // back evenly, claims are spread without that.
-func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
-	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
+func (p Pacing) spreads(e *Estimate, units int64, now time.Time) bool {
+	if p.Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
 		return false
 	}
-	far := e.reset.Sub(now)
-	few := float64(units) < spreadBelow*float64(e.limit) && far > spreadFar && far <= max(maxStated, e.per)
-	return p.mode == Spread || few
+	far := e.Reset.Sub(now)
+	few := float64(units) < spreadBelow*float64(e.Limit) && far > spreadFar && far <= max(hold.MaxStated, e.Per)
+	return p.Spread || few
 }
 
-// scheduleNext sets when the next claim of e is due after a claim at now: the free units divide the
-// time until the reset.
-func (p pacing) scheduleNext(e *estimate, now time.Time, f *inFlight) {
-	units := e.left(now) - f.open - p.reserved(e.limit)
-	if left := e.reset.Sub(now); left > 0 {
+// scheduleNext sets when the next claim of e is due after a claim at now, with which open claims are in
+// flight: the free units divide the time until the reset.
+func (p Pacing) scheduleNext(e *Estimate, now time.Time, open int64) {
+	units := e.Left(now) - open - p.Reserved(e.Limit)
+	if left := e.Reset.Sub(now); left > 0 {
 		e.next = now.Add(left / time.Duration(max(units+1, 1)))
 	}
 }

@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"math"
@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/inflight"
 )
 
-// The time until a unit is free is between one millisecond and maxDelay, however many units are
+// The time until a unit is free is between one millisecond and headers.MaxDelay, however many units are
 // missing and however slowly they come back.
 func TestRefill_untilIsBounded(t *testing.T) {
 	at := time.Unix(0, 0)
@@ -20,12 +23,12 @@ func TestRefill_untilIsBounded(t *testing.T) {
 	}{
 		"one unit at two per second": {2, 0, 0, time.Second / 2},
 		"part of it has passed":      {2, 0, 200 * time.Millisecond, 300 * time.Millisecond},
-		"low rate":                   {1e-12, 0, 0, maxDelay},
-		"many units are missing":     {10, math.MinInt64 / 2, 0, maxDelay},
+		"low rate":                   {1e-12, 0, 0, headers.MaxDelay},
+		"many units are missing":     {10, math.MinInt64 / 2, 0, headers.MaxDelay},
 		"high rate":                  {math.MaxInt64, 0, time.Hour, time.Millisecond},
 	} {
-		e := estimate{limit: math.MaxInt64, at: at, refill: refill{kind: refillsEvenly, rate: tt.rate}}
-		require.Equal(t, tt.want, e.untilFree(tt.units, at.Add(tt.passed)), name)
+		e := Estimate{Limit: math.MaxInt64, At: at, refill: refill{kind: refillsEvenly, rate: tt.rate}}
+		require.Equal(t, tt.want, e.UntilFree(tt.units, at.Add(tt.passed)), name)
 	}
 }
 
@@ -33,9 +36,9 @@ func TestRefill_untilIsBounded(t *testing.T) {
 func TestRefill_windowThatRestoresUnitsIsASlidingLog(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for left, want := range map[int64]refillKind{9: refillsAtReset, 10: refillsAtReset, 11: refillsEach} {
-		e := estimate{limit: 100, remaining: 10, at: start, per: time.Minute, reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
+		e := Estimate{Limit: 100, Remaining: 10, At: start, Per: time.Minute, Reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
 		now := start.Add(time.Second)
-		e.refill.update(&e, left, e.reset, now, &inFlight{})
+		e.refill.update(&e, left, e.Reset, now, &inflight.Claims{})
 		require.Equal(t, want, e.refill.kind, "%d left", left)
 		require.Equal(t, want == refillsEach, e.refill.log != nil, "%d left", left)
 	}
@@ -76,14 +79,14 @@ func TestRefill_measuresTheRateOfABucket(t *testing.T) {
 	} {
 		r := tt.refill
 		r.left, r.at = 10, start
-		e := estimate{limit: 100, remaining: 10, at: start, refill: r, others: otherClients{present: tt.others}}
-		e.refill.update(&e, tt.left, start.Add(never), start.Add(tt.after), &inFlight{})
+		e := Estimate{Limit: 100, Remaining: 10, At: start, refill: r, others: otherClients{present: tt.others}}
+		e.refill.update(&e, tt.left, start.Add(never), start.Add(tt.after), &inflight.Claims{})
 		require.Equal(t, tt.kind, e.refill.kind, name)
 		require.InDelta(t, tt.rate, e.refill.rate, 1e-9, name)
 		require.Equal(t, tt.ended, e.refill.at.IsZero(), name)
 	}
-	e := estimate{limit: 100, remaining: 10, at: start}
-	e.refill.update(&e, 15, start.Add(never), start.Add(time.Second), &inFlight{})
+	e := Estimate{Limit: 100, Remaining: 10, At: start}
+	e.refill.update(&e, 15, start.Add(never), start.Add(time.Second), &inflight.Claims{})
 	require.Equal(t, refill{}, e.refill, "nothing was measured")
 }
 
@@ -110,9 +113,9 @@ func TestRefill_recognizesAWindow(t *testing.T) {
 		"too soon":                  {50, 0, 8, 49 * time.Millisecond, 50 * time.Millisecond, false},
 		"the reset is over":         {50, 0, 8, time.Second, -time.Second, true},
 	} {
-		e := estimate{limit: 100, remaining: tt.before, at: start, openAtUpdate: 2, lastSent: 5}
+		e := Estimate{Limit: 100, Remaining: tt.before, At: start, openAtUpdate: 2, LastSent: 5}
 		now := start.Add(tt.after)
-		f := &inFlight{sent: tt.sent}
+		f := &inflight.Claims{Sent: tt.sent}
 		require.Equal(t, tt.want, e.refill.contradicts(&e, tt.left, now.Add(tt.reset), now, f), name)
 		want := refillUnknown
 		if tt.want {
@@ -141,10 +144,10 @@ func TestRefill_slidingLogNeedsALength(t *testing.T) {
 		"not known":      {0, 0, false, 0, false},
 		"costs of units": {time.Minute, 0, true, time.Minute, false},
 	} {
-		e := estimate{limit: 100, remaining: 10, at: start, per: tt.per, weighted: tt.weighted, start: windowStart{length: tt.length}, refill: refill{kind: refillsAtReset}}
+		e := Estimate{Limit: 100, Remaining: 10, At: start, Per: tt.per, Weighted: tt.weighted, start: windowStart{length: tt.length}, refill: refill{kind: refillsAtReset}}
 		e.others.share = .5
 		now := start.Add(time.Second)
-		e.refill.update(&e, 11, start.Add(time.Minute), now, &inFlight{})
+		e.refill.update(&e, 11, start.Add(time.Minute), now, &inflight.Claims{})
 		require.Equal(t, tt.window, e.refill.window, name)
 		require.Equal(t, tt.log, e.refill.log != nil, name)
 		if tt.log {
@@ -180,22 +183,22 @@ func TestRefill_returnsUnits(t *testing.T) {
 		"sliding log, few are missing":  {sliding, 0, 12 * time.Second, 5, 5},
 		"sliding log, none are missing": {sliding, 0, 12 * time.Second, -5, 0},
 	} {
-		e := estimate{limit: 100, remaining: 100 - tt.missing, at: start.Add(tt.from), refill: tt.refill}
+		e := Estimate{Limit: 100, Remaining: 100 - tt.missing, At: start.Add(tt.from), refill: tt.refill}
 		require.Equal(t, tt.want, e.returned(start.Add(tt.to)), name)
 	}
 	require.Equal(t, start.Add(10*time.Second), sliding.firstReturn(start))
 	require.Equal(t, start.Add(12*time.Second), sliding.firstReturn(start.Add(10*time.Second)))
 	require.Zero(t, sliding.firstReturn(start.Add(12*time.Second)))
 	require.Zero(t, (&refill{kind: refillsEach}).firstReturn(start))
-	e := estimate{at: start, refill: sliding}
-	require.Equal(t, 7*time.Second, e.untilFree(0, start.Add(3*time.Second)))
-	require.Equal(t, time.Millisecond, e.untilFree(0, start.Add(12*time.Second-1)))
+	e := Estimate{At: start, refill: sliding}
+	require.Equal(t, 7*time.Second, e.UntilFree(0, start.Add(3*time.Second)))
+	require.Equal(t, time.Millisecond, e.UntilFree(0, start.Add(12*time.Second-1)))
 	for _, kind := range []refillKind{refillUnknown, refillsAtReset, refillsEach} {
 		e.refill = refill{kind: kind, rate: 1}
-		require.Zero(t, e.untilFree(0, start), "%v", kind)
+		require.Zero(t, e.UntilFree(0, start), "%v", kind)
 	}
 	e.refill = refill{kind: refillsEvenly}
-	require.Zero(t, e.untilFree(0, start), "no rate")
+	require.Zero(t, e.UntilFree(0, start), "no rate")
 }
 
 // A measurement begins anew with fewer claims in flight, and after its end with any number of them.

@@ -1,14 +1,17 @@
-package quota
+package learnedlimit
 
 import (
 	"math"
 	"math/bits"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rateLoop estimates the rate that a server accepts if it does not state one. It begins with
+// A RateLoop estimates the rate that a server accepts if it does not state one. It begins with
 // evidence, see evidence, and ends when it proves to be wrong or is not needed:
 //
 //	rate
@@ -30,13 +33,13 @@ import (
 //
 // The rules and constants are those of a prototype that was measured in simulated time with twenty
 // kinds of servers. bench/healthy, bench/stray and the simulations of this package check the results.
-// The zero rateLoop is no estimate. The lock of the quota guards it.
-type rateLoop struct {
-	cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
-	rate      float64        // requests per second
-	goal      float64        // requests per second; +Inf: not known
+// The zero RateLoop is no estimate. It is not safe for concurrent use.
+type RateLoop struct {
+	Cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
+	Rate      float64        // requests per second
+	Goal      float64        // requests per second; +Inf: not known
 	confirmed bool           // two spans between rejections agreed on the goal, or a bucket and its window did
-	next      time.Time      // when the next request may be sent
+	Next      time.Time      // when the next request may be sent
 
 	lastSent        uint64    // number of the latest claim at the last change of the rate; only later ones count
 	effectAt        time.Time // when responses begin to show the effect of that change
@@ -44,7 +47,7 @@ type rateLoop struct {
 	numRecent       int       // number of bits in use, at most maxRecent
 	rejectionsInRow int       // latest responses that were rejections
 
-	span             acceptedSpan // requests accepted since the last rejection
+	Span             AcceptedSpan // requests accepted since the last rejection
 	lastRate         float64      // accepted requests per second in the span before; 0: not known
 	accepted         int          // requests accepted since the rate was last lowered, at most manyAccepted
 	uselessCuts      int          // cuts to the accepted share without manyAccepted requests since; at a limit, one is enough
@@ -52,30 +55,30 @@ type rateLoop struct {
 	floorHalvings    int          // times the floor was halved
 
 	stated         bool      // a rejection stated to wait
-	hangs          bool      // rejected requests hang, see hanging.go: a rejection costs its caller seconds
+	hangs          bool      // rejected requests hang: a rejection costs its caller seconds
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
 	plateau        float64   // time at the goal before the rate grows beyond it, in seconds
 	granted        int64     // requests since grownAt
-	trial          trial
+	Trial          trial
 }
 
-// An acceptedSpan counts accepted requests from a moment on.
-type acceptedSpan struct {
-	since, until time.Time // zero: not begun; not ended
-	n            int64
+// An AcceptedSpan counts accepted requests from a moment on.
+type AcceptedSpan struct {
+	Since, Until time.Time // zero: not begun; not ended
+	N            int64
 }
 
-// rate returns accepted requests per second until now.
-func (s acceptedSpan) rate(now time.Time) float64 {
-	return float64(s.n) / max(now.Sub(s.since).Seconds(), 1e-3)
+// Rate returns accepted requests per second until now.
+func (s AcceptedSpan) Rate(now time.Time) float64 {
+	return float64(s.N) / max(now.Sub(s.Since).Seconds(), 1e-3)
 }
 
 const (
 	minRate        = 1.0 / 60         // lowest estimate, in requests per second
 	maxRecent      = 20               // latest responses from which the share of rejections is computed
-	idleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
+	IdleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
 	growthIdle     = 5 * time.Second  // time without a request after which growth begins again, and longest step of growth
 	plateauFirst   = 10               // seconds, the first time
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
@@ -94,152 +97,192 @@ const (
 	manyAccepted   = 40               // accepted requests that end a series of rejections
 	maxAtGoal      = 5                // rejections at a confirmed goal, after which the loop ends
 	shortHold      = 10 * time.Second // longest stated hold whose end gives a rate
-	noEstimate     = time.Minute      // time without an estimate for a cause after a loop for it was wrong
+	NoEstimate     = time.Minute      // time without an estimate for a cause after a loop for it was wrong
 )
 
 // plateauOf returns the minimum plateau in seconds where a rejection stops all requests for the time
 // stop: so long that less than a twentieth of the time is lost.
 func plateauOf(stop time.Duration) float64 { return min(20*stop.Seconds(), 300) }
 
-// A loopAction is what follows from a response that was reported to a rateLoop.
-type loopAction uint8
+// A LoopAction is what follows from a response that was reported to a RateLoop.
+type LoopAction uint8
 
 const (
-	continueLoop loopAction = iota // nothing
-	stopSending                    // no requests until one probe has been accepted
-	abandonLoop                    // rejections do not depend on the rate: no estimate for noEstimate
-	endLoop                        // the limit has changed: the loop ends, and another may begin
+	ContinueLoop LoopAction = iota // nothing
+	StopSending                    // no requests until one probe has been accepted
+	AbandonLoop                    // rejections do not depend on the rate: no estimate for NoEstimate
+	EndLoop                        // the limit has changed: the loop ends, and another may begin
 )
 
-// on reports whether there is an estimate.
-func (l *rateLoop) on() bool { return l.cause != throttle.CauseUnknown }
+// On reports whether there is an estimate.
+func (l *RateLoop) On() bool { return l.Cause != throttle.CauseUnknown }
 
 // newRateLoop returns a loop that begins now at rate. lastSent is the number of the latest claim.
-func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint64, now time.Time) rateLoop {
-	return rateLoop{
-		cause: cause, rate: rate, goal: goal, growth: growth, plateau: plateauFirst,
-		span: acceptedSpan{since: now}, next: now, grownAt: now, effectAt: now, lastSent: lastSent,
+func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint64, now time.Time) RateLoop {
+	return RateLoop{
+		Cause: cause, Rate: rate, Goal: goal, growth: growth, plateau: plateauFirst,
+		Span: AcceptedSpan{Since: now}, Next: now, grownAt: now, effectAt: now, lastSent: lastSent,
 	}
 }
 
-// beginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
-// was sent at probed. first counts what was accepted before the stop, and stopped is when the latest
+// BeginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
+// was sent at probed. hangs reports whether the rejected requests hung. first counts what was accepted before the stop, and stopped is when the latest
 // rejection began or extended it. floor is the minimum rate, and lastSent the number of the latest claim.
-func (l *rateLoop) beginAfterStop(cause throttle.Cause, first acceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
-	rate := first.rate(now)
-	if stopped.After(first.until) { // no units had come back when the last probe was rejected
-		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
+func (l *RateLoop) BeginAfterStop(cause throttle.Cause, hangs bool, first AcceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+	rate := first.Rate(now)
+	if stopped.After(first.Until) { // no units had come back when the last probe was rejected
+		rate = first.Rate(stopped.Add(now.Sub(stopped) / 2))
 	}
 	*l = newRateLoop(cause, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
-	if first.n < minAccepted {
+	l.hangs = hangs
+	if first.N < minAccepted {
 		l.growth = 1
 	}
-	l.next = probed
-	l.spend(1, probed)
+	l.Next = probed
+	l.Spend(1, probed)
 }
 
-// beginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
-func (l *rateLoop) beginAt(cause throttle.Cause, rate float64, lastSent uint64, now time.Time) {
+// BeginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
+func (l *RateLoop) BeginAt(cause throttle.Cause, rate float64, lastSent uint64, now time.Time) {
 	rate = max(belowWindow*rate, minRate)
 	*l = newRateLoop(cause, rate, rate, 0, lastSent, now)
-	l.spend(1, now)
+	l.Spend(1, now)
 	l.granted = 0
 }
 
-// beginTrial begins an estimate for a suspected cause, with a trial. share is the part of the
+// BeginTrial begins an estimate for a suspected cause, with a trial. share is the part of the
 // responses that had this cause, accepted the rate that was accepted meanwhile, and floor the minimum
 // rate.
-func (l *rateLoop) beginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
+func (l *RateLoop) BeginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
 	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), .5, lastSent, now)
-	l.trial, l.plateau = trial{active: true, share: share, cuts: 1}, plateauTrial
+	l.Trial, l.plateau = trial{Active: true, share: share, cuts: 1}, plateauTrial
 	l.changed(rtt, lastSent, now)
-	l.spend(1, now)
+	l.Spend(1, now)
 }
 
-// check reports whether a request may be sent as of now. If not, wait is the time until it may.
-func (l *rateLoop) check(now time.Time) (wait time.Duration, ok bool) {
-	if !l.on() {
+// Check reports whether a request may be sent as of now. If not, wait is the time until it may.
+func (l *RateLoop) Check(now time.Time) (wait time.Duration, ok bool) {
+	if !l.On() {
 		return 0, true
 	}
-	wait = l.next.Sub(now)
+	wait = l.Next.Sub(now)
 	return max(wait, 0), wait <= 0
 }
 
-// spend moves next by n requests, the first of which is sent now.
-func (l *rateLoop) spend(n int64, now time.Time) {
-	l.next = later(l.next, now).Add(l.timeOf(n))
+// Spend moves next by n requests, the first of which is sent now.
+func (l *RateLoop) Spend(n int64, now time.Time) {
+	l.Next = ticks.Later(l.Next, now).Add(l.timeOf(n))
 	l.granted += n
 }
 
-// unspend moves next back by n requests that were not sent.
-func (l *rateLoop) unspend(n int64) {
-	if l.on() {
-		l.next = l.next.Add(-l.timeOf(n))
+// Unspend moves next back by n requests that were not sent.
+func (l *RateLoop) Unspend(n int64) {
+	if l.On() {
+		l.Next = l.Next.Add(-l.timeOf(n))
 	}
 }
 
-// timeOf returns the time that n requests take at the rate, at most maxDelay.
-func (l *rateLoop) timeOf(n int64) time.Duration {
-	return time.Duration(min(float64(n)/l.rate, maxDelay.Seconds()) * 1e9)
+// timeOf returns the time that n requests take at the rate, at most headers.MaxDelay.
+func (l *RateLoop) timeOf(n int64) time.Duration {
+	return time.Duration(min(float64(n)/l.Rate, headers.MaxDelay.Seconds()) * 1e9)
 }
 
 // hasGoal reports whether the goal is known.
-func (l *rateLoop) hasGoal() bool { return !math.IsInf(l.goal, 1) }
+func (l *RateLoop) hasGoal() bool { return !math.IsInf(l.Goal, 1) }
 
-// finiteGoal returns the goal, or the rate if it is not known.
-func (l *rateLoop) finiteGoal() float64 {
+// FiniteGoal returns the goal, or the rate if it is not known.
+func (l *RateLoop) FiniteGoal() float64 {
 	if l.hasGoal() {
-		return l.goal
+		return l.Goal
 	}
-	return l.rate
+	return l.Rate
 }
 
-// grow raises the rate if a step has passed, when a request is claimed now. last is when the latest
+// Grow raises the rate if a step has passed, when a request is claimed now. last is when the latest
 // request was granted. It reports whether the loop is not needed: less than half of the rate was used,
 // and it is four times the goal and what was ever accepted in the last minute.
-func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
-	step, limit := time.Second, accepted.highest(now)
+func (l *RateLoop) Grow(now, last time.Time, accepted *AcceptedRate) (unneeded bool) {
+	step, limit := time.Second, accepted.Highest(now)
 	if l.hasGoal() {
-		step, limit = min(max(l.timeOf(3), time.Second), growthIdle), max(limit, l.goal)
+		step, limit = min(max(l.timeOf(3), time.Second), growthIdle), max(limit, l.Goal)
 	}
 	if now.Sub(last) > growthIdle+step {
 		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
 		return false
 	}
-	if now.Sub(l.grownAt) < step || l.trial.active {
+	if now.Sub(l.grownAt) < step || l.Trial.Active {
 		return false
 	}
-	needed := float64(l.granted) > l.rate*now.Sub(l.grownAt).Seconds()/2
+	needed := float64(l.granted) > l.Rate*now.Sub(l.grownAt).Seconds()/2
 	l.grownAt, l.granted = now, 0
 	l.sinceRejection += step.Seconds()
-	l.rate = l.grownRate(step)
-	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.rate > 4*limit
+	l.Rate = l.grownRate(step)
+	return !needed && (l.hasGoal() || l.sinceRejection >= 10) && l.Rate > 4*limit
 }
 
 // grownRate returns the rate after a step of growth.
-func (l *rateLoop) grownRate(step time.Duration) float64 {
+func (l *RateLoop) grownRate(step time.Duration) float64 {
 	first := .01
 	if l.plateau == plateauTrial {
 		first = .02
 	}
 	switch {
 	case !l.hasGoal():
-		return l.rate * (1 + l.growth)
-	case l.rate < .99*l.goal:
-		return l.rate + (l.goal-l.rate)/2
+		return l.Rate * (1 + l.growth)
+	case l.Rate < .99*l.Goal:
+		return l.Rate + (l.Goal-l.Rate)/2
 	case l.sinceRejection > l.plateau:
-		return l.rate * (1 + min(first*math.Pow(2, (l.sinceRejection-l.plateau)/step.Seconds()), .25))
+		return l.Rate * (1 + min(first*math.Pow(2, (l.sinceRejection-l.plateau)/step.Seconds()), .25))
 	}
-	return l.rate
+	return l.Rate
 }
 
-// counts reports whether the response to claim n, received now, shows the effect of the present rate.
-func (l *rateLoop) counts(n uint64, now time.Time) bool {
+// Counts reports whether the response to claim n, received now, shows the effect of the present rate.
+func (l *RateLoop) Counts(n uint64, now time.Time) bool {
 	return n > l.lastSent && !now.Before(l.effectAt)
 }
 
-// addResponse records a response that counts.
-func (l *rateLoop) addResponse(rejected bool) {
+// AddResponse applies a response that counts. rejected is set if it is a rejection, or a failure of the
+// cause of the loop. accepted is the rate that was accepted in the last minute, rtt the round trip time,
+// and lastSent the number of the latest claim.
+func (l *RateLoop) AddResponse(rejected bool, accepted *AcceptedRate, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
+	l.count(rejected)
+	switch {
+	case l.Trial.Active:
+		return l.judge(rejected, rtt, lastSent, now)
+	case rejected:
+		return l.rejected(accepted.Highest(now), rtt, lastSent, now)
+	}
+	return ContinueLoop
+}
+
+// AddStatedWait is addResponse for a rejection that stated to wait for retryAfter, and so began a hold;
+// 0: for an unknown time.
+func (l *RateLoop) AddStatedWait(retryAfter time.Duration, accepted *AcceptedRate, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
+	l.count(true)
+	l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
+	return l.rejected(accepted.Highest(now), rtt, lastSent, now)
+}
+
+// BeginSpan begins the span s: what was accepted before shows nothing about the rate any more.
+func (l *RateLoop) BeginSpan(s AcceptedSpan) { l.Span, l.lastRate = s, 0 }
+
+// DelayFirst delays the next request by a part of the time between two, random in [0, 1): other
+// processes, which learn at the same time that the loop goes on, send theirs at other times.
+func (l *RateLoop) DelayFirst(random float64, now time.Time) {
+	l.Next = now.Add(time.Duration(random / l.Rate * 1e9))
+}
+
+// RejectedElsewhere applies a rejection of another process: together they have reached the limit, so the
+// rate does not grow for a while.
+func (l *RateLoop) RejectedElsewhere() {
+	if l.Cause == throttle.CauseUnstated {
+		l.Goal, l.sinceRejection = min(l.Goal, l.Rate), 0
+	}
+}
+
+// count records a response that counts.
+func (l *RateLoop) count(rejected bool) {
 	l.recent = l.recent << 1 & (1<<maxRecent - 1)
 	l.numRecent = min(l.numRecent+1, maxRecent)
 	if rejected {
@@ -256,52 +299,52 @@ func (l *rateLoop) addResponse(rejected bool) {
 
 // rejections returns how many of the latest n responses that count were rejections, and how many of
 // them there are.
-func (l *rateLoop) rejections(n int) (rejected, all int) {
+func (l *RateLoop) rejections(n int) (rejected, all int) {
 	all = min(n, l.numRecent)
 	return bits.OnesCount32(l.recent & (1<<all - 1)), all
 }
 
 // rejected lowers the rate after a rejection that counts. highest is the highest accepted rate of the
 // last minute, rtt the round trip time, and lastSent the number of the latest claim.
-func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action loopAction) {
-	implied := l.cause == throttle.CauseUnstated || l.cause == throttle.CauseForbidden
+func (l *RateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action LoopAction) {
+	implied := l.Cause == throttle.CauseUnstated || l.Cause == throttle.CauseForbidden
 	ofEight, _ := l.rejections(8)
 	rejected, all := l.rejections(maxRecent)
 	share := float64(rejected) / float64(max(all, 1))
 	switch {
 	case l.rejectionsInRow >= 2 && implied:
-		action = stopSending
+		action = StopSending
 	case l.rejectionsInRow >= 2:
 		if l.rejectionsInRow == 2 {
-			l.goal *= .95
+			l.Goal *= .95
 		}
-		l.rate = max(l.rate/2, l.finiteGoal()/8, minRate)
+		l.Rate = max(l.Rate/2, l.FiniteGoal()/8, minRate)
 	case ofEight >= 4:
 		if l.uselessCuts++; l.uselessCuts > maxUselessCuts {
-			return abandonLoop
+			return AbandonLoop
 		}
-		if !l.lowerRate(.95*l.rate*float64(all-rejected)/float64(max(all, 1)), highest) {
+		if !l.lowerRate(.95*l.Rate*float64(all-rejected)/float64(max(all, 1)), highest) {
 			l.floorHalvings++
 		}
-		l.goal, l.confirmed = l.rate/.95, false
-	case l.confirmed && l.rate > 1.005*l.goal:
+		l.Goal, l.confirmed = l.Rate/.95, false
+	case l.confirmed && l.Rate > 1.005*l.Goal:
 		l.returnToGoal(now)
 	case l.confirmed && 5*rejected < max(all, 5):
 		if l.rejectionsAtGoal++; l.rejectionsAtGoal >= maxAtGoal {
 			if implied {
-				return endLoop
+				return EndLoop
 			}
-			return abandonLoop
+			return AbandonLoop
 		}
-		l.goal *= belowRejected
-		l.rate = min(l.rate, l.goal)
+		l.Goal *= belowRejected
+		l.Rate = min(l.Rate, l.Goal)
 	default:
 		l.lowerGoal(share, highest, now)
 	}
-	accepted := l.span.n
-	l.span = acceptedSpan{since: now}
+	accepted := l.Span.N
+	l.Span = AcceptedSpan{Since: now}
 	l.changed(rtt, lastSent, now)
-	if l.cause == throttle.CauseUnstated && accepted >= minAccepted {
+	if l.Cause == throttle.CauseUnstated && accepted >= minAccepted {
 		l.pause(now)
 	}
 	return action
@@ -311,66 +354,66 @@ func (l *rateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 // rejected requests, too, accept the next one only after the time of two requests. A stop, which follows
 // two rejections in a row, would take longer. A part of the pause is not counted in the span: a server
 // without a burst does not accept more requests later because of it.
-func (l *rateLoop) pause(now time.Time) {
-	pause := min(pauseRequests*l.timeOf(1)/2, basePause)
-	l.next = later(l.next, now.Add(pause))
-	l.span.since = now.Add(2 * pause / pauseRequests)
+func (l *RateLoop) pause(now time.Time) {
+	pause := min(pauseRequests*l.timeOf(1)/2, hold.BasePause)
+	l.Next = ticks.Later(l.Next, now.Add(pause))
+	l.Span.Since = now.Add(2 * pause / pauseRequests)
 }
 
 // changed records that the rate has changed.
-func (l *rateLoop) changed(rtt time.Duration, lastSent uint64, now time.Time) {
+func (l *RateLoop) changed(rtt time.Duration, lastSent uint64, now time.Time) {
 	l.lastSent, l.effectAt = lastSent, now.Add(2*rtt)
 	l.sinceRejection, l.granted, l.grownAt, l.accepted = 0, 0, now, 0
-	l.next = later(l.next, now) // to wait for the response was not to be idle
+	l.Next = ticks.Later(l.Next, now) // to wait for the response was not to be idle
 }
 
 // returnToGoal lowers a rate that grew beyond a confirmed goal to that goal, or to the rate that was
 // accepted meanwhile if that is higher. If the rate grew far beyond the goal, the limit was raised: most
 // of the rate is the new goal.
-func (l *rateLoop) returnToGoal(now time.Time) {
-	if measured := belowMeasured * l.span.rate(now); l.span.n >= manyAccepted && measured > l.goal {
-		l.goal = min(measured, l.rate)
+func (l *RateLoop) returnToGoal(now time.Time) {
+	if measured := belowMeasured * l.Span.Rate(now); l.Span.N >= manyAccepted && measured > l.Goal {
+		l.Goal = min(measured, l.Rate)
 	}
-	if l.rate > 1.5*l.goal {
-		l.goal = .7 * l.rate
+	if l.Rate > 1.5*l.Goal {
+		l.Goal = .7 * l.Rate
 	}
-	l.rate = l.goal
-	l.plateau = max(l.plateau, min(2*l.plateau, max(plateauLast, 60/l.rate)))
+	l.Rate = l.Goal
+	l.plateau = max(l.plateau, min(2*l.plateau, max(plateauLast, 60/l.Rate)))
 }
 
 // lowerGoal lowers goal and rate after a rejection at a rate without a confirmed goal. share is the
 // part of the latest responses that were rejections, and highest the highest accepted rate of the last
 // minute.
-func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
-	hadGoal, rejectedRate, measured := l.hasGoal(), l.rate, l.span.rate(now)
-	l.goal = belowRejected * rejectedRate
+func (l *RateLoop) lowerGoal(share, highest float64, now time.Time) {
+	hadGoal, rejectedRate, measured := l.hasGoal(), l.Rate, l.Span.Rate(now)
+	l.Goal = belowRejected * rejectedRate
 	switch {
 	case l.plateau >= longPlateau:
-		l.goal = belowBan * rejectedRate
-	case !hadGoal && l.cause == throttle.CauseForbidden:
-		l.goal = belowForbidden * rejectedRate
-	case !hadGoal && l.cause != throttle.CauseUnstated:
-		l.goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.goal))
+		l.Goal = belowBan * rejectedRate
+	case !hadGoal && l.Cause == throttle.CauseForbidden:
+		l.Goal = belowForbidden * rejectedRate
+	case !hadGoal && l.Cause != throttle.CauseUnstated:
+		l.Goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.Goal))
 	}
-	rate := belowRejected * l.goal
-	if l.span.n >= minAccepted {
+	rate := belowRejected * l.Goal
+	if l.Span.N >= minAccepted {
 		if l.hangs {
-			l.goal = min(l.goal, measured)
+			l.Goal = min(l.Goal, measured)
 		}
-		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.span.since) >= time.Second {
-			l.goal, l.confirmed = min(l.goal, belowMeasured*(measured+l.lastRate)/2), true
+		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.Span.Since) >= time.Second {
+			l.Goal, l.confirmed = min(l.Goal, belowMeasured*(measured+l.lastRate)/2), true
 		}
-		if l.confirmed || hadGoal && l.span.n >= manyAccepted {
+		if l.confirmed || hadGoal && l.Span.N >= manyAccepted {
 			l.plateau = max(l.plateau, plateauFirst)
 		}
-		if l.stated && l.span.n >= 20 {
-			l.goal = min(l.goal, 1.15*measured)
+		if l.stated && l.Span.N >= 20 {
+			l.Goal = min(l.Goal, 1.15*measured)
 		}
 		minimum := rejectedRate / 4
 		if !hadGoal && share < .2 {
 			minimum = .6 * rejectedRate
 		}
-		rate = max(min(l.goal, belowMeasured*measured), minimum)
+		rate = max(min(l.Goal, belowMeasured*measured), minimum)
 		l.lastRate = measured
 	}
 	l.lowerRate(rate, highest)
@@ -379,16 +422,16 @@ func (l *rateLoop) lowerGoal(share, highest float64, now time.Time) {
 // lowerRate lowers the rate, but not below the floor: half of the highest rate that was accepted in the
 // last minute, halved again each time that cuts at the floor did not help. It reports whether rate is
 // above the floor.
-func (l *rateLoop) lowerRate(rate, highest float64) bool {
+func (l *RateLoop) lowerRate(rate, highest float64) bool {
 	floor := math.Ldexp(highest/2, -min(l.floorHalvings, 30))
-	l.rate = max(rate, min(floor, l.rate), minRate)
+	l.Rate = max(rate, min(floor, l.Rate), minRate)
 	return rate >= floor
 }
 
 // A trial decides whether a lower rate makes a suspected failure rarer. If it does not, the failures
 // have another reason than the rate.
 type trial struct {
-	active     bool
+	Active     bool
 	share      float64 // part of the responses before the trial that failed
 	cuts       int     // times the rate was lowered
 	responses  int     // responses that count since the last cut
@@ -403,8 +446,8 @@ const (
 )
 
 // judge applies a response that counts to the trial: it ends the trial, or lowers the rate once more.
-func (l *rateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now time.Time) loopAction {
-	t := &l.trial
+func (l *RateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
+	t := &l.Trial
 	t.responses++
 	t.successful++
 	if failed {
@@ -412,18 +455,18 @@ func (l *rateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now ti
 	}
 	switch {
 	case float64(t.successful) >= 3/t.share, t.responses >= maxTrial && float64(t.failures) <= t.share/2*float64(t.responses):
-		l.trial = trial{}
-		return continueLoop
+		l.Trial = trial{}
+		return ContinueLoop
 	case t.responses < minTrial, t.failures < t.responses && t.responses < maxTrial:
-		return continueLoop
-	case l.cause == throttle.CauseForbidden && t.failures == t.responses:
-		return stopSending // a ban, which a lower rate does not end
+		return ContinueLoop
+	case l.Cause == throttle.CauseForbidden && t.failures == t.responses:
+		return StopSending // a ban, which a lower rate does not end
 	case t.cuts >= maxTrialCuts:
-		return abandonLoop
+		return AbandonLoop
 	}
-	l.rate = max(l.rate/4, minRate)
-	l.trial = trial{active: true, share: t.share, cuts: t.cuts + 1}
+	l.Rate = max(l.Rate/4, minRate)
+	l.Trial = trial{Active: true, share: t.share, cuts: t.cuts + 1}
 	l.changed(rtt, lastSent, now)
-	l.spend(1, now)
-	return continueLoop
+	l.Spend(1, now)
+	return ContinueLoop
 }

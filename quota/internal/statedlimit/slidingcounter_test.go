@@ -1,17 +1,19 @@
-package quota
+package statedlimit
 
 import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/throttle"
 )
 
 // counterEstimate returns a limit of 100 per 10 s, of which nothing was left a second before its reset, which is
 // at start.
-func counterEstimate(start time.Time, kind refillKind) estimate {
-	return estimate{limit: 100, per: 10 * time.Second, at: start.Add(-time.Second), reset: start, lastSent: 100, refill: refill{kind: kind}}
+func counterEstimate(start time.Time, kind refillKind) Estimate {
+	return Estimate{Limit: 100, Per: 10 * time.Second, At: start.Add(-time.Second), Reset: start, LastSent: 100, refill: refill{kind: kind}}
 }
 
 // The first response after a reset shows how units come back: all of them, evenly as in a sliding counter, or
@@ -30,7 +32,7 @@ func TestEstimate_firstResponseAfterAResetShowsTheKind(t *testing.T) {
 		late       time.Duration // after the reset
 		ahead      time.Duration // of the next reset
 		resolution time.Duration
-		change     func(*estimate)
+		change     func(*Estimate)
 		want       want
 	}{
 		"counter":                          {refillsAtReset, 0, s / 10, 10 * s, 0, nil, want{refillsNextWindow, false, 10}},
@@ -47,26 +49,26 @@ func TestEstimate_firstResponseAfterAResetShowsTheKind(t *testing.T) {
 		"a counter that was none":          {refillsNextWindow, 99, s / 10, 10 * s, 0, nil, want{refillsAtReset, true, 0}},
 		"both look the same":               {refillUnknown, 89, 8900 * time.Millisecond, 10 * s, 0, nil, want{refillUnknown, false, 0}},
 		"both almost look the same":        {refillUnknown, 89, 8899 * time.Millisecond, 10 * s, 0, nil, want{refillsNextWindow, false, 10}},
-		"the next reset is as late":        {refillUnknown, 0, s / 10, 10*s + tolerance, 0, nil, want{refillsNextWindow, false, 10}},
-		"the next reset is later":          {refillUnknown, 0, s / 10, 10*s + tolerance + 1, 0, nil, want{refillUnknown, false, 0}},
-		"the next reset is earlier":        {refillUnknown, 0, s / 10, 10*s - tolerance - 1, 0, nil, want{refillUnknown, false, 0}},
+		"the next reset is as late":        {refillUnknown, 0, s / 10, 10*s + Tolerance, 0, nil, want{refillsNextWindow, false, 10}},
+		"the next reset is later":          {refillUnknown, 0, s / 10, 10*s + Tolerance + 1, 0, nil, want{refillUnknown, false, 0}},
+		"the next reset is earlier":        {refillUnknown, 0, s / 10, 10*s - Tolerance - 1, 0, nil, want{refillUnknown, false, 0}},
 		"before the reset":                 {refillUnknown, 99, -1, 10 * s, 0, nil, want{refillUnknown, false, 0}},
 		"a window later":                   {refillsNextWindow, 0, s / 10, 10 * s, 0, nil, want{refillsNextWindow, false, 10}},
 		"not even a window later":          {refillsNextWindow, 50, 14 * s, 15*s - 1, 0, nil, want{refillsNextWindow, false, 10}},
 		"two windows later":                {refillsNextWindow, 99, 14 * s, 15 * s, 0, nil, want{refillsNextWindow, false, 0}},
-		"the same window":                  {refillsNextWindow, 0, 0, 5*s - 1, 0, func(e *estimate) { e.refill.rate = 3 }, want{refillsNextWindow, false, 3}},
-		"log: the reset is as before":      {refillsAtReset, 60, s / 10, tolerance - 1, 0, nil, want{refillsEach, false, 0}},
+		"the same window":                  {refillsNextWindow, 0, 0, 5*s - 1, 0, func(e *Estimate) { e.refill.rate = 3 }, want{refillsNextWindow, false, 3}},
+		"log: the reset is as before":      {refillsAtReset, 60, s / 10, Tolerance - 1, 0, nil, want{refillsEach, false, 0}},
 		"log: not known before":            {refillUnknown, 60, s / 10, 0, 0, nil, want{refillsEach, false, 0}},
 		"log: almost all came back":        {refillUnknown, 93, s / 10, 0, 0, nil, want{refillsEach, false, 0}},
 		"bucket or window: all came back":  {refillUnknown, 94, s / 10, 0, 0, nil, want{refillUnknown, true, 0}},
-		"no log: the reset is later":       {refillsAtReset, 60, s / 10, tolerance, 0, nil, want{refillsAtReset, true, 0}},
-		"other clients":                    {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.others.present = true }, want{refillUnknown, false, 0}},
-		"units of different costs":         {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.weighted = true }, want{refillUnknown, false, 0}},
-		"counted by the client":            {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.counted.on = true }, want{refillUnknown, false, 0}},
-		"no length is known":               {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.per = 0 }, want{refillUnknown, false, 0}},
-		"the length of its windows":        {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.per, e.start.length = 0, 10*s }, want{refillsNextWindow, false, 10}},
-		"a usual length":                   {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.per, e.others.window = 0, 6*s }, want{refillsNextWindow, false, 10}},
-		"the reset before was of a window": {refillUnknown, 0, s / 10, 10 * s, 0, func(e *estimate) { e.refill.together = true }, want{refillUnknown, false, 0}},
+		"no log: the reset is later":       {refillsAtReset, 60, s / 10, Tolerance, 0, nil, want{refillsAtReset, true, 0}},
+		"other clients":                    {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.others.present = true }, want{refillUnknown, false, 0}},
+		"units of different costs":         {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Weighted = true }, want{refillUnknown, false, 0}},
+		"counted by the client":            {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.counted.on = true }, want{refillUnknown, false, 0}},
+		"no length is known":               {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per = 0 }, want{refillUnknown, false, 0}},
+		"the length of its windows":        {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.start.length = 0, 10*s }, want{refillsNextWindow, false, 10}},
+		"a usual length":                   {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.others.window = 0, 6*s }, want{refillsNextWindow, false, 10}},
+		"the reset before was of a window": {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.refill.together = true }, want{refillUnknown, false, 0}},
 	} {
 		e := counterEstimate(start, tt.kind)
 		if tt.kind == refillsNextWindow {
@@ -76,7 +78,7 @@ func TestEstimate_firstResponseAfterAResetShowsTheKind(t *testing.T) {
 			tt.change(&e)
 		}
 		now := start.Add(tt.late)
-		e.observeReset(throttle.RemoteLimit{Resolution: tt.resolution}, tt.left, start.Add(tt.ahead), now, &inFlight{sent: 101})
+		e.observeReset(throttle.RemoteLimit{Resolution: tt.resolution}, tt.left, start.Add(tt.ahead), now, &inflight.Claims{Sent: 101})
 		require.Equal(t, tt.want, want{e.refill.kind, e.refill.together, e.refill.rate}, name)
 	}
 }
@@ -92,18 +94,18 @@ func TestEstimate_unitsOfACounterComeBack(t *testing.T) {
 		require.Equal(t, want, e.returned(start.Add(at)), "%v", at)
 	}
 	for at, want := range map[time.Duration]time.Duration{-s: 50 * time.Millisecond, -s / 2: 50 * time.Millisecond, 0: s / 8, 5 * s: s / 8} {
-		require.InDelta(t, want, e.untilFree(0, start.Add(at)), 2e3, "%v", at)
+		require.InDelta(t, want, e.UntilFree(0, start.Add(at)), 2e3, "%v", at)
 	}
-	require.InDelta(t, s+s/8, e.untilFree(-20, start.Add(-s)), 2e3, "one of the present window")
-	require.InDelta(t, 11*s, e.untilFree(-99, start.Add(-s)), 2e3, "the last one")
-	require.Zero(t, e.untilFree(-100, start.Add(-s)), "more than are missing")
-	require.Zero(t, e.untilFree(0, start.Add(10*s)), "none is missing")
-	require.Equal(t, start.Add(10*s), e.opensAt(pacing{}), "until then no probe is needed")
+	require.InDelta(t, s+s/8, e.UntilFree(-20, start.Add(-s)), 2e3, "one of the present window")
+	require.InDelta(t, 11*s, e.UntilFree(-99, start.Add(-s)), 2e3, "the last one")
+	require.Zero(t, e.UntilFree(-100, start.Add(-s)), "more than are missing")
+	require.Zero(t, e.UntilFree(0, start.Add(10*s)), "none is missing")
+	require.Equal(t, start.Add(10*s), e.OpensAt(Pacing{}), "until then no probe is needed")
 	e.others.present = true
-	require.Equal(t, start.Add(s/8+time.Microsecond), e.opensAt(pacing{}), "other clients may use what comes back")
+	require.Equal(t, start.Add(s/8+time.Microsecond), e.OpensAt(Pacing{}), "other clients may use what comes back")
 
 	e = counterEstimate(start, refillsNextWindow)
-	e.refill.window, e.at = 10*s, start.Add(5*s)
+	e.refill.window, e.At = 10*s, start.Add(5*s)
 	require.EqualValues(t, 10, e.returned(start.Add(6*s)), "an update after the reset")
 }
 
@@ -111,23 +113,23 @@ func TestEstimate_unitsOfACounterComeBack(t *testing.T) {
 func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		change func(*estimate)
+		change func(*Estimate)
 		want   time.Duration
 	}{
-		"100 of 10 s":           {func(*estimate) {}, 100 * time.Millisecond},
-		"half is left":          {func(e *estimate) { e.remaining = 50 }, 200 * time.Millisecond},
-		"40 of 10 s":            {func(e *estimate) { e.limit = 40 }, 0},
-		"41 of 10 s":            {func(e *estimate) { e.limit = 41 }, 10 * time.Second / 41},
-		"60 of a minute":        {func(e *estimate) { e.limit, e.per = 60, time.Minute }, 0},
-		"61 of a minute":        {func(e *estimate) { e.limit, e.per = 61, time.Minute }, time.Minute / 61},
-		"all are left":          {func(e *estimate) { e.remaining = 100 }, 0},
-		"no length":             {func(e *estimate) { e.per = 0 }, 0},
-		"a window":              {func(e *estimate) { e.refill.together = true }, 0},
-		"a log":                 {func(e *estimate) { e.refill.log = newSendLog(start, 0) }, 0},
-		"other clients":         {func(e *estimate) { e.others.present = true }, 0},
-		"different costs":       {func(e *estimate) { e.weighted = true }, 0},
-		"counted by the client": {func(e *estimate) { e.counted.on = true }, 0},
-		"a counter that others use": {func(e *estimate) {
+		"100 of 10 s":           {func(*Estimate) {}, 100 * time.Millisecond},
+		"half is left":          {func(e *Estimate) { e.Remaining = 50 }, 200 * time.Millisecond},
+		"40 of 10 s":            {func(e *Estimate) { e.Limit = 40 }, 0},
+		"41 of 10 s":            {func(e *Estimate) { e.Limit = 41 }, 10 * time.Second / 41},
+		"60 of a minute":        {func(e *Estimate) { e.Limit, e.Per = 60, time.Minute }, 0},
+		"61 of a minute":        {func(e *Estimate) { e.Limit, e.Per = 61, time.Minute }, time.Minute / 61},
+		"all are left":          {func(e *Estimate) { e.Remaining = 100 }, 0},
+		"no length":             {func(e *Estimate) { e.Per = 0 }, 0},
+		"a window":              {func(e *Estimate) { e.refill.together = true }, 0},
+		"a log":                 {func(e *Estimate) { e.refill.log = newSendLog(start, 0) }, 0},
+		"other clients":         {func(e *Estimate) { e.others.present = true }, 0},
+		"different costs":       {func(e *Estimate) { e.Weighted = true }, 0},
+		"counted by the client": {func(e *Estimate) { e.counted.on = true }, 0},
+		"a counter that others use": {func(e *Estimate) {
 			e.others.present, e.refill.kind, e.refill.window = true, refillsNextWindow, 10*time.Second
 		}, 100 * time.Millisecond},
 	} {
@@ -138,7 +140,7 @@ func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 		}
 		require.Equal(t, tt.want, e.unitDelay(), name)
 		if e.refill.log == nil && e.refill.kind == refillUnknown {
-			require.Equal(t, start.Add(tt.want), e.opensAt(pacing{}), name)
+			require.Equal(t, start.Add(tt.want), e.OpensAt(Pacing{}), name)
 		}
 	}
 }
@@ -182,15 +184,15 @@ func TestRefill_responsesRefuteACounter(t *testing.T) {
 		want refillKind
 	}{"most": {15, refillsNextWindow}, "more": {16, refillsEach}, "few": {0, refillsNextWindow}} {
 		e := counterEstimate(start, refillsNextWindow)
-		e.reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, 1
-		e.refill.update(&e, tt.left, e.reset, start, &inFlight{sent: 100})
+		e.Reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, 1
+		e.refill.update(&e, tt.left, e.Reset, start, &inflight.Claims{Sent: 100})
 		require.Equal(t, tt.want, e.refill.kind, name)
 		require.Zero(t, e.refill.at, "%s: its rate is not measured", name)
 	}
 	for rate, want := range map[float64]refillKind{1.9: refillsNextWindow, 2: refillsAtReset} {
 		e := counterEstimate(start, refillsNextWindow)
-		e.reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, rate
-		e.refill.update(&e, 0, e.reset, start, &inFlight{sent: 100})
+		e.Reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, rate
+		e.refill.update(&e, 0, e.Reset, start, &inflight.Claims{Sent: 100})
 		require.Equal(t, want, e.refill.kind, "%v per second, none of which came back", rate)
 	}
 }
@@ -200,7 +202,7 @@ func TestEstimate_counterExplainsUse(t *testing.T) {
 	start := time.Unix(1000, 0)
 	e := counterEstimate(start, refillsNextWindow)
 	e.refill.window, e.refill.rate = 10*time.Second, 20 // 20 came back by the reset
-	f := &inFlight{sent: 103}
+	f := &inflight.Claims{Sent: 103}
 	require.True(t, e.explains(throttle.RemoteLimit{Limit: 100, Remaining: 12}, start, f), "three of its own, and five")
 	require.False(t, e.explains(throttle.RemoteLimit{Limit: 100, Remaining: 11}, start, f))
 	e.openAtUpdate = 1
@@ -214,8 +216,8 @@ func TestEstimate_resetsOfACounter(t *testing.T) {
 	for floor, want := range map[bool]time.Duration{false: 9 * time.Second, true: 10 * time.Second} {
 		e := counterEstimate(start, refillsNextWindow)
 		e.refill.window, e.refill.floor, e.start.at = 10*time.Second, floor, start.Add(-1500*time.Millisecond)
-		e.update(throttle.RemoteLimit{Limit: 100, ResetAfter: 9 * time.Second, Resolution: time.Second, Per: 10 * time.Second}, 101, start, &inFlight{sent: 101})
-		require.Equal(t, start.Add(want), e.reset, "rounded down: %v", floor)
+		e.Update(throttle.RemoteLimit{Limit: 100, ResetAfter: 9 * time.Second, Resolution: time.Second, Per: 10 * time.Second}, 101, start, &inflight.Claims{Sent: 101})
+		require.Equal(t, start.Add(want), e.Reset, "rounded down: %v", floor)
 	}
 }
 
@@ -223,17 +225,17 @@ func TestEstimate_resetsOfACounter(t *testing.T) {
 // and its units come back in another way.
 func TestEstimate_rejectedProbeOfTheNextWindow(t *testing.T) {
 	start := time.Unix(1000, 0)
-	for ahead, want := range map[time.Duration]bool{tolerance: true, tolerance + 1: false} {
+	for ahead, want := range map[time.Duration]bool{Tolerance: true, Tolerance + 1: false} {
 		e := counterEstimate(start, refillsAtReset)
-		e.probe, e.start.at = true, start.Add(-10*time.Second)
-		e.update(throttle.RemoteLimit{Limit: 100, ResetAfter: ahead, Per: 10 * time.Second}, 101, start, &inFlight{sent: 101})
+		e.Probe, e.start.at = true, start.Add(-10*time.Second)
+		e.Update(throttle.RemoteLimit{Limit: 100, ResetAfter: ahead, Per: 10 * time.Second}, 101, start, &inflight.Claims{Sent: 101})
 		require.Equal(t, want, e.start.floor, "%v", ahead)
 	}
 }
 
 func TestUsualLength(t *testing.T) {
 	const s = time.Second
-	for d, want := range map[time.Duration]time.Duration{s: s, 1400 * time.Millisecond: s, 1600 * time.Millisecond: 2 * s, 5*s + tolerance - 1: 5 * s, 5*s + tolerance: 5*s + tolerance, 7 * s: 7 * s, time.Hour - s: time.Hour} {
+	for d, want := range map[time.Duration]time.Duration{s: s, 1400 * time.Millisecond: s, 1600 * time.Millisecond: 2 * s, 5*s + Tolerance - 1: 5 * s, 5*s + Tolerance: 5*s + Tolerance, 7 * s: 7 * s, time.Hour - s: time.Hour} {
 		require.Equal(t, want, usualLength(d), "nearest to %v", d)
 	}
 	for d, want := range map[time.Duration]time.Duration{0: 0, 1: s, s: s, s + 1: 2 * s, 6 * s: 10 * s, time.Hour + 1: 24 * time.Hour, 25 * time.Hour: 25 * time.Hour} {
@@ -247,8 +249,8 @@ func TestEstimate_counterIsNeitherSpreadNorShared(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for kind, want := range map[refillKind]bool{refillsAtReset: true, refillsNextWindow: false} {
 		e := counterEstimate(start, kind)
-		e.reset, e.refill.window = start.Add(time.Minute), time.Minute
-		require.Equal(t, want, pacing{}.spreads(&e, 5, start), "%v", kind)
+		e.Reset, e.refill.window = start.Add(time.Minute), time.Minute
+		require.Equal(t, want, Pacing{}.spreads(&e, 5, start), "%v", kind)
 		e.others = otherClients{present: true, since: start.Add(-time.Second), own: 7}
 		require.Equal(t, want, e.compare(throttle.RemoteLimit{Limit: 100, Remaining: 90, ResetAfter: time.Minute}, 101, 101, start), "%v", kind)
 	}

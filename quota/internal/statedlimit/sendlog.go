@@ -1,6 +1,9 @@
-package quota
+package statedlimit
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // A sendLog holds when accepted requests were counted, for a server that restores each unit a fixed
 // time after it was used. Its memory is fixed: when it is full, the two entries that are closest to
@@ -11,6 +14,9 @@ type sendLog struct {
 	entries [16]sendEntry
 	n       int // entries in use, in ascending order of their times
 }
+
+// LogBytes is the size of the log of an estimate.
+const LogBytes = int64(unsafe.Sizeof(sendLog{}))
 
 // A sendEntry is a number of requests that were counted at one time.
 type sendEntry struct {

@@ -1,9 +1,10 @@
-package quota
+package statedlimit
 
 import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -28,18 +29,12 @@ type concurrencyTest struct {
 }
 
 const (
-	unitConcurrent        = "concurrent_requests" // RemoteLimit.Unit of limits of requests in flight
+	UnitConcurrent        = "concurrent_requests" // RemoteLimit.Unit of limits of requests in flight
 	minFits               = 8                     // fits that confirm, beyond maxOpen
 	minOpenRange          = 3                     // difference of maxOpen and minOpen that confirms
 	maxMisfits            = 8                     // misfits in a row; one more ends the confirmation
 	concurrencyProbeAfter = time.Second           // wait for a probe if other clients have all units
 )
-
-// concurrencyOf returns the concurrencyTest of a new estimate of l.
-func concurrencyOf(l throttle.RemoteLimit) concurrencyTest {
-	named := l.Unit == unitConcurrent
-	return concurrencyTest{confirmed: named, named: named}
-}
 
 // update applies that left units of limit remain while open claims are in flight, and reports
 // whether the limit counts requests in flight. Some claims, about a third at most, had not arrived
@@ -73,33 +68,33 @@ func (c *concurrencyTest) rejected() {
 
 // updateConcurrency applies l if e counts requests in flight, and reports whether it does. Then
 // e.remaining is how many requests may be in flight.
-func (e *estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *inFlight) bool {
+func (e *Estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
 	was := e.concurrency.confirmed
 	if !e.concurrency.named && statesReset(l) {
 		return false
 	}
-	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.open) {
+	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.Open) {
 		if was {
-			e.refill, e.others, e.reset = refill{}, otherClients{}, now
+			e.refill, e.others, e.Reset = refill{}, otherClients{}, now
 		}
 		return false
 	}
-	left := min(max(l.Remaining, 0), math.MaxInt64-f.open) // a server may state any number
-	e.limit, e.remaining, e.per = max(l.Limit, l.Remaining), left+f.open, l.Per
+	left := min(max(l.Remaining, 0), math.MaxInt64-f.Open) // a server may state any number
+	e.Limit, e.Remaining, e.Per = max(l.Limit, l.Remaining), left+f.Open, l.Per
 	if l.Limit > 0 {
-		e.remaining = min(e.remaining, l.Limit)
+		e.Remaining = min(e.Remaining, l.Limit)
 	}
-	e.at, e.lastSent, e.reset, e.probe = now, f.sent, now.Add(concurrencyProbeAfter), false
+	e.At, e.LastSent, e.Reset, e.Probe = now, f.Sent, now.Add(concurrencyProbeAfter), false
 	return true
 }
 
 // freeConcurrency is the method free for a limit of requests in flight.
-func (e *estimate) freeConcurrency(now time.Time, f *inFlight, p pacing) (units int64, wait time.Duration) {
-	units = e.remaining - f.open - p.reserved(e.limit)
-	if units > 0 || f.open > 0 {
+func (e *Estimate) freeConcurrency(now time.Time, f *inflight.Claims, p Pacing) (units int64, wait time.Duration) {
+	units = e.Remaining - f.Open - p.Reserved(e.Limit)
+	if units > 0 || f.Open > 0 {
 		return max(units, 0), 0
 	}
-	if wait = e.reset.Sub(now); wait > 0 {
+	if wait = e.Reset.Sub(now); wait > 0 {
 		return 0, wait
 	}
 	return 1, 0

@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"math"
@@ -176,6 +176,31 @@ func TestSendLog_hasFixedMemory(t *testing.T) {
 		l.trim(1 << 40)
 	}))
 	require.Equal(t, len(l.entries), l.n)
-	require.EqualValues(t, unsafe.Sizeof(*l), sendLogBytes)
+	require.EqualValues(t, unsafe.Sizeof(*l), LogBytes)
 	require.EqualValues(t, 1+1001*3, l.count(time.Unix(0, 0), now))
+}
+
+// When a log is full, the two entries that are closest to each other become one, at the later time.
+func TestSendLog_joinsTwoNeighbours(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct{ first, closest int }{"the first": {0, 1}, "in the middle": {0, 8}, "the last": {0, 15}, "later ones": {1000, 5}} {
+		l := newSendLog(start, 0)
+		at := time.Duration(tt.first) * time.Second
+		for i := range 16 {
+			if i == tt.closest {
+				at += time.Second
+			} else {
+				at += 2 * time.Second
+			}
+			l.add(start.Add(at), int64(i+1))
+		}
+		before := l.entries
+		l.add(start.Add(at+time.Hour), 99)
+		require.Equal(t, 16, l.n, name)
+		k := tt.closest
+		require.Equal(t, sendEntry{before[k].at, before[k].requests + before[k-1].requests}, l.entries[k-1], name)
+		require.Equal(t, before[:k-1], l.entries[:k-1], name)
+		require.Equal(t, before[k+1:], l.entries[k:15], name)
+		require.EqualValues(t, 99, l.entries[15].requests, name)
+	}
 }

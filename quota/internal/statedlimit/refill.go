@@ -1,9 +1,12 @@
-package quota
+package statedlimit
 
 import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/inflight"
 )
 
 // A refillKind is how the units of a server limit come back.
@@ -45,10 +48,10 @@ type refill struct {
 
 // update infers what it can from a response that is newer than the state of e and of the same window.
 // It was received now and states that left units are left until reset.
-func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlight) {
+func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
 	case e.others.present || r.kind == refillsEach: // what other clients use looks like any refill
-	case r.kind == refillsAtReset && left > e.remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
+	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
 		r.slide(e, left, now)
 	case r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
@@ -57,7 +60,7 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 	if r.kind != refillUnknown && r.kind != refillsEvenly || r.at.IsZero() || span < minLastUnitDelay {
 		return
 	}
-	if r.kind == refillsEvenly && e.left(now) >= e.limit {
+	if r.kind == refillsEvenly && e.Left(now) >= e.Limit {
 		r.restart() // the bucket may have been full: then no unit came back
 		return
 	}
@@ -73,27 +76,27 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 
 // slide records that e is a sliding log: units came back although its reset is as before. left units are
 // left now.
-func (r *refill) slide(e *estimate, left int64, now time.Time) {
-	r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
-	if r.window > 0 && !e.weighted {
-		e.others, r.log = otherClients{}, newSendLog(now, e.limit-left)
+func (r *refill) slide(e *Estimate, left int64, now time.Time) {
+	r.kind, r.window = refillsEach, cmp.Or(e.Per, e.start.length)
+	if r.window > 0 && !e.Weighted {
+		e.others, r.log = otherClients{}, newSendLog(now, e.Limit-left)
 	}
 }
 
 // contradicts reports whether much fewer units came back since the latest update of e than a token
 // bucket restores that is full at reset, or than a sliding counter. A sliding log looks like a bucket for
 // a moment, because units that were used in a burst come back in a burst.
-func (r *refill) contradicts(e *estimate, left int64, reset, now time.Time, f *inFlight) bool {
-	span := now.Sub(e.at)
-	own := e.openAtUpdate + int64(f.sent-e.lastSent)
-	if span < minLastUnitDelay || left+own >= e.limit {
+func (r *refill) contradicts(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) bool {
+	span := now.Sub(e.At)
+	own := e.openAtUpdate + int64(f.Sent-e.LastSent)
+	if span < minLastUnitDelay || left+own >= e.Limit {
 		return false // it is too early, or the bucket may have been full
 	}
-	rate := float64(e.limit-left) / max(reset.Sub(now), span).Seconds()
+	rate := float64(e.Limit-left) / max(reset.Sub(now), span).Seconds()
 	if r.kind == refillsNextWindow {
 		rate = r.rate
 	}
-	return rate*span.Seconds() >= float64(2*max(left-e.remaining+own, 0)+2)
+	return rate*span.Seconds() >= float64(2*max(left-e.Remaining+own, 0)+2)
 }
 
 // begin begins a measurement if there is none, or if fewer claims are in flight now than when the
@@ -108,13 +111,13 @@ func (r *refill) begin(left int64, now time.Time, open int64) {
 func (r *refill) restart() { r.at = time.Time{} }
 
 // returned returns how many whole units of e came back since the latest update, as of now.
-func (e *estimate) returned(now time.Time) int64 {
-	r, missing := &e.refill, max(e.limit-e.remaining, 0)
+func (e *Estimate) returned(now time.Time) int64 {
+	r, missing := &e.refill, max(e.Limit-e.Remaining, 0)
 	switch {
 	case r.log != nil:
-		return min(r.log.count(e.at.Add(-r.window), now.Add(-r.window)), missing)
+		return min(r.log.count(e.At.Add(-r.window), now.Add(-r.window)), missing)
 	case r.kind == refillsEvenly:
-		return int64(min(max(r.rate*now.Sub(e.at).Seconds(), 0), float64(missing)))
+		return int64(min(max(r.rate*now.Sub(e.At).Seconds(), 0), float64(missing)))
 	case r.kind == refillsNextWindow:
 		return int64(e.returnedOfCounter(now))
 	}
@@ -134,22 +137,22 @@ func (r *refill) firstReturn(after time.Time) time.Time {
 	return used.Add(r.window)
 }
 
-// untilFree returns the time from now until one unit is free, if units are free now, at most 0. It is 0 if it
+// UntilFree returns the time from now until one unit is free, if units are free now, at most 0. It is 0 if it
 // does not come back before the reset, or is in flight.
-func (e *estimate) untilFree(units int64, now time.Time) time.Duration {
+func (e *Estimate) UntilFree(units int64, now time.Time) time.Duration {
 	r := &e.refill
 	if next := r.firstReturn(now); !next.IsZero() {
 		return max(next.Sub(now), time.Millisecond)
 	}
 	var seconds float64 // from e.at
-	switch passed := now.Sub(e.at).Seconds(); {
+	switch passed := now.Sub(e.At).Seconds(); {
 	case r.kind == refillsEvenly && r.rate > 0:
 		seconds = (math.Floor(r.rate*passed) + float64(1-units)) / r.rate // units may be any number that a server states
-	case r.kind == refillsNextWindow && e.returned(now)+1-units <= e.limit-e.remaining:
+	case r.kind == refillsNextWindow && e.returned(now)+1-units <= e.Limit-e.Remaining:
 		seconds = e.untilReturned(float64(e.returned(now) + 1 - units))
 	default:
 		return 0
 	}
-	seconds = min(seconds-now.Sub(e.at).Seconds(), maxDelay.Seconds())
+	seconds = min(seconds-now.Sub(e.At).Seconds(), headers.MaxDelay.Seconds())
 	return max(time.Duration(seconds*1e9), time.Millisecond)
 }

@@ -1,4 +1,4 @@
-package quota
+package statedlimit
 
 import (
 	"cmp"
@@ -20,8 +20,13 @@ type windowStart struct {
 	floor  bool          // the server rounds its resets down
 }
 
-// usualLengths are the lengths of windows that are assumed, in descending order.
-var usualLengths = []time.Duration{
+const (
+	OpeningDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
+	TestEvery    = 20                    // windows before the next test of a length or a limit that is known
+)
+
+// UsualLengths are the lengths of windows that are assumed, in descending order.
+var UsualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
@@ -29,8 +34,8 @@ var usualLengths = []time.Duration{
 // usualLength returns the usual length that is closest to d, or d if none is close.
 func usualLength(d time.Duration) time.Duration {
 	best := time.Duration(0)
-	for _, u := range usualLengths {
-		if (d - u).Abs() < min(tolerance, (d-best).Abs()) {
+	for _, u := range UsualLengths {
+		if (d - u).Abs() < min(Tolerance, (d-best).Abs()) {
 			best = u
 		}
 	}
@@ -41,12 +46,22 @@ func usualLength(d time.Duration) time.Duration {
 // there is none.
 func lengthOf(d time.Duration) time.Duration {
 	length := d
-	for _, u := range usualLengths {
+	for _, u := range UsualLengths {
 		if d > 0 && u >= d {
 			length = u
 		}
 	}
 	return length
+}
+
+// NextMultiple returns the first time after now that is a multiple of length away from start. length
+// is positive.
+func NextMultiple(now, start time.Time, length time.Duration) time.Time {
+	passed := now.Sub(start) % length
+	if passed < 0 {
+		passed += length
+	}
+	return now.Add(length - passed)
 }
 
 // refine returns the reset of the window. stated is the reset that the server states. It is too late by
@@ -55,7 +70,7 @@ func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Ti
 	if s.at.IsZero() {
 		return stated
 	}
-	for _, length := range usualLengths {
+	for _, length := range UsualLengths {
 		end := s.at.Add(length)
 		if late := end.Sub(stated); !s.floor && -resolution < late && late <= 0 || s.floor && 0 <= late && late < resolution {
 			s.length = length

@@ -1,9 +1,11 @@
-package quota
+package statedlimit
 
 import (
 	"cmp"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -37,24 +39,24 @@ const (
 //	 │         ╲_________╱
 //	 └───────────────────┴─────────▶ time
 //	                   reset
-func (e *estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now time.Time, f *inFlight) {
+func (e *Estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now time.Time, f *inflight.Claims) {
 	r, length := &e.refill, e.windowLength()
 	r.restart()
-	if length <= 0 || e.weighted || e.counted.on || r.log != nil || e.reset.IsZero() || r.kind != refillsNextWindow && now.Before(e.reset) {
+	if length <= 0 || e.Weighted || e.counted.on || r.log != nil || e.Reset.IsZero() || r.kind != refillsNextWindow && now.Before(e.Reset) {
 		return
 	}
-	used, ahead := float64(e.limit-e.left(e.reset)), reset.Sub(e.reset)
+	used, ahead := float64(e.Limit-e.Left(e.Reset)), reset.Sub(e.Reset)
 	if ahead >= length+length/2 {
 		used = 0 // all was used before the window before
 	}
 	restored := func(late time.Duration) float64 { // units that a counter has left late after the reset, without own requests
-		return float64(e.limit) - used*min(max(1-late.Seconds()/length.Seconds(), 0), 1)
+		return float64(e.Limit) - used*min(max(1-late.Seconds()/length.Seconds(), 0), 1)
 	}
-	own, slack, late := float64(e.openAtUpdate)+float64(f.sent-e.lastSent), float64(slackOf(e.limit)), now.Sub(e.reset)
-	window := float64(e.limit) - own - slack // fewest units that are left in a fixed window
+	own, slack, late := float64(e.openAtUpdate)+float64(f.Sent-e.LastSent), float64(slackOf(e.Limit)), now.Sub(e.Reset)
+	window := float64(e.Limit) - own - slack // fewest units that are left in a fixed window
 	switch most, least := restored(late+l.Resolution)+slack, restored(late-l.Resolution)-own-slack; {
 	case float64(left) > most:
-		same := ahead.Abs() < min(tolerance, length/2) // the stated reset is as before
+		same := ahead.Abs() < min(Tolerance, length/2) // the stated reset is as before
 		if same && (r.kind == refillsAtReset || r.kind == refillUnknown && float64(left) < window) {
 			r.slide(e, left, now)
 			return
@@ -66,7 +68,7 @@ func (e *estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now t
 		if ahead >= length/2 {
 			r.rate = used / length.Seconds()
 		}
-	case (ahead-length).Abs() > min(tolerance, length/4) || float64(left) < least || most >= window || e.others.present:
+	case (ahead-length).Abs() > min(Tolerance, length/4) || float64(left) < least || most >= window || e.others.present:
 	case r.together:
 		r.together = false // the next reset shows it
 	default:
@@ -81,12 +83,12 @@ func slackOf(limit int64) int64 { return max(2, limit/20) }
 // rejectedByCounter records that a request was rejected at now for which a sliding counter should have
 // restored a unit. Soon after a reset, the server rounds its resets down, by less than resolution. Otherwise
 // units come back in another way, or other clients use them.
-func (e *estimate) rejectedByCounter(resolution time.Duration, now time.Time) {
+func (e *Estimate) rejectedByCounter(resolution time.Duration, now time.Time) {
 	r := &e.refill
 	if r.kind != refillsNextWindow {
 		return
 	}
-	began := e.reset
+	began := e.Reset
 	if now.Before(began) {
 		began = began.Add(-r.window)
 	}
@@ -99,18 +101,18 @@ func (e *estimate) rejectedByCounter(resolution time.Duration, now time.Time) {
 
 // windowLength returns the length of the windows of e: the one that the server states, or a usual one that
 // agrees with the resets. It is 0 if nothing is known.
-func (e *estimate) windowLength() time.Duration {
+func (e *Estimate) windowLength() time.Duration {
 	if e.refill.kind == refillsNextWindow {
 		return e.refill.window
 	}
-	return cmp.Or(e.per, e.start.length, lengthOf(e.others.window))
+	return cmp.Or(e.Per, e.start.length, lengthOf(e.others.window))
 }
 
 // unitDelay returns how long after its reset a probe of e is sent, so that a sliding counter has restored
 // one unit then.
-func (e *estimate) unitDelay() time.Duration {
-	r, length, used := &e.refill, e.windowLength(), e.limit-e.left(e.reset)
-	if r.together || r.log != nil || e.weighted || e.counted.on || used <= 0 || e.others.present && r.kind != refillsNextWindow {
+func (e *Estimate) unitDelay() time.Duration {
+	r, length, used := &e.refill, e.windowLength(), e.Limit-e.Left(e.Reset)
+	if r.together || r.log != nil || e.Weighted || e.counted.on || used <= 0 || e.others.present && r.kind != refillsNextWindow {
 		return 0
 	}
 	delay := length/time.Duration(used) + time.Microsecond
@@ -121,28 +123,28 @@ func (e *estimate) unitDelay() time.Duration {
 }
 
 // returnedOfCounter returns how many units of a sliding counter came back since the latest update, as of now.
-func (e *estimate) returnedOfCounter(now time.Time) float64 {
-	missing := float64(max(e.limit-e.remaining, 0))
-	if !now.After(e.reset) {
-		return min(max(e.refill.rate*now.Sub(e.at).Seconds(), 0), missing)
+func (e *Estimate) returnedOfCounter(now time.Time) float64 {
+	missing := float64(max(e.Limit-e.Remaining, 0))
+	if !now.After(e.Reset) {
+		return min(max(e.refill.rate*now.Sub(e.At).Seconds(), 0), missing)
 	}
-	back := e.returnedOfCounter(e.reset)
-	return back + (missing-back)*min(now.Sub(later(e.reset, e.at)).Seconds()/e.refill.window.Seconds(), 1)
+	back := e.returnedOfCounter(e.Reset)
+	return back + (missing-back)*min(now.Sub(ticks.Later(e.Reset, e.At)).Seconds()/e.refill.window.Seconds(), 1)
 }
 
 // untilReturned returns the seconds from the latest update until so many units of a sliding counter have come
 // back, at most all that are missing.
-func (e *estimate) untilReturned(units float64) float64 {
+func (e *Estimate) untilReturned(units float64) float64 {
 	const margin = 1e-6 // for rounding
-	r, back, missing := &e.refill, e.returnedOfCounter(e.reset), float64(e.limit-e.remaining)
+	r, back, missing := &e.refill, e.returnedOfCounter(e.Reset), float64(e.Limit-e.Remaining)
 	if units <= back {
 		return units/r.rate + margin
 	}
-	return later(e.reset, e.at).Sub(e.at).Seconds() + (units-back)/(missing-back)*r.window.Seconds() + margin
+	return ticks.Later(e.Reset, e.At).Sub(e.At).Seconds() + (units-back)/(missing-back)*r.window.Seconds() + margin
 }
 
 // mostOfCounter returns how many units a sliding counter has left as of now at most, in the same window.
-func (e *estimate) mostOfCounter(now time.Time) int64 {
-	perSecond := float64(e.limit) / e.refill.window.Seconds()
-	return e.remaining + int64(perSecond*now.Sub(e.at).Seconds()) + slackOf(e.limit)
+func (e *Estimate) mostOfCounter(now time.Time) int64 {
+	perSecond := float64(e.Limit) / e.refill.window.Seconds()
+	return e.Remaining + int64(perSecond*now.Sub(e.At).Seconds()) + slackOf(e.Limit)
 }

@@ -1,0 +1,18 @@
+// Package statedlimit models limits that a server states in its responses: how many units are left, and
+// when units come back.
+//
+// An [Estimate] is one such limit. As in a Kalman filter, time predicts its state and responses correct it.
+// It is made of these parts, each of which infers one property of the limit from what responses state:
+//
+//	refill           how units come back: together, evenly, each after a time, or in the next window
+//	windowStart      the exact reset, which servers round to whole seconds
+//	unitCost         how many units one request takes
+//	concurrencyTest  whether the limit counts requests in flight
+//	otherClients     how many units other clients of the account use
+//	earlyTest        whether a reset that is far away is true
+//	countedWindows   the windows of a limit that only rejections state
+//
+// Nothing here reads a clock, takes a lock or sends a request: the caller passes the time, the response and
+// the claims in flight. Another kind of limit is another refillKind, with its prediction in
+// Estimate.returned and its inference in refill.update.
+package statedlimit

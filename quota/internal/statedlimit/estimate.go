@@ -1,0 +1,563 @@
+package statedlimit
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/throttle"
+)
+
+// An Estimate models one server limit: how many units remain, and how and when units come back.
+//
+// Its state is what a response stated, the one that was applied last. It was received at the time at:
+//
+//	limit, remaining   in requests, see unitCost, or in units if weighted
+//	reset              when units come back: all of them, or, of a bucket, the last one
+//	refill             how units come back
+//	lastSent           claims up to this number had been sent at the time at
+//
+// Prediction of what is left at time t, and admission of one unit:
+//
+//	left(t) = remaining + returned(at, t)           at most limit
+//	free(t) = left(t) - in flight - reserved        at least 1: admit
+//
+//	returned(at, t) = 0                             units come back together, at reset
+//	                  rate (t - at)                 evenly, as in a token bucket
+//	                  used in (at - w, t - w]       each a time w after it was used, as in a sliding log
+//	                  rate (reset - at) +           evenly, in the window of length w after the one in which they
+//	                  used at reset (t - reset)/w   were used, as in a sliding counter
+//
+// The server may have counted some requests in flight already. They are subtracted twice then, which
+// delays requests until responses arrive, but never exceeds the limit:
+//
+//	remaining: 7
+//	├── in flight: 3 ──┼───── free: 4 ─────┤
+//
+// Update by the response to claim n, received at t, which states r units until R. Responses arrive
+// out of order. The first row that applies counts. R is later or earlier if it differs from reset by
+// more than the tolerance; it is not compared if units come back evenly, because it moves then:
+//
+//	n <= lastSent, R earlier                  a window that is over    ignored
+//	n <= lastSent, R later, r > left(t)       a bucket, fuller then    ignored
+//	t >= reset, or R later                    a new window             remaining = r, reset = R
+//	n > lastSent                              a newer state            remaining = r, reset = R
+//	n <= lastSent, r >= left(t)               an older state           reset is refined
+//	n <= lastSent, r < left(t)                maybe an older state     remaining = r, reset = R
+//
+// After reset, one request is sent as a probe, and its response states what is left in the new
+// window. While it is not known how units come back, the last unit of a window is delayed: what its
+// response states shows whether units came back before the reset. While other clients use the limit,
+// what is free is spread over the time until the reset, see otherClients. A limit of requests in
+// flight has other equations, see concurrencyTest. An Estimate is not safe for concurrent use.
+type Estimate struct {
+	Name         string // RemoteLimit.Name
+	Limit        int64
+	Remaining    int64         // as of at
+	Per          time.Duration // length of the window that the server states; 0: not stated
+	Reset        time.Time     // never zero once a response was applied
+	At           time.Time     // when the response applied last was received
+	openAtUpdate int64         // claims in flight at the time at
+	LastSent     uint64        // number of the latest claim that was sent by then
+	Probe        bool          // the claim after lastSent is the probe, and no other is admitted
+	next         time.Time     // when the next claim is admitted, if a pacing spreads claims
+	refill       refill
+	others       otherClients
+	start        windowStart
+	cost         unitCost
+	concurrency  concurrencyTest
+	early        earlyTest
+	counted      countedWindows
+	numUnused    uint8         // responses in a row that stated an unused quota about to reset, at most minUnused
+	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
+	Weighted     bool          // claims cost different numbers of units, such as tokens: no costs or other clients are inferred
+}
+
+const (
+	MaxEstimates = 8 // estimates of one quota; the drafts of RateLimit and the APIs in testdata state fewer limits
+
+	Tolerance = 1100 * time.Millisecond // maximum difference of two statements of one reset: many are in whole seconds
+
+	minLastUnitDelay = 50 * time.Millisecond // minimum delay of the last unit, and minimum time over which a rate is measured
+	maxLastUnitDelay = 5 * time.Second       // maximum delay of the last unit
+
+	defaultReset = time.Second // until the reset of a limit for which the server states no time
+
+	// manyRemaining is the number of units found by a probe after which the next pause is shorter. After
+	// fewer, it is not: a server that restores whole units only would lose the fractions.
+	manyRemaining = 8
+)
+
+// NewEstimate returns an estimate of the limit that l states, before any response is applied to it.
+func NewEstimate(l throttle.RemoteLimit, weighted bool) Estimate {
+	named := l.Unit == UnitConcurrent
+	return Estimate{
+		Name: l.Name, Per: l.Per, Remaining: l.Limit, Weighted: weighted,
+		concurrency: concurrencyTest{confirmed: named, named: named},
+	}
+}
+
+// CountsRequests reports whether l states how many requests are left, or how many more may be in
+// flight: units of which the cost of every request is known.
+func CountsRequests(l throttle.RemoteLimit) bool {
+	return !l.RemainingUnknown && (l.Unit == "" || l.Unit == "requests" || l.Unit == UnitConcurrent)
+}
+
+// statesReset reports whether l states when units come back. Without that, other clients cannot be
+// inferred.
+func statesReset(l throttle.RemoteLimit) bool { return l.ResetAfter > 0 || l.Per > 0 }
+
+// ToleranceOf returns the maximum difference between the reset of l and other statements of it.
+func ToleranceOf(l throttle.RemoteLimit) time.Duration {
+	return Tolerance + max(l.Resolution-time.Second, 0)
+}
+
+// ResetOf returns the reset of l, received now. If l does not state it, it is a window or
+// defaultReset from now.
+func ResetOf(l throttle.RemoteLimit, now time.Time) time.Time {
+	after := min(l.ResetAfter, headers.MaxDelay)
+	if after <= 0 {
+		after = min(max(l.Per, 0), headers.MaxDelay)
+	}
+	if after == 0 {
+		after = defaultReset
+	}
+	return now.Add(after)
+}
+
+// Free returns how many units are admitted as of now. If there are too few, wait is the time until
+// there may be more; 0: when a response arrives.
+func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int64, wait time.Duration) {
+	if e.concurrency.confirmed {
+		return e.freeConcurrency(now, f, p)
+	}
+	if e.Distrusted() {
+		return math.MaxInt64, 0
+	}
+	units = e.Left(now) - f.Open - p.Reserved(e.Limit)
+	switch {
+	case e.Probe:
+		return 1 - min(f.After(e.LastSent), 1), 0
+	case e.needsProbe(now, f, p):
+		return 1, 0
+	case units > 0 && e.isShared(now, f.Open):
+		units = e.Remaining - f.Open - p.Reserved(e.Limit)
+		return unitsAfter(e.others.wait(units+f.Open, f.Open, e.At, now, e.Reset), units)
+	case units > 0 && p.spreads(e, units, now):
+		return unitsAfter(e.next.Sub(now), units)
+	case units > 1, units == 1 && !e.delaysLastUnit():
+		return units, 0
+	case units == 1:
+		return unitsAfter(e.At.Add(e.lastUnitDelay()).Sub(now), units)
+	}
+	wait = e.OpensAt(p).Sub(now)
+	if next := e.UntilFree(units, now); next > 0 {
+		wait = min(wait, next)
+	}
+	if wait <= 0 && e.counted.on { // requests of the window that is over are in flight
+		wait += Tolerance
+	}
+	return 0, wait
+}
+
+// unitsAfter returns units if wait is over, and wait otherwise.
+func unitsAfter(wait time.Duration, units int64) (int64, time.Duration) {
+	if wait > 0 {
+		return 0, wait
+	}
+	return units, 0
+}
+
+// Left returns the prediction of the units that remain as of now, requests in flight not subtracted.
+func (e *Estimate) Left(now time.Time) int64 {
+	return e.Remaining + e.returned(now)
+}
+
+// minUnused is the number of responses in a row that state an unused quota which is about to reset,
+// after which it is a token bucket, whose reset is when it is full: it has reset before each claim,
+// and a probe each time would admit one request per round trip. A window states this once at most.
+const minUnused = 3
+
+// needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
+// free of what was left in it.
+func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
+	switch opens := e.OpensAt(p); {
+	case e.Probe, e.concurrency.confirmed, now.Before(opens):
+		return false
+	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
+		return false // the server could process it before a request of the present window
+	}
+	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
+}
+
+// Granted records that the next claim is granted at now, before f counts it. random is in [0, 1).
+func (e *Estimate) Granted(now time.Time, f *inflight.Claims, p Pacing, random float64) {
+	if e.needsProbe(now, f, p) {
+		e.Probe, e.LastSent = true, f.Sent
+	}
+	p.scheduleNext(e, now, f.Open+1)
+	e.others.granted(f.Sent+1, now, random)
+}
+
+// Distrusted reports whether the limit is not obeyed, because it was contradicted, see earlyTest.
+func (e *Estimate) Distrusted() bool { return e.early.contradicted >= contradictions }
+
+// CountsInFlight reports whether the limit counts requests in flight.
+func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
+
+// IsUsedByOthers reports whether other clients use the limit.
+func (e *Estimate) IsUsedByOthers() bool { return e.others.present }
+
+// HasLog reports whether e has a log of LogBytes bytes.
+func (e *Estimate) HasLog() bool { return e.refill.log != nil }
+
+// DropLog drops the log, for lack of memory.
+func (e *Estimate) DropLog() { e.refill.log = nil }
+
+// delaysLastUnit reports whether the last unit is delayed: it is not known how units come back, and
+// the window is long enough to learn it.
+func (e *Estimate) delaysLastUnit() bool {
+	return e.refill.kind == refillUnknown && e.Limit > 1 && e.Reset.Sub(e.At) >= minLastUnitDelay*2
+}
+
+// lastUnitDelay returns the delay of the last unit from at: an eighth of the time until the reset.
+func (e *Estimate) lastUnitDelay() time.Duration {
+	return min(max(e.Reset.Sub(e.At)/8, minLastUnitDelay), maxLastUnitDelay)
+}
+
+// OpensAt returns when the next request may be sent although no unit is left: when a unit comes back,
+// or earlier to test a reset that is far away, see earlyTest.
+func (e *Estimate) OpensAt(p Pacing) time.Time {
+	if at := e.refill.firstReturn(e.At); !at.IsZero() {
+		if stated := e.Reset.Add(OpeningDelay); stated.Before(at) {
+			return stated // a unit that the log does not contain comes back
+		}
+		return at
+	}
+	if e.refill.kind == refillsNextWindow && !e.others.present {
+		return e.Reset.Add(e.refill.window) // until then, what comes back is known
+	}
+	t, reset := &e.early, e.Reset.Add(e.unitDelay())
+	if t.end.IsZero() || t.moved >= hold.MaxMoved || e.Reset.Sub(t.since) <= max(hold.MaxStated, e.Per) {
+		return reset
+	}
+	test := t.since
+	if t.contradicted == 0 {
+		test = test.Add(hold.Tripled(p.MaxHold, int(t.tests)))
+	}
+	if test.Before(e.Reset) {
+		return test
+	}
+	return reset
+}
+
+// Update applies l, which the response to claim n states, received now. n is 0 if another quota
+// granted the claim.
+func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *inflight.Claims) {
+	if !e.Weighted {
+		if e.updateConcurrency(l, now, f) {
+			return
+		}
+		l = e.updateCost(l, now, f.Open)
+	}
+	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
+	if left == 0 {
+		e.counted.stateEnd(reset, e.At)
+	}
+	e.early.update(e, reset, left, n, now)
+	newer, over := n > e.LastSent, !now.Before(e.Reset)
+	if !e.Weighted && statesReset(l) && !e.explains(l, now, f) && e.compare(l, n, f.Sent, now) {
+		over, e.refill.kind = true, refillUnknown
+	}
+	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
+	switch {
+	case e.refill.kind != refillsNextWindow:
+		reset = e.start.refine(reset, l.Resolution)
+	case e.refill.floor: // its windows do not begin with a request
+		reset = reset.Add(l.Resolution)
+	}
+	if e.refill.kind != refillsEvenly && l.Limit == e.Limit {
+		switch ahead := reset.Sub(e.Reset); {
+		case ahead < -ToleranceOf(l) && !newer:
+			return // it states a window that is over
+		case ahead > ToleranceOf(l) && !newer && left > e.Left(now):
+			return // it states an earlier time, at which a bucket was fuller
+		case ahead > ToleranceOf(l):
+			over = true
+		case !over && e.refill.kind != refillsEach: // whose reset moves with each unit
+			reset = e.earlierReset(reset, l)
+		}
+	}
+	switch {
+	case over:
+		e.observeReset(l, left, reset, now, f)
+	case newer:
+		e.refill.update(e, left, ResetOf(l, now), now, f)
+	case left >= e.Left(now):
+		e.refineReset(reset)
+		return
+	}
+	if left >= l.Limit-1 && l.Limit > 1 && reset.Sub(now) < minLastUnitDelay {
+		e.numUnused = min(e.numUnused+1, minUnused)
+	} else if 2*left < l.Limit {
+		e.numUnused = 0
+	}
+	if e.refill.log != nil {
+		e.refill.log.trim(max(l.Limit-left, 0))
+	}
+	e.Limit, e.Remaining, e.Per, e.Reset = max(l.Limit, left), left, l.Per, reset
+	e.At, e.LastSent, e.openAtUpdate, e.Probe = now, f.Sent, f.Open, false
+	e.refill.begin(left, now, f.Open)
+}
+
+// ResetOf returns the reset of l, received now: probePause from now if l does not state it and a
+// pause is known.
+func (e *Estimate) resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
+	if e.probePause > 0 && !statesReset(l) {
+		return now.Add(e.probePause)
+	}
+	return ResetOf(l, now)
+}
+
+// earlierReset returns the reset of the present window, for which l states reset. A reset that is
+// stated in coarse units is the true one or later, so the earliest is the best.
+func (e *Estimate) earlierReset(reset time.Time, l throttle.RemoteLimit) time.Time {
+	if l.Resolution == 0 || e.Reset.After(reset) {
+		return reset
+	}
+	return e.Reset
+}
+
+// refineReset applies the reset that the response to an older claim stated.
+func (e *Estimate) refineReset(reset time.Time) {
+	if e.refill.kind == refillsEvenly { // the bucket was emptier later, so it is full later
+		reset = ticks.Later(reset, e.Reset)
+	}
+	e.Reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
+}
+
+// explains reports whether own requests explain the used units that l states, as units of a sliding log or
+// counter come back. Then there are no other clients.
+func (e *Estimate) explains(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
+	r := &e.refill
+	if r.kind == refillsNextWindow {
+		own := e.openAtUpdate + int64(f.Sent-e.LastSent)
+		return e.Left(now)-max(l.Remaining, 0)-own <= slackOf(l.Limit)
+	}
+	if r.log == nil {
+		return false
+	}
+	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.Open // the server counted requests before their responses arrived
+	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
+}
+
+// Accepted counts claim n, whose response, received now, states that it was accepted.
+func (e *Estimate) Accepted(n uint64, now time.Time) {
+	if window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset; window && !e.concurrency.confirmed {
+		if t := &e.early; !t.end.IsZero() && n > e.LastSent && now.Before(e.Reset) && e.Remaining <= 0 {
+			t.contradicted++
+		}
+	}
+	e.refill.responses++
+	if e.refill.log != nil {
+		e.refill.log.add(now, 1)
+	}
+}
+
+// AddResponses counts accepted requests that used n units.
+func (e *Estimate) AddResponses(n int64) { e.refill.responses += n }
+
+// UpdateByResponse is update for the response to a claim of requests. rejected reports whether it is a
+// rejection, and accepted whether the request was accepted.
+func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted bool, now time.Time, f *inflight.Claims) {
+	if rejected {
+		e.concurrency.rejected()
+		if n > e.LastSent {
+			e.counted.rejected(e.Remaining-f.Open, e.Limit)
+			e.rejectedByCounter(l.Resolution, now)
+		}
+	}
+	e.adaptProbePause(l, n)
+	e.Update(l, n, now, f)
+	e.counted.on = e.counted.on && !accepted
+}
+
+// CountUnstated counts claim n, whose response does not state this limit. accepted reports whether
+// the request was accepted. It returns true if the limit is out of date: the response to the probe is
+// a rejection and does not state it either.
+func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *inflight.Claims) (outdated bool) {
+	switch {
+	case e.Probe && n > e.LastSent:
+		if !accepted || e.Limit == 0 || e.counted.refuted {
+			return true
+		}
+		e.beginWindow(now, f)
+	case e.concurrency.confirmed || e.Probe && !e.counted.on:
+	default:
+		e.Remaining = max(e.Remaining-1, 0)
+	}
+	return false
+}
+
+// adaptProbePause adapts the pause between probes of a limit without a stated reset. l is what the
+// response to claim n states. A rejected probe begins a hold, so it needs no longer pause.
+func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64) {
+	if 2*l.Remaining >= l.Limit {
+		e.probePause = 0 // the limit has not been used for a while
+	}
+	if e.Probe && n > e.LastSent && l.Remaining >= manyRemaining {
+		e.probePause = max(cmp.Or(e.probePause, defaultReset)/2, minLastUnitDelay)
+	}
+}
+
+// MayBeSameWindow reports whether l, received now, may state the present window of e.
+func (e *Estimate) MayBeSameWindow(l throttle.RemoteLimit, now time.Time) bool {
+	if !now.Before(e.Reset) {
+		return true // the present window is over
+	}
+	apart := ResetOf(l, now).Sub(e.Reset)
+	return (e.refill.kind == refillsEvenly || -2*ToleranceOf(l) < apart && apart < 2*ToleranceOf(l)) && l.Remaining <= e.Left(now)
+}
+
+// MayBe reports whether w may state e as of now, although it may state up to reordered more units
+// than e has left, because responses arrive out of order.
+func (e *Estimate) MayBe(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
+	if e.concurrency.confirmed || e.Reset.Sub(now) <= ToleranceOf(w) {
+		return true // the window of e is over
+	}
+	apart := ResetOf(w, now).Sub(e.Reset)
+	if -2*ToleranceOf(w) < apart && apart < 2*ToleranceOf(w) && w.Remaining <= e.Left(now)+reordered {
+		return true
+	}
+	return e.refill.kind != refillsAtReset && e.mayBeBucket(w, reordered, now)
+}
+
+// maxRateRatio is the factor by which the refill rates of two statements of one bucket may differ. Such
+// a rate is computed from the missing units and the time at which the bucket is full, which are rounded
+// and stated for different times.
+const maxRateRatio = 4
+
+// mayBeBucket reports whether w and e may state the same bucket. The reset of a bucket is the time
+// at which it is full, so its missing units and the time until the reset give the refill rate,
+// which must be about the same for both.
+func (e *Estimate) mayBeBucket(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
+	missing, untilFull, passed := float64(e.Limit-e.Remaining), e.Reset.Sub(e.At).Seconds(), now.Sub(e.At).Seconds()
+	if missing <= 0 || untilFull <= 0 || passed < 0 {
+		return w.Remaining <= e.Limit
+	}
+	tolerated := ToleranceOf(w).Seconds()
+	returned := int64(min(missing*passed/max(untilFull-tolerated, untilFull/2), missing)) + 1
+	if w.Remaining > e.Remaining+returned+reordered {
+		return false
+	}
+	expected, stated := float64(w.Limit-w.Remaining)/missing*untilFull, ResetOf(w, now).Sub(now).Seconds()
+	return stated >= expected/maxRateRatio-tolerated && stated <= expected*maxRateRatio+tolerated
+}
+
+// IsOtherWindow reports whether l, received now, which has the name of e and another size, is another
+// limit: its window ends at another time, or is longer than every one of e. Otherwise the size of e
+// has changed.
+func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
+	reset, rough := ResetOf(l, now), 2*ToleranceOf(l)
+	if !statesReset(l) {
+		return false
+	}
+	if now.Before(e.Reset) {
+		return reset.Sub(e.Reset).Abs() > rough
+	}
+	return e.others.window > 0 && reset.Sub(now) > 2*e.others.window+rough
+}
+
+// An earlyTest decides when a statement that no units are left is tested before its reset. If the
+// reset is more than hold.MaxStated away, and not within the window that the server states, one request
+// tests it after Pacing.MaxHold, the next one after three times as long, and so on, as for a
+// Retry-After, see hold. The limit is not obeyed any more after contradictions requests that were sent
+// after it had stated that no units were left, and were accepted before its reset.
+type earlyTest struct {
+	end          time.Time // latest reset that was stated with no units left; zero: units are left
+	since        time.Time // from when the time of the next test is computed
+	tests        int32     // tests that found no units left
+	moved        int32     // tests of these that moved end
+	contradicted int32     // requests that were accepted before the reset
+}
+
+const contradictions = 3 // accepted requests, after which a limit is not obeyed
+
+// update applies that left units of e are left until reset, as the response to claim n states.
+func (t *earlyTest) update(e *Estimate, reset time.Time, left int64, n uint64, now time.Time) {
+	switch {
+	case left > 0:
+		*t = earlyTest{}
+	case t.end.IsZero():
+		*t = earlyTest{end: reset, since: now, contradicted: t.contradicted}
+	case e.Probe && n > e.LastSent: // a test found no units left
+		if reset.Sub(t.end) > hold.MovedBy {
+			t.moved++
+		}
+		t.tests++
+		t.since, t.end = now, ticks.Later(t.end, reset)
+	}
+}
+
+// countedWindows models the windows of a limit that only rejections state. The requests of a window
+// are counted by the client, because responses to accepted requests do not state it. A window begins
+// with the request that is accepted after the end of the window before. Its end is what the next
+// rejection states; later ends are multiples of the length after that one, unless windows begin with
+// their first request.
+type countedWindows struct {
+	end     time.Time     // end of a window that a rejection stated; zero: none
+	length  time.Duration // of windows; 0: not known, so that one request is sent beyond the limit to learn it
+	windows int32         // windows since length was learned
+	on      bool          // the server states the limit in rejections only
+	offGrid bool          // a window did not end a multiple of length after end
+	refuted bool          // a rejection came long before a window was used up: units come back in another way
+}
+
+// rejected records that a request of the present window was rejected when, by the count of the
+// client, left of limit units were left.
+func (c *countedWindows) rejected(left, limit int64) {
+	if c.on && left > max(limit/8, 1) {
+		*c = countedWindows{refuted: true}
+	}
+}
+
+// stateEnd records that a rejection stated the end of the window that began at start.
+func (c *countedWindows) stateEnd(end, start time.Time) {
+	before := c.end
+	c.end = end
+	if !c.on || end.Sub(before) <= Tolerance {
+		return
+	}
+	length := usualLength(end.Sub(start)) // from the first request
+	if c.length > 0 && (end.Sub(before)%c.length).Abs() > Tolerance && c.length-end.Sub(before)%c.length > Tolerance {
+		c.offGrid = true
+	}
+	c.length, c.windows = length, 0
+}
+
+// nextEnd returns the end of the window that begins now. It is now if it is not known.
+func (c *countedWindows) nextEnd(now time.Time) time.Time {
+	switch {
+	case c.length <= 0:
+		return now
+	case c.offGrid || c.end.IsZero():
+		return now.Add(c.length)
+	}
+	return NextMultiple(now, c.end, c.length)
+}
+
+// beginWindow records that a window began with the probe, which was accepted and whose response,
+// received now, states nothing about the limit.
+func (e *Estimate) beginWindow(now time.Time, f *inflight.Claims) {
+	e.counted.on, e.early = true, earlyTest{}
+	if e.counted.windows++; e.counted.windows > TestEvery {
+		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request is sent beyond it
+	}
+	e.Remaining, e.At, e.LastSent, e.openAtUpdate, e.Probe = e.Limit-1, now, f.Sent, f.Open, false
+	e.Reset = e.counted.nextEnd(now)
+	e.refill, e.others = refill{kind: refillsAtReset}, otherClients{window: e.others.window}
+}

@@ -1,0 +1,1052 @@
+package statedlimit
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/throttle"
+)
+
+// What a server states to be used is own use if it exceeds what was counted by at most a twentieth
+// of the limit, or two requests. Otherwise there are other clients.
+func TestEstimate_attributesUseToOtherClients(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit, counted, open, used int64
+		own                        bool
+	}{
+		"all is counted":            {400, 50, 0, 50, true},
+		"a twentieth is not":        {400, 50, 0, 70, true},
+		"more is not":               {400, 50, 0, 71, false},
+		"one is in flight":          {400, 50, 1, 71, true},
+		"two of few are not":        {10, 3, 0, 5, true},
+		"three of few are not":      {10, 3, 0, 6, false},
+		"nothing was ever counted":  {400, 0, 0, 100, false},
+		"less is used than counted": {400, 50, 0, 20, true},
+	} {
+		e := Estimate{Limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-time.Second), tt.counted)}}
+		l := throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.limit - tt.used}
+		require.Equal(t, tt.own, e.explains(l, now, &inflight.Claims{Open: tt.open}), name)
+	}
+}
+
+// A limit that was contradicted by accepted requests is believed again when it states that units
+// are left, be it one.
+func TestEarlyTest_unitsThatAreLeftEndIt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for left, distrusted := range map[int64]bool{0: true, 1: false, 2: false} {
+		e := Estimate{Limit: 100, early: earlyTest{end: now.Add(time.Hour), since: now, contradicted: contradictions}}
+		e.early.update(&e, now.Add(time.Hour), left, 1, now)
+		require.Equal(t, distrusted, e.Distrusted(), "%d left", left)
+	}
+}
+
+// A rejection while more than an eighth of a counted window is left, and more than one request, shows
+// that units come back in another way.
+func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
+	for name, tt := range map[string]struct {
+		left, limit int64
+		refuted     bool
+	}{
+		"used up":                   {0, 100, false},
+		"an eighth is left":         {12, 100, false},
+		"more is left":              {13, 100, true},
+		"one of few is left":        {1, 4, false},
+		"two of few are left":       {2, 4, true},
+		"nothing was used so far":   {100, 100, true},
+		"more was sent than stated": {-3, 100, false},
+	} {
+		c := countedWindows{on: true, length: time.Minute}
+		c.rejected(tt.left, tt.limit)
+		require.Equal(t, tt.refuted, c.refuted, name)
+		require.Equal(t, !tt.refuted, c.on, name)
+	}
+	off := countedWindows{}
+	off.rejected(100, 100)
+	require.False(t, off.refuted)
+}
+
+// The last unit is kept for a moment while it is not known how units come back, but not that of a
+// limit of one, and not if the reset is near.
+func TestEstimate_keepsTheLastUnit(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit int64
+		reset time.Duration
+		kind  refillKind
+		want  bool
+	}{
+		"not known":     {2, time.Minute, refillUnknown, true},
+		"limit of one":  {1, time.Minute, refillUnknown, false},
+		"window":        {2, time.Minute, refillsAtReset, false},
+		"near":          {2, 100 * time.Millisecond, refillUnknown, true},
+		"nearer":        {2, 99 * time.Millisecond, refillUnknown, false},
+		"token bucket":  {2, time.Minute, refillsEvenly, false},
+		"several units": {100, time.Minute, refillUnknown, true},
+	} {
+		e := Estimate{Limit: tt.limit, At: now, Reset: now.Add(tt.reset), refill: refill{kind: tt.kind}}
+		require.Equal(t, tt.want, e.delaysLastUnit(), name)
+	}
+}
+
+// Two responses are of the same bucket if their missing units and the times until it is full show
+// about the same rate: here, 40 of 100 units are missing and return within 20 seconds.
+func TestEstimate_mayBeTheSameBucket(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		after     time.Duration
+		remaining int64
+		reset     time.Duration
+		want      bool
+	}{
+		"the same":                     {0, 60, 20 * time.Second, true},
+		"later":                        {10 * time.Second, 80, 10 * time.Second, true},
+		"later, others used units":     {10 * time.Second, 40, 30 * time.Second, true},
+		"more than can have come back": {time.Second, 65, 17 * time.Second, false},
+		"far too slow":                 {0, 60, 10 * time.Minute, false},
+		"far too fast":                 {0, 20, 2 * time.Second, false},
+		"before":                       {-time.Second, 100, time.Minute, true},
+		"before, more than the limit":  {-time.Second, 101, time.Minute, false},
+	} {
+		e := Estimate{Limit: 100, Remaining: 60, At: start, Reset: start.Add(20 * time.Second)}
+		now := start.Add(tt.after)
+		l := throttle.RemoteLimit{Limit: 100, Remaining: tt.remaining, ResetAfter: tt.reset}
+		require.Equal(t, tt.want, e.mayBeBucket(l, 0, now), name)
+	}
+}
+
+// Resets that are stated in seconds differ by little more than one, rougher ones by more.
+func TestEstimate_toleranceGrowsWithTheResolution(t *testing.T) {
+	for resolution, want := range map[time.Duration]time.Duration{
+		0: Tolerance, time.Millisecond: Tolerance, time.Second: Tolerance, time.Minute: time.Minute + Tolerance - time.Second,
+	} {
+		require.Equal(t, want, ToleranceOf(throttle.RemoteLimit{Resolution: resolution}), "%v", resolution)
+	}
+}
+
+// Each test of a reset that is far away is planned from the one before, and those that moved the
+// reset by more than a minute are counted.
+func TestEarlyTest_countsTests(t *testing.T) {
+	start := time.Unix(1000, 0)
+	end := start.Add(240 * time.Hour)
+	e := Estimate{Limit: 100, LastSent: 5}
+	e.early.update(&e, end, 0, 1, start)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "nothing is left")
+	now := start.Add(time.Minute)
+	e.early.update(&e, end, 0, 6, now)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "no test")
+	e.Probe = true
+	e.early.update(&e, end, 0, 5, now)
+	require.Equal(t, earlyTest{end: end, since: start}, e.early, "a request before the test")
+	e.early.update(&e, end.Add(hold.MovedBy), 0, 6, now)
+	require.Equal(t, earlyTest{end: end.Add(hold.MovedBy), since: now, tests: 1}, e.early)
+	moved := end.Add(2*hold.MovedBy + 1)
+	e.early.update(&e, moved, 0, 6, now.Add(time.Minute))
+	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Minute), tests: 2, moved: 1}, e.early)
+	e.early.update(&e, end, 0, 6, now.Add(time.Hour))
+	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Hour), tests: 3, moved: 1}, e.early, "the reset never becomes earlier")
+}
+
+// A response corrects the state as the documentation of estimate says.
+func TestEstimate_appliesResponses(t *testing.T) {
+	start := time.Unix(1000, 0)
+	now, end := start.Add(10*time.Second), start.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		n          uint64        // 10 claims had been sent at the latest update
+		left       int64         // 50 of 100 were left then
+		reset      time.Duration // from now on; 50 s: as before
+		resolution time.Duration
+		kind       refillKind
+		over       bool // the reset has passed
+		want       int64
+		wantReset  time.Time
+		replaced   bool // the state is that of this response
+	}{
+		"newer":                           {11, 45, 50 * time.Second, 0, refillUnknown, false, 45, end, true},
+		"newer, more":                     {11, 55, 50 * time.Second, 0, refillUnknown, false, 55, end, true},
+		"newer, earlier reset":            {11, 45, 40 * time.Second, 0, refillUnknown, false, 45, end.Add(-10 * time.Second), true},
+		"newer, later reset":              {11, 45, 60 * time.Second, 0, refillUnknown, false, 45, end.Add(10 * time.Second), true},
+		"newer, in seconds":               {11, 45, 51 * time.Second, time.Second, refillUnknown, false, 45, end, true},
+		"newer, in seconds, earlier":      {11, 45, 49500 * time.Millisecond, time.Second, refillUnknown, false, 45, end.Add(-500 * time.Millisecond), true},
+		"newer, exact":                    {11, 45, 51 * time.Second, 0, refillUnknown, false, 45, end.Add(time.Second), true},
+		"newer, sliding":                  {11, 45, 51 * time.Second, time.Second, refillsEach, false, 45, end.Add(time.Second), true},
+		"newer, bucket":                   {11, 45, 40 * time.Second, time.Second, refillsEvenly, false, 45, end.Add(-10 * time.Second), true},
+		"older, fewer":                    {10, 49, 50 * time.Second, 0, refillUnknown, false, 49, end, true},
+		"older, as many":                  {10, 50, 49500 * time.Millisecond, 0, refillUnknown, false, 50, end.Add(-500 * time.Millisecond), false},
+		"older, as many, sliding":         {10, 50, 49500 * time.Millisecond, 0, refillsEach, false, 50, end.Add(-500 * time.Millisecond), false},
+		"older, as many, bucket":          {10, 50, 49500 * time.Millisecond, 0, refillsEvenly, false, 50, end, false},
+		"older, as many, fuller":          {10, 50, 55 * time.Second, 0, refillsEvenly, false, 50, end.Add(5 * time.Second), false},
+		"older, of a window that is over": {10, 5, 50*time.Second - Tolerance - 1, 0, refillUnknown, false, 50, end, false},
+		"older, hardly earlier":           {10, 5, 50*time.Second - Tolerance, 0, refillUnknown, false, 5, end.Add(-Tolerance), true},
+		"older, of a fuller bucket":       {10, 51, 50*time.Second + Tolerance + 1, 0, refillUnknown, false, 50, end, false},
+		"older, later reset":              {10, 50, 50*time.Second + Tolerance + 1, 0, refillUnknown, false, 50, end.Add(Tolerance + 1), true},
+		"older, hardly later":             {10, 50, 50*time.Second + Tolerance, 0, refillUnknown, false, 50, end.Add(Tolerance), false},
+		"older, over, fewer":              {10, 49, 50 * time.Second, 0, refillUnknown, true, 49, end, true},
+		"older, over, more":               {10, 99, 50 * time.Second, 0, refillUnknown, true, 50, now, false},
+		"from another quota":              {0, 50, 50 * time.Second, 0, refillUnknown, false, 50, end, false},
+	} {
+		e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: end, LastSent: 10, openAtUpdate: 3, Probe: true, refill: refill{kind: tt.kind}}
+		if tt.over {
+			e.Reset = now
+		}
+		f := &inflight.Claims{Sent: 12, Open: 2}
+		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: tt.reset, Resolution: tt.resolution, Per: e.Per}, tt.n, now, f)
+		require.Equal(t, tt.want, e.Remaining, name)
+		require.Equal(t, tt.wantReset, e.Reset, name)
+		require.Equal(t, tt.replaced, e.At.Equal(now), name)
+		require.Equal(t, !tt.replaced, e.Probe, name)
+		switch {
+		case tt.replaced:
+			require.Equal(t, []int64{12, 2, 100}, []int64{int64(e.LastSent), e.openAtUpdate, e.Limit}, name)
+		case tt.over || tt.wantReset.Equal(end) && tt.kind == refillUnknown && tt.n > 0: // ignored
+			require.EqualValues(t, 3, e.openAtUpdate, name)
+		default:
+			require.EqualValues(t, 2, e.openAtUpdate, "%s: one of those in flight had been counted", name)
+		}
+	}
+	e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: end}
+	e.Update(throttle.RemoteLimit{Limit: 80, Remaining: 90, ResetAfter: time.Second, Per: time.Hour}, 1, now, &inflight.Claims{Sent: 1})
+	require.Equal(t, []int64{90, 90}, []int64{e.Limit, e.Remaining}, "more are left than the limit")
+	require.Equal(t, time.Hour, e.Per)
+	e.Update(throttle.RemoteLimit{Limit: 80, Remaining: -7, ResetAfter: time.Second}, 2, now, &inflight.Claims{Sent: 2})
+	require.Equal(t, []int64{80, 0}, []int64{e.Limit, e.Remaining})
+}
+
+// What a log of own requests contains, and the measurement of a rate, follow the responses.
+func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
+	start := time.Unix(1000, 0)
+	now := start.Add(10 * time.Second)
+	update := func(e *Estimate, left int64, open int64) {
+		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: left, ResetAfter: 50 * time.Second}, 11, now, &inflight.Claims{Sent: 12, Open: open})
+	}
+	e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10}
+	e.refill = refill{kind: refillsEach, window: time.Minute, log: newSendLog(start, 50)}
+	update(&e, 60, 0)
+	require.EqualValues(t, 40, e.refill.log.count(start.Add(-1), now), "ten have come back")
+	e.Accepted(0, now)
+	require.EqualValues(t, 41, e.refill.log.count(start.Add(-1), now))
+	require.EqualValues(t, 1, e.refill.responses)
+
+	e = Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10, refill: refill{kind: refillsAtReset}}
+	update(&e, 45, 2)
+	require.Equal(t, refill{kind: refillsAtReset, left: 45, open: 2, at: now}, e.refill, "a measurement begins")
+	e = Estimate{Limit: 100, Remaining: 50, At: start, Reset: now, LastSent: 10, refill: refill{left: 50, responses: 3, at: start, open: 1}}
+	update(&e, 99, 2)
+	require.Equal(t, refill{together: true, left: 99, open: 2, at: now}, e.refill, "and again after the reset, at which all came back")
+}
+
+// A limit is obeyed with what is left, less what is in flight and reserved. Without units the wait is
+// until one comes back.
+func TestEstimate_freeUnits(t *testing.T) {
+	start := time.Unix(1000, 0)
+	sliding := refill{kind: refillsEach, window: 30 * time.Second, log: newSendLog(start, 100)}
+	for name, tt := range map[string]struct {
+		e          Estimate
+		open       int64
+		headroom   float64
+		after      time.Duration
+		free       int64
+		wait       time.Duration
+		needsProbe bool
+	}{
+		"some":                          {Estimate{Remaining: 50}, 20, .1, 0, 20, 0, false},
+		"none":                          {Estimate{Remaining: 30}, 20, .1, time.Second, 0, 59 * time.Second, false},
+		"all in flight":                 {Estimate{Remaining: 20}, 20, 0, time.Second, 0, 59 * time.Second, false},
+		"bucket":                        {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: 2}}, 20, 0, 200 * time.Millisecond, 0, 300 * time.Millisecond, false},
+		"slow bucket":                   {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: .001}}, 20, 0, time.Second, 0, 59 * time.Second, false},
+		"sliding log":                   {Estimate{Remaining: 0, refill: sliding}, 0, 0, time.Second, 0, 29 * time.Second, false},
+		"after the reset":               {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 1, 0, time.Minute, 1, 0, true},
+		"after the reset, all reserved": {Estimate{Remaining: 10}, 0, .1, time.Minute, 1, 0, true},
+		"after the reset, some left":    {Estimate{Remaining: 9}, 1, 0, time.Minute, 8, 0, false},
+		"the last":                      {Estimate{Remaining: 1}, 0, 0, time.Second, 0, 4 * time.Second, false},
+		"the last, after a while":       {Estimate{Remaining: 1}, 0, 0, 5 * time.Second, 1, 0, false},
+		"the last, of a window":         {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 0, 0, 0, 1, 0, false},
+		"the last, with one in flight":  {Estimate{Remaining: 2}, 1, 0, time.Second, 0, 4 * time.Second, false},
+		"two":                           {Estimate{Remaining: 2}, 0, 0, 0, 2, 0, false},
+		"not believed":                  {Estimate{Remaining: 0, early: earlyTest{contradicted: 3}}, 0, 0, 0, math.MaxInt64, 0, false},
+		"believed":                      {Estimate{Remaining: 0, early: earlyTest{contradicted: 2}}, 0, 0, 0, 0, time.Minute, false},
+		"probe":                         {Estimate{Remaining: 50, Probe: true}, 0, 0, 0, 1, 0, false},
+		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, 1, 0, true},
+		"and a bucket that is full":     {Estimate{Remaining: 50, numUnused: minUnused, others: otherClients{present: true, share: .5}}, 1, 0, time.Minute, 49, 0, false},
+	} {
+		e := tt.e
+		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
+		f := inflight.Claims{Open: tt.open, Sent: 100}
+		free, wait := e.Free(start.Add(tt.after), &f, Pacing{Burst: true, Headroom: tt.headroom})
+		require.Equal(t, tt.free, free, name)
+		require.Equal(t, tt.wait, wait, name)
+		require.Equal(t, tt.needsProbe, e.needsProbe(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom}), name)
+		e.Granted(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom}, 0)
+		require.Equal(t, tt.needsProbe || tt.e.Probe, e.Probe, name)
+		if tt.needsProbe {
+			require.EqualValues(t, 100, e.LastSent, name)
+			free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
+			require.Equal(t, []int64{1, 0}, []int64{free, int64(wait)}, "%s: the probe", name)
+			f.Add()
+			free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
+			require.Equal(t, []int64{0, 0}, []int64{free, int64(wait)}, "%s: its response decides", name)
+		}
+	}
+	e := Estimate{Limit: 100, Remaining: 9, At: start, Reset: start.Add(time.Minute), next: start.Add(3 * time.Second), refill: refill{kind: refillsAtReset}}
+	free, wait := e.Free(start, &inflight.Claims{}, Pacing{})
+	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "spread over the time until the reset")
+	free, _ = e.Free(start.Add(3*time.Second), &inflight.Claims{}, Pacing{})
+	require.EqualValues(t, 9, free)
+	free, wait = e.Free(start, &inflight.Claims{Open: 8}, Pacing{})
+	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
+	e.others = otherClients{present: true, share: 1, jitter: 1}
+	free, wait = e.Free(start, &inflight.Claims{Open: 2}, Pacing{Burst: true, Headroom: .01})
+	require.Zero(t, free)
+	require.Equal(t, e.others.wait(8, 2, e.At, start, e.Reset), wait, "paced because of other clients")
+	require.Positive(t, wait)
+	e.refill, e.others.jitter = refill{kind: refillsEvenly, rate: 2}, .5
+	for _, after := range []time.Duration{0, 5 * time.Second} {
+		_, wait = e.Free(start.Add(after), &inflight.Claims{}, Pacing{Burst: true})
+		require.Equal(t, e.others.wait(9, 0, e.At, start.Add(after), e.Reset), wait, "what returns meanwhile is left to the next statement")
+	}
+}
+
+// The last unit is delayed by an eighth of the time until the reset, 50 ms to 5 s.
+func TestEstimate_delayOfTheLastUnit(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for reset, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 50 * time.Millisecond, 400 * time.Millisecond: 50 * time.Millisecond, 8 * time.Second: time.Second,
+		40 * time.Second: 5 * time.Second, 41 * time.Second: 5 * time.Second,
+	} {
+		require.Equal(t, want, (&Estimate{At: start, Reset: start.Add(reset)}).lastUnitDelay(), "%v", reset)
+	}
+}
+
+// A limit without units opens at its reset, when the next unit of its log comes back, or at a test.
+func TestEstimate_opensAt(t *testing.T) {
+	start := time.Unix(1000, 0)
+	end := start.Add(10 * time.Hour)
+	sliding := func(first time.Duration) refill {
+		return refill{kind: refillsEach, window: time.Hour, log: newSendLog(start.Add(first-time.Hour), 5)}
+	}
+	p := Pacing{MaxHold: 15 * time.Minute}
+	for name, tt := range map[string]struct {
+		e    Estimate
+		want time.Duration
+	}{
+		"window":                       {Estimate{}, 10 * time.Hour},
+		"log":                          {Estimate{refill: sliding(time.Hour)}, time.Hour},
+		"log, later than stated":       {Estimate{refill: sliding(11 * time.Hour)}, 10*time.Hour + OpeningDelay},
+		"log, hardly later":            {Estimate{refill: sliding(10*time.Hour + OpeningDelay)}, 10*time.Hour + OpeningDelay},
+		"log without a later unit":     {Estimate{refill: sliding(-time.Hour)}, 10 * time.Hour},
+		"test":                         {Estimate{early: earlyTest{end: end, since: start}}, 15 * time.Minute},
+		"second test":                  {Estimate{early: earlyTest{end: end, since: start, tests: 1}}, 45 * time.Minute},
+		"third test, one moved":        {Estimate{early: earlyTest{end: end, since: start, tests: 2, moved: 1}}, 135 * time.Minute},
+		"two moved":                    {Estimate{early: earlyTest{end: end, since: start, tests: 2, moved: 2}}, 10 * time.Hour},
+		"later than the end":           {Estimate{early: earlyTest{end: end, since: start, tests: 4}}, 10 * time.Hour},
+		"contradicted":                 {Estimate{early: earlyTest{end: end, since: start, contradicted: 1}}, 0},
+		"within the stated window":     {Estimate{Per: 10 * time.Hour, early: earlyTest{end: end, since: start}}, 10 * time.Hour},
+		"not within the stated window": {Estimate{Per: 10*time.Hour - 1, early: earlyTest{end: end, since: start}}, 15 * time.Minute},
+		"an hour":                      {Estimate{early: earlyTest{end: end, since: end.Add(-time.Hour)}}, 10 * time.Hour},
+		"more than an hour":            {Estimate{early: earlyTest{end: end, since: end.Add(-time.Hour - 1)}}, 9*time.Hour + 15*time.Minute - 1},
+	} {
+		e := tt.e
+		e.At, e.Reset = start, end
+		require.Equal(t, tt.want, e.OpensAt(p).Sub(start), name)
+	}
+}
+
+// Accepted requests contradict a statement that no units are left if they were sent after it and
+// responded to before the reset, where nothing returns meanwhile.
+func TestEarlyTest_isContradicted(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		e     Estimate
+		n     uint64
+		after time.Duration
+		want  int32
+	}{
+		"sent after it":   {Estimate{}, 6, time.Minute - 1, 1},
+		"window":          {Estimate{refill: refill{kind: refillsAtReset}}, 6, 0, 1},
+		"sent before it":  {Estimate{}, 5, 0, 0},
+		"after the reset": {Estimate{}, 6, time.Minute, 0},
+		"units are left":  {Estimate{Remaining: 1}, 6, 0, 0},
+		"bucket":          {Estimate{refill: refill{kind: refillsEvenly}}, 6, 0, 0},
+		"sliding log":     {Estimate{refill: refill{kind: refillsEach}}, 6, 0, 0},
+		"in flight":       {Estimate{concurrency: concurrencyTest{confirmed: true}}, 6, 0, 0},
+	} {
+		e := tt.e
+		e.LastSent, e.Reset, e.early.end = 5, start.Add(time.Minute), start.Add(time.Minute)
+		e.Accepted(tt.n, start.Add(tt.after))
+		require.Equal(t, tt.want, e.early.contradicted, name)
+		e.early = earlyTest{}
+		e.Accepted(tt.n, start.Add(tt.after))
+		require.Zero(t, e.early.contradicted, "%s: nothing was stated", name)
+	}
+	e := Estimate{early: earlyTest{contradicted: 2}}
+	e.early.update(&e, start, 0, 1, start)
+	require.Equal(t, earlyTest{end: start, since: start, contradicted: 2}, e.early, "it is contradicted again and again")
+}
+
+// Responses that do not state a limit use one unit of it. If the response to the probe does not state
+// it either, a window begins that is counted, or the limit is out of date.
+func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
+	start := time.Unix(1000, 0)
+	now := start.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		e        Estimate
+		n        uint64
+		accepted bool
+		outdated bool
+		left     int64
+		counted  bool
+	}{
+		"no probe":                 {Estimate{Remaining: 5}, 11, true, false, 4, false},
+		"nothing is left":          {Estimate{}, 11, true, false, 0, false},
+		"in flight":                {Estimate{Remaining: 5, concurrency: concurrencyTest{confirmed: true}}, 11, true, false, 5, false},
+		"before the probe":         {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5, false},
+		"before it, counted":       {Estimate{Remaining: 5, Probe: true, counted: countedWindows{on: true}}, 10, true, false, 4, true},
+		"the probe":                {Estimate{Probe: true}, 11, true, false, 99, true},
+		"the probe, not accepted":  {Estimate{Probe: true}, 11, false, true, 0, false},
+		"the probe, refuted":       {Estimate{Probe: true, counted: countedWindows{refuted: true}}, 11, true, true, 0, false},
+		"the probe, without limit": {Estimate{Limit: -100, Probe: true}, 11, true, true, 0, false},
+	} {
+		e := tt.e
+		e.Limit, e.LastSent, e.Reset = e.Limit+100, 10, start
+		require.Equal(t, tt.outdated, e.CountUnstated(tt.n, tt.accepted, now, &inflight.Claims{Sent: 12, Open: 1}), name)
+		require.Equal(t, tt.left, e.Remaining, name)
+		require.Equal(t, tt.counted, e.counted.on, name)
+	}
+	e := Estimate{Limit: 100, Probe: true, LastSent: 10, early: earlyTest{tests: 3}, counted: countedWindows{end: start, length: 40 * time.Second}}
+	e.refill, e.others = refill{kind: refillsEvenly, rate: 7}, otherClients{window: time.Hour, share: .5, present: true}
+	e.CountUnstated(11, true, now, &inflight.Claims{Sent: 12, Open: 1})
+	want := Estimate{Limit: 100, Remaining: 99, At: now, LastSent: 12, openAtUpdate: 1, Reset: start.Add(80 * time.Second), refill: refill{kind: refillsAtReset}}
+	want.counted, want.others = countedWindows{end: start, length: 40 * time.Second, windows: 1, on: true}, otherClients{window: time.Hour}
+	require.Equal(t, want, e)
+}
+
+// The length of counted windows is the time between two of their ends, or from the first request of
+// one. After twenty windows it is measured again.
+func TestCountedWindows_learnTheirLength(t *testing.T) {
+	base := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return base.Add(d) }
+	for name, tt := range map[string]struct {
+		c      countedWindows
+		end    time.Duration
+		start  time.Duration
+		length time.Duration
+		off    bool
+	}{
+		"the second of two in a row":   {countedWindows{end: base}, 20500 * time.Millisecond, time.Second, 20 * time.Second, false},
+		"one later":                    {countedWindows{end: base}, 60 * time.Second, 30 * time.Second, 30 * time.Second, false},
+		"begun later":                  {countedWindows{end: base}, 25 * time.Second, Tolerance, 25*time.Second - Tolerance, false},
+		"between two usual ones":       {countedWindows{end: base}, 1600 * time.Millisecond, 0, 2 * time.Second, false},
+		"late":                         {countedWindows{end: base}, 22 * time.Second, 2 * time.Second, 20 * time.Second, false},
+		"unusual":                      {countedWindows{end: base}, 17 * time.Second, 0, 17 * time.Second, false},
+		"not far from usual":           {countedWindows{end: base}, 20*time.Second - Tolerance + 1, 0, 20 * time.Second, false},
+		"longer than usual":            {countedWindows{end: base}, 20*time.Second + Tolerance, 0, 20*time.Second + Tolerance, false},
+		"far from usual":               {countedWindows{end: base}, 20*time.Second - Tolerance, 0, 20*time.Second - Tolerance, false},
+		"the same end":                 {countedWindows{end: base, length: time.Minute}, Tolerance, -time.Hour, time.Minute, false},
+		"a multiple of the length":     {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second + Tolerance, 20*time.Second + Tolerance, 10 * time.Second, false},
+		"almost a multiple":            {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second - Tolerance, 20*time.Second - Tolerance, 10 * time.Second, false},
+		"no multiple":                  {countedWindows{end: base, length: 10 * time.Second}, 35 * time.Second, 25 * time.Second, 10 * time.Second, true},
+		"no multiple, by little":       {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second + Tolerance + 1, 20*time.Second + Tolerance + 1, 10 * time.Second, true},
+		"no multiple, less, by little": {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second - Tolerance - 1, 20*time.Second - Tolerance - 1, 10 * time.Second, true},
+	} {
+		c := tt.c
+		c.on, c.windows = true, 7
+		c.stateEnd(at(tt.end), at(tt.start))
+		want := countedWindows{on: true, end: at(tt.end), length: tt.length, offGrid: tt.off}
+		if name == "the same end" {
+			want.windows = 7
+		}
+		require.Equal(t, want, c, name)
+	}
+	c := countedWindows{end: base}
+	c.stateEnd(at(time.Minute), base)
+	require.Equal(t, countedWindows{end: at(time.Minute)}, c, "windows are not counted")
+	for name, tt := range map[string]struct {
+		c    countedWindows
+		want time.Duration
+	}{
+		"length not known":  {countedWindows{end: base}, 25 * time.Second},
+		"after the last":    {countedWindows{end: base, length: 10 * time.Second}, 30 * time.Second},
+		"end not known":     {countedWindows{length: 10 * time.Second}, 35 * time.Second},
+		"not on that grid":  {countedWindows{end: base, length: 10 * time.Second, offGrid: true}, 35 * time.Second},
+		"length of seconds": {countedWindows{end: base, length: time.Second}, 26 * time.Second},
+	} {
+		require.Equal(t, at(tt.want), tt.c.nextEnd(at(25*time.Second)), name)
+	}
+	for windows, length := range map[int32]time.Duration{19: time.Minute, 20: 0} {
+		e := Estimate{Limit: 100, counted: countedWindows{length: time.Minute, windows: windows, on: true}}
+		e.beginWindow(base, &inflight.Claims{})
+		require.Equal(t, length, e.counted.length, "after %d windows", windows)
+	}
+}
+
+// Counted windows are waited out a little longer, because requests of the last one may be in flight.
+func TestEstimate_countedWindowsEndLate(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		remaining int64
+		length    time.Duration
+		open      int64
+		after     time.Duration
+		free      int64
+		wait      time.Duration
+	}{
+		"the window is over":          {0, 0, 0, time.Minute, 1, 0},
+		"one is in flight":            {0, 0, 1, time.Minute, 0, Tolerance},
+		"one is in flight, later":     {0, 0, 1, time.Minute + Tolerance, 1, 0},
+		"units are left":              {50, 0, 0, time.Minute, 50, 0},
+		"units are left, of a length": {50, time.Minute, 0, time.Minute, 1, 0},
+		"before its end":              {50, time.Minute, 0, time.Minute - 1, 50, 0},
+	} {
+		e := Estimate{Limit: 100, Remaining: tt.remaining, At: start, Reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
+		e.counted = countedWindows{on: true, length: tt.length}
+		free, wait := e.Free(start.Add(tt.after), &inflight.Claims{Open: tt.open, Sent: 9}, Pacing{Burst: true})
+		require.Equal(t, []int64{tt.free, int64(tt.wait)}, []int64{free, int64(wait)}, name)
+	}
+}
+
+// The pause between probes of a limit without a reset halves when many units are found, and begins
+// anew when half of the limit is left.
+func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pause time.Duration
+		left  int64
+		n     uint64
+		want  time.Duration
+	}{
+		"none":                    {time.Second, 0, 6, time.Second},
+		"many units":              {2 * time.Second, 8, 6, time.Second},
+		"few units":               {2 * time.Second, 7, 6, 2 * time.Second},
+		"many units, first":       {0, 8, 6, time.Second / 2},
+		"few units, first":        {0, 7, 6, 0},
+		"many units, often":       {60 * time.Millisecond, 8, 6, 50 * time.Millisecond},
+		"no probe":                {2 * time.Second, 8, 5, 2 * time.Second},
+		"half is left":            {2 * time.Second, 50, 5, 0},
+		"almost half is left":     {2 * time.Second, 49, 5, 2 * time.Second},
+		"half is left, the probe": {2 * time.Second, 50, 6, time.Second / 2},
+	} {
+		e := Estimate{Limit: 100, Probe: true, LastSent: 5, probePause: tt.pause}
+		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n)
+		require.Equal(t, tt.want, e.probePause, name)
+	}
+	e := Estimate{Limit: 100, LastSent: 5}
+	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: 20}, 6)
+	require.Zero(t, e.probePause, "it was no probe")
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		pause time.Duration
+		l     throttle.RemoteLimit
+		want  time.Duration
+	}{
+		"nothing is stated":            {0, throttle.RemoteLimit{}, time.Second},
+		"the pause":                    {7 * time.Second, throttle.RemoteLimit{}, 7 * time.Second},
+		"reset":                        {7 * time.Second, throttle.RemoteLimit{ResetAfter: 3, Per: 5}, 3},
+		"window":                       {7 * time.Second, throttle.RemoteLimit{Per: 5}, 5},
+		"hostile":                      {0, throttle.RemoteLimit{ResetAfter: math.MaxInt64}, headers.MaxDelay},
+		"hostile window":               {0, throttle.RemoteLimit{ResetAfter: math.MinInt64, Per: math.MaxInt64}, headers.MaxDelay},
+		"hostile window, negative too": {0, throttle.RemoteLimit{ResetAfter: -1, Per: -1}, time.Second},
+	} {
+		e := Estimate{probePause: tt.pause}
+		require.Equal(t, tt.want, e.resetOf(tt.l, now).Sub(now), name)
+	}
+}
+
+// A response may be of the window that is known if its reset differs by little and it states no more
+// units. One of another size is of another limit if its window ends at another time.
+func TestEstimate_comparesWindows(t *testing.T) {
+	now := time.Unix(1000, 0)
+	rough := 2 * Tolerance
+	for name, tt := range map[string]struct {
+		over, bucket bool
+		left         int64
+		apart        time.Duration
+		want         bool
+	}{
+		"the same":              {false, false, 50, 0, true},
+		"more units":            {false, false, 51, 0, false},
+		"later":                 {false, false, 50, rough - 1, true},
+		"too late":              {false, false, 50, rough, false},
+		"earlier":               {false, false, 50, -rough + 1, true},
+		"too early":             {false, false, 50, -rough, false},
+		"bucket":                {false, true, 50, time.Hour, true},
+		"bucket, more units":    {false, true, 51, time.Hour, false},
+		"the window is over":    {true, false, 100, time.Hour, true},
+		"the windows are equal": {true, false, 50, 0, true},
+	} {
+		e := Estimate{Limit: 100, Remaining: 50, At: now, Reset: now.Add(time.Minute)}
+		l := throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute + tt.apart}
+		if tt.over {
+			e.Reset = now
+		}
+		if tt.bucket {
+			e.refill.kind = refillsEvenly
+		}
+		require.Equal(t, tt.want, e.MayBeSameWindow(l, now), name)
+	}
+	for name, tt := range map[string]struct {
+		over   bool
+		window time.Duration // the longest that was stated
+		reset  time.Duration // 0: not stated
+		want   bool
+	}{
+		"ends at that time":     {false, time.Minute, time.Minute + rough, false},
+		"ends later":            {false, time.Minute, time.Minute + rough + 1, true},
+		"ends earlier":          {false, time.Minute, time.Minute - rough - 1, true},
+		"nothing is stated":     {false, time.Minute, 0, false},
+		"next window":           {true, time.Minute, 2*time.Minute + rough, false},
+		"a much longer one":     {true, time.Minute, 2*time.Minute + rough + 1, true},
+		"longer than not known": {true, 0, time.Hour, false},
+	} {
+		e := Estimate{Reset: now.Add(time.Minute), others: otherClients{window: tt.window}}
+		if tt.over {
+			e.Reset = now
+		}
+		require.Equal(t, tt.want, e.IsOtherWindow(throttle.RemoteLimit{ResetAfter: tt.reset}, now), name)
+	}
+	for name, tt := range map[string]struct {
+		l              throttle.RemoteLimit
+		counts, resets bool
+	}{
+		"requests":    {throttle.RemoteLimit{Unit: "requests"}, true, false},
+		"no unit":     {throttle.RemoteLimit{ResetAfter: 1}, true, true},
+		"concurrency": {throttle.RemoteLimit{Unit: UnitConcurrent, Per: 1}, true, true},
+		"tokens":      {throttle.RemoteLimit{Unit: "tokens"}, false, false},
+		"not known":   {throttle.RemoteLimit{RemainingUnknown: true}, false, false},
+	} {
+		require.Equal(t, tt.counts, CountsRequests(tt.l), name)
+		require.Equal(t, tt.resets, statesReset(tt.l), name)
+	}
+}
+
+// Of a bucket, no more than its limit is left. Three responses in a row that state an unused limit
+// about to reset show one that is full; a response that states less than half of it ends that.
+func TestEstimate_fullBuckets(t *testing.T) {
+	start := time.Unix(1000, 0)
+	e := Estimate{Limit: 100, Remaining: 90, At: start, refill: refill{kind: refillsEvenly, rate: 10}}
+	require.EqualValues(t, 95, e.Left(start.Add(500*time.Millisecond)))
+	require.EqualValues(t, 100, e.Left(start.Add(time.Hour)))
+	for _, step := range []struct {
+		limit, left int64
+		reset       time.Duration
+		want        uint8
+	}{
+		{100, 99, 49 * time.Millisecond, 1}, {100, 98, time.Millisecond, 1}, {100, 100, time.Millisecond, 2}, {100, 99, 50 * time.Millisecond, 2},
+		{100, 99, time.Millisecond, 3}, {100, 99, time.Millisecond, 3}, {100, 50, time.Millisecond, 3}, {100, 49, time.Millisecond, 0},
+		{1, 1, time.Millisecond, 0}, {2, 2, time.Millisecond, 1},
+	} {
+		e.LastSent = 0
+		e.Update(throttle.RemoteLimit{Limit: step.limit, Remaining: step.left, ResetAfter: step.reset}, 1, start, &inflight.Claims{})
+		require.Equal(t, step.want, e.numUnused, "%+v", step)
+	}
+}
+
+// A rejection of a newer claim, long before a counted window is used up, shows that units come back in
+// another way.
+func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	usedUp := throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}
+	for n, newer := range map[uint64]bool{5: false, 6: true} {
+		for _, rejected := range []bool{false, true} {
+			e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5, counted: countedWindows{on: true, length: time.Minute}}
+			e.UpdateByResponse(usedUp, n, rejected, false, now, &inflight.Claims{Sent: 6})
+			require.Equal(t, newer && rejected, e.counted.refuted, "%d, %v", n, rejected)
+		}
+	}
+	for _, accepted := range []bool{false, true} {
+		e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), counted: countedWindows{on: true, length: time.Minute}}
+		e.UpdateByResponse(usedUp, 1, false, accepted, now, &inflight.Claims{Sent: 1})
+		require.Equal(t, !accepted, e.counted.on, "responses to accepted requests state the limit")
+	}
+}
+
+// A bucket that other clients have used, and that is full again, resets before the next claim, each
+// time. Probes would let one claim through per round trip for as long as nothing else is sent.
+func TestEstimate_aFullBucketIsNotProbedEachTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit throttle.RemoteLimit
+		asks  bool // after several such responses
+	}{
+		"full bucket":        {throttle.RemoteLimit{Limit: 200, Remaining: 199, ResetAfter: 5 * time.Millisecond}, false},
+		"window":             {throttle.RemoteLimit{Limit: 200, Remaining: 199, ResetAfter: time.Second}, true},
+		"used, about to end": {throttle.RemoteLimit{Limit: 200, Remaining: 150, ResetAfter: 5 * time.Millisecond}, true},
+	} {
+		x := Estimate{Limit: 200, Remaining: 199}
+		f := inflight.Claims{}
+		now := time.Unix(1e9, 0)
+		for i := range uint64(4) {
+			f.Sent = i + 1
+			x.Update(tt.limit, i+1, now, &f)
+			x.others.present = true
+			now = now.Add(tt.limit.ResetAfter + 20*time.Millisecond)
+			require.True(t, i > 1 || x.needsProbe(now, &f, Pacing{}), name)
+		}
+		require.Equal(t, tt.asks, x.needsProbe(now, &f, Pacing{}), name)
+		used := tt.limit
+		used.Remaining = 50
+		x.Update(used, 5, now, &f)
+		x.others.present = true
+		require.True(t, x.needsProbe(now.Add(2*time.Second), &f, Pacing{}), name)
+	}
+}
+
+// While other clients use a limit of which nothing is left, requests wait for its reset.
+func TestEstimate_nothingIsFreeOfASharedLimit(t *testing.T) {
+	now := time.Unix(1000, 0)
+	e := Estimate{Limit: 100, At: now, Reset: now.Add(10 * time.Second), others: otherClients{present: true, share: .5, jitter: 1}}
+	for _, tt := range []struct{ remaining, open int64 }{{0, 0}, {1, 1}, {1, 0}} {
+		e.Remaining = tt.remaining
+		units, wait := e.Free(now, &inflight.Claims{Open: tt.open}, Pacing{})
+		require.Zero(t, units)
+		require.Equal(t, 10*time.Second, wait, "%+v: the last units show other clients that the window is not over", tt)
+	}
+	units, wait := (&Estimate{Limit: 100, Remaining: 1, At: now, Reset: now.Add(10 * time.Second), refill: refill{kind: refillsAtReset}}).Free(now, &inflight.Claims{}, Pacing{})
+	require.EqualValues(t, 1, units)
+	require.Zero(t, wait)
+}
+
+// A window of a limit that only rejections state is tested by one request after twenty windows. Windows end
+// at multiples of their length after a stated end, unless one did not.
+func TestCountedWindows_nextEnd(t *testing.T) {
+	now := time.Unix(1000, 0)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	for name, tt := range map[string]struct {
+		windows countedWindows
+		want    time.Duration // from now
+	}{
+		"no length":            {countedWindows{end: in(-time.Second)}, 0},
+		"of a nanosecond":      {countedWindows{length: 1}, 1},
+		"the grid":             {countedWindows{end: in(-4 * time.Second), length: 10 * time.Second}, 6 * time.Second},
+		"at a point of it":     {countedWindows{end: in(-20 * time.Second), length: 10 * time.Second}, 10 * time.Second},
+		"the end is not over":  {countedWindows{end: in(4 * time.Second), length: 10 * time.Second}, 4 * time.Second},
+		"not on a grid":        {countedWindows{end: in(-4 * time.Second), length: 10 * time.Second, offGrid: true}, 10 * time.Second},
+		"no rejection said it": {countedWindows{length: 10 * time.Second}, 10 * time.Second},
+	} {
+		require.Equal(t, tt.want, tt.windows.nextEnd(now).Sub(now), name)
+	}
+	e := Estimate{Limit: 10, Remaining: 3, counted: countedWindows{length: time.Minute}, Probe: true, refill: refill{kind: refillsEvenly, rate: 9}, others: otherClients{present: true, window: time.Hour}}
+	e.early.contradicted = 2
+	f := inflight.Claims{Sent: 7, Open: 2}
+	for i := range TestEvery {
+		e.beginWindow(now, &f)
+		require.EqualValues(t, i+1, e.counted.windows)
+		require.Equal(t, time.Minute, e.counted.length)
+		require.Equal(t, in(time.Minute), e.Reset)
+	}
+	require.Equal(t, []int64{10, 9, 7, 2}, []int64{e.Limit, e.Remaining, int64(e.LastSent), e.openAtUpdate})
+	require.False(t, e.Probe)
+	require.True(t, e.counted.on)
+	require.Equal(t, earlyTest{}, e.early)
+	require.Equal(t, refill{kind: refillsAtReset}, e.refill)
+	require.Equal(t, otherClients{window: time.Hour}, e.others)
+	e.beginWindow(now, &f)
+	require.Zero(t, e.counted.windows)
+	require.Zero(t, e.counted.length, "the limit may have been raised")
+	require.Equal(t, now, e.Reset)
+}
+
+// The length of a window is from its first request to the end that a rejection stated, or the usual length
+// that is closest. If it did not end a multiple of its length after the one before, windows are on no grid.
+func TestCountedWindows_endOnAGrid(t *testing.T) {
+	before := time.Unix(1000, 0)
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		start, end time.Duration // after the end that was stated before
+		length     time.Duration // known before
+		off        bool          // rejections are not all that is stated
+		want       time.Duration
+		offGrid    bool
+	}{
+		"a usual length":              {0, 5 * s, 0, false, 5 * s, false},
+		"almost":                      {0, 5*s + Tolerance - 1, 0, false, 5 * s, false},
+		"not quite":                   {0, 6100 * time.Millisecond, 0, false, 6100 * time.Millisecond, false},
+		"a little less":               {0, 10*s - Tolerance + 1, 0, false, 10 * s, false},
+		"too little":                  {0, 8900 * time.Millisecond, 0, false, 8900 * time.Millisecond, false},
+		"the same window":             {-4 * s, Tolerance, 7 * s, false, 7 * s, false},
+		"another one":                 {-4 * s, Tolerance + 1, 0, false, 5 * s, false},
+		"all responses state it":      {0, 5 * s, 7 * s, true, 7 * s, false},
+		"on the grid":                 {5 * s, 10 * s, 5 * s, false, 5 * s, false},
+		"on the grid, a little later": {5 * s, 10*s + Tolerance, 5 * s, false, 5*s + Tolerance, false},
+		"too late for it":             {5 * s, 10*s + Tolerance + 1, 5 * s, false, 5*s + Tolerance + 1, true},
+		"a little earlier":            {5 * s, 10*s - Tolerance, 5 * s, false, 5*s - Tolerance, false},
+		"too early":                   {5 * s, 10*s - Tolerance - 1, 5 * s, false, 5*s - Tolerance - 1, true},
+	} {
+		c := countedWindows{on: !tt.off, end: before, length: tt.length, windows: 4}
+		c.stateEnd(before.Add(tt.end), before.Add(tt.start))
+		require.Equal(t, before.Add(tt.end), c.end, name)
+		require.Equal(t, tt.want, c.length, name)
+		require.Equal(t, tt.offGrid, c.offGrid, name)
+		if tt.length != tt.want || tt.end > Tolerance && !tt.off {
+			require.Zero(t, c.windows, name)
+		} else {
+			require.EqualValues(t, 4, c.windows, name)
+		}
+	}
+	for _, tt := range []struct {
+		left, limit int64
+		refuted     bool
+	}{{2, 8, true}, {1, 8, false}, {1, 1, false}, {2, 1, true}, {12, 96, false}, {13, 96, true}, {13, 103, true}, {13, 104, false}} {
+		c := countedWindows{on: true, length: time.Minute}
+		c.rejected(tt.left, tt.limit)
+		require.Equal(t, tt.refuted, c.refuted, "%d of %d left", tt.left, tt.limit)
+		require.Equal(t, tt.refuted, c == countedWindows{refuted: true})
+	}
+	c := countedWindows{length: time.Minute}
+	c.rejected(9, 10)
+	require.Equal(t, countedWindows{length: time.Minute}, c, "all responses state it")
+}
+
+// When a bare response counts against a limit, begins a window of it, or shows that it is out of date.
+func TestEstimate_countsUnstatedResponses(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		change   func(e *Estimate)
+		n        uint64
+		accepted bool
+		outdated bool
+		left     int64 // of 5
+		begun    bool
+	}{
+		"accepted":                         {nil, 6, true, false, 4, false},
+		"rejected":                         {nil, 6, false, false, 4, false},
+		"none left":                        {func(e *Estimate) { e.Remaining = 0 }, 6, true, false, 0, false},
+		"the probe, rejected":              {func(e *Estimate) { e.Probe = true }, 6, false, true, 5, false},
+		"the probe, accepted":              {func(e *Estimate) { e.Probe = true }, 6, true, false, 9, true},
+		"a limit of none":                  {func(e *Estimate) { e.Probe, e.Limit = true, 0 }, 6, true, true, 5, false},
+		"a limit of one":                   {func(e *Estimate) { e.Probe, e.Limit = true, 1 }, 6, true, false, 0, true},
+		"windows are refuted":              {func(e *Estimate) { e.Probe, e.counted.refuted = true, true }, 6, true, true, 5, false},
+		"before the probe":                 {func(e *Estimate) { e.Probe = true }, 5, true, false, 5, false},
+		"before the probe, counted":        {func(e *Estimate) { e.Probe, e.counted.on = true, true }, 5, true, false, 4, false},
+		"it counts requests in flight":     {func(e *Estimate) { e.concurrency.confirmed = true }, 6, true, false, 5, false},
+		"no probe, whatever it was before": {func(e *Estimate) { e.counted.refuted = true }, 6, true, false, 4, false},
+	} {
+		e := Estimate{Limit: 10, Remaining: 5, LastSent: 5}
+		if tt.change != nil {
+			tt.change(&e)
+		}
+		require.Equal(t, tt.outdated, e.CountUnstated(tt.n, tt.accepted, now, &inflight.Claims{}), name)
+		require.Equal(t, tt.left, e.Remaining, name)
+		require.Equal(t, tt.begun, e.At.Equal(now), name)
+	}
+}
+
+// The pause between probes of a limit without a reset is halved while many units are found, and begins again
+// at a second when half of the limit is left.
+func TestEstimate_adaptsThePauseOfProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pause time.Duration
+		probe bool
+		n     uint64
+		left  int64
+		want  time.Duration
+	}{
+		"the first probe":     {0, true, 6, 8, 500 * time.Millisecond},
+		"seven units":         {time.Second, true, 6, 7, time.Second},
+		"eight units":         {400 * time.Millisecond, true, 6, 8, 200 * time.Millisecond},
+		"not below 50 ms":     {60 * time.Millisecond, true, 6, 8, 50 * time.Millisecond},
+		"an earlier response": {400 * time.Millisecond, true, 5, 8, 400 * time.Millisecond},
+		"no probe":            {400 * time.Millisecond, false, 6, 8, 400 * time.Millisecond},
+		"half is left":        {400 * time.Millisecond, false, 6, 50, 0},
+		"less than half":      {400 * time.Millisecond, false, 6, 49, 400 * time.Millisecond},
+		"half, by a probe":    {400 * time.Millisecond, true, 6, 50, 500 * time.Millisecond},
+	} {
+		e := Estimate{LastSent: 5, Probe: tt.probe, probePause: tt.pause}
+		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n)
+		require.Equal(t, tt.want, e.probePause, name)
+	}
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		pause time.Duration
+		l     throttle.RemoteLimit
+		want  time.Duration
+	}{
+		"nothing is stated":   {0, throttle.RemoteLimit{}, time.Second},
+		"a pause is known":    {1, throttle.RemoteLimit{}, 1},
+		"the reset is stated": {1, throttle.RemoteLimit{ResetAfter: time.Minute}, time.Minute},
+		"a window is stated":  {1, throttle.RemoteLimit{Per: time.Minute}, time.Minute},
+		"both":                {0, throttle.RemoteLimit{Per: time.Minute, ResetAfter: 1}, 1},
+		"a negative one":      {0, throttle.RemoteLimit{Per: -1, ResetAfter: -1}, time.Second},
+		"more than a year":    {0, throttle.RemoteLimit{ResetAfter: headers.MaxDelay + 1}, headers.MaxDelay},
+		"a longer window":     {0, throttle.RemoteLimit{Per: headers.MaxDelay + 1}, headers.MaxDelay},
+	} {
+		e := Estimate{probePause: tt.pause}
+		require.Equal(t, tt.want, e.resetOf(tt.l, now).Sub(now), name)
+	}
+}
+
+// How a stated reset refines the one that is known.
+func TestEstimate_refinesItsReset(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		resolution time.Duration
+		stated     time.Duration // of the present window, whose reset is a minute away
+		want       time.Duration
+	}{
+		"earlier, in seconds": {time.Second, 59 * time.Second, 59 * time.Second},
+		"later, in seconds":   {time.Second, 61 * time.Second, time.Minute},
+		"later, exactly":      {0, 61 * time.Second, 61 * time.Second},
+		"earlier, exactly":    {0, 59 * time.Second, 59 * time.Second},
+	} {
+		e := Estimate{Reset: now.Add(time.Minute)}
+		require.Equal(t, tt.want, e.earlierReset(now.Add(tt.stated), throttle.RemoteLimit{Resolution: tt.resolution}).Sub(now), name)
+	}
+	for kind, want := range map[refillKind]time.Duration{refillsAtReset: 59 * time.Second, refillsEvenly: time.Minute} {
+		e := Estimate{Reset: now.Add(time.Minute), openAtUpdate: 2, refill: refill{kind: kind}}
+		for _, open := range []int64{1, 0, 0} {
+			e.refineReset(now.Add(59 * time.Second))
+			require.Equal(t, want, e.Reset.Sub(now), "a bucket that is emptier later is full later")
+			require.Equal(t, open, e.openAtUpdate)
+		}
+	}
+}
+
+// A log explains the used units that a response states, but for a twentieth of the limit, or two.
+func TestEstimate_explainsWhatIsUsed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit, left, open int64
+		at                time.Duration // when the log counted 40 requests, before now
+		want              bool
+	}{
+		"all of it":                  {100, 60, 0, 59 * time.Second, true},
+		"five more":                  {100, 55, 0, 59 * time.Second, true},
+		"six more":                   {100, 54, 0, 59 * time.Second, false},
+		"six more, one in flight":    {100, 54, 1, 59 * time.Second, true},
+		"of few, two more":           {50, 8, 0, 59 * time.Second, true},
+		"of few, three more":         {50, 7, 0, 59 * time.Second, false},
+		"a little more than a while": {100, 60, 0, 63*time.Second - 1, true},
+		"too long ago":               {100, 60, 0, 63 * time.Second, false},
+		"more than all":              {42, -10, 0, 59 * time.Second, true},
+		"three more than all":        {43, -10, 0, 59 * time.Second, false},
+	} {
+		e := Estimate{Limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-tt.at), 40)}}
+		require.Equal(t, tt.want, e.explains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inflight.Claims{Open: tt.open}), name)
+	}
+	require.False(t, (&Estimate{}).explains(throttle.RemoteLimit{}, now, &inflight.Claims{}), "there is no log")
+}
+
+// An unused quota that is about to reset each time is a bucket: three responses in a row, until half of it is
+// used.
+func TestEstimate_countsUnusedResponses(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		limit, left int64
+		reset       time.Duration
+		want        uint8 // after 2
+	}{
+		"unused":           {100, 99, minLastUnitDelay - 1, 3},
+		"all units":        {100, 100, minLastUnitDelay - 1, 3},
+		"two are used":     {100, 98, minLastUnitDelay - 1, 2},
+		"not soon":         {100, 99, minLastUnitDelay, 2},
+		"a limit of one":   {1, 0, minLastUnitDelay - 1, 0},
+		"a limit of two":   {2, 1, minLastUnitDelay - 1, 3},
+		"half is used":     {100, 50, time.Minute, 2},
+		"more than half":   {100, 49, time.Minute, 0},
+		"one, that's left": {1, 1, minLastUnitDelay - 1, 2},
+	} {
+		e := Estimate{Limit: tt.limit, Remaining: tt.limit, Reset: now, numUnused: 2}
+		var f inflight.Claims
+		f.Add()
+		e.Update(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left, ResetAfter: tt.reset}, 1, now, &f)
+		require.Equal(t, tt.want, e.numUnused, name)
+	}
+}
+
+// A later reset begins a window if it is later by more than the tolerance.
+func TestEstimate_laterResetsBeginAWindow(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	now := start.Add(time.Second)
+	for ahead, over := range map[time.Duration]bool{0: false, Tolerance: false, Tolerance + 1: true} {
+		e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 1, refill: refill{kind: refillsAtReset, at: start}}
+		e.others.since = start
+		f := inflight.Claims{Sent: 2}
+		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 49, ResetAfter: e.Reset.Sub(now) + ahead}, 2, now, &f)
+		require.Equal(t, over, e.refill.at.Equal(now), ahead)
+	}
+}
+
+// A response may concern an estimate if it states about the same reset, less than twice the tolerance
+// apart, and no more units left than are known, but for responses that arrive in another order.
+func TestEstimate_mayBeTheSameWindow(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		change    func(e *Estimate)
+		left      int64
+		reset     time.Duration // of e it is a minute
+		reordered int64
+		want      bool
+	}{
+		"the same":                       {nil, 50, time.Minute, 0, true},
+		"fewer left":                     {nil, 0, time.Minute, 0, true},
+		"more left":                      {nil, 51, time.Minute, 0, false},
+		"more left, reordered":           {nil, 53, time.Minute, 3, true},
+		"more left than reordered":       {nil, 54, time.Minute, 3, false},
+		"almost 2.2 s later":             {nil, 50, time.Minute + 2*Tolerance - 1, 0, true},
+		"2.2 s later":                    {nil, 50, time.Minute + 2*Tolerance, 0, false},
+		"almost 2.2 s earlier":           {nil, 50, time.Minute - 2*Tolerance + 1, 0, true},
+		"2.2 s earlier":                  {nil, 50, time.Minute - 2*Tolerance, 0, false},
+		"it counts requests in flight":   {func(e *Estimate) { e.concurrency.confirmed = true }, 99, time.Hour, 0, true},
+		"its window is over in 1.1 s":    {func(e *Estimate) { e.Reset = now.Add(Tolerance) }, 99, time.Hour, 0, true},
+		"its window is over after 1.1 s": {func(e *Estimate) { e.Reset = now.Add(Tolerance + 1) }, 99, time.Hour, 0, false},
+		"maybe a bucket":                 {func(e *Estimate) { e.refill.kind = refillUnknown }, 50, 40 * time.Second, 0, true},
+		"a window is no bucket":          {nil, 50, 40 * time.Second, 0, false},
+	} {
+		e := Estimate{Limit: 100, Remaining: 50, At: now, Reset: now.Add(time.Minute), refill: refill{kind: refillsAtReset}}
+		if tt.change != nil {
+			tt.change(&e)
+		}
+		require.Equal(t, tt.want, e.MayBe(throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: tt.reset}, tt.reordered, now), name)
+	}
+}
+
+// Two responses may state one bucket if no more units are left in the later one than have returned
+// since, and one that is not whole, and if the rates at which they say that it will be full differ at
+// most by a factor of four, beside the tolerance of both times. e has missed 60 of 100 units, and was
+// full in 60 s: one unit per second.
+func TestEstimate_mayBeABucketOfTheSameRate(t *testing.T) {
+	at := time.Unix(1000, 0)
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		remaining int64         // of e, of 100
+		full      time.Duration // when e is full, after at
+		passed    time.Duration
+		left      int64
+		reset     time.Duration
+		reordered int64
+		want      bool
+	}{
+		"no time passed":                 {40, 60 * s, 0, 40, 60 * s, 0, true},
+		"a part of a unit returned":      {40, 60 * s, 0, 41, 59 * s, 0, true},
+		"two units, in no time":          {40, 60 * s, 0, 42, 58 * s, 0, false},
+		"two units, reordered":           {40, 60 * s, 0, 42, 58 * s, 1, true},
+		"ten seconds passed":             {40, 60 * s, 10 * s, 51, 49 * s, 0, true},
+		"ten seconds, twelve units":      {40, 60 * s, 10 * s, 52, 48 * s, 0, false},
+		"full at most":                   {40, 60 * s, 1000 * s, 100, 0, 0, true},
+		"more than full":                 {40, 60 * s, 1000 * s, 102, 0, 0, false},
+		"four times as fast":             {40, 60 * s, 0, 40, 13900 * time.Millisecond, 0, true},
+		"faster":                         {40, 60 * s, 0, 40, 13900*time.Millisecond - 1, 0, false},
+		"four times as slow":             {40, 60 * s, 0, 40, 241100 * time.Millisecond, 0, true},
+		"slower":                         {40, 60 * s, 0, 40, 241100*time.Millisecond + 1, 0, false},
+		"half of it is missing now":      {40, 60 * s, 0, 10, 90 * s, 0, true},
+		"it was full":                    {100, 60 * s, 0, 100, 999 * s, 0, true},
+		"it was full, more than that":    {100, 60 * s, 0, 101, 999 * s, 0, false},
+		"its reset was over":             {40, 0, 0, 100, 999 * s, 0, true},
+		"the clock was set back":         {40, 60 * s, -1, 100, 999 * s, 0, true},
+		"a reset within its tolerance":   {40, 2 * s, 2 * s, 100, 0, 0, true},
+		"half of the time, at least":     {40, 2 * s, s, 100, 0, 0, true},
+		"less than half of it":           {40, 2 * s, s / 2, 71, s, 0, true},
+		"more than that returned by now": {40, 2 * s, s / 2, 74, s, 0, false},
+	} {
+		e := Estimate{Limit: 100, Remaining: tt.remaining, At: at, Reset: at.Add(tt.full)}
+		w := throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: tt.reset}
+		now := at.Add(tt.passed)
+		if tt.reset == 0 {
+			w.ResetAfter = 1
+		}
+		require.Equal(t, tt.want, e.mayBeBucket(w, tt.reordered, now), name)
+	}
+}
