@@ -104,4 +104,11 @@
 // Requests also stop when those that slow start admits hang, because some servers reject late or
 // never. Then a request that hangs counts as rejected as soon as it is late, until one of them is
 // accepted after all.
+//
+// # Internal packages
+//
+// The models have no clock and no lock: internal/statedlimit is an estimate of a stated limit,
+// internal/learnedlimit what is inferred from responses alone, internal/hold a hold,
+// internal/inflight the claims in flight, and internal/routes tells which requests are alike. This
+// package decides which of them a request and its response concern.
 package quota

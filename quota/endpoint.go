@@ -9,14 +9,18 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
 const (
-	maxQuotas        = 16  // quotas of one endpoint
-	maxRoutes        = 112 // entries of endpoint.routes: as many as a map of 128 slots holds
-	minSharingRoutes = 3   // routes that share the only known quota and make it the quota of all routes
+	maxQuotas        = 16               // quotas of one endpoint
+	maxRoutes        = routes.MaxRoutes // entries of endpoint.routes: as many as a map of 128 slots holds
+	minSharingRoutes = 3                // routes that share the only known quota and make it the quota of all routes
+
+	// peakMaxAge is the time for which endpoint.peak is remembered.
+	peakMaxAge = 10 * time.Second
 
 	learnedRate = ": learned rate" // end of endpoint.names.learnedRate
 )
@@ -66,16 +70,22 @@ type endpoint struct {
 	hasReplaced  atomic.Bool  // replaced is not empty
 	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
 	memory       atomic.Int64 // bytes that are reserved, see reserve
-	histories    routeHistories
+	histories    routes.Histories
 
-	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
-	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
-	quotas   []*quota              // quotas of which something is known
-	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
-	replaced []throttle.Limiter    // requests that wait for these may have other quotas now, see renewWaits
-	small    *smallQuotas          // quotas of more routes than there is memory for; nil: none
-	patterns patterns
-	samples  [2]learnedlimit.AcceptedSpan // the latest two, see addSample
+	mu       sync.Mutex              // guards the fields below, except that unknown is loaded without it
+	unknown  atomic.Pointer[quota]   // quota of all routes without one; may be one of quotas
+	quotas   []*quota                // quotas of which something is known
+	routes   map[uint64]*quota       // quotas of routes, by the hash of the route; each is in quotas
+	replaced []throttle.Limiter      // requests that wait for these may have other quotas now, see renewWaits
+	small    *smallQuotas            // quotas of more routes than there is memory for; nil: none
+	patterns routes.Patterns[*quota] // local to a process: updates contain hashes of routes only
+
+	// The most requests of one quota that were in flight together, whose responses can state the
+	// remaining units in any order.
+	peak   int64
+	peakAt time.Time
+
+	samples [2]learnedlimit.AcceptedSpan // the latest two, see addSample
 }
 
 // reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
@@ -127,10 +137,10 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 	if q = ep.routes[route]; q != nil {
 		return q, true
 	}
-	if q = ep.patternOf(req); q != nil {
+	if q = ep.patterns.Of(ep.tracker.seed, req); q != nil {
 		return q, true
 	}
-	if len(ep.quotas) == 1 && !ep.quotas[0].named && !isNamed(route) && len(ep.routes)-ep.patterns.extraRoutes >= minSharingRoutes {
+	if len(ep.quotas) == 1 && !ep.quotas[0].named && !routes.IsNamed(route) && len(ep.routes)-ep.patterns.ExtraRoutes() >= minSharingRoutes {
 		return ep.quotas[0], false
 	}
 	return ep.unknown.Load(), false
@@ -237,10 +247,10 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	if q == nil {
 		return !stated
 	}
-	if assigned := ep.routes[route]; assigned != nil || ep.patternOf(req) != q { // a route of a pattern needs no entry
+	if assigned := ep.routes[route]; assigned != nil || ep.patterns.Of(ep.tracker.seed, req) != q { // a route of a pattern needs no entry
 		if assigned != q {
 			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
-			ep.recordShown(req, route, q, shown || !stated)
+			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.reserve)
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -267,10 +277,10 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 		return q
 	}
 	reordered := asked.reordered()
-	if p := &ep.patterns; reordered >= p.peak || f.Now.Sub(p.peakAt) > peakMaxAge {
-		p.peak, p.peakAt = reordered, f.Now
+	if reordered >= ep.peak || f.Now.Sub(ep.peakAt) > peakMaxAge {
+		ep.peak, ep.peakAt = reordered, f.Now
 	}
-	if isNamed(route) {
+	if routes.IsNamed(route) {
 		return ep.addQuota(route, asked, f.Now)
 	}
 	if q = ep.quotaOfSimilar(req, f.RemoteLimits, reordered, f.Now); q != nil {
@@ -284,13 +294,29 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 	return ep.addQuota(route, asked, f.Now)
 }
 
+// quotaOfSimilar returns the quota that routes like that of req have shown, if it may have limits. It returns
+// nil if there is none. reordered is how many responses to later requests may have arrived before the one
+// that states limits.
+func (ep *endpoint) quotaOfSimilar(req *http.Request, limits []throttle.RemoteLimit, reordered int64, now time.Time) *quota {
+	for q, pattern := range ep.patterns.Similar(ep.tracker.seed, req) {
+		tolerated := reordered
+		if pattern { // its quota is likely to be that of one more route
+			tolerated = max(reordered, ep.peak)
+		}
+		if may, _ := q.matches(limits, tolerated, now); may {
+			return q
+		}
+	}
+	return nil
+}
+
 // quotaOfRejection is quotaOfResponse for a rejection that states no remaining units, of a route
 // that has no quota.
 func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quota, now time.Time) *quota {
-	if q := ep.patternOf(req); q != nil {
+	if q := ep.patterns.Of(ep.tracker.seed, req); q != nil {
 		return q
 	}
-	if isNamed(route) {
+	if routes.IsNamed(route) {
 		return ep.addQuota(route, asked, now)
 	}
 	if slices.Contains(ep.quotas, asked) {
@@ -334,7 +360,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		ep.unknown.Store(ep.newQuota(successes))
 		ep.replace(asked)
 	}
-	q.named = isNamed(route)
+	q.named = routes.IsNamed(route)
 	ep.reserve(quotaBytes)
 	if q.shared != nil {
 		ep.reserve(sharedBytes)

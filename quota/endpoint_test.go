@@ -154,32 +154,6 @@ func TestEndpoint_memoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestRouteOf(t *testing.T) {
-	var tr Tracker
-	tr.Demand(request(t, users))
-	route := func(method, path string) uint64 {
-		req := request(t, "https://api.test"+path)
-		req.Method = method
-		return routeOf(tr.seed, req)
-	}
-	for _, same := range [][4]string{
-		{"GET", "/users/1", "GET", "/users/2"},
-		{"GET", "/users/1", "HEAD", "/users/1/"},
-		{"GET", "/users/1?page=2", "", "/users/1"},
-		{"POST", "/orders/9f8c", "PUT", "/orders/11aa"},
-	} {
-		require.Equal(t, route(same[0], same[1]), route(same[2], same[3]), "%q", same)
-	}
-	for _, other := range [][4]string{
-		{"GET", "/users", "GET", "/search"},
-		{"GET", "/users", "POST", "/users"},
-		{"GET", "/users/1", "GET", "/users/1/orders"},
-		{"GET", "/ab/c", "GET", "/a/bc"},
-	} {
-		require.NotEqual(t, route(other[0], other[1]), route(other[2], other[3]), "%q", other)
-	}
-}
-
 // Quotas are not merged, even if there are more than are kept: requests of a quota without remaining
 // units are held, and those of the others are admitted.
 func TestEndpoint_quotasBeyondTheMaximumAreNotMerged(t *testing.T) {

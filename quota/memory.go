@@ -86,7 +86,7 @@ func (ep *endpoint) drop(i int) {
 			ep.release(routeBytes)
 		}
 	}
-	ep.release(int64(ep.patterns.forget(gone))*setBytes + gone.drop())
+	ep.release(ep.patterns.Forget(gone) + gone.drop())
 }
 
 // drop removes what q knows, and prevents it from learning anything: a Demand may still refer to q. It

@@ -462,3 +462,33 @@ func (q *quota) isBlank() bool {
 	defer q.mu.Unlock()
 	return q.inFlight.Open == 0 && len(q.estimates)+len(q.units) == 0 && !q.hold.Active && q.inference == nil
 }
+
+// matches compares limits, which a response states, with those of q. may is set if the response may
+// concern q: the limits have the sizes that q knows, a reset that such a window or bucket can have,
+// and no more units left than possible. A new quota may have any limits until it has observed the
+// response that it was added for. shown is set if the response shows that these are the limits of q:
+// more than one unit is used, and about as many as q knows of. An unused quota cannot be
+// distinguished from any other of its size. reordered is how many responses that q has not observed
+// may have arrived earlier.
+func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time.Time) (may, shown bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.estimates) == 0 {
+		return !q.hold.Active && !q.hold.Until.After(now) && q.inference == nil, false
+	}
+	few := false
+	for _, l := range limits {
+		i, l := q.estimateOf(l)
+		if i < 0 {
+			continue
+		}
+		e := &q.estimates[i]
+		tolerated := reordered + q.inFlight.Span() + e.Limit/8
+		if l.Limit != e.Limit || !e.MayBe(l, tolerated, now) {
+			return false, false
+		}
+		over := !now.Before(e.Reset.Add(-statedlimit.ToleranceOf(l)))
+		may, few, shown = true, few || !over && l.Remaining < e.Left(now)-tolerated, shown || l.Limit-l.Remaining > 1
+	}
+	return may, shown && !few
+}

@@ -469,7 +469,7 @@ func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
 func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for name, tt := range map[string]struct {
-		shown uint8
+		shown int
 		left  int64 // 50 are left of 100; a tenth of it and two may differ
 		want  bool
 	}{
@@ -483,11 +483,10 @@ func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
 		q.estimates = []statedlimit.Estimate{windowEstimate(now)}
-		for at, shape := range ep.shapes(req, 2) {
-			require.Equal(t, 1, at)
-			ep.patterns.sets = []routeSet{{shape: shape, quota: q, at: 1, numShown: tt.shown}}
+		for i := range tt.shown {
+			ep.patterns.Record(ep.tracker.seed, request(t, "https://api.test/pages/"+slug(i)), uint64(i), q, true, ep.reserve)
 		}
-		ep.patterns.peak = 20
+		ep.peak = 20
 		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute, Per: 2 * time.Minute}}, 0, now)
 		require.Equal(t, tt.want, got == q, name)
 		require.Nil(t, ep.quotaOfSimilar(nil, nil, 0, now), "the request of another process")

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"fmt"
-	"hash/maphash"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,6 +21,11 @@ const pages = "https://api.test/pages/"
 // slug returns a path segment that looks like a word, another one for each i.
 func slug(i int) string {
 	return string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26)}) + "-title"
+}
+
+// patternOf returns the quota of the pattern that further pages match; nil: they match none.
+func patternOf(t *testing.T, tr *Tracker) *quota {
+	return endpointOf(t, tr).patterns.Of(tr.seed, request(t, pages+slug(9999)))
 }
 
 // stating returns a response that states how many requests of limit are left for a minute.
@@ -250,12 +254,12 @@ func TestPatterns_quotaOfEachSlugIsNoPattern(t *testing.T) {
 		for i := range 12 {
 			ask(t, tr, "https://api.test/users/"+slug(i), stating(100, 99))
 		}
-		require.Zero(t, endpointOf(t, tr).patterns.varying, "each states as many remaining requests, so each may have a quota of its own")
+		require.Nil(t, patternOf(t, tr), "each states as many remaining requests, so each may have a quota of its own")
 
 		askPages(t, tr, 0, 2)
 		ask(t, tr, pages+"own", stating(40, 20))
 		askPages(t, tr, 2, 4)
-		require.Zero(t, endpointOf(t, tr).patterns.varying, "pages of two quotas")
+		require.Nil(t, patternOf(t, tr), "pages of two quotas")
 		require.NotSame(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"own"))
 	})
 }
@@ -320,7 +324,7 @@ func TestPatterns_holdOfOneRouteHoldsThePattern(t *testing.T) {
 			throttle.Observe(t.Context(), r.d.Limiter, throttle.Claim{}, r.dec, f)
 		}
 		require.Len(t, endpointOf(t, tr).quotas, 2)
-		require.NotZero(t, endpointOf(t, tr).patterns.varying)
+		require.NotNil(t, patternOf(t, tr))
 		require.False(t, mayAsk(t, tr, pages+"new"))
 		require.True(t, mayAsk(t, tr, issues))
 	})
@@ -334,7 +338,7 @@ func TestPatterns_areLocalToAProcess(t *testing.T) {
 		askPages(t, one, 0, 3)
 		settle(b)
 		require.Same(t, limiterOf(t, one, pages+slug(0)), limiterOf(t, one, pages+"new"))
-		require.Zero(t, endpointOf(t, other).patterns.varying)
+		require.Nil(t, patternOf(t, other))
 		time.Sleep(probeEvery)
 		ask(t, one, pages+"new", answer(429, "Retry-After", "30"))
 		settle(b)
@@ -352,47 +356,16 @@ func TestPatterns_memoryIsBounded(t *testing.T) {
 			state := fmt.Sprintf(`"a%d";r=%d;t=60, "b%d";r=%d;t=60`, i/40, 900-i%40, i/40, 900-i%40)
 			policy := fmt.Sprintf(`"a%d";q=1000;w=60, "b%d";q=1000;w=60`, i/40, i/40)
 			ask(t, tr, url, answer(200, "RateLimit", state, "RateLimit-Policy", policy)) // two limits: a small quota holds only one
-			require.LessOrEqual(t, len(ep.patterns.sets), maxSets)
 			require.LessOrEqual(t, ep.memory.Load(), int64(maxBytes))
 			if i%40 == 39 {
 				time.Sleep(time.Minute)
 			}
 		}
-		require.NotEmpty(t, ep.patterns.sets)
+		require.NotZero(t, ep.patterns.Bytes())
 		for len(ep.quotas) > 0 {
 			ep.drop(len(ep.quotas) - 1)
 		}
-		for _, r := range ep.patterns.sets {
-			require.Nil(t, r.quota, "the quota was dropped")
-		}
-		require.Equal(t, int64(len(ep.patterns.sets))*setBytes, ep.memory.Load(), "all other bytes were released")
-		require.Zero(t, ep.patterns.varying)
+		require.Equal(t, ep.patterns.Bytes(), ep.memory.Load(), "all other bytes were released")
+		require.Nil(t, patternOf(t, tr))
 	})
-}
-
-func TestShapeOf(t *testing.T) {
-	seed := maphash.MakeSeed()
-	shape := func(path string, at int) uint64 {
-		var buf [maxRoute]byte
-		h, ok := shapeOf(seed, appendRoute(buf[:0], request(t, "https://api.test"+path)), at)
-		require.True(t, ok, path)
-		return h
-	}
-	require.Equal(t, shape("/pages/one", 1), shape("/pages/other", 1))
-	require.Equal(t, shape("/pages/one", 1), shape("/pages/17", 1))
-	require.Equal(t, shape("/a/b/c", 0), shape("/x/b/c", 0))
-	require.NotEqual(t, shape("/pages/one", 1), shape("/users/one", 1))
-	require.NotEqual(t, shape("/a/a", 0), shape("/a/a", 1))
-	require.NotEqual(t, shape("/a/b", 1), shape("/a/b/c", 1))
-	require.NotEqual(t, shape("/a/b/c", 1), shape("/a/bc/d", 1))
-	long := "/" + strings.Repeat(strings.Repeat("s", maxSegment)+"/", maxSegments+3)
-	require.Equal(t, shape(long+"x", 7), shape(long+"y", 7))
-	for _, none := range []struct {
-		path string
-		at   int
-	}{{"/", 0}, {"/pages", 0}, {"/17/pages", 1}, {"/pages/17", 2}, {"/17/18", 1}} {
-		var buf [maxRoute]byte
-		_, ok := shapeOf(seed, appendRoute(buf[:0], request(t, "https://api.test"+none.path)), none.at)
-		require.False(t, ok, "%v", none)
-	}
 }

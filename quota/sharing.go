@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -161,15 +162,15 @@ func (s *sharing) receive(u Update) {
 // depends on the key, so that all processes compute the same.
 func (ep *endpoint) route(req *http.Request) uint64 {
 	if ep.id == "" {
-		return routeOf(ep.tracker.seed, req)
+		return routes.Hash(ep.tracker.seed, req)
 	}
-	var buf [maxRoute]byte
+	var buf [routes.Max]byte
 	h := ep.tracker.sharing.basis
-	route := appendRoute(buf[:0], req)
+	route := routes.Append(buf[:0], req)
 	for _, c := range route {
 		h = (h ^ uint64(c)) * 1099511628211
 	}
-	return marked(h, route)
+	return routes.Mark(h, route)
 }
 
 // A sharedState is the state of a shared quota that updates are made of, and what other processes

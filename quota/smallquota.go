@@ -11,6 +11,7 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -81,7 +82,7 @@ func isSmall(limits []throttle.RemoteLimit) bool {
 // that name, which becomes the quota of route. It returns false if ep uses no small quotas, if a quota
 // of type quota has limits, or if they are no limit of a small one. The caller holds ep.mu.
 func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now time.Time) bool {
-	if !isSmall(limits) || isNamed(route) || ep.routes[route] != nil {
+	if !isSmall(limits) || routes.IsNamed(route) || ep.routes[route] != nil {
 		return false
 	}
 	if ep.small == nil {
@@ -150,7 +151,7 @@ func (s *smallQuotas) insert(i int, route uint64, q *smallQuota) {
 // The caller holds ep.mu.
 func (ep *endpoint) addUnstated(route uint64) *smallQuota {
 	i, known := ep.small.search(route)
-	if known || isNamed(route) || ep.routes[route] != nil || !ep.reserve(smallBytes) {
+	if known || routes.IsNamed(route) || ep.routes[route] != nil || !ep.reserve(smallBytes) {
 		return nil
 	}
 	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}

@@ -474,7 +474,7 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 		ep.rememberRoute(route, q)
 		return q
 	}
-	idle, named, busy, unknown := add(1), add(namedRoute), add(3), add(4)
+	idle, named, busy, unknown := add(1), add(1<<63), add(3), add(4)
 	ep.rememberRoute(5, idle)
 	busy.inFlight.Add()
 	ep.unknown.Store(unknown)
@@ -493,7 +493,7 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	require.True(t, ep.assignSmall(6, limits, now))
 	require.Same(t, small, ep.small.find(6), "the same name")
 	require.EqualValues(t, 3, small.remaining)
-	require.False(t, ep.assignSmall(namedRoute, limits, now))
+	require.False(t, ep.assignSmall(1<<63, limits, now))
 	require.False(t, ep.assignSmall(4, limits, now), "its route has a quota")
 	require.False(t, ep.assignSmall(7, nil, now))
 	limits[0].Name = "new"

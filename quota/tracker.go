@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -87,7 +88,7 @@ type Tracker struct {
 	recent    atomic.Pointer[endpoint] // of the latest request, and probably of the next one; set with mu locked, read without
 
 	randMu    sync.Mutex // serializes the calls of Rand
-	latencies latencies
+	latencies routes.Latencies
 
 	// Nil until Declare, Listen and Notify are called. The values are replaced and never changed.
 	declared  atomic.Pointer[map[string]throttle.Limit] // by canonical host

@@ -1,4 +1,4 @@
-package quota
+package routes
 
 import (
 	"hash/maphash"
@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	maxHistories = 32 // routes of an endpoint whose responses are remembered
+	maxHistories = 32 // routes whose responses are remembered
 	minHealthy   = 10 // of the latest 20 responses of a route that must be successful
 
 	historyMask = 1<<20 - 1 // the bits of a word that are responses
 )
 
-// routeHistories are the kinds of the latest 20 responses of each of the latest 32 routes of one
+// Histories are the kinds of the latest 20 responses of each of the latest 32 routes of one
 // endpoint. A 403 mostly means that a permission is missing, and is final. But if requests of the
 // same route have just succeeded, it is probably temporary: a limit, or a fault of one replica. A
 // route is healthy if at least 10 of its latest 20 responses were successful, with a status of 2xx.
@@ -27,17 +27,17 @@ const (
 //	└─────────────────────────────┴──────────────────────────────────┘
 //
 // A route begins with its first success, in place of the route that began first. The zero
-// routeHistories are empty.
-type routeHistories struct {
+// Histories are empty.
+type Histories struct {
 	words [maxHistories]atomic.Uint64
 	begun atomic.Uint32 // routes that have begun; the next one has index begun % maxHistories
 }
 
-// recordResponse records the status of the response to req in the history of its route. It reports
-// whether the route was healthy before.
-func (ep *endpoint) recordResponse(req *http.Request, status int) (healthy bool) {
-	var buf [maxRoute]byte
-	route, success, h := maphash.Bytes(ep.tracker.seed, appendRoute(buf[:0], req))&^historyMask, uint64(0), &ep.histories
+// Record records the status of the response to req in the history of its route. It reports whether the route
+// was healthy before. seed is the same for all calls.
+func (h *Histories) Record(seed maphash.Seed, req *http.Request, status int) (healthy bool) {
+	var buf [Max]byte
+	route, success := maphash.Bytes(seed, Append(buf[:0], req))&^historyMask, uint64(0)
 	if status/100 == 2 {
 		success = 1
 	}
