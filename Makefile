@@ -34,10 +34,6 @@ FUZZTIME     ?= 10s
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK  := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-# TIMEOUT bounds the tests of a package. With the default of go test, ten minutes, the slow tests of
-# throttleredis can fail on a busy machine: they take three minutes of processor time.
-TIMEOUT := 30m
-
 # summarize prints the output of go test -json and counts the skipped tests. The program is
 # built first, because go run would build it while the tests run.
 summarize = summary=$$(mktemp -d); trap 'rm -rf "$$summary"' EXIT; \
@@ -66,7 +62,7 @@ test-race: ## go test -race -short in every module
 	    flags="$$race -short -shuffle=on"
 	    case " $(SLOW_BUILDS) " in *" $$m "*) flags="-short -shuffle=on" ;; esac
 	    echo "== $$m: go test $$flags"
-	    (cd $$m && go test -json -timeout $(TIMEOUT) $$flags ./...) || bad=1
+	    (cd $$m && go test -json $$flags ./...) || bad=1
 	  done
 	  exit $$bad
 	} | summarize
@@ -77,7 +73,7 @@ test-long: ## all tests, also slow ones, in every module, without the race detec
 	{ bad=0
 	  for m in $(MODULES); do
 	    echo "== $$m: go test -shuffle=on"
-	    (cd $$m && go test -json -timeout $(TIMEOUT) -shuffle=on ./...) || bad=1
+	    (cd $$m && go test -json -shuffle=on ./...) || bad=1
 	  done
 	  exit $$bad
 	} | summarize
@@ -88,7 +84,7 @@ test-published: ## go vet and go test -short of the published modules
 	{ bad=0
 	  for m in $(PUBLISHED); do
 	    echo "== $$m: $$(go env GOVERSION): go vet and go test -short"
-	    (cd $$m && go vet ./... && go test -json -timeout $(TIMEOUT) -short -shuffle=on ./...) || bad=1
+	    (cd $$m && go vet ./... && go test -json -short -shuffle=on ./...) || bad=1
 	  done
 	  exit $$bad
 	} | summarize
