@@ -111,7 +111,8 @@ type GiveUpError struct {
 }
 
 // Error returns a message with the number of attempts, the longest wait in the queue, the
-// result of each attempt, and the reason. Method and URL are not included because http.Client adds them.
+// result of each attempt, and the reason, which names the key of a limit if it has one. Method
+// and URL are not included because http.Client adds them.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")

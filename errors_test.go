@@ -80,6 +80,27 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 	}
 }
 
+// TestTransport_saysThatAWaitWouldEndAfterTheDeadline checks the reason of a retry that is not
+// sent because of a deadline that has not passed.
+func TestTransport_saysThatAWaitWouldEndAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var gaveUp GiveUpInfo
+		tr := &Transport{
+			Base:  newScript(response{429, "", []string{"Retry-After", "3600"}}),
+			Trace: &Trace{GiveUp: func(_ *http.Request, i GiveUpInfo) { gaveUp = i }},
+		}
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+		require.NoError(t, err)
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
+		require.NoError(t, ctx.Err())
+		require.Equal(t, "gave up after 1 attempt, the last with status 429: heed: a wait of 1 h would end after the deadline of the context: context deadline exceeded", gaveUp.String())
+	})
+}
+
 // TestTransport_wrapsNoErrorThatIsNotAboutTime checks that an error that is not about a
 // wait is returned unchanged if nothing was sent.
 func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {

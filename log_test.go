@@ -143,6 +143,36 @@ func TestLogTrace_hasNoSecrets(t *testing.T) {
 	})
 }
 
+// TestLogTrace_hasNoKeys checks the records of requests that a limit with a key rejects, where the
+// error that the caller gets names the key.
+func TestLogTrace_hasNoKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const key = "se\"cret"
+		for name, tr := range map[string]*Transport{
+			"rejected before the first attempt": {Base: newScript(200)},
+			"rejected before a retry":           {Base: newScript(errBroken)},
+			"an error that wraps the rejection": {Base: newScript(200), Limits: func(*http.Request, *queue.Ticket) error {
+				return errors.Join(errBroken, fmt.Errorf("tenant: %w", &throttle.RefusedError{Key: key}))
+			}},
+		} {
+			trace, lines := logLines()
+			tr.Trace, tr.Key = trace, func(*http.Request) string { return key }
+			tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: time.Minute})
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			var err error
+			for range 2 {
+				_, err = tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+			}
+			cancel()
+			require.ErrorContains(t, err, "cret", name)
+			all := strings.Join(lines(), "\n")
+			require.Contains(t, all, "gave up", name)
+			require.Contains(t, all, "throttle: rejected by limit", name)
+			require.NotContains(t, all, "cret", name)
+		}
+	})
+}
+
 func TestLogTrace_nilIsTheDefaultLogger(t *testing.T) {
 	var b bytes.Buffer
 	old := slog.Default()

@@ -63,7 +63,12 @@ type RequestOptions struct {
 }
 
 // WithOptions returns a context that carries r to the Transport. It replaces all options
-// that ctx carries.
+// that ctx carries. To change some of them, such as in a function that package batch calls
+// and that must keep the Priority of the job, begin with OptionsFrom:
+//
+//	o := heed.OptionsFrom(ctx)
+//	o.Tenant = "acme"
+//	ctx = heed.WithOptions(ctx, o)
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	v := settingsFrom(ctx)
 	if r.QuotaName != v.options.QuotaName {
@@ -111,6 +116,7 @@ type attemptKey struct{}
 
 // AttemptFrom returns how many attempts of the request with this context were sent before
 // the current one: 0 for the first attempt and outside a Transport, 1 for the first retry.
+// The numbers of attempts that Trace and RetryPolicy.BeforeSend get begin at 1.
 // It is for an http.RoundTripper below the Transport and for RetryPolicy.BeforeSend. It is
 // the value of OpenTelemetry's attribute http.request.resend_count, which is set only if it
 // is positive.

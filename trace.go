@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/explain"
@@ -27,7 +28,7 @@ import (
 // Breaker returns one.
 //
 // The String methods of the Info types describe the event in a sentence without secrets:
-// URLs in it have no user, query and fragment.
+// URLs in it have no user, query and fragment, and limits no key.
 type Trace struct {
 	// WaitStart is called once per attempt: when the request begins to wait in the queue, or
 	// immediately before WaitDone if it does not wait.
@@ -154,7 +155,7 @@ func (i WaitDoneInfo) String() string {
 	case i.Err == nil:
 		return "did not wait"
 	case i.Limit == "":
-		return "was not granted: " + explain.Error(i.Err)
+		return "was not granted: " + errorText(i.Err)
 	}
 	return "was rejected by " + explain.Limit(i.Limit)
 }
@@ -237,7 +238,7 @@ func (i RetryInfo) String() string {
 func result(status int, err error) string {
 	switch {
 	case err != nil:
-		return ": " + explain.Error(err)
+		return ": " + errorText(err)
 	case status != 0:
 		return " with status " + strconv.Itoa(status)
 	}
@@ -280,9 +281,36 @@ func (i GiveUpInfo) String() string {
 		s = "gave up after " + plural(i.Attempts, "attempt") + ", the last" + result(i.Status, i.Err)
 	}
 	if i.Reason != nil {
-		s += ": " + explain.Error(i.Reason)
+		s += ": " + errorText(i.Reason)
 	}
 	return s
+}
+
+// errorText returns the text of err as explain.Error does, without the keys of limits: a key may
+// be a secret, such as the API key of a client.
+func errorText(err error) string {
+	text := err.Error()
+	forEachRefusal(err, func(r *throttle.RefusedError) {
+		if r.Key != "" {
+			text = strings.ReplaceAll(text, " for key "+strconv.Quote(r.Key), "")
+		}
+	})
+	return explain.Error(errors.New(text))
+}
+
+// forEachRefusal calls f with each *throttle.RefusedError in the tree of err.
+func forEachRefusal(err error, f func(*throttle.RefusedError)) {
+	if r, ok := err.(*throttle.RefusedError); ok {
+		f(r)
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		forEachRefusal(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			forEachRefusal(err, f)
+		}
+	}
 }
 
 // plural returns "1 attempt" and "2 attempts".

@@ -43,8 +43,9 @@ type Transport struct {
 
 	// Key returns the key of a request for Limiter, such as its host: PerHost does. Only
 	// limiters with a limit for each key use it, such as those of package throttle/keyed.
-	// Key is called once per request and must not modify the request. Nil means that all
-	// requests have the key "".
+	// Key is called once per request and must not modify the request. Errors name the key, so
+	// a secret should be hashed, as the functions of package throttlehttp do. Nil means that
+	// all requests have the key "", and so share one limit.
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
@@ -72,8 +73,9 @@ type Transport struct {
 	Retry *RetryPolicy
 
 	// RetryFor returns the policy of a request, for example by its host or route. Retry
-	// applies if RetryFor is nil or returns nil. A returned policy without a Budget
-	// shares the Budget of Retry. RetryFor must not modify the request and must not
+	// applies if RetryFor is nil or returns nil. A returned policy replaces Retry as a whole:
+	// its zero fields have their defaults, not the values of Retry. Only the Budget of Retry
+	// is shared by a policy without one. RetryFor must not modify the request and must not
 	// block.
 	RetryFor func(*http.Request) *RetryPolicy
 
@@ -137,6 +139,9 @@ func NewClient(t *Transport) *http.Client {
 // RoundTrip waits until every limit grants the request, sends it, reports the outcome to
 // the limits, and retries it if the policy allows. It implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req == nil {
+		return nil, invalidRequestError("heed: the request is nil")
+	}
 	t.resolve()
 	if err := validateRequest(req, t.resolved.base); err != nil {
 		closeBody(req.Body)

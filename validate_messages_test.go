@@ -64,6 +64,13 @@ func TestTransport_rejectsRequestsThatCannotBeSent(t *testing.T) {
 	}
 }
 
+// TestTransport_rejectsANilRequest checks that a request that is nil is an error, and no panic.
+func TestTransport_rejectsANilRequest(t *testing.T) {
+	resp, err := new(heed.Transport).RoundTrip(nil)
+	require.EqualError(t, err, "heed: the request is nil")
+	require.Nil(t, resp)
+}
+
 // TestAttempt_String checks the text of an attempt in an error.
 func TestAttempt_String(t *testing.T) {
 	for want, a := range map[string]heed.Attempt{

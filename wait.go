@@ -39,13 +39,22 @@ func (rt *roundTrip) checkWait(now time.Time, d, maxWait time.Duration) error {
 	case rt.opts.NoWait && d > 0:
 		return rt.errMaxWait()
 	case hasDeadline && time.Until(deadline) <= d:
-		return context.DeadlineExceeded
+		return deadlineError(d)
 	case !rt.retryUntil.IsZero() && now.Add(d).After(rt.retryUntil):
 		return rt.errMaxElapsed()
 	case d > maxWait:
 		return rt.errMaxWait()
 	}
 	return nil
+}
+
+// deadlineError returns context.DeadlineExceeded for a wait of d that is not begun, because it would end
+// after the deadline of the context. It says so, because no deadline has passed yet.
+func deadlineError(d time.Duration) error {
+	if d <= 0 {
+		return context.DeadlineExceeded
+	}
+	return fmt.Errorf("heed: a wait of %s would end after the deadline of the context: %w", explain.Duration(d), context.DeadlineExceeded)
 }
 
 // errMaxWait returns ErrMaxWait with the setting that determines maxWait.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,8 @@ type Tracker struct {
 	MaxHold time.Duration
 
 	// Headroom is the part of each stated quota that is left to other clients, in [0, 1).
-	// Requests wait while the remaining units do not exceed it. Zero means none.
+	// Requests wait while the remaining units do not exceed it. Zero, a negative value and NaN mean
+	// none. From 1 on all units are left to them, so hardly any request is sent.
 	Headroom float64
 
 	// Exchange shares what is known of servers with other processes. Nil means that nothing
@@ -315,6 +317,9 @@ const (
 	Disabled
 )
 
+// String returns the name of m in lower case.
+func (m Mode) String() string { return nameOf(uint8(m), "mode", "full", "stated only", "disabled") }
+
 // defaultHold is Tracker.MaxHold if it is zero.
 const defaultHold = 15 * time.Minute
 
@@ -333,3 +338,14 @@ const (
 	// Spread sends requests at even intervals, so that no units remain at the reset.
 	Spread
 )
+
+// String returns the name of p in lower case.
+func (p Pacing) String() string { return nameOf(uint8(p), "pacing", "auto", "burst", "spread") }
+
+// nameOf returns the name with index i, or kind and i if there is none.
+func nameOf(i uint8, kind string, names ...string) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return kind + " " + strconv.Itoa(int(i))
+}

@@ -208,3 +208,12 @@ func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
 	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
 	require.False(t, reserve().OK, "it was cancelled before")
 }
+
+func TestTracker_settingsHaveNames(t *testing.T) {
+	for want, v := range map[string]fmt.Stringer{
+		"full": Full, "stated only": StatedOnly, "disabled": Disabled, "mode 3": Mode(3),
+		"auto": Auto, "burst": Burst, "spread": Spread, "pacing 255": Pacing(255),
+	} {
+		require.Equal(t, want, v.String())
+	}
+}

@@ -15,7 +15,7 @@ type Config struct {
 	// such as its user, account or country. A function reports false if the request has no value;
 	// then limits of descriptors with that key do not apply. An entry takes precedence over a
 	// built-in key or an entry of the section values with the same name. A throttlehttp.KeyFunc
-	// can be used as an entry.
+	// can be used as an entry; those for secrets return a hash.
 	Values map[string]func(*http.Request) (string, bool)
 
 	// Build returns the limiter of l if it is not kept in this process: for example a limiter in

@@ -30,18 +30,41 @@
 //   - No proxy builds descriptors from requests. A descriptor applies to a request if the request
 //     has a value for each of its keys, from the root of the tree to the limit.
 //
+// # Values
+//
 // The keys remote_address, method, path and host are built in; the values of other keys come from
-// the section values or from Config.Values. All requests that carry the same cookie more than once
-// with different values share one value of that cookie, and so do all requests with more than 64
-// KiB of cookies or of query.
+// the section values or from Config.Values. An entry of values has one of these words:
+//
+//	user: {header: X-User}             a header; several lines of it are joined with commas
+//	session: {cookie: sid}             a cookie
+//	plan: {query: plan}                the first parameter of the query with that name
+//	all: {fixed: everyone}             the same text for all requests
+//	client: {request: remote_address}  a built-in key by another name
+//
+// A value is used as a key unchanged, so it appears in a store, in reports of package
+// rules/monitor, and in the errors of a client. Values that are secrets, such as API keys, should
+// come from Config.Values with a function that hashes them: throttlehttp.APIKey, throttlehttp.Bearer
+// or a method of throttlehttp.Secrets.
+//
+// All requests that carry the same cookie more than once with different values share one value of
+// that cookie, and so do all requests with more than 64 KiB of cookies or of query.
 //
 // # Limits
 //
-// An item of limits matches requests by host, method, path and headers, either as a pattern of
-// net/http or as separate fields. All items that match a request apply to it; replaces makes
-// exceptions. Each combination of the values named by key has a limit of its own; a name in braces
-// refers to a segment of the path. Requests without such a value share one limit, unless
-// unidentified is skip.
+// An item of limits applies to the requests that match:
+//
+//	name          the name of the limit, which no other limit has
+//	match         a pattern of net/http, such as GET api.example.com/files/{id}; or host, method,
+//	              path and header, such as {method: [GET, POST], header: {X-Plan: "free*"}},
+//	              all of which must match. Without match all requests match
+//	key           the names of values, one or a list; each combination of values has a limit of
+//	              its own. A name in braces refers to a segment of the path
+//	unidentified  requests that have not all values of key: share (one limit for all of them, the
+//	              default) or skip (the limit does not apply)
+//	shadow_mode   true: the limit counts and rejects nothing
+//	rate_limit    the amount
+//
+// All items that match a request apply to it; replaces makes exceptions.
 //
 // # Words of a rate_limit
 //

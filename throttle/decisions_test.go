@@ -25,6 +25,7 @@ func TestDecision_texts(t *testing.T) {
 		`throttle: rejected by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
 		`throttle: rejected by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
 		`throttle: rejected by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
+		`throttle: rejected by limit "blocked": it can never grant this claim`:                                     (&throttle.RefusedError{Decision: throttle.Decision{Policy: "blocked", Wait: throttle.Forever}}).Error(),
 		`throttle: rejected by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
 	} {
 		require.Equal(t, want, got)

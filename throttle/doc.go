@@ -32,6 +32,9 @@
 //	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
+// Each is made by its New function; the zero value of a type without exported fields, such as
+// TokenBucket, cannot be used.
+//
 // If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,
 // use the limiter that counts in the same way: a token bucket of n per minute can grant
 // almost 2n within one of the server's minutes.

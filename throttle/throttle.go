@@ -303,6 +303,19 @@ const (
 	CauseOtherQuota        // as CauseStated, but the limit that is used up is not one of the limiter that granted the claim
 )
 
+var causes = [...]string{
+	CauseUnknown: "unknown", CauseStated: "stated", CauseRetryNow: "retry now", CauseUnstated: "unstated", CauseUnavailable: "unavailable",
+	CauseForbidden: "forbidden", CauseDropped: "dropped", CauseTimeout: "timeout", CauseCanceled: "canceled", CauseOtherQuota: "other quota",
+}
+
+// String returns the name of c in lower case, without the word cause.
+func (c Cause) String() string {
+	if int(c) < len(causes) {
+		return causes[c]
+	}
+	return "cause " + strconv.Itoa(int(c))
+}
+
 var (
 	// ErrRefused matches every RefusedError.
 	ErrRefused = errors.New("throttle: rejected")
@@ -334,7 +347,10 @@ func (e *RefusedError) Error() string {
 	}
 	switch e.Decision.Wait {
 	case Forever:
-		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be granted together"
+		s += ": it can never grant this claim"
+		if e.Decision.Limit > 0 {
+			s += "; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be granted together"
+		}
 	case 0:
 		s += ": ask again later"
 	default:

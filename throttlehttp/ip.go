@@ -51,7 +51,7 @@ type IP struct {
 	TrustUnix bool
 
 	// IPv4Bits and IPv6Bits are the numbers of leading bits of an address that form the
-	// key. Zero means 32 and 64. Internet providers often assign a /56 or /48 of IPv6 to
+	// key. Zero or less means 32 and 64. Internet providers often assign a /56 or /48 of IPv6 to
 	// each customer.
 	IPv4Bits, IPv6Bits int
 }

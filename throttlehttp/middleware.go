@@ -66,7 +66,7 @@ type Middleware struct {
 
 	// RetryAfterJitter is the maximum random delay that is added to Retry-After, so that
 	// rejected clients do not all retry at the same time. The wait is never shortened.
-	// Zero means no jitter.
+	// Zero or less means no jitter.
 	RetryAfterJitter time.Duration
 
 	// OnReject responds to rejected requests; RejectionFrom returns the reason. The headers

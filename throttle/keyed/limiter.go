@@ -52,7 +52,8 @@ type Limiter struct {
 	// New returns the limiter of a key, and so determines the limit of that key. It is called
 	// without a lock held. It may be called for a key for which another goroutine has just
 	// created a limiter, or which is limited by the overflow; the returned limiter is then not
-	// used. throttle.IsNonBlocking must be true for the limiter. It should read Clock.
+	// used. throttle.IsNonBlocking must be true for the limiter. It should read Clock. New must
+	// be set and must not return nil: throttle.AllowAll is the limiter of a key without a limit.
 	New func(key string) throttle.Limiter
 
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
@@ -308,9 +309,15 @@ func (k *Limiter) HoldsUntilEnd() bool {
 	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
 }
 
-// newLimiter returns the result of New.
+// newLimiter returns the result of New. It panics if there is none.
 func (k *Limiter) newLimiter(key string) throttle.Limiter {
+	if k.New == nil {
+		panic("keyed: Limiter: New is nil: set it")
+	}
 	l := k.New(key)
+	if l == nil {
+		panic("keyed: Limiter: New returned nil: return throttle.AllowAll for a key without a limit")
+	}
 	if throttle.HoldsUntilEnd(l) {
 		k.holdsUntilEnd.Store(true)
 	}

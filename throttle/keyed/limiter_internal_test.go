@@ -116,3 +116,23 @@ func TestLimiter_evictsIdleLimiters(t *testing.T) {
 		})
 	}
 }
+
+// TestLimiter_panicsWithoutALimiterForAKey checks that a missing New, or a missing result of it, is
+// named.
+func TestLimiter_panicsWithoutALimiterForAKey(t *testing.T) {
+	require.PanicsWithValue(t, "keyed: Limiter: New is nil: set it", func() {
+		_, _ = new(Limiter).Reserve(t.Context(), throttle.Claim{})
+	})
+	l := &Limiter{New: func(key string) throttle.Limiter {
+		if key == "unknown" {
+			return nil
+		}
+		return throttle.AllowAll
+	}}
+	require.PanicsWithValue(t, "keyed: Limiter: New returned nil: return throttle.AllowAll for a key without a limit", func() {
+		_, _ = l.Reserve(t.Context(), throttle.Claim{Key: "unknown"})
+	})
+	d, err := l.Reserve(t.Context(), throttle.Claim{Key: "known"})
+	require.NoError(t, err)
+	require.True(t, d.OK)
+}

@@ -500,6 +500,41 @@ type handClock struct{ now atomic.Int64 }
 func (c *handClock) Now() time.Time                     { return time.Unix(0, c.now.Load()) }
 func (*handClock) After(time.Duration) <-chan time.Time { return nil }
 
+// A tickingClock moves on by a microsecond with each reading, as the clock of the system does. It
+// has no timers.
+type tickingClock struct{ now atomic.Int64 }
+
+func (c *tickingClock) Now() time.Time {
+	return time.Unix(0, c.now.Add(int64(time.Microsecond)))
+}
+func (*tickingClock) After(time.Duration) <-chan time.Time { return nil }
+
+// TestQueue_anImmediateRejectionIsNoWait checks that the time that it takes to ask the limiters
+// does not count as a wait of a ticket that is rejected before it begins to wait.
+func TestQueue_anImmediateRejectionIsNoWait(t *testing.T) {
+	for name, tt := range map[string]struct {
+		maxWait, maxServerWait time.Duration
+		cost                   int64
+	}{
+		"longer than MaxWait":       {maxWait: time.Second, cost: 2},
+		"longer than MaxServerWait": {maxServerWait: time.Second, cost: 1},
+		"never granted":             {cost: 3},
+	} {
+		clk := new(tickingClock)
+		q, l := &Queue{Clock: clk, MaxWait: tt.maxWait}, throttle.WithClock(bucket(time.Minute, 2), clk)
+		_, err := l.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		tk := &Ticket{MaxServerWait: tt.maxServerWait}
+		tk.Add(throttle.Demand{Limiter: l, Cost: tt.cost})
+		tk.Add(throttle.Demand{Limiter: &holdLimiter{until: time.Unix(60, 0), serverImposed: true}})
+		queued := 0
+		err = q.WaitHooks(t.Context(), tk, Hooks{Queued: func(Position) { queued++ }})
+		require.ErrorIs(t, err, throttle.ErrRefused, name)
+		require.Zero(t, queued, name)
+		require.Zero(t, tk.Waited(), name)
+	}
+}
+
 // TestQueue_countsNoCallersWhoseTimeIsOver checks that a caller whose MaxWait has passed, and that
 // no timer has woken yet, takes no place in a full Queue.
 func TestQueue_countsNoCallersWhoseTimeIsOver(t *testing.T) {

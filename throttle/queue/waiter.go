@@ -47,15 +47,16 @@ func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
+	isNew := w.ticket.waited == 0
 	err = q.addWaiter(w, j)
 	reserving := err == nil && w.class.reserving == w
 	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
 		q.renew(w)
 	}
-	if err != nil {
+	done := err != nil || !reserving && w.ticket.grant != nil
+	if err != nil || done && isNew {
 		w.ticket.waited = 0
 	}
-	done := err != nil || !reserving && w.ticket.grant != nil
 	c := q.baseClaim(w.ticket, q.now)
 	q.unlock()
 	if done {
@@ -69,6 +70,9 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	}()
 	if !reserving {
 		q.checkUpFront(w, c)
+		if isNew && len(w.wake) > 0 {
+			q.resetImmediateWait(w)
+		}
 	}
 	q.traceQueued(w)
 	if !reserving {
@@ -76,6 +80,16 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	}
 	panicked = false
 	return reserving, nil
+}
+
+// resetImmediateWait sets Ticket.Waited of w to 0 if w was granted or rejected before it began
+// to wait: the time that it took to ask the limiters is no wait.
+func (q *Queue) resetImmediateWait(w *waiter) {
+	q.lock()
+	if w.ticket.grant != nil {
+		w.ticket.waited = 0
+	}
+	q.unlock()
 }
 
 // traceQueued calls Trace.Queued if w waits.

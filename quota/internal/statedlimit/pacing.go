@@ -211,7 +211,10 @@ type Pacing struct {
 
 // Reserved returns how many units of limit are reserved for other clients.
 func (p Pacing) Reserved(limit int64) int64 {
-	return int64(math.Ceil(min(max(p.Headroom, 0), 1) * float64(limit)))
+	if !(p.Headroom > 0) { // also if it is no number
+		return 0
+	}
+	return int64(math.Ceil(min(p.Headroom, 1) * float64(limit)))
 }
 
 // spreads reports whether the free units of e are spread over the time until its reset. If units come

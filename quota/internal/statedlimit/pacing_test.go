@@ -1,6 +1,7 @@
 package statedlimit
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -342,6 +343,7 @@ func TestPacing_reservesHeadroom(t *testing.T) {
 	for headroom, want := range map[float64]int64{-1: 0, 0: 0, .001: 1, .5: 50, .501: 51, 1: 100, 7: 100} {
 		require.Equal(t, want, Pacing{Headroom: headroom}.Reserved(100), "%v", headroom)
 	}
+	require.Zero(t, Pacing{Headroom: math.NaN()}.Reserved(100))
 }
 
 // While other clients use a bucket, only what was stated is shared among them, not what may have returned.
