@@ -37,7 +37,7 @@ func startBrowser(t *testing.T) *browser {
 		t.Skip("Chromium is not installed: apt-get install chromium")
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(programs[i]), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+		chromedp.ExecPath(programs[i]), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
 	var err error
 	for range 3 { // on a busy machine Chromium sometimes ends while it starts
 		allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)

@@ -58,7 +58,7 @@ func TestPage_updatesItselfUnderLoad(t *testing.T) {
 	b.waitFor(`document.querySelector("tr.held .state").textContent.startsWith("held for ")`)
 	b.waitFor(`document.querySelectorAll(".decisions li").length > 3`)
 	for _, host := range []string{"hooks.slack.com", "api.github.com", "files.example.com"} {
-		require.Contains(t, eval[string](b, `document.getElementById("quotas").textContent`), host)
+		b.waitFor(fmt.Sprintf(`document.getElementById("quotas").textContent.includes(%q)`, host))
 	}
 	require.NotContains(t, eval[string](b, `document.documentElement.outerHTML`), "secret")
 	b.requireQuiet()
@@ -101,7 +101,7 @@ func TestPage_isUsedByKeyboard(t *testing.T) {
 	require.Equal(t, "pause", focused(), "an update keeps the focus")
 
 	run(b, chromedp.Steps(chromedp.Focus(".skip"), chromedp.KeyEvent(kb.Enter)))
-	require.Equal(t, "main", focused())
+	b.waitFor(`document.activeElement.id === "main"`)
 	b.requireQuiet()
 }
 

@@ -54,8 +54,11 @@ func TestGateway_forwardsWhatIsAllowed(t *testing.T) {
 	require.Equal(t, 404, serveRequest(g, http.MethodGet, "/elsewhere").Code)
 }
 
+// slow are the limits of the example, of which no units are restored during a test.
+var slow = strings.Replace(limits, "unit: minute", "unit: day", 1)
+
 func TestGateway_limitsEachClient(t *testing.T) {
-	g, _, _ := newTestGateway(t, limits)
+	g, _, _ := newTestGateway(t, slow)
 	for range 5 {
 		require.Equal(t, 200, serveRequest(g, http.MethodPost, "/orders/", "Authorization", "Bearer ann").Code)
 	}
@@ -97,7 +100,6 @@ func TestGateway_allowDecidesForOthers(t *testing.T) {
 }
 
 func TestGateway_followsItsFile(t *testing.T) {
-	slow := strings.Replace(limits, "unit: minute", "unit: day", 1) // no units are restored during the test
 	g, file, reloaded := newTestGateway(t, slow)
 	for range 5 {
 		serveRequest(g, http.MethodPost, "/orders/")

@@ -142,7 +142,7 @@ func TestBuckets_memoryPerKeyIsSmall(t *testing.T) {
 	}
 	for _, row := range []struct {
 		exact bool
-		most  uint64
+		most  int64
 	}{{false, 40}, {true, 110}} {
 		before := heapBytes()
 		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact})
@@ -155,12 +155,14 @@ func TestBuckets_memoryPerKeyIsSmall(t *testing.T) {
 	runtime.KeepAlive(keys)
 }
 
-func heapBytes() uint64 {
+// heapBytes returns the bytes of all live objects. It is signed, because what other tests have left
+// may be freed between two calls.
+func heapBytes() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return int64(m.HeapAlloc)
 }
 
 func BenchmarkBuckets(b *testing.B) {

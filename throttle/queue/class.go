@@ -64,11 +64,15 @@ func (o byPriority) rank(t *Ticket) int64 {
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 
 // addWaiter adds w to its class. If w becomes the head, it asks the limiters.
-func (q *Queue) addWaiter(w *waiter, retry bool) error {
-	if q.numWaiting.Load() >= closedBit {
+func (q *Queue) addWaiter(w *waiter, j join) error {
+	q.dispatch()
+	if q.closed || !j.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
+		if j.renewed {
+			q.uncount()
+		}
 		return ErrClosed
 	}
-	q.dispatch()
+	retry := j.retry
 	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !retry && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}
@@ -79,7 +83,9 @@ func (q *Queue) addWaiter(w *waiter, retry bool) error {
 	if w.class = c; w.ticket.waited == 0 {
 		w.ticket.waited = time.Duration(q.now)
 	}
-	q.numWaiting.Add(1)
+	if !j.renewed {
+		q.numWaiting.Add(1)
+	}
 	q.addDeadline(w)
 	q.addWaiting(w.ticket, 1)
 	c.waiters.Push(w)
@@ -104,14 +110,19 @@ func (q *Queue) removeWaiter(w *waiter) {
 	q.removeDeadline(w)
 	q.addWaiting(t, -1)
 	c.waiters.Remove(int(w.classIndex))
-	if q.numWaiting.Add(-1) == closedBit {
-		close(q.drained)
-	}
+	q.uncount()
 	switch {
 	case c.waiters.Len() == 0:
 		q.removeClass(c)
 	case first:
 		q.headChanged(c)
+	}
+}
+
+// uncount removes one from the number of waiters, and ends Drain with the last one.
+func (q *Queue) uncount() {
+	if q.numWaiting.Add(-1) == closedBit {
+		close(q.drained)
 	}
 }
 

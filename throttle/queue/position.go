@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -60,7 +59,7 @@ func (q *Queue) announceRemote(w *waiter, queued func(Position)) {
 	panicked := true
 	defer func() {
 		if panicked { // w leaves with its caller
-			_ = q.abandon(context.Background(), w)
+			q.abandonPanicked(w)
 		}
 	}()
 	q.announce(w, queued)

@@ -237,6 +237,12 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 	if !retry {
 		t.arrival = q.nextArrival(now)
 	}
+	renewed := false // t is counted in numWaiting, see removeRejected
+	defer func() {
+		if renewed {
+			q.leaveRenewed()
+		}
+	}()
 	for n := 0; ; n++ {
 		waited, longest, renewals := t.waited, t.longestWait, int64(never)
 		if h.Renew != nil {
@@ -255,7 +261,10 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 		if n > 0 {
 			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
-		err := q.waitInQueue(ctx, t, join{retry: retry || n > 0, renewals: renewals, queued: h.Queued})
+		j := join{retry: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
+		renewed = false
+		err := q.waitInQueue(ctx, t, j)
+		renewed = err == errRenewed
 		if t.longestWait == nil {
 			t.longestWait = longest
 		}

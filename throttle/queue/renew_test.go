@@ -180,3 +180,32 @@ func TestQueue_renewedAllTheTime(t *testing.T) {
 		require.EqualValues(t, maxRenewals+1, q.renewals.Load())
 	})
 }
+
+// TestQueue_renewedCallersThatLeave checks that a caller which is renewed, and then leaves because its
+// context has ended or a trace function panics, is not counted any longer.
+func TestQueue_renewedCallersThatLeave(t *testing.T) {
+	for _, blocks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q := new(Queue)
+			ctx, cancel := context.WithCancel(t.Context())
+			l := &scriptedLimiter{blocks: blocks}
+			l.script = []step{rejects(0, time.Hour), func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+				q.Renew(l)
+				cancel()
+				return throttle.Decision{At: c.Now, Wait: time.Hour}, nil
+			}}
+			require.Equal(t, context.Canceled, q.Wait(ctx, ticket(l)))
+			require.Empty(t, l.script)
+			requireEmpty(t, q)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			q, l := new(Queue), &scriptedLimiter{blocks: blocks, script: []step{rejects(0, time.Hour), rejects(0, time.Hour), rejects(0, time.Hour)}}
+			q.Trace = &Trace{Queued: func(*Ticket, ClassSnapshot) {
+				q.Renew(l)
+				panic("trace")
+			}}
+			require.PanicsWithValue(t, "trace", func() { _ = q.Wait(t.Context(), ticket(l)) })
+			requireEmpty(t, q)
+		})
+	}
+}

@@ -126,7 +126,7 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 	q.lock()
 	done, err = q.finishReserve(w, r)
 	q.unlock()
-	if done && ctx.Err() != nil {
+	if done && err != errRenewed && ctx.Err() != nil {
 		q.Cancel(ctx, w.ticket)
 		err = context.Cause(ctx)
 	}
@@ -148,9 +148,8 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	}
 	switch {
 	case err != nil:
-		countRejection(w, err)
 		q.wakeRolledBack(w, -1)
-		q.removeWaiter(w)
+		q.removeRejected(w, err)
 		q.retryHead(c)
 		return true, err
 	case t.grant != nil:

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -195,6 +196,87 @@ func TestQueue_drain(t *testing.T) {
 		require.NoError(t, new(Queue).Drain(t.Context()))
 		requireEmpty(t, q)
 	})
+}
+
+// TestQueue_noCallerJoinsAfterItsQueueHasEnded checks a caller that begins to wait while the Queue asks
+// a limit for another one, when Drain or Close is called meanwhile. Had it joined afterwards, the
+// Queue would have ended twice, with a panic under its lock.
+func TestQueue_noCallerJoinsAfterItsQueueHasEnded(t *testing.T) {
+	for name, end := range map[string]func(*Queue){
+		"Drain": func(q *Queue) { go func() { _ = q.Drain(context.Background()) }() },
+		"Close": func(q *Queue) { _ = q.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clk := new(handClock) // no timer asks the limit before the second caller does
+				q := &Queue{Clock: clk}
+				l := &scriptedLimiter{script: []step{rejects(0, time.Second), rejects(0, time.Second), func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+					end(q)
+					synctest.Wait()
+					return throttle.Decision{OK: true, At: c.Now}, nil
+				}}}
+				var first, second error
+				var wg sync.WaitGroup
+				wg.Go(func() { first = q.Wait(t.Context(), ticket(l)) })
+				synctest.Wait()
+				clk.now.Store(int64(time.Second))
+				wg.Go(func() { second = q.Wait(t.Context(), ticket(l)) })
+				wg.Wait()
+				require.NoError(t, first)
+				require.Equal(t, ErrClosed, second)
+				require.NoError(t, q.Drain(t.Context()))
+				requireEmpty(t, q)
+			})
+		})
+	}
+}
+
+// TestQueue_drainWaitsForCallersThatAreRenewed renews a caller that waits while the Queue is drained:
+// its hook keeps the demands, or ends the wait, or the caller leaves meanwhile.
+func TestQueue_drainWaitsForCallersThatAreRenewed(t *testing.T) {
+	stop := errors.New("stop")
+	for name, tt := range map[string]struct {
+		renew func(cancel context.CancelFunc, q *Queue) error // called after Drain
+		want  error
+		after time.Duration
+	}{
+		"waits again":   {func(context.CancelFunc, *Queue) error { return nil }, nil, time.Minute},
+		"fails":         {func(context.CancelFunc, *Queue) error { return stop }, stop, 0},
+		"is cancelled":  {func(cancel context.CancelFunc, _ *Queue) error { cancel(); return nil }, context.Canceled, 0},
+		"is closed out": {func(_ context.CancelFunc, q *Queue) error { return q.Close() }, ErrClosed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+				q, l, start := new(Queue), wrap(&holdLimiter{until: time.Now().Add(time.Minute)}), time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var err error
+				var wg sync.WaitGroup
+				calls := 0
+				wg.Go(func() {
+					tk := ticket(l)
+					err = q.WaitHooks(ctx, tk, Hooks{Renew: func() error {
+						if calls++; calls == 1 {
+							return nil
+						}
+						return tt.renew(cancel, q)
+					}})
+				})
+				synctest.Wait()
+				wg.Go(func() {
+					assert.NoError(t, q.Drain(context.Background()))
+					assert.Equal(t, tt.after, time.Since(start))
+				})
+				synctest.Wait()
+				q.Renew(l)
+				wg.Wait()
+				require.Equal(t, tt.want, err)
+				require.Equal(t, 2, calls)
+				require.ErrorIs(t, q.Wait(t.Context(), ticket(throttle.AllowAll)), ErrClosed)
+				requireEmpty(t, q)
+			})
+		})
+	}
 }
 
 func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {

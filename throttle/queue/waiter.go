@@ -19,6 +19,7 @@ type waiter struct {
 // A join says how a ticket joins its class.
 type join struct {
 	retry    bool           // it waited before, so limits on the number of waiters do not apply
+	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
 	queued   func(Position) // called when it begins to wait; nil: it is not called
 }
@@ -47,7 +48,7 @@ func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
 	isNew := w.ticket.waited == 0
-	err = q.addWaiter(w, j.retry)
+	err = q.addWaiter(w, j)
 	reserving := err == nil && w.class.reserving == w
 	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
 		q.renew(w)
@@ -64,7 +65,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	panicked := true
 	defer func() {
 		if panicked { // a limiter or a trace function panicked: w leaves with its caller
-			_ = q.abandon(context.Background(), w)
+			q.abandonPanicked(w)
 		}
 	}()
 	if !reserving {
@@ -175,11 +176,34 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
+// abandonPanicked removes w from its class, because its caller panics.
+func (q *Queue) abandonPanicked(w *waiter) {
+	if q.abandon(context.Background(), w) == errRenewed {
+		q.leaveRenewed()
+	}
+}
+
+// leaveRenewed ends the count of a waiter that was renewed and does not wait again.
+func (q *Queue) leaveRenewed() {
+	q.lock()
+	q.uncount()
+	q.unlock()
+}
+
 // reject removes w from its class and wakes it with err.
 func (q *Queue) reject(w *waiter, err error) {
-	countRejection(w, err)
-	q.removeWaiter(w)
+	q.removeRejected(w, err)
 	w.fail(err)
+}
+
+// removeRejected removes w from its class with err. A waiter that was renewed stays counted until it
+// waits again or its caller returns, so that Drain waits for it.
+func (q *Queue) removeRejected(w *waiter, err error) {
+	countRejection(w, err)
+	if err == errRenewed {
+		q.numWaiting.Add(1)
+	}
+	q.removeWaiter(w)
 }
 
 // fail wakes w, which has left its class, with err.
