@@ -43,7 +43,7 @@ func TestPatterns_memoryOfAHostileHostIsBounded(t *testing.T) {
 	}
 	each := (heap() - before) / hosts
 	t.Logf("%d bytes a host", each)
-	require.LessOrEqual(t, each, uint64(16<<10))
+	require.LessOrEqual(t, each, int64(16<<10))
 	runtime.KeepAlive(tr)
 }
 
