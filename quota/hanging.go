@@ -35,7 +35,7 @@ const (
 // lateIn returns the time until the requests in flight hang if no response arrives.
 func (q *quota) lateIn(now time.Time) time.Duration {
 	s := &q.slow
-	return max(ticks.Later(s.sent, q.lastResponse).Add(lateAfter*s.typical+lateMargin+1).Sub(now), 1)
+	return max(s.lateAt(ticks.Later(s.sent, q.lastResponse)).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.

@@ -166,6 +166,13 @@ func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, 
 	return false
 }
 
+// cutConcurrency begins a concurrencyCut. By Little's law, requests to an unlimited endpoint are in flight,
+// too, although they are not claims.
+func (q *quota) cutConcurrency(now time.Time) {
+	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
+	q.inference.cut.begin(inFlight, q.roundTrip(), now)
+}
+
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
 func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
@@ -236,10 +243,8 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	if q.hold.Active && n <= q.hold.LastSent {
 		inf.beforeStop.N++ // it was in flight when the stop or hold began
 	}
-	if c := &inf.cut; c.maxInFlight > 0 {
-		if c.successes++; c.successes >= cutEndsAfter {
-			*c = concurrencyCut{}
-		}
+	if inf.cut.maxInFlight > 0 {
+		inf.cut.succeeded()
 	}
 	switch {
 	case !inf.limits():
@@ -281,7 +286,7 @@ func (q *quota) stop(n uint64, now time.Time) {
 // rejected for another reason. As after each hold, slow start bounds the requests that have waited.
 func (q *quota) abandonStop(now time.Time) {
 	inf := q.inference
-	q.slowStart.bound(max(q.hold.InFlight, q.knownBound()), knownAfter)
+	q.slowStart.bound(max(q.hold.InFlight, knownBound(q.endpoint.tracker.initialConcurrency)), knownAfter)
 	q.hold = hold.Hold{LastSent: q.inFlight.Sent}
 	if q.shared != nil {
 		q.shared.setHold(&q.hold) // no probe was accepted, so no release is published
@@ -372,7 +377,7 @@ func (q *quota) released(now time.Time) {
 	}
 	if !inf.loop.On() && !inf.window.On() {
 		inf.hanging = false
-		q.slowStart.bound(max(q.hold.InFlight, q.knownBound()), knownAfter)
+		q.slowStart.bound(max(q.hold.InFlight, knownBound(q.endpoint.tracker.initialConcurrency)), knownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, learnedlimit.AcceptedSpan{}, 0
 	inf.evidence.Restart()

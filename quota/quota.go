@@ -184,7 +184,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 	}
 	if full {
 		d.Wait, d.OK = inf.loop.Check(now)
-		if d.OK && inf.hanging && !dryRun && q.inFlight.Open >= maxUnproven+int64(lateAfter*inf.loop.Rate*q.slow.typical.Seconds()) {
+		if d.OK && inf.hanging && !dryRun && q.inFlight.Open >= maxUnproven+q.slow.sentUntilLate(inf.loop.Rate) {
 			d.Wait, d.OK = q.lateIn(now), false
 		}
 		if !d.OK {
@@ -200,6 +200,42 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			}
 		}
 	}
+}
+
+// checkSlowStart reports whether slow start and the concurrencyCut allow one more request in flight
+// as of now. If not, wait is the time until they do without a response; 0: they do not.
+func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
+	if q.inference != nil {
+		c := &q.inference.cut
+		if wait = c.until.Sub(now); wait > 0 {
+			return wait, false
+		}
+		if c.maxInFlight > 0 && q.inFlight.Open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
+			return 0, false
+		}
+	}
+	bound := q.maxInFlight()
+	if bound == 0 || q.inFlight.Open < bound {
+		return 0, true
+	}
+	since := ticks.Later(q.lastResponse, q.span.Since)
+	if since.IsZero() {
+		return 0, false
+	}
+	if wait := 5 * q.slow.typical; wait <= growEvery {
+		since = since.Add(wait) // whether requests hang is decided before
+	}
+	more := now.Sub(since) / growEvery
+	return (more+1)*growEvery - now.Sub(since), q.inFlight.Open < bound+int64(more)
+}
+
+// maxInFlight returns the bound of slow start on the requests in flight; 0: there is none.
+func (q *quota) maxInFlight() int64 {
+	processes := 1
+	if q.shared != nil {
+		processes += len(q.shared.peers.all)
+	}
+	return q.slowStart.limit(q.endpoint.tracker.initialConcurrency, len(q.estimates) > 0, processes)
 }
 
 // grant records that a claim of n units is granted at now, and returns its number. After an idle
@@ -284,7 +320,7 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 		failed = inf.evidence.WasHealthy(f.Cause, now) // otherwise a permission is probably missing
 	}
 	if n > q.inFlight.Hung {
-		q.recordOutcome(n, failed, now)
+		q.slow.record(n, failed, q.inFlight.Sent, q.inFlight.Open, int64(q.endpoint.tracker.initialConcurrency), now)
 		q.lastResponse, q.sentBefore = now, q.inFlight.Sent
 	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown || f.Cause == throttle.CauseCanceled {
 		q.respondedAfterHang(n, now)
@@ -309,8 +345,13 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 	if q.hold.Active && q.hold.Accepted(n, q.lastGranted) {
 		q.released(now)
 	}
-	if success {
-		q.countSuccess()
+	if !success {
+		return
+	}
+	q.span.N++
+	over := q.slowStart.countSuccess(q.inFlight.Open, q.endpoint.tracker.initialConcurrency)
+	if over && q.inference == nil && len(q.estimates) == 0 && q.hold.LastSent == 0 && !q.endpoint.hasQuotas.Load() {
+		q.endpoint.unlimited.Store(true)
 	}
 }
 

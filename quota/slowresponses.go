@@ -68,9 +68,25 @@ func (s *slowResponses) granted(n uint64, open, minimum int64, now time.Time) {
 	}
 }
 
-// responded records that the response to the watched claim arrived at now.
-func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Time) {
-	n, took := s.watched, max(now.Sub(s.sent), 1)
+// record records that claim n has a response at now, or that it failed: there is none, or one that is a
+// failure.
+func (s *slowResponses) record(n uint64, failed bool, sent uint64, open, minimum int64, now time.Time) {
+	s.recent <<= 1
+	if failed {
+		if n == s.watched {
+			s.watched = 0
+		}
+		s.recent |= 1
+		if s.maxInFlight == 0 && bits.OnesCount8(s.recent) >= maxFailures {
+			s.begin(sent, open/2, minimum)
+			s.recent = 0
+		}
+		return
+	}
+	if n != s.watched {
+		return
+	}
+	took := max(now.Sub(s.sent), 1)
 	s.watched = 0
 	switch {
 	case s.typical > 0 && s.isLate(took):
@@ -87,23 +103,12 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	s.typical += (took - s.typical) / typicalWeight // late responses count: if all are late, that is typical
 }
 
-// recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
-// one that is a failure.
-func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
-	s, sent, open, minimum := &q.slow, q.inFlight.Sent, q.inFlight.Open, int64(q.endpoint.tracker.initialConcurrency)
-	s.recent <<= 1
-	if failed {
-		if n == s.watched {
-			s.watched = 0
-		}
-		s.recent |= 1
-		if s.maxInFlight == 0 && bits.OnesCount8(s.recent) >= maxFailures {
-			s.begin(sent, open/2, minimum)
-			s.recent = 0
-		}
-		return
-	}
-	if n == s.watched {
-		s.responded(sent, open, minimum, now)
-	}
+// lateAt returns when the response to a claim that was granted at sent is late.
+func (s *slowResponses) lateAt(sent time.Time) time.Time {
+	return sent.Add(lateAfter*s.typical + lateMargin + 1)
+}
+
+// sentUntilLate returns how many requests are sent at rate, per second, until the first of them is overdue.
+func (s *slowResponses) sentUntilLate(rate float64) int64 {
+	return int64(lateAfter * rate * s.typical.Seconds())
 }

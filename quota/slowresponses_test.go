@@ -169,14 +169,15 @@ func TestSlowResponses_theResponseToTheWatchedClaimDecides(t *testing.T) {
 		"faster than usual":             {11, 20 * ms, 0, 7, 0, 10, 90 * ms},
 	} {
 		s := slowResponses{watched: tt.watched, sent: now, typical: 100 * ms, maxInFlight: tt.maxInFlight, since: 10}
-		s.responded(20, tt.open, 4, now.Add(tt.took))
+		s.record(tt.watched, false, 20, tt.open, 4, now.Add(tt.took))
 		require.Equal(t, slowResponses{sent: now, typical: tt.typical, maxInFlight: tt.wantMax, since: tt.wantSince}, s, name)
 	}
 	var s slowResponses
 	s.granted(1, 1, 4, now)
-	s.responded(1, 0, 4, now.Add(-time.Hour))
+	s.record(1, false, 1, 0, 4, now.Add(-time.Hour))
 	require.EqualValues(t, 1, s.typical, "a clock that was set back")
-	s.responded(1, 0, 4, now.Add(9))
+	s.watched = 1
+	s.record(1, false, 1, 0, 4, now.Add(9))
 	require.EqualValues(t, 2, s.typical)
 }
 
@@ -185,7 +186,7 @@ func TestSlowResponses_firstResponse(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s slowResponses
 	s.granted(1, 1, 4, now)
-	s.responded(1, 0, 4, now.Add(time.Second))
+	s.record(1, false, 1, 0, 4, now.Add(time.Second))
 	require.Equal(t, slowResponses{sent: now, typical: time.Second}, s)
 }
 
@@ -194,6 +195,15 @@ func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 	var s slowResponses
 	s.begin(7, 3, 4)
 	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
+	s.begin(8, 9, 4)
+	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
+	s = slowResponses{}
+	s.begin(7, 9, 4)
+	require.EqualValues(t, 9, s.maxInFlight)
+}
+
+// Slow responses bound the claims in flight of a quota. A claim that was cancelled is not watched any more.
+func TestQuota_slowResponsesBoundItsClaims(t *testing.T) {
 	q := quotaAt(t, 0)
 	q.slowStart.successes = knownAfter
 	for _, tt := range []struct {
@@ -205,46 +215,51 @@ func TestSlowResponses_boundsWhatIsInFlight(t *testing.T) {
 		q.decide(&d, 1, false, time.Unix(1000, 0))
 		require.Equal(t, tt.ok, d.OK, "%+v", tt)
 	}
-	s.begin(8, 9, 4)
-	require.Equal(t, slowResponses{maxInFlight: 4, since: 7}, s)
-	s = slowResponses{}
-	s.begin(7, 9, 4)
-	require.EqualValues(t, 9, s.maxInFlight)
-}
-
-// Four failures among the latest eight responses begin slow responses with half of what is in flight. A
-// failed or cancelled claim is not watched any more.
-func TestSlowResponses_failuresBeginThem(t *testing.T) {
-	now := time.Unix(1000, 0)
-	q := quotaAt(t, 0)
-	q.inFlight.Open, q.inFlight.Sent = 9, 30
-	q.slow.granted(21, 9, 4, now)
-	q.recordOutcome(20, true, now)
-	require.EqualValues(t, 21, q.slow.watched)
-	q.recordOutcome(22, false, now)
-	require.Equal(t, slowResponses{watched: 21, sent: now, recent: 0b10}, q.slow, "another claim succeeded")
-	q.recordOutcome(23, true, now)
-	q.recordOutcome(24, true, now)
-	require.Zero(t, q.slow.maxInFlight)
-	q.recordOutcome(21, true, now)
-	require.Equal(t, slowResponses{sent: now, maxInFlight: 4, since: 30}, q.slow)
-	for recent, want := range map[uint8]int64{0b0100_0101: 20, 0b1000_0101: 0, 0b11: 0} {
-		q.slow, q.inFlight.Open = slowResponses{recent: recent}, 40
-		q.recordOutcome(25, true, now)
-		require.Equal(t, want, q.slow.maxInFlight, "%b", recent)
-	}
-	q.slow = slowResponses{recent: 0b111, maxInFlight: 30, since: 7}
-	q.recordOutcome(25, true, now)
-	require.Equal(t, slowResponses{recent: 0b1111, maxInFlight: 30, since: 7}, q.slow, "they have begun already")
-	q.slow = slowResponses{watched: 24, sent: now, recent: 1}
-	q.recordOutcome(24, false, now.Add(time.Second))
-	require.Equal(t, slowResponses{sent: now, recent: 0b10, typical: time.Second}, q.slow)
 	q.slow.watched, q.inFlight = 25, inflight.Claims{Sent: 24}
 	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.Add(), q.inFlight.Add()})
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
 	require.EqualValues(t, 25, q.slow.watched)
 	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
 	require.Zero(t, q.slow.watched)
+}
+
+// Four failures among the latest eight responses begin slow responses with half of what is in flight. A
+// failed claim is not watched any more.
+func TestSlowResponses_failuresBeginThem(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var s slowResponses
+	s.granted(21, 9, 4, now)
+	record := func(n uint64, failed bool) { s.record(n, failed, 30, 9, 4, now) }
+	record(20, true)
+	require.EqualValues(t, 21, s.watched)
+	record(22, false)
+	require.Equal(t, slowResponses{watched: 21, sent: now, recent: 0b10}, s, "another claim succeeded")
+	record(23, true)
+	record(24, true)
+	require.Zero(t, s.maxInFlight)
+	record(21, true)
+	require.Equal(t, slowResponses{sent: now, maxInFlight: 4, since: 30}, s)
+	for recent, want := range map[uint8]int64{0b0100_0101: 20, 0b1000_0101: 0, 0b11: 0} {
+		s = slowResponses{recent: recent}
+		s.record(25, true, 30, 40, 4, now)
+		require.Equal(t, want, s.maxInFlight, "%b", recent)
+	}
+	s = slowResponses{recent: 0b111, maxInFlight: 30, since: 7}
+	record(25, true)
+	require.Equal(t, slowResponses{recent: 0b1111, maxInFlight: 30, since: 7}, s, "they have begun already")
+	s = slowResponses{watched: 24, sent: now, recent: 1}
+	s.record(24, false, 30, 9, 4, now.Add(time.Second))
+	require.Equal(t, slowResponses{sent: now, recent: 0b10, typical: time.Second}, s)
+}
+
+// When a response is late, and how many requests are sent until then, follows from the usual time.
+func TestSlowResponses_whenARequestIsLate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := slowResponses{typical: 100 * time.Millisecond}
+	require.Equal(t, now.Add(500*time.Millisecond+1), s.lateAt(now))
+	require.True(t, s.isLate(s.lateAt(now).Sub(now)))
+	require.EqualValues(t, 4, s.sentUntilLate(10))
+	require.EqualValues(t, 3, s.sentUntilLate(9.9))
 }
 
 // A 403 counts as a failure for slow responses only where the server was healthy before.
@@ -268,7 +283,7 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.evidence.Add(tt.cause, now)
 		q.observe(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now)
-		require.Equal(t, tt.want, q.slow.recent&1 == 1, name)
+		require.Equal(t, tt.want, q.slow.recent != 0, name)
 	}
 	q := quotaAt(t, 0)
 	q.observe(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, now)

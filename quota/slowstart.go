@@ -3,7 +3,6 @@ package quota
 import (
 	"time"
 
-	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/inflight"
 )
 
@@ -52,21 +51,17 @@ func (s *slowStart) bound(n int64, steady int) {
 }
 
 // knownBound returns the bound when a host becomes known, and the least bound after a hold.
-func (q *quota) knownBound() int64 {
-	return int64(max(q.endpoint.tracker.initialConcurrency, 0) + maxGrowth)
-}
+func knownBound(initial int) int64 { return int64(max(initial, 0) + maxGrowth) }
 
-// countSuccess counts a successful response. If the host has shown no limit when the bound ends, the
-// endpoint is unlimited.
-func (q *quota) countSuccess() {
-	q.span.N++
-	s, open := &q.slowStart, q.inFlight.Open
+// countSuccess counts a successful response, after which open claims are in flight. It reports whether slow
+// start is over: the host is known, and there is no bound.
+func (s *slowStart) countSuccess(open int64, initial int) (over bool) {
 	switch {
 	case s.successes < knownAfter:
 		s.successes++
 		s.servedBurst = s.servedBurst || s.successes >= burstServedAfter && open == 0 && !s.denied
 		if s.successes == knownAfter && !s.servedBurst {
-			s.bound(q.knownBound(), 0)
+			s.bound(knownBound(initial), 0)
 		}
 	case s.maxInFlight == 0:
 	case s.steady > 0:
@@ -82,57 +77,24 @@ func (q *quota) countSuccess() {
 		}
 		s.peak = 0
 	}
-	if s.successes == knownAfter && s.maxInFlight == 0 && q.inference == nil && len(q.estimates) == 0 && q.hold.LastSent == 0 && !q.endpoint.hasQuotas.Load() {
-		q.endpoint.unlimited.Store(true)
-	}
+	return s.successes == knownAfter && s.maxInFlight == 0
 }
 
-// maxInFlight returns the bound of slow start on the requests in flight; 0: there is none. If the
-// server states its limits, the bound grows faster and ends when the host is known. Processes that
-// share an Exchange begin at the same time, so they divide the growth.
-func (q *quota) maxInFlight() int64 {
-	start, s := q.endpoint.tracker.initialConcurrency, &q.slowStart
-	stated, known := len(q.estimates) > 0, s.successes >= knownAfter || s.servedBurst
+// limit returns the bound on the requests in flight; 0: there is none. initial is
+// Tracker.InitialConcurrency, or its default. If the server states its limits, the bound grows faster and
+// ends when the host is known. Processes that share an Exchange begin at the same time, so they divide the
+// growth.
+func (s *slowStart) limit(initial int, stated bool, processes int) int64 {
+	known := s.successes >= knownAfter || s.servedBurst
 	switch {
-	case start < 0, stated && known:
+	case initial < 0, stated && known:
 		return 0
 	case known:
 		return s.maxInFlight
 	case stated:
-		return int64(start + min(s.successes, maxGrowth))
+		return int64(initial + min(s.successes, maxGrowth))
 	}
-	growth := maxGrowth
-	if q.shared != nil {
-		growth /= 1 + len(q.shared.peers.all)
-	}
-	return int64(start + min(s.successes/2, growth))
-}
-
-// checkSlowStart reports whether slow start and the concurrencyCut allow one more request in flight
-// as of now. If not, wait is the time until they do without a response; 0: they do not.
-func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
-	if q.inference != nil {
-		c := &q.inference.cut
-		if wait = c.until.Sub(now); wait > 0 {
-			return wait, false
-		}
-		if c.maxInFlight > 0 && q.inFlight.Open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
-			return 0, false
-		}
-	}
-	bound := q.maxInFlight()
-	if bound == 0 || q.inFlight.Open < bound {
-		return 0, true
-	}
-	since := ticks.Later(q.lastResponse, q.span.Since)
-	if since.IsZero() {
-		return 0, false
-	}
-	if wait := 5 * q.slow.typical; wait <= growEvery {
-		since = since.Add(wait) // whether requests hang is decided before
-	}
-	more := now.Sub(since) / growEvery
-	return (more+1)*growEvery - now.Sub(since), q.inFlight.Open < bound+int64(more)
+	return int64(initial + min(s.successes/2, maxGrowth/processes))
 }
 
 // A concurrencyCut limits the requests in flight after a bare rejection that is not evidence of a
@@ -149,16 +111,18 @@ const (
 	cutEndsAfter = 8 // successes in a row, after which the cut ends
 )
 
-// cutConcurrency begins a concurrencyCut after a bare rejection that is not evidence: half of what is in
-// flight may be, at least minInFlight. Rejections within its round trip are of the same burst.
-func (q *quota) cutConcurrency(now time.Time) {
-	c := &q.inference.cut
+// begin begins a cut after a bare rejection that is not evidence: half of inFlight requests may be in flight,
+// at least minInFlight. Rejections within the round trip of a cut are of the same burst.
+func (c *concurrencyCut) begin(inFlight float64, roundTrip time.Duration, now time.Time) {
 	c.successes = 0
-	if now.Before(c.until) {
-		return
+	if !now.Before(c.until) {
+		c.until, c.maxInFlight = now.Add(roundTrip), max(minInFlight, int64(min(inFlight/2, inflight.Max)))
 	}
-	c.until = now.Add(q.roundTrip())
-	// By Little's law, because requests to an unlimited endpoint are not claims.
-	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
-	c.maxInFlight = max(minInFlight, int64(min(inFlight/2, inflight.Max)))
+}
+
+// succeeded counts a successful response during the cut.
+func (c *concurrencyCut) succeeded() {
+	if c.successes++; c.successes >= cutEndsAfter {
+		*c = concurrencyCut{}
+	}
 }
