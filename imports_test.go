@@ -33,7 +33,7 @@ var importOrder = [][]string{
 	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
-	{"quota/internal/hold"},
+	{"quota/internal/hold", "quota/internal/concurrency"},
 	{"quota/internal/statedlimit"},
 	{"quota/internal/learnedlimit"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},

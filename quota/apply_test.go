@@ -145,7 +145,7 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	} {
 		_, q, now := sharedQuota(t, .5)
 		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, learnedlimit.AcceptedSpan{}, now), name)
-		require.Equal(t, tt.cut, q.inference.cut.maxInFlight > 0, name)
+		require.Equal(t, tt.cut, q.inference.cut.MaxInFlight > 0, name)
 		require.Len(t, q.shared.peers.all, 1, name)
 		if tt.rejections == math.MaxInt {
 			require.LessOrEqual(t, q.inference.evidence.Total, 8, name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -351,11 +352,11 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		return nil
 	}
 	asked.mu.Lock()
-	dropped, successes := asked.dropped, asked.slowStart.successes
+	dropped, successes := asked.dropped, asked.slowStart.Successes
 	asked.mu.Unlock()
 	q := asked
 	if dropped || slices.Contains(ep.quotas, asked) {
-		q = ep.newQuota(knownAfter)
+		q = ep.newQuota(concurrency.KnownAfter)
 	} else {
 		ep.unknown.Store(ep.newQuota(successes))
 		ep.replace(asked)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -16,7 +17,7 @@ import (
 // makeUnlimited sends successful requests, one per millisecond, until no limit is demanded, and then
 // n more.
 func makeUnlimited(t *testing.T, tr *Tracker, url string, n int) {
-	for range knownAfter {
+	for range concurrency.KnownAfter {
 		require.True(t, ask(t, tr, url, answer(200)).OK)
 		time.Sleep(time.Millisecond)
 	}

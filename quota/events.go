@@ -220,14 +220,14 @@ func (l *listeners) watch(q *quota, now time.Time) (record func()) {
 }
 
 // reported returns what events report of q: the end of its hold, zero if there is none, that of its
-// concurrencyCut, and its limits.
+// concurrency.Cut, and its limits.
 func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
 	ep := q.endpoint
 	if q.hold.Active {
 		heldUntil = q.hold.Until
 	}
 	if inf := q.inference; inf != nil {
-		cutUntil = inf.cut.until
+		cutUntil = inf.cut.Until
 		if w := &inf.window; w.On() && !w.Declared {
 			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.ConfirmedLimit, Per: w.Length})
 		}
@@ -243,7 +243,7 @@ func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearned
 	return heldUntil, cutUntil, limits
 }
 
-// recordHolds adds the events for the hold and the concurrencyCut of q, whose ends have changed.
+// recordHolds adds the events for the hold and the concurrency.Cut of q, whose ends have changed.
 func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
 	ep := q.endpoint
 	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.Estimated}

@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
 // Some servers reject requests late or never: HAProxy with tarpit and silent-drop does, and so do
-// firewalls that drop packets. A request hangs if its response is late, see slowResponses, and no other
+// firewalls that drop packets. A request hangs if its response is late, see concurrency.SlowResponses, and no other
 // response has arrived for as long:
 //
 //	accepted  ||||||||                            |      |   |   |   |
@@ -35,7 +36,7 @@ const (
 // lateIn returns the time until the requests in flight hang if no response arrives.
 func (q *quota) lateIn(now time.Time) time.Duration {
 	s := &q.slow
-	return max(s.lateAt(ticks.Later(s.sent, q.lastResponse)).Sub(now), 1)
+	return max(s.LateAt(ticks.Later(s.Sent, q.lastResponse)).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.
@@ -43,7 +44,7 @@ func (q *quota) hang(now time.Time) {
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
-	inf, n := q.inference, max(q.sentBefore, q.slow.watched) // n is the latest claim that is late
+	inf, n := q.inference, max(q.sentBefore, q.slow.Watched) // n is the latest claim that is late
 	if inf == nil || !inf.hanging {
 		if !q.hangImpliesLimit(n, now) {
 			return
@@ -53,7 +54,7 @@ func (q *quota) hang(now time.Time) {
 		}
 		inf.hanging, inf.forbidden = true, false
 	}
-	inf.lastHanging, q.slow.watched = n, 0
+	inf.lastHanging, q.slow.Watched = n, 0
 	q.inFlight.GiveUp()
 	if inf.loop.On() && !q.hold.Active {
 		q.updateLoop(q.inFlight.Sent, true, now)
@@ -67,12 +68,12 @@ func (q *quota) hang(now time.Time) {
 func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 	inf, hanging, bound := q.inference, q.inFlight.Open-q.inFlight.After(n), q.maxInFlight()
 	switch {
-	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.recent != 0, q.slow.maxInFlight > 0:
+	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.Recent != 0, q.slow.MaxInFlight > 0:
 		return false
 	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
 	}
-	recent := now.Sub(ticks.Later(q.slow.sent, q.lastResponse)) <= learnedlimit.IdleAfter+lateAfter*q.slow.typical
+	recent := now.Sub(ticks.Later(q.slow.Sent, q.lastResponse)) <= learnedlimit.IdleAfter+concurrency.LateAfter*q.slow.Typical
 	return recent && q.span.N >= minBefore && bound > 0 && q.inFlight.Open >= bound &&
 		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.Span()-int64(q.inFlight.Sent-n))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -22,7 +23,7 @@ func burst(t *testing.T, now time.Time) *quota {
 		q.inFlight.End(n)
 		q.observe(n, &throttle.Feedback{}, now)
 	}
-	q.slow = slowResponses{}
+	q.slow = concurrency.SlowResponses{}
 	last := q.grant(1, now.Add(-hangingTypical))
 	for range 17 {
 		q.grant(1, now)
@@ -31,7 +32,7 @@ func burst(t *testing.T, now time.Time) *quota {
 	q.observe(last, &throttle.Feedback{}, now)
 	q.grant(1, now)
 	require.EqualValues(t, []int64{18, 18, 58}, []int64{q.inFlight.Open, q.maxInFlight(), int64(q.inFlight.Sent)})
-	require.Equal(t, hangingTypical, q.slow.typical)
+	require.Equal(t, hangingTypical, q.slow.Typical)
 	return q
 }
 
@@ -93,11 +94,11 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 	for name, change := range map[string]func(q *quota){
 		"evidence":                     func(*quota) {},
 		"few were accepted before":     func(q *quota) { q.span.N = minBefore - 1 },
-		"the usual time is not known":  func(q *quota) { q.slow.typical = 0 },
-		"one of the latest failed":     func(q *quota) { q.slow.recent = 0b1000_0000 },
-		"responses were late before":   func(q *quota) { q.slow.maxInFlight = 20 },
+		"the usual time is not known":  func(q *quota) { q.slow.Typical = 0 },
+		"one of the latest failed":     func(q *quota) { q.slow.Recent = 0b1000_0000 },
+		"responses were late before":   func(q *quota) { q.slow.MaxInFlight = 20 },
 		"more may be in flight":        func(q *quota) { q.inFlight.End(50) },
-		"the host is known":            func(q *quota) { q.slowStart.successes = knownAfter },
+		"the host is known":            func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter },
 		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
 		"the server states its limits": func(q *quota) { q.estimates = make([]statedlimit.Estimate, 1) },
 		"the stated limit is used up":  func(q *quota) { q.hold.Active = true },
@@ -105,10 +106,10 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 			q.infer(learnedlimit.AcceptedSpan{}, start).loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 20, Next: start}
 		},
 		"a hanging one was accepted": func(q *quota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
-		"none is late":               func(q *quota) { q.sentBefore, q.slow.watched = 39, 0 },
+		"none is late":               func(q *quota) { q.sentBefore, q.slow.Watched = 39, 0 },
 		"no slow start":              func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
 		"StatedOnly":                 func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
-		"an idle time":               func(q *quota) { q.lastResponse, q.slow.sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
+		"an idle time":               func(q *quota) { q.lastResponse, q.slow.Sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
 		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
 			for range 7 {
 				q.inFlight.End(q.inFlight.Add())
@@ -155,13 +156,13 @@ func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
 				q.hold.Until = late
 				q.inference.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, late)
 			}
-			typical := q.slow.typical
+			typical := q.slow.Typical
 			respond(q, tt.claim, tt.feedback, late.Add(time.Second))
 			require.Equal(t, !tt.want, q.inference.hanging, name)
 			require.Equal(t, stopped && !tt.want, q.hold.Active, name)
 			require.Equal(t, !stopped && !tt.want, q.inference.loop.On(), name)
 			require.Equal(t, tt.want, q.inference.nextEstimate[1].Equal(late.Add(time.Second+learnedlimit.NoEstimate)), name)
-			require.Equal(t, slowResponses{typical: typical, sent: start}, q.slow, "%s: it was slow, which is known", name)
+			require.Equal(t, concurrency.SlowResponses{Typical: typical, Sent: start}, q.slow, "%s: it was slow, which is known", name)
 			require.Equal(t, tt.want || !stopped, reserve(t, q, late.Add(time.Second)).OK, name)
 		}
 	}

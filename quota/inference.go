@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -35,7 +36,7 @@ import (
 type inference struct {
 	evidence learnedlimit.Evidence
 	accepted learnedlimit.AcceptedRate
-	cut      concurrencyCut
+	cut      concurrency.Cut
 	loop     learnedlimit.RateLoop
 	window   learnedlimit.Window
 
@@ -89,10 +90,10 @@ func (inf *inference) stopCause() throttle.Cause {
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
 // use.
 func (q *quota) roundTrip() time.Duration {
-	if q.slow.typical == 0 {
+	if q.slow.Typical == 0 {
 		return unknownRoundTrip
 	}
-	return min(max(q.slow.typical, minRoundTrip), maxRoundTrip)
+	return min(max(q.slow.Typical, minRoundTrip), maxRoundTrip)
 }
 
 // infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
@@ -110,7 +111,7 @@ func (q *quota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inferenc
 		inf.evidence.AddAccepted(before.N, took, now)
 		inf.accepted.AddEvenly(before.N, took, now)
 	}
-	inf.evidence.Total = max(inf.evidence.Total, q.slowStart.successes)
+	inf.evidence.Total = max(inf.evidence.Total, q.slowStart.Successes)
 	q.inference, q.span = inf, before
 	return inf
 }
@@ -148,7 +149,7 @@ func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, 
 		inf.evidence.Restart()
 		inf.stopPending, inf.forbidden = true, false
 		return true
-	case f.RetryOnce && !limits && q.slowStart.successes < knownAfter && inf.evidence.SuggestsBan(now):
+	case f.RetryOnce && !limits && q.slowStart.Successes < concurrency.KnownAfter && inf.evidence.SuggestsBan(now):
 		inf.evidence.Restart()
 		inf.stopPending, inf.forbidden = true, true
 		f.Outcome = throttle.Throttled
@@ -166,11 +167,11 @@ func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, 
 	return false
 }
 
-// cutConcurrency begins a concurrencyCut. By Little's law, requests to an unlimited endpoint are in flight,
+// cutConcurrency begins a concurrency.Cut. By Little's law, requests to an unlimited endpoint are in flight,
 // too, although they are not claims.
 func (q *quota) cutConcurrency(now time.Time) {
 	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
-	q.inference.cut.begin(inFlight, q.roundTrip(), now)
+	q.inference.cut.Begin(inFlight, q.roundTrip(), now)
 }
 
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
@@ -243,8 +244,8 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	if q.hold.Active && n <= q.hold.LastSent {
 		inf.beforeStop.N++ // it was in flight when the stop or hold began
 	}
-	if inf.cut.maxInFlight > 0 {
-		inf.cut.succeeded()
+	if inf.cut.MaxInFlight > 0 {
+		inf.cut.Succeeded()
 	}
 	switch {
 	case !inf.limits():
@@ -255,7 +256,7 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 		q.updateLoop(n, false, now)
 	}
 	inf.successesInRow++
-	estimating := inf.limits() || inf.loopPending || inf.cut.maxInFlight > 0 || q.hold.Active
+	estimating := inf.limits() || inf.loopPending || inf.cut.MaxInFlight > 0 || q.hold.Active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
 		q.endpoint.release(inferenceBytes)
@@ -278,7 +279,7 @@ func (q *quota) stop(n uint64, now time.Time) {
 	r.Estimated, r.Pause = true, q.pauseOfStop(now)
 	q.hold.Rejected(n, now, r)
 	if inf != nil {
-		inf.stopPending, inf.cut = false, concurrencyCut{}
+		inf.stopPending, inf.cut = false, concurrency.Cut{}
 	}
 }
 
@@ -286,7 +287,7 @@ func (q *quota) stop(n uint64, now time.Time) {
 // rejected for another reason. As after each hold, slow start bounds the requests that have waited.
 func (q *quota) abandonStop(now time.Time) {
 	inf := q.inference
-	q.slowStart.bound(max(q.hold.InFlight, knownBound(q.endpoint.tracker.initialConcurrency)), knownAfter)
+	q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.endpoint.tracker.initialConcurrency)), concurrency.KnownAfter)
 	q.hold = hold.Hold{LastSent: q.inFlight.Sent}
 	if q.shared != nil {
 		q.shared.setHold(&q.hold) // no probe was accepted, so no release is published
@@ -369,7 +370,7 @@ func (q *quota) released(now time.Time) {
 			inf.loop.BeginAfterStop(inf.stopCause(), inf.hanging, inf.beforeStop, h.RejectedAt, q.lastGranted, now, inf.accepted.Highest(now)/2, q.inFlight.Sent)
 			break
 		}
-		inf.cut = concurrencyCut{}
+		inf.cut = concurrency.Cut{}
 		inf.window.DescribeStop(inf.statedHold, inf.forbidden, rejectedProbe.IsZero())
 	}
 	if !inf.loopPending {
@@ -377,7 +378,7 @@ func (q *quota) released(now time.Time) {
 	}
 	if !inf.loop.On() && !inf.window.On() {
 		inf.hanging = false
-		q.slowStart.bound(max(q.hold.InFlight, knownBound(q.endpoint.tracker.initialConcurrency)), knownAfter)
+		q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.endpoint.tracker.initialConcurrency)), concurrency.KnownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, learnedlimit.AcceptedSpan{}, 0
 	inf.evidence.Restart()

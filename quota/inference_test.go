@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/internal/serverrules"
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -159,7 +160,7 @@ func TestQuota_roundTripIsBounded(t *testing.T) {
 	for typical, want := range map[time.Duration]time.Duration{
 		0: 50 * time.Millisecond, 1: time.Millisecond, 30 * time.Millisecond: 30 * time.Millisecond, time.Second: 250 * time.Millisecond,
 	} {
-		q.slow.typical = typical
+		q.slow.Typical = typical
 		require.Equal(t, want, q.roundTrip(), "%v", typical)
 	}
 }
@@ -169,7 +170,7 @@ func TestQuota_roundTripIsBounded(t *testing.T) {
 func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
-	q.slowStart.successes = 70
+	q.slowStart.Successes = 70
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-4500 * time.Millisecond), N: 50}
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	require.Equal(t, 50, inf.evidence.N)
@@ -287,13 +288,13 @@ func TestQuota_stops(t *testing.T) {
 		q := quotaAt(t, 0)
 		q.inFlight.Sent = 9
 		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 30}
-		q.inference = &inference{stopPending: true, cut: concurrencyCut{maxInFlight: 4}, loop: loop}
+		q.inference = &inference{stopPending: true, cut: concurrency.Cut{MaxInFlight: 4}, loop: loop}
 		q.stop(8, now)
 		inf := q.inference
 		require.Equal(t, learnedlimit.AcceptedSpan{Since: q.span.Since, Until: now, N: 30}, inf.beforeStop, name)
 		require.Equal(t, !loop.On(), inf.loopPending, name)
 		require.False(t, inf.stopPending, name)
-		require.Equal(t, concurrencyCut{}, inf.cut, name)
+		require.Equal(t, concurrency.Cut{}, inf.cut, name)
 		require.True(t, q.hold.Active && q.hold.Estimated, name)
 		require.EqualValues(t, 9, q.hold.LastSent, name)
 		require.EqualValues(t, 15, q.hold.InFlight, "%s: 300/s and 50 ms", name)
@@ -342,10 +343,10 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 			q.hold.RejectedAt = at(b.probe)
 		}
 		q.lastGranted, q.inFlight.Sent = at(b.sent), 50
-		q.slowStart.successes = knownAfter
+		q.slowStart.Successes = concurrency.KnownAfter
 		q.inference = &inference{
 			beforeStop: learnedlimit.AcceptedSpan{Since: at(0), Until: at(.1), N: b.n}, loopPending: b.pending,
-			statedHold: time.Duration(b.stated * float64(time.Second)), cut: concurrencyCut{maxInFlight: 4},
+			statedHold: time.Duration(b.stated * float64(time.Second)), cut: concurrency.Cut{MaxInFlight: 4},
 		}
 		q.inference.evidence.Add(throttle.CauseUnstated, at(.1))
 		q.released(at(b.sent).Add(20 * time.Millisecond))
@@ -359,14 +360,14 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 		if tt.window {
 			require.Equal(t, tt.length, inf.window.Length, name)
 			require.Equal(t, at(b.sent), inf.window.Start, name)
-			require.Equal(t, concurrencyCut{}, inf.cut, name)
+			require.Equal(t, concurrency.Cut{}, inf.cut, name)
 		}
 		if tt.window || tt.loop {
-			require.Zero(t, q.slowStart.maxInFlight, name)
+			require.Zero(t, q.slowStart.MaxInFlight, name)
 		} else {
-			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: what was in flight before", name)
-			q.slowStart.countSuccess(30, 4)
-			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: it does not grow at first", name)
+			require.EqualValues(t, 30, q.slowStart.MaxInFlight, "%s: what was in flight before", name)
+			q.slowStart.CountSuccess(30, 4)
+			require.EqualValues(t, 30, q.slowStart.MaxInFlight, "%s: it does not grow at first", name)
 		}
 		if b.pending {
 			require.Zero(t, q.span, name)
@@ -379,7 +380,7 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 	require.Zero(t, q.slowStart, "nothing is inferred")
 	q.inference, q.hold.InFlight = new(inference), 3
 	q.released(start)
-	require.EqualValues(t, 18, q.slowStart.maxInFlight, "at least as many as when a host becomes known")
+	require.EqualValues(t, 18, q.slowStart.MaxInFlight, "at least as many as when a host becomes known")
 }
 
 // If a loop or a window is on when a hold ends, it goes on with the probe.
@@ -390,7 +391,7 @@ func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 	q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1}}
 	q.released(now)
 	require.True(t, q.inference.loop.On())
-	require.Zero(t, q.slowStart.maxInFlight)
+	require.Zero(t, q.slowStart.MaxInFlight)
 	q.inference = &inference{window: tenPerSecond(now.Add(-time.Hour))}
 	q.inFlight.Sent = 9
 	q.released(now)
@@ -478,7 +479,7 @@ func TestQuota_suspects(t *testing.T) {
 		"5 of 8 are 403s":               {before: 4, cause: forbidden, stop: true, throttled: true},
 		"5 of 8, of an unhealthy route": {before: 4, cause: forbidden, unhealthy: true},
 		"a 403 of an unhealthy route, during a stop by 403s": {before: 1, cause: forbidden, unhealthy: true, change: stoppedBy403, throttled: true},
-		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.successes = knownAfter }, trial: true, throttled: true},
+		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter }, trial: true, throttled: true},
 		"a 403 during a stop by 403s":                        {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
 		"a 503 during a stop by 403s":                        {before: 1, cause: failure, change: stoppedBy403, added: true},
 		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *quota) { q.hold.Active, q.hold.Estimated = true, true }, added: true},
@@ -488,7 +489,7 @@ func TestQuota_suspects(t *testing.T) {
 		"a loop failed, but not lately ":                     {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
 	} {
 		q := quotaAt(t, 0)
-		q.slowStart.successes, q.inFlight.Sent = 40, 9
+		q.slowStart.Successes, q.inFlight.Sent = 40, 9
 		inf := q.infer(learnedlimit.AcceptedSpan{Since: now.Add(-6 * time.Second), N: 30}, now.Add(-time.Second))
 		inf.successesInRow = 5
 		kind := tt.cause
@@ -566,7 +567,7 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		tt.change(q)
 		q.rejectedUnstated(5, tt.cause, now)
 		require.Equal(t, tt.want == stopped, q.hold.Rejections == 1, name)
-		require.Equal(t, tt.want == cut, inf.cut.maxInFlight > 0, name)
+		require.Equal(t, tt.want == cut, inf.cut.MaxInFlight > 0, name)
 		require.Equal(t, tt.want == counted, inf.loop.On() && inf.loop.Rate < 9.9, name)
 	}
 	q := quotaAt(t, 0)
@@ -631,7 +632,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 		q := quotaAt(t, 0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.forbidden, inf.loopPending, inf.window = tt.forbidden, true, tenPerSecond(now)
-		q.inFlight.Sent, q.slowStart.successes = 9, knownAfter
+		q.inFlight.Sent, q.slowStart.Successes = 9, concurrency.KnownAfter
 		q.hold = hold.Hold{Active: true, Estimated: tt.estimated, Since: now.Add(-tt.since), Rejections: 3, LastSent: 8, InFlight: 30}
 		q.stop(9, now)
 		require.Equal(t, !tt.abandoned, q.hold.Active, name)
@@ -641,7 +642,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 			require.Equal(t, hold.Hold{LastSent: 9}, q.hold, name)
 			require.Equal(t, now.Add(learnedlimit.NoEstimate), inf.nextEstimate[1], name)
 			require.Zero(t, inf.nextEstimate[0], name)
-			require.EqualValues(t, 30, q.slowStart.maxInFlight, "%s: those that waited are not sent together", name)
+			require.EqualValues(t, 30, q.slowStart.MaxInFlight, "%s: those that waited are not sent together", name)
 			require.False(t, inf.limits(), name)
 		}
 	}
@@ -668,7 +669,7 @@ func TestQuota_probesABanRarely(t *testing.T) {
 func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
-	q.slowStart.successes = 40
+	q.slowStart.Successes = 40
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 30}
 	for i := range 5 {
 		n := q.inFlight.Add()

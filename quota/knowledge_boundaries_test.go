@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -192,14 +193,14 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		reason string
 	}{
 		"new":             {func(*quota) {}, 4, "slow start"},
-		"known":           {func(q *quota) { q.slowStart.successes = knownAfter }, 0, ""},
+		"known":           {func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter }, 0, ""},
 		"stated only":     {func(q *quota) { q.endpoint.tracker.Mode = StatedOnly }, 0, ""},
 		"no slow start":   {func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 }, 0, ""},
-		"a cut":           {func(q *quota) { q.inference = &inference{cut: concurrencyCut{maxInFlight: 3}} }, 3, "slow start"},
-		"a higher cut":    {func(q *quota) { q.inference = &inference{cut: concurrencyCut{maxInFlight: 5}} }, 4, "slow start"},
-		"slow responses":  {func(q *quota) { q.slow.maxInFlight = 1 }, 1, "slow responses"},
-		"equal":           {func(q *quota) { q.slow.maxInFlight = 4 }, 4, "slow start"},
-		"known, but slow": {func(q *quota) { q.slowStart.successes, q.slow.maxInFlight = knownAfter, 9 }, 9, "slow responses"},
+		"a cut":           {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 3}} }, 3, "slow start"},
+		"a higher cut":    {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 5}} }, 4, "slow start"},
+		"slow responses":  {func(q *quota) { q.slow.MaxInFlight = 1 }, 1, "slow responses"},
+		"equal":           {func(q *quota) { q.slow.MaxInFlight = 4 }, 4, "slow start"},
+		"known, but slow": {func(q *quota) { q.slowStart.Successes, q.slow.MaxInFlight = concurrency.KnownAfter, 9 }, 9, "slow responses"},
 	} {
 		q := quotaAt(t, 0)
 		tt.change(q)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 )
@@ -111,7 +112,7 @@ func (q *quota) drop() (bytes int64) {
 // forget removes everything that q knows, so that it admits all requests from now on.
 func (q *quota) forget(now time.Time) {
 	q.change(now, func(time.Time) {
-		q.hold, q.slow, q.slowStart = hold.Hold{LastSent: q.hold.LastSent}, slowResponses{}, slowStart{successes: knownAfter}
+		q.hold, q.slow, q.slowStart = hold.Hold{LastSent: q.hold.LastSent}, concurrency.SlowResponses{}, concurrency.SlowStart{Successes: concurrency.KnownAfter}
 		q.estimates, q.inference = nil, nil
 	})
 	q.drop()

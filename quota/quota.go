@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -18,7 +19,7 @@ import (
 //
 //	hold             the server rejected a request: no claim until it ends, then one probe
 //	inference.cut    a 429 stated nothing: no claim for one round trip, then fewer in flight
-//	slowStart        the host is not known: a bound on the claims in flight
+//	concurrency.SlowStart        the host is not known: a bound on the claims in flight
 //	slow             the server responds late or fails: no more claims in flight than before
 //	estimates        the server states what is left: no more claims than that
 //	inference.loop   the server rejects and states nothing: the rate that it accepts
@@ -33,8 +34,8 @@ type quota struct {
 	unitQuota // counts requests
 
 	hold         hold.Hold
-	slowStart    slowStart
-	slow         slowResponses
+	slowStart    concurrency.SlowStart
+	slow         concurrency.SlowResponses
 	units        []*unitQuota              // limits in other units
 	inference    *inference                // nil: no response was a possible rejection that states nothing
 	span         learnedlimit.AcceptedSpan // requests accepted since the latest idle time or hold
@@ -49,7 +50,7 @@ type quota struct {
 // newQuota returns a quota of ep that has the number of successful responses and, apart from a
 // declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
 func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{unitQuota: unitQuota{endpoint: ep, policy: ep.names.quota}, slowStart: slowStart{successes: successes}}
+	q := &quota{unitQuota: unitQuota{endpoint: ep, policy: ep.names.quota}, slowStart: concurrency.SlowStart{Successes: successes}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 	}
@@ -102,14 +103,14 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			q.dropLoop(false, now)
 		}
 	}
-	if q.inFlight.Open > 0 && !c.DryRun && t.Mode == Full && q.slow.isLate(now.Sub(ticks.Later(q.slow.sent, q.lastResponse))) {
+	if q.inFlight.Open > 0 && !c.DryRun && t.Mode == Full && q.slow.IsLate(now.Sub(ticks.Later(q.slow.Sent, q.lastResponse))) {
 		q.hang(now)
 	}
 	q.decide(&d, n, c.DryRun, now)
 	if c.DryRun {
 		return d, nil
 	}
-	if q.slowStart.denied = !d.OK; d.OK {
+	if q.slowStart.Denied = !d.OK; d.OK {
 		if d.Grant = q.grant(n, now); shared {
 			probe = q.newProbe(d.Grant)
 		}
@@ -156,7 +157,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			case hanging && d.Wait == 0 && q.inFlight.Open > 0:
 				d.Wait = q.lateIn(now)
 			case hanging && d.Estimated && q.inFlight.Count > q.inFlight.Open: // one that hangs may be accepted, which ends the stop, so no call may fail because it ends late
-				d.Wait = min(d.Wait, growEvery)
+				d.Wait = min(d.Wait, concurrency.GrowEvery)
 			}
 			return
 		}
@@ -166,7 +167,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 			d.Policy = names.slowStart
 			return
 		}
-		if bound := q.slow.maxInFlight; bound > 0 && q.inFlight.Open >= bound && t.initialConcurrency > 0 {
+		if bound := q.slow.MaxInFlight; bound > 0 && q.inFlight.Open >= bound && t.initialConcurrency > 0 {
 			d.Policy, d.OK = names.slowResponses, false
 			return
 		}
@@ -184,7 +185,7 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 	}
 	if full {
 		d.Wait, d.OK = inf.loop.Check(now)
-		if d.OK && inf.hanging && !dryRun && q.inFlight.Open >= maxUnproven+q.slow.sentUntilLate(inf.loop.Rate) {
+		if d.OK && inf.hanging && !dryRun && q.inFlight.Open >= maxUnproven+q.slow.SentUntilLate(inf.loop.Rate) {
 			d.Wait, d.OK = q.lateIn(now), false
 		}
 		if !d.OK {
@@ -202,15 +203,15 @@ func (q *quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time
 	}
 }
 
-// checkSlowStart reports whether slow start and the concurrencyCut allow one more request in flight
+// checkSlowStart reports whether slow start and the concurrency.Cut allow one more request in flight
 // as of now. If not, wait is the time until they do without a response; 0: they do not.
 func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if q.inference != nil {
 		c := &q.inference.cut
-		if wait = c.until.Sub(now); wait > 0 {
+		if wait = c.Until.Sub(now); wait > 0 {
 			return wait, false
 		}
-		if c.maxInFlight > 0 && q.inFlight.Open >= min(c.maxInFlight, int64(max(q.slowStart.successes, 1))) {
+		if c.MaxInFlight > 0 && q.inFlight.Open >= min(c.MaxInFlight, int64(max(q.slowStart.Successes, 1))) {
 			return 0, false
 		}
 	}
@@ -222,11 +223,11 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 	if since.IsZero() {
 		return 0, false
 	}
-	if wait := 5 * q.slow.typical; wait <= growEvery {
+	if wait := 5 * q.slow.Typical; wait <= concurrency.GrowEvery {
 		since = since.Add(wait) // whether requests hang is decided before
 	}
-	more := now.Sub(since) / growEvery
-	return (more+1)*growEvery - now.Sub(since), q.inFlight.Open < bound+int64(more)
+	more := now.Sub(since) / concurrency.GrowEvery
+	return (more+1)*concurrency.GrowEvery - now.Sub(since), q.inFlight.Open < bound+int64(more)
 }
 
 // maxInFlight returns the bound of slow start on the requests in flight; 0: there is none.
@@ -235,7 +236,7 @@ func (q *quota) maxInFlight() int64 {
 	if q.shared != nil {
 		processes += len(q.shared.peers.all)
 	}
-	return q.slowStart.limit(q.endpoint.tracker.initialConcurrency, len(q.estimates) > 0, processes)
+	return q.slowStart.Limit(q.endpoint.tracker.initialConcurrency, len(q.estimates) > 0, processes)
 }
 
 // grant records that a claim of n units is granted at now, and returns its number. After an idle
@@ -246,7 +247,7 @@ func (q *quota) grant(n int64, now time.Time) (number uint64) {
 		q.estimates[i].Granted(now, &q.inFlight, t.pacing, t.random())
 	}
 	number = q.inFlight.Add()
-	q.slow.granted(number, q.inFlight.Open, int64(t.initialConcurrency), now)
+	q.slow.Granted(number, q.inFlight.Open, int64(t.initialConcurrency), now)
 	busyUntil := ticks.Later(q.lastGranted, q.hold.Until)
 	q.lastGranted = now
 	if inf != nil {
@@ -280,8 +281,8 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK && q.inFlight.End(d.Grant) {
-		if d.Grant == q.slow.watched {
-			q.slow.watched = 0
+		if d.Grant == q.slow.Watched {
+			q.slow.Watched = 0
 		}
 		if q.inference != nil {
 			q.inference.loop.Unspend(n)
@@ -320,7 +321,7 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 		failed = inf.evidence.WasHealthy(f.Cause, now) // otherwise a permission is probably missing
 	}
 	if n > q.inFlight.Hung {
-		q.slow.record(n, failed, q.inFlight.Sent, q.inFlight.Open, int64(q.endpoint.tracker.initialConcurrency), now)
+		q.slow.Record(n, failed, q.inFlight.Sent, q.inFlight.Open, int64(q.endpoint.tracker.initialConcurrency), now)
 		q.lastResponse, q.sentBefore = now, q.inFlight.Sent
 	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown || f.Cause == throttle.CauseCanceled {
 		q.respondedAfterHang(n, now)
@@ -349,7 +350,7 @@ func (q *quota) observe(n uint64, f *throttle.Feedback, now time.Time) {
 		return
 	}
 	q.span.N++
-	over := q.slowStart.countSuccess(q.inFlight.Open, q.endpoint.tracker.initialConcurrency)
+	over := q.slowStart.CountSuccess(q.inFlight.Open, q.endpoint.tracker.initialConcurrency)
 	if over && q.inference == nil && len(q.estimates) == 0 && q.hold.LastSent == 0 && !q.endpoint.hasQuotas.Load() {
 		q.endpoint.unlimited.Store(true)
 	}

@@ -236,13 +236,13 @@ func TestQuota_cancelledClaimsAreNotWatched(t *testing.T) {
 		q := quotaAt(t, 0)
 		d, err := q.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		require.EqualValues(t, 1, q.slow.watched)
+		require.EqualValues(t, 1, q.slow.Watched)
 		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
 		require.EqualValues(t, 1, q.inFlight.Open, "it was not granted")
 		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
 		require.EqualValues(t, 1, q.inFlight.Open, "no such claim")
 		q.Cancel(t.Context(), throttle.Claim{}, d)
-		require.Zero(t, q.slow.watched)
+		require.Zero(t, q.slow.Watched)
 		require.Zero(t, q.inFlight.Open)
 	})
 }
@@ -338,9 +338,9 @@ func TestListeners_reportChanges(t *testing.T) {
 		"a hold is extended by little": {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Until = in(time.Second + 1) }, nil},
 		"a hold ends":                  {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Active = false }, []any{hold("retry-after", false, 0, false)}},
 		"a stop ends":                  {func(q *quota) { q.hold.Active, q.hold.Until, q.hold.Estimated = true, in(1), true }, func(q *quota) { q.hold.Active = false }, []any{hold("learned rate", false, 0, true)}},
-		"a cut begins":                 {nil, func(q *quota) { q.inference.cut.until = in(1) }, []any{hold("slow start", true, 1, true)}},
-		"a cut is over":                {nil, func(q *quota) { q.inference.cut.until = now }, nil},
-		"a cut goes on":                {func(q *quota) { q.inference.cut.until = in(1) }, nil, nil},
+		"a cut begins":                 {nil, func(q *quota) { q.inference.cut.Until = in(1) }, []any{hold("slow start", true, 1, true)}},
+		"a cut is over":                {nil, func(q *quota) { q.inference.cut.Until = now }, nil},
+		"a cut goes on":                {func(q *quota) { q.inference.cut.Until = in(1) }, nil, nil},
 		"a rate":                       {nil, func(q *quota) { q.inference.loop = loop(100) }, []any{rate(Learned, 100)}},
 		"a rate changes":               {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
 		"a rate changes by 1 %":        {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101) }, nil},

@@ -241,8 +241,8 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 			reason = "learned rate"
 		}
 		return &HoldSnapshot{Reason: reason, Since: h.RejectedAt, Until: h.Until, Estimated: h.Estimated, Probe: q.inFlight.After(h.LastSent) > 0}
-	case q.inference != nil && q.inference.cut.until.After(now):
-		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
+	case q.inference != nil && q.inference.cut.Until.After(now):
+		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.Until, Estimated: true}
 	}
 	use := q.endpoint.tracker.pacing
 	for i := range q.estimates {
@@ -270,9 +270,9 @@ func (q *quota) concurrency() (n int, reason string) {
 	}
 	lower(q.maxInFlight(), "slow start")
 	if q.inference != nil {
-		lower(q.inference.cut.maxInFlight, "slow start")
+		lower(q.inference.cut.MaxInFlight, "slow start")
 	}
-	lower(q.slow.maxInFlight, "slow responses")
+	lower(q.slow.MaxInFlight, "slow responses")
 	return int(lowest), reason
 }
 

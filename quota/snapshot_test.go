@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -128,7 +129,7 @@ func TestTrackerSnapshot_describesOtherUnits(t *testing.T) {
 func TestTrackerSnapshot_showsNoQuotasOfAHostWithoutLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		for range 2 * knownAfter {
+		for range 2 * concurrency.KnownAfter {
 			exchange(t, &tr, request(t, "https://api.test/"), answer(200))
 		}
 		require.Empty(t, tr.Snapshot(0).Shown[0].Quotas)
