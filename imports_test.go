@@ -35,7 +35,7 @@ var importOrder = [][]string{
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
 	{"quota/internal/hold", "quota/internal/concurrency"},
 	{"quota/internal/statedlimit"},
-	{"quota/internal/learnedlimit"},
+	{"quota/internal/learnedlimit", "quota/internal/peers"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},

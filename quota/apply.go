@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"maps"
 	"math"
 	"time"
 
@@ -42,7 +41,7 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 		ep.unlimited.Store(false)
 	}
 	q.change(now, func(now time.Time) {
-		q.shared.peers.add(&u, now)
+		q.shared.addPeer(&u, now)
 		q.applyLimits(u.Limits, now)
 		sooner = len(u.Limits) > 0 // a window may have begun
 		switch u.Kind {
@@ -180,7 +179,7 @@ func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 // stop. before is what was accepted before, as far as q has not counted it. During a rate loop,
 // all processes together have reached the limit, so the rate does not grow for a while.
 func (q *quota) addEvidence(u *Update, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
-	q.shared.peers.add(u, now)
+	q.shared.addPeer(u, now)
 	if q.endpoint.tracker.Mode != Full {
 		return false
 	}
@@ -207,33 +206,8 @@ func (q *quota) addEvidence(u *Update, before learnedlimit.AcceptedSpan, now tim
 	return true
 }
 
-// peers are the other processes that use a quota. What remains of it remains for all of them: if
-// each used all of it, ten processes would send ten times as much within one round trip.
-// Therefore each has at most an equal part of one half of it in flight. The other half may be in
-// flight already: requests are not counted before they arrive at the server. With each response,
-// what remains is divided again, so processes that need little leave more to the others:
-//
-//	60 left    3 in flight in each of ten
-//	40 left    2                             (20 were used meanwhile)
-//	20 left    1
-//	4 left     1 in every fifth
-//
-// Parts are rounded up or down at random, so that the last few units are used by a few processes.
-type peers struct {
-	all      map[uint64]time.Time // when each is dropped, by Update.Sender; at most maxPeers
-	rounding float64              // parts whose fraction is at least 1 - rounding are rounded up
-	rounded  time.Time            // when rounding was drawn
-}
-
-const (
-	maxPeers    = 64
-	peerTimeout = 3 * time.Second       // without an update, after the end of a hold or window, until a peer is dropped
-	maxPeerTime = time.Minute           // without an update, until a peer is dropped
-	roundEvery  = 50 * time.Millisecond // between draws of peers.rounding
-)
-
-// add records that the sender of u uses the quota. No updates of it are expected while it waits.
-func (p *peers) add(u *Update, now time.Time) {
+// addPeer records that the sender of u uses the quota. No updates of it are expected while it waits.
+func (s *sharedState) addPeer(u *Update, now time.Time) {
 	wait := time.Duration(0)
 	if u.Kind == UpdateHold {
 		wait = u.Wait
@@ -241,20 +215,13 @@ func (p *peers) add(u *Update, now time.Time) {
 	for _, l := range u.Limits {
 		wait = max(wait, l.ResetAfter)
 	}
-	if before, known := p.all[u.Sender]; known || len(p.all) < maxPeers {
-		if p.all == nil {
-			p.all = make(map[uint64]time.Time)
-		}
-		p.all[u.Sender] = ticks.Later(before, now.Add(min(wait+peerTimeout, maxPeerTime)))
-	}
+	s.peers.Add(u.Sender, wait, now)
 }
 
 // leaveToPeers reports whether a claim may be granted as of now, as far as peers are concerned.
 // If not, wait is the time until that may change; 0: when a response arrives.
 func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
-	p := &q.shared.peers
-	maps.DeleteFunc(p.all, func(_ uint64, until time.Time) bool { return !now.Before(until) })
-	if len(p.all) == 0 {
+	if q.shared.peers.Drop(now) == 0 {
 		return 0, true
 	}
 	if _, open := q.hold.Check(now, &q.inFlight); !open {
@@ -269,15 +236,12 @@ func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	if left <= 0 || left == math.MaxInt64 {
 		return 0, true // there is nothing to divide
 	}
-	if now.Sub(p.rounded) >= roundEvery {
-		p.rounding, p.rounded = q.endpoint.tracker.random(), now
-	}
-	part := int64(float64(left)/float64(2*(len(p.all)+1)) + p.rounding)
-	if q.inFlight.Open < part {
+	part, next := q.shared.peers.Part(left, q.endpoint.tracker.random, now)
+	switch {
+	case q.inFlight.Open < part:
 		return 0, true
-	}
-	if q.inFlight.Open > 0 {
+	case q.inFlight.Open > 0:
 		return 0, false
 	}
-	return p.rounded.Add(roundEvery).Sub(now), false
+	return next, false
 }

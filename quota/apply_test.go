@@ -10,6 +10,7 @@ import (
 
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -146,7 +147,7 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 		_, q, now := sharedQuota(t, .5)
 		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, learnedlimit.AcceptedSpan{}, now), name)
 		require.Equal(t, tt.cut, q.inference.cut.MaxInFlight > 0, name)
-		require.Len(t, q.shared.peers.all, 1, name)
+		require.Equal(t, 1, q.shared.peers.Len(), name)
 		if tt.rejections == math.MaxInt {
 			require.LessOrEqual(t, q.inference.evidence.Total, 8, name)
 		}
@@ -188,6 +189,12 @@ func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
 	}
 }
 
+// knownLimits returns what other processes know if they know limits.
+func knownLimits(limits ...statedlimit.Estimate) (l peers.Limits) {
+	l.Set(limits)
+	return l
+}
+
 // Limits of other processes update the estimates. The reset of a window that is known does not move.
 func TestQuota_appliesLimitsOfOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -207,13 +214,13 @@ func TestQuota_appliesLimitsOfOthers(t *testing.T) {
 		q.applyLimits([]throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}, now)
 		e := &q.estimates[0]
 		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.Remaining, int64(e.Reset.Sub(now))}, name)
-		require.Equal(t, []knownLimit{{remaining: 7, reset: e.Reset}}, q.shared.limits, name)
+		require.Equal(t, knownLimits(statedlimit.Estimate{Remaining: 7, Reset: e.Reset}), q.shared.limits, name)
 	}
 }
 
 // The processes of a quota are known until three seconds after the end of a hold or window, at most for
 // a minute.
-func TestPeers_areDropped(t *testing.T) {
+func TestQuota_dropsPeers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		u    Update
@@ -226,18 +233,13 @@ func TestPeers_areDropped(t *testing.T) {
 		"longer":       {Update{Kind: UpdateHold, Wait: time.Hour}, time.Minute},
 		"hold, longer": {Update{Kind: UpdateHold, Wait: 9 * time.Second, Limits: []throttle.RemoteLimit{{ResetAfter: 5 * time.Second}}}, 12 * time.Second},
 	} {
-		var p peers
+		var s sharedState
 		tt.u.Sender = 7
-		p.add(&tt.u, now)
-		require.Equal(t, map[uint64]time.Time{7: now.Add(tt.want)}, p.all, name)
-		p.add(&Update{Sender: 7}, now)
-		require.Equal(t, map[uint64]time.Time{7: now.Add(tt.want)}, p.all, "%s: never earlier", name)
+		s.addPeer(&tt.u, now)
+		s.addPeer(&Update{Sender: 7}, now)
+		require.Equal(t, 1, s.peers.Drop(now.Add(tt.want-1)), name)
+		require.Zero(t, s.peers.Drop(now.Add(tt.want)), name)
 	}
-	var p peers
-	for i := range uint64(maxPeers + 5) {
-		p.add(&Update{Sender: i}, now)
-	}
-	require.Len(t, p.all, maxPeers)
 }
 
 // A process has an equal part of half of what is left in flight, rounded at random. If that is none, it
@@ -265,7 +267,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		_, q, now := sharedQuota(t, tt.random)
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 90, Reset: now.Add(time.Minute)}, {Limit: 100, Remaining: tt.left, Reset: now.Add(time.Minute)}}
 		for i := range tt.peers {
-			q.shared.peers.add(&Update{Sender: uint64(i)}, now)
+			q.shared.peers.Add(uint64(i), 0, now)
 		}
 		q.inFlight.Open = tt.open
 		wait, ok := q.leaveToPeers(now)
@@ -277,7 +279,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		}
 		_, ok = q.leaveToPeers(now.Add(3 * time.Second))
 		require.True(t, ok, "%s: no peer any longer", name)
-		require.Empty(t, q.shared.peers.all, name)
+		require.Zero(t, q.shared.peers.Len(), name)
 	}
 	for name, change := range map[string]func(q *quota, e *statedlimit.Estimate){
 		"hold":        func(q *quota, e *statedlimit.Estimate) { q.hold.Until = e.Reset },
@@ -288,7 +290,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 	} {
 		_, q, now := sharedQuota(t, 0)
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-		q.shared.peers.add(&Update{Sender: 1}, now)
+		q.shared.peers.Add(1, 0, now)
 		_, ok := q.leaveToPeers(now)
 		require.False(t, ok, name)
 		change(q, &q.estimates[0])
@@ -296,16 +298,17 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		require.True(t, ok, name)
 	}
 	draws := 0
+	const every = 50 * time.Millisecond
 	tr, q, now := sharedQuota(t, 0)
 	tr.Rand = func() float64 { draws++; return 0 }
 	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-	q.shared.peers.add(&Update{Sender: 1}, now)
+	q.shared.peers.Add(1, 0, now)
 	for after, want := range []int{1, 1, 2, 2} {
-		at := now.Add(time.Duration(after) * roundEvery / 2)
+		at := now.Add(time.Duration(after) * every / 2)
 		wait, ok := q.leaveToPeers(at)
 		require.False(t, ok)
 		require.Equal(t, want, draws)
-		require.Equal(t, roundEvery-time.Duration(after%2)*roundEvery/2, wait)
+		require.Equal(t, every-time.Duration(after%2)*every/2, wait)
 	}
 }
 
@@ -317,7 +320,7 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	route := ep.route(request(t, users))
 	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
 	require.False(t, ep.apply(Update{Kind: UpdateJoin, Sender: 3}, now))
-	require.Len(t, q.shared.peers.all, 1)
+	require.Equal(t, 1, q.shared.peers.Len())
 	ep.unlimited.Store(true)
 	ep.apply(Update{Kind: UpdateJoin, Sender: 4}, now)
 	require.True(t, ep.unlimited.Load())

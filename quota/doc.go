@@ -107,8 +107,8 @@
 //
 // # Internal packages
 //
-// The models have no clock and no lock: internal/statedlimit is an estimate of a stated limit,
-// internal/learnedlimit what is inferred from responses alone, internal/hold a hold,
-// internal/inflight the claims in flight, and internal/routes tells which requests are alike. This
-// package decides which of them a request and its response concern.
+// The models have no clock and no lock, and are in internal packages: statedlimit estimates a limit that is
+// stated, learnedlimit infers one from responses alone, hold stops requests, concurrency bounds those in
+// flight, which inflight counts, peers divides what is left among processes, and routes tells which
+// requests are alike. This package decides which of them a request and its response concern.
 package quota

@@ -42,7 +42,7 @@ func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
 func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
 	_, q, now := sharedQuota(t, 0)
 	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 4, Reset: now.Add(time.Minute)}}
-	q.shared.peers.add(&Update{Sender: 1}, now)
+	q.shared.peers.Add(1, 0, now)
 	q.inFlight.Open = 1
 	wait, ok := q.leaveToPeers(now)
 	require.False(t, ok)

@@ -234,7 +234,7 @@ func (q *quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
 func (q *quota) maxInFlight() int64 {
 	processes := 1
 	if q.shared != nil {
-		processes += len(q.shared.peers.all)
+		processes += q.shared.peers.Len()
 	}
 	return q.slowStart.Limit(q.endpoint.tracker.initialConcurrency, len(q.estimates) > 0, processes)
 }

@@ -8,12 +8,12 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -25,7 +25,7 @@ import (
 //	join      A Tracker that begins to use an account publishes that, and fetches the state of its
 //	          quotas. The first requests wait until the fetch has ended, at most for fetchTime.
 //	limits    Remaining units are published when they have fallen by a quarter, at most once in
-//	          publishEvery, and once a second. Each process keeps to its part, see peers.
+//	          publishEvery, and once a second. Each process keeps to its part, see peers.Set.
 //	hold      A rejection that holds a quota holds it in all processes. The process that was
 //	          rejected sends the probe and publishes that. The other processes send theirs 50 to
 //	          250 ms later, or 1 to 2 s after a probe whose result does not arrive.
@@ -55,7 +55,6 @@ const (
 	publishEvery  = 5 * time.Millisecond   // minimum time between updates of limits, unless nothing remains
 	joinEvery     = time.Second            // time between updates without a change, which show that the process exists
 	probeEvery    = 100 * time.Millisecond // minimum time between updates of probes
-	changedPart   = 4                      // remaining units are published when they have fallen by 1/changedPart
 	maxRejections = 100                    // rejections in one update
 )
 
@@ -179,7 +178,7 @@ type sharedState struct {
 	route      uint64    // of the latest response that concerned the quota; identifies it in updates; 0: none yet
 	fetchUntil time.Time // requests wait until then for a fetch; zero: no fetch has begun, or it has ended
 	follows    bool      // another process sends the probe
-	peers      peers
+	peers      peers.Set
 
 	rejections    int    // without rate-limit headers, that are not published yet
 	rejectedRoute uint64 // of the latest of them
@@ -187,18 +186,10 @@ type sharedState struct {
 	held         bool // the quota is held
 	heldSince    time.Time
 	heldUntil    time.Time
-	limits       []knownLimit
+	limits       peers.Limits
 	probedAt     time.Time // when a probe was last published
 	limitsAt     time.Time // when limits were last published
 	rejectionsAt time.Time // when rejections were last published
-}
-
-// A knownLimit is what other processes know of an estimate.
-type knownLimit struct {
-	name      string
-	per       time.Duration
-	remaining int64
-	reset     time.Time
 }
 
 // newProbe returns the update about claim n, which was granted. It is nil if n is no probe, or if one
@@ -287,36 +278,16 @@ func (s *sharedState) setHold(h *hold.Hold) {
 
 // limitsChanged reports whether the limits differ so much from what other processes know that
 // they are to be published.
-func (q *quota) limitsChanged(now time.Time) (changed bool) {
-	s := q.shared
-	recent := now.Sub(s.limitsAt) < publishEvery
-	changed = now.Sub(s.limitsAt) >= joinEvery && len(q.estimates) > 0
-	for i := range q.estimates {
-		e := &q.estimates[i]
-		if e.CountsInFlight() {
-			continue // what remains has changed when the update arrives
-		}
-		k := slices.IndexFunc(s.limits, func(l knownLimit) bool { return l.name == e.Name && l.per == e.Per })
-		if k < 0 || e.Reset.Sub(s.limits[k].reset) > statedlimit.Tolerance {
-			changed = changed || !recent
-			continue
-		}
-		known := &s.limits[k].remaining
-		if *known-e.Remaining >= max(*known/changedPart, 1) {
-			changed = changed || !recent || e.Remaining == 0
-		}
-		*known = max(*known, e.Remaining)
-	}
-	return changed
+func (q *quota) limitsChanged(now time.Time) bool {
+	since := now.Sub(q.shared.limitsAt)
+	return q.shared.limits.Changed(q.estimates, since < publishEvery) || since >= joinEvery && len(q.estimates) > 0
 }
 
 // setLimits records that other processes know the limits, and returns them as of now.
 func (q *quota) setLimits(now time.Time) (all []throttle.RemoteLimit) {
-	s := q.shared
-	s.limits = s.limits[:0]
+	q.shared.limits.Set(q.estimates)
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		s.limits = append(s.limits, knownLimit{e.Name, e.Per, e.Remaining, e.Reset})
 		if reset := e.Reset.Sub(now); reset > 0 && !e.CountsInFlight() {
 			all = append(all, throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Remaining, Per: e.Per, ResetAfter: reset})
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -103,7 +104,7 @@ func TestSharing_memoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
 		for _, q := range ep.quotas {
 			require.LessOrEqual(t, len(q.estimates), statedlimit.MaxEstimates)
-			require.LessOrEqual(t, len(q.shared.peers.all), maxPeers)
+			require.LessOrEqual(t, q.shared.peers.Len(), peers.Max)
 		}
 	})
 }

@@ -49,50 +49,26 @@ func TestQuota_publishesChanges(t *testing.T) {
 	}
 }
 
-// Limits are published again when a quarter of what is left was used, or the window is another one.
+// Limits are published when they have changed, and once a second, but not every moment.
 func TestQuota_publishesLimits(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	end := now.Add(time.Hour)
-	for name, tt := range map[string]struct {
-		known, left int64
-		moved       time.Duration
-		confirmed   bool
-		other       string // name of the limit that is known
-		want        bool
-		after       int64 // known afterwards
-	}{
-		"a quarter":          {100, 75, 0, false, "", true, 100},
-		"less":               {100, 76, 0, false, "", false, 100},
-		"one of few":         {3, 2, 0, false, "", true, 3},
-		"none of few":        {3, 3, 0, false, "", false, 3},
-		"the last, of none":  {0, 0, 0, false, "", false, 0},
-		"more":               {50, 60, 0, false, "", false, 60},
-		"another window":     {100, 100, statedlimit.Tolerance + 1, false, "", true, 100},
-		"not another window": {100, 100, statedlimit.Tolerance, false, "", false, 100},
-		"in flight":          {100, 10, 0, true, "", false, 100},
-		"another limit":      {100, 100, 0, false, "b", true, 100},
-	} {
-		q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery), limits: []knownLimit{{name: tt.other, remaining: tt.known, reset: end.Add(-tt.moved)}}}}
-		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.left, Reset: end}}
-		if tt.confirmed {
-			q.estimates[0] = concurrentEstimate(100, tt.left, end)
-		}
-		require.Equal(t, tt.want, q.limitsChanged(now), name)
-		require.Equal(t, tt.after, q.shared.limits[0].remaining, name)
-		q.shared.limitsAt = now.Add(-publishEvery + 1)
-		require.False(t, q.limitsChanged(now), "%s: limits were published lately", name)
-	}
 	q := quota{shared: &sharedState{limitsAt: now.Add(-time.Hour)}}
 	require.False(t, q.limitsChanged(now), "there is no limit")
-
 	q.estimates = []statedlimit.Estimate{
 		{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, Reset: end},
 		{Name: "b", Limit: 10, Remaining: 6, Reset: now},
 		concurrentEstimate(5, 4, end),
 	}
-	q.shared.limits = []knownLimit{{name: "old"}}
+	for after, want := range map[time.Duration]bool{publishEvery - 1: false, publishEvery: true} {
+		q.shared.limitsAt = now.Add(-after)
+		require.Equal(t, want, q.limitsChanged(now), after)
+	}
 	require.Equal(t, []throttle.RemoteLimit{{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: time.Hour}}, q.setLimits(now))
-	require.Equal(t, []knownLimit{{"a", time.Hour, 7, end}, {"b", 0, 6, now}, {"", 0, 4, end}}, q.shared.limits)
+	for after, want := range map[time.Duration]bool{publishEvery: false, joinEvery - 1: false, joinEvery: true} {
+		q.shared.limitsAt = now.Add(-after)
+		require.Equal(t, want, q.limitsChanged(now), "%v: they are known", after)
+	}
 }
 
 // Rejections that state nothing are published every five milliseconds, at most a hundred in an update.
@@ -147,10 +123,10 @@ func TestQuota_publishesProbes(t *testing.T) {
 	}
 	_, q, now := sharedQuota(t, 0)
 	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-	q.shared.peers.add(&Update{Sender: 1}, now)
+	q.shared.peers.Add(1, 0, now)
 	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
 	require.NoError(t, err)
-	require.Equal(t, throttle.Decision{Policy: "api.test: quota", At: now, Wait: roundEvery, ServerImposed: true, Limit: 100, Remaining: 1, ResetAfter: time.Minute}, d, "left to a peer")
+	require.Equal(t, throttle.Decision{Policy: "api.test: quota", At: now, Wait: 50 * time.Millisecond, ServerImposed: true, Limit: 100, Remaining: 1, ResetAfter: time.Minute}, d, "left to a peer")
 }
 
 // A recordingExchange records what is published, without the sender and the account.

@@ -255,7 +255,7 @@ func TestSharing_holdIsTheReasonToWait(t *testing.T) {
 		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, early, one.Feedback(req, m, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		settle(b)
 		for range 20 {
-			time.Sleep(roundEvery)
+			time.Sleep(50 * time.Millisecond)
 			require.Greater(t, claim(t, other, users).Wait, 50*time.Second)
 		}
 		_, err = other.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Cost: -1})
@@ -379,7 +379,7 @@ func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
 		"not yet for a second":         {joinEvery - 1, 50, 50, false},
 	} {
 		reset := now.Add(time.Hour)
-		q := quota{shared: &sharedState{limitsAt: now.Add(-tt.after), limits: []knownLimit{{remaining: tt.known, reset: reset}}}}
+		q := quota{shared: &sharedState{limitsAt: now.Add(-tt.after), limits: knownLimits(statedlimit.Estimate{Remaining: tt.known, Reset: reset})}}
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.remaining, Reset: reset}}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 	}

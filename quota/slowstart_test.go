@@ -24,7 +24,7 @@ func TestQuota_slowStartOfProcesses(t *testing.T) {
 	require.EqualValues(t, 18, q.maxInFlight())
 	for _, tt := range []struct{ peers, growth int64 }{{1, 7}, {13, 1}} {
 		for sender := range tt.peers {
-			q.shared.peers.add(&Update{Sender: uint64(sender)}, time.Unix(1000, 0))
+			q.shared.peers.Add(uint64(sender), 0, time.Unix(1000, 0))
 		}
 		require.EqualValues(t, 4+tt.growth, q.maxInFlight(), "%d processes", tt.peers)
 	}
