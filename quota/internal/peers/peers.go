@@ -85,7 +85,7 @@ type known struct {
 const changedPart = 4
 
 // Changed reports whether the limits differ much from what other processes know. recent reports whether they
-// were told just now: then only a limit of which nothing remains has changed.
+// received them just now: then only a limit of which nothing remains has changed.
 func (l Limits) Changed(limits []statedlimit.Estimate, recent bool) (changed bool) {
 	for i := range limits {
 		e := &limits[i]
