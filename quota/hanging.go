@@ -10,8 +10,8 @@ import (
 )
 
 // Some servers reject requests late or never: HAProxy with tarpit and silent-drop does, and so do
-// firewalls that drop packets. A request hangs if its response is late, see concurrency.SlowResponses, and no other
-// response has arrived for as long:
+// firewalls that drop packets. A request hangs if its response is late, see concurrency.SlowResponses,
+// and no other response has arrived for as long:
 //
 //	accepted  ||||||||                            |      |   |   |   |
 //	hang              ||||                ┊
@@ -24,8 +24,8 @@ import (
 //
 // A healthy server that pauses, or works slowly, looks the same until it responds. If a request that hung
 // is accepted after all, requests that hang are no rejections: the stop and the rate end, and none begins
-// for the time learnedlimit.NoEstimate. If its caller gives up, nothing will show that, so they end, too. Where requests are
-// sent to slow routes and to fast ones, not all of them hang.
+// for the time learnedlimit.NoEstimate. If its caller gives up, nothing will show that, so they end, too.
+// Where requests are sent to slow routes and to fast ones, not all of them hang.
 
 const (
 	minBefore   = 20 // requests that were accepted before, without a failure among the latest 8 responses

@@ -29,8 +29,9 @@ import (
 //
 // Firewalls ban a client that sends too fast with 403s, and a request during a ban may begin it again.
 // So 403s of routes that have just succeeded begin a stop, too, if the host is not known yet or if all
-// responses of a trial are 403s. As a 403 may as well be a missing permission, that stop is bounded: if the probe after maxSuspectedStop is
-// rejected with a 403, there is no limit, and nothing is estimated from suspected causes for learnedlimit.NoEstimate.
+// responses of a trial are 403s. As a 403 may as well be a missing permission, that stop is bounded: if
+// the probe after maxSuspectedStop is rejected with a 403, there is no limit, and nothing is estimated from
+// suspected causes for learnedlimit.NoEstimate.
 //
 // The fields are guarded by quota.mu.
 type inference struct {

@@ -19,7 +19,7 @@ import (
 //
 //	hold             the server rejected a request: no claim until it ends, then one probe
 //	inference.cut    a 429 stated nothing: no claim for one round trip, then fewer in flight
-//	concurrency.SlowStart        the host is not known: a bound on the claims in flight
+//	slowStart        the host is not known: a bound on the claims in flight
 //	slow             the server responds late or fails: no more claims in flight than before
 //	estimates        the server states what is left: no more claims than that
 //	inference.loop   the server rejects and states nothing: the rate that it accepts

@@ -6,20 +6,20 @@ import (
 	"math/bits"
 )
 
-// Max bounds the memory of an Claims: the numbers from the oldest claim in flight to the
+// Max bounds the memory of Claims: the numbers from the oldest claim in flight to the
 // latest one are at most so many.
 const Max = 1 << 18
 
-// An Claims is the set of claims that were granted and have no response yet. Claims are numbered
+// Claims is the set of claims that were granted and have no response yet. Claims are numbered
 // from 1 in the order in which they were granted. The set has one bit for each number from the
 // oldest claim in flight on. The zero Claims is empty.
 type Claims struct {
 	Sent  uint64   // number of the latest claim; 0: none was granted
 	Count int64    // claims in flight: bits of words that are set
-	Open  int64    // units of these claims: one for each, unless the owner adds more, see endUnits
+	Open  int64    // units of these claims: one for each, unless the owner adds more, see EndUnits
 	base  uint64   // number of the lowest bit of words[0]
 	words []uint64 // bit i of words[k] is claim base + 64 k + i
-	Hung  uint64   // claims up to this number are not part of open, see giveUp
+	Hung  uint64   // claims up to this number are not part of Open, see GiveUp
 }
 
 // Add adds one claim and returns its number. If the numbers become more than Max, the claims

@@ -13,14 +13,14 @@ const (
 	causeOther   = throttle.Cause(255)   // it failed in a way in which no server rejects requests, such as with a 500
 )
 
-// An Evidence is a ring of the latest responses of one quota. One rejection that states nothing, one
+// Evidence is a ring of the latest responses of one quota. One rejection that states nothing, one
 // 503 or one closed connection does not show a limit, because healthy servers return a few of each.
 // The evidence decides when there are so many of one kind that a limit is the probable reason. The
-// zero evidence holds no response.
+// zero Evidence holds no response.
 type Evidence struct {
 	times  [maxEvidence]uint32         // in ticks, see tick
 	causes [maxEvidence]throttle.Cause // kind of each response
-	N      int                         // responses since the latest restart; the newest has index (n-1) % maxEvidence
+	N      int                         // responses since the latest restart; the newest has index (N-1) % maxEvidence
 	Total  int                         // responses of the quota, including those that were dropped
 	last   time.Time                   // of the newest one
 }

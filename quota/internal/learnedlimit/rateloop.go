@@ -12,7 +12,7 @@ import (
 )
 
 // A RateLoop estimates the rate that a server accepts if it does not state one. It begins with
-// evidence, see evidence, and ends when it proves to be wrong or is not needed:
+// evidence, see Evidence, and ends when it proves to be wrong or is not needed:
 //
 //	rate
 //	  │ evidence            rejected x            / ended at 4 x the goal
@@ -61,7 +61,7 @@ type RateLoop struct {
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
 	plateau        float64   // time at the goal before the rate grows beyond it, in seconds
 	granted        int64     // requests since grownAt
-	Trial          trial
+	Trial          trial     // of an estimate for a suspected cause
 }
 
 // An AcceptedSpan counts accepted requests from a moment on.

@@ -475,7 +475,7 @@ func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
 // An earlyTest decides when a statement that no units are left is tested before its reset. If the
 // reset is more than hold.MaxStated away, and not within the window that the server states, one request
 // tests it after Pacing.MaxHold, the next one after three times as long, and so on, as for a
-// Retry-After, see hold. The limit is not obeyed any more after contradictions requests that were sent
+// Retry-After, see hold.Hold. The limit is not obeyed any more after contradictions requests that were sent
 // after it had stated that no units were left, and were accepted before its reset.
 type earlyTest struct {
 	end          time.Time // latest reset that was stated with no units left; zero: units are left

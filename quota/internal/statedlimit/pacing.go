@@ -200,7 +200,7 @@ const (
 	spreadFar   = 30 * time.Second // minimum time until the reset for that
 )
 
-// A Pacing is how a Tracker spends stated quotas. In the zero pacing, the last units of a window are
+// A Pacing is how a Tracker spends stated quotas. In the zero Pacing, the last units of a window are
 // spread over the time until its reset if that is far away.
 type Pacing struct {
 	Burst    bool          // units are never spread

@@ -19,7 +19,7 @@ import (
 //	returned(T, t) = U (t - T) / length
 //
 // In its first window it looks like a fixed window. The first response after the reset distinguishes them,
-// see estimate.observeReset.
+// see Estimate.observeReset.
 
 const (
 	// Until it is known that a limit is no sliding counter, the probe after a reset is delayed until a counter
