@@ -17,6 +17,7 @@ const minLoggedWait = time.Second
 //	retry                   info       attempt 1 failed with status 503: retry in 1.2 s
 //	request that fails      warning    gave up after 4 attempts, the last with status 503: ...
 //	hold of a quota         warning    quota api.example.com (retry-after) is held for 30 s
+//	the same, for less than 1 s, which the server did not state: debug
 //	end of a hold           info       quota api.example.com (retry-after) is not held any more
 //
 // A request that its caller canceled is logged as info. The records have the context of the
@@ -77,7 +78,10 @@ func (l requestLogger) giveUp(req *http.Request, i GiveUpInfo) {
 
 func (l requestLogger) hold(h HoldInfo) {
 	level := slog.LevelInfo
-	if h.Held {
+	switch {
+	case h.Held && h.Estimated && h.For < minLoggedWait: // a single 429 holds requests for a round trip
+		level = slog.LevelDebug
+	case h.Held:
 		level = slog.LevelWarn
 	}
 	l.log(context.Background(), level, h.String, func() []slog.Attr {

@@ -280,3 +280,20 @@ func TestTrace_aPanicOfWaitStartLeavesTheQueue(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(start), "the unit of the request that panicked was not lost")
 	})
 }
+
+// Holds that a single 429 may begin are no warnings: short ones that the server did not state.
+func TestLogTrace_levelsOfHolds(t *testing.T) {
+	for _, tt := range []struct {
+		hold HoldInfo
+		want string
+	}{
+		{HoldInfo{Held: true, For: time.Second - 1, Estimated: true}, "level=DEBUG"},
+		{HoldInfo{Held: true, For: time.Second, Estimated: true}, "level=WARN"},
+		{HoldInfo{Held: true, For: time.Millisecond}, "level=WARN"},
+		{HoldInfo{Estimated: true}, "level=INFO"},
+	} {
+		var b bytes.Buffer
+		LogTrace(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))).Hold(tt.hold)
+		require.Contains(t, b.String(), tt.want, "%+v", tt.hold)
+	}
+}

@@ -54,6 +54,9 @@ func Lint(text []byte, s Config) ([]Finding, error) {
 			check(&l, r)
 		}
 	}
+	if len(p.rules) == 0 {
+		l.findings = append(l.findings, Finding{1, 1, "", "the file has no limits, so no request is limited", "add limits, or check that it was written completely"})
+	}
 	l.unusedValues()
 	l.descriptorTree(p.root)
 	l.redundantLimits()

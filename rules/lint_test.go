@@ -73,3 +73,18 @@ func randomLimit(rng *rand.Rand) *Limit {
 	}
 	return l
 }
+
+// A file without limits, as after an incomplete write, removes all limits.
+func TestLint_fileWithoutLimits(t *testing.T) {
+	for text, want := range map[string]int{
+		"domain: d": 1, "domain: d\nlimits: []": 1, "domain: d\ndescriptors: []": 1,
+		"domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: sliding_log}}]": 0,
+	} {
+		found, err := Lint([]byte(text), Config{})
+		require.NoError(t, err)
+		require.Len(t, found, want, text)
+		if want > 0 {
+			require.Equal(t, "1:1: the file has no limits, so no request is limited: add limits, or check that it was written completely", found[0].String())
+		}
+	}
+}
