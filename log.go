@@ -17,10 +17,11 @@ const minLoggedWait = time.Second
 //	retry                   info       attempt 1 failed with status 503: retry in 1.2 s
 //	request that fails      warning    gave up after 4 attempts, the last with status 503: ...
 //	hold of a quota         warning    quota api.example.com (retry-after) is held for 30 s
-//	the same, for less than 1 s, which the server did not state: debug
+//	short estimated hold    debug      quota api.example.com (slow start) is held for 20 ms
 //	end of a hold           info       quota api.example.com (retry-after) is not held any more
 //
-// A request that its caller canceled is logged as info. The records have the context of the
+// A hold is short if it lasts less than a second, and estimated if the server did not state it: each
+// single 429 may begin one. A request that its caller canceled is logged as info. The records have the context of the
 // request, and attributes for the method, the host and the numbers of the sentence. They never
 // contain the path and the query of a URL, header fields, bodies, or the keys of limits, and
 // errors in them have no user, query and fragment of URLs. A nil logger means slog.Default,
