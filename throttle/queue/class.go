@@ -31,6 +31,7 @@ type class struct {
 	reserveRefusals   uint64 // Queue.numRefusals at the start of the call
 	abandoned         bool   // the context of reserving ended during the call
 	renewed           bool   // Queue.Renew was called during the latest call
+	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
 	estimated     bool // the class waits because of an estimate
@@ -93,7 +94,11 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.headChanged(c)
 		q.tryHead(c)
 	}
-	if !retry && w.isWaiting() {
+	switch {
+	case retry:
+	case c.reserving == w:
+		c.checksBounds = true
+	case w.isWaiting():
 		if err := q.checkBounds(w); err != nil {
 			q.reject(w, err)
 		}

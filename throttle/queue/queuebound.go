@@ -17,8 +17,9 @@ func boundOf(d throttle.Decision) int64 {
 }
 
 // setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before
-// the bound was known and exceed it are rejected, the newest first. setBound reports whether
-// w is one of them.
+// the bound was known and exceed it are rejected, the newest first; one whose limiters are being
+// asked is checked when they have rejected it. setBound reports whether w is one of those that
+// were rejected.
 func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refused bool) {
 	prev := lq.bound
 	if lq.bound = boundOf(d); lq.bound == prev || !lq.overBound() {
@@ -34,9 +35,13 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refuse
 	}
 	slices.SortFunc(waiting, func(a, b *waiter) int { return cmp.Compare(b.ticket.arrival, a.ticket.arrival) })
 	for _, x := range waiting {
-		if lq.overBound() && x.isWaiting() {
+		switch {
+		case !lq.overBound():
+		case x.isWaiting():
 			refused = refused || x == w
 			q.reject(x, &throttle.RefusedError{Key: lq.key.key, Decision: d})
+		default: // its limiters are being asked: it may not have to wait
+			x.class.checksBounds = true
 		}
 	}
 	return refused

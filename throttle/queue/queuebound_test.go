@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -102,6 +103,63 @@ func TestTickQueue_grantsCallersThatWaitAtItsTicks(t *testing.T) {
 		two.Demands[0].Cost = 2
 		require.NoError(t, q.Wait(t.Context(), two))
 		require.Equal(t, 1200*time.Millisecond, time.Since(d.start))
+		requireEmpty(t, q)
+	})
+}
+
+// A caller with a higher priority that would wait beyond the bound is rejected, although it is asked for
+// first.
+func TestQueue_priorityDoesNotExceedAQueueBound(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l := new(Queue), wrap(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 1}))
+		start := time.Now()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		waits := make(chan error, 1)
+		go func() { waits <- q.Wait(t.Context(), ticket(l)) }()
+		synctest.Wait()
+		first := ticket(l)
+		first.Priority = 1
+		require.ErrorIs(t, q.Wait(t.Context(), first), throttle.ErrRefused)
+		require.Zero(t, time.Since(start))
+		require.NoError(t, <-waits)
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+	})
+}
+
+// A slowLimiter takes as long for each call as the context of the caller states; no time after that.
+type slowLimiter struct{ remoteLimiter }
+
+type delaysKey struct{}
+
+func (l *slowLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if delays := ctx.Value(delaysKey{}).(*[]time.Duration); len(*delays) > 0 {
+		time.Sleep((*delays)[0])
+		*delays = (*delays)[1:]
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+// A queue bound may become known while the limiters of another caller are asked. That caller is rejected
+// when they have answered, if it exceeds the bound.
+func TestQueue_boundThatBecomesKnownMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		l := &slowLimiter{remoteLimiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}})}}
+		q, start := new(Queue), time.Now()
+		wait := func(tenant string, delays ...time.Duration) chan error {
+			tk, done := ticket(l), make(chan error, 1)
+			tk.Tenant = tenant
+			go func() { done <- q.Wait(context.WithValue(t.Context(), delaysKey{}, &delays), tk) }()
+			synctest.Wait()
+			return done
+		}
+		require.NoError(t, <-wait("", 0))
+		slow := wait("a", 0, 20*ms) // asked directly, and as the head of its class
+		fast := wait("b", 0, ms)
+		require.ErrorIs(t, <-fast, throttle.ErrRefused)
+		require.Equal(t, ms, time.Since(start))
+		require.ErrorIs(t, <-slow, throttle.ErrRefused)
+		require.Equal(t, 20*ms, time.Since(start))
 		requireEmpty(t, q)
 	})
 }

@@ -34,7 +34,7 @@ var (
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRefusals = w, q.claimTime, c.generation(), q.numRefusals
-	c.renewed = false
+	c.renewed, c.checksBounds = false, false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
 		q.mu.Unlock()
@@ -145,6 +145,9 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 		} else if c.renewed {
 			err = errRenewed
 		}
+	}
+	if err == nil && t.grant == nil && c.checksBounds {
+		err = q.checkBounds(w)
 	}
 	switch {
 	case err != nil:
