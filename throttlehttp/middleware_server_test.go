@@ -119,6 +119,9 @@ func TestMiddleware_rejectsUnusualRequests(t *testing.T) {
 }
 
 func TestMiddleware_rejectsOverHTTP2(t *testing.T) {
+	if len(servers()) == 1 {
+		t.Skip("the HTTP/2 server of Go 1.25 shares channels between bubbles of synctest")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := startHTTP2(&http.Server{Handler: closed.Handler(ok)})
 		defer s.Close()

@@ -13,11 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // recordedResponses stores the responses that were passed to FinalCost.
@@ -45,7 +46,7 @@ func (s *recordedResponses) all() []throttlehttp.Response {
 // TestResponseRecorder_preservesWriterInterfaces checks that a recorded ResponseWriter of
 // net/http implements the same optional interfaces as without recording.
 func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
-	for name, start := range map[string]func(*http.Server) *memhttp.Server{"HTTP/1.1": memhttp.Start, "HTTP/2": startHTTP2} {
+	for i, start := range servers() {
 		synctest.Test(t, func(t *testing.T) {
 			var seen recordedResponses
 			var bare, watched []string
@@ -64,8 +65,8 @@ func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
 			resp, err := s.Client().Get(s.URL)
 			require.NoError(t, err)
 			resp.Body.Close()
-			require.Equal(t, bare, watched, name)
-			require.Equal(t, []throttlehttp.Response{{Status: 200}}, seen.all(), name)
+			require.Equal(t, bare, watched, "HTTP/%d", i+1)
+			require.Equal(t, []throttlehttp.Response{{Status: 200}}, seen.all(), "HTTP/%d", i+1)
 		})
 	}
 }
