@@ -35,11 +35,11 @@ type SlowResponses struct {
 	Typical     time.Duration // moving average of the time from a claim to its response; 0: not known
 	Recent      uint8         // latest responses, a bit each: 1 is a failure, bit 0 is the latest response
 	MaxInFlight int64         // requests in flight; 0: not bounded
-	since       uint64        // number of the latest claim when maxInFlight was last set
+	since       uint64        // number of the latest claim when MaxInFlight was last set
 }
 
 const (
-	LateAfter     = 4                      // factor: a response is late after LateAfter*typical + lateMargin
+	LateAfter     = 4                      // factor: a response is late after LateAfter*Typical + lateMargin
 	lateMargin    = 100 * time.Millisecond // see LateAfter
 	typicalWeight = 8                      // divisor: weight of one response in typical
 	maxFailures   = 4                      // of the latest 8 responses, which begin slow responses
