@@ -71,6 +71,7 @@ func TestEventual_overOneRedis(t *testing.T) {
 		require.True(t, ok, name)
 	}
 	runtime.KeepAlive(fast)
+	runtime.KeepAlive(hosts) // a limit that nothing refers to is forgotten
 }
 
 // Three regions with a Redis each. Responses of other regions are late, and a region is cut
