@@ -66,8 +66,8 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 			require.Nil(t, q.inference, name)
 		}
 	}
-	tr, q, now := sharedQuota(t, .5)
-	tr.Mode = StatedOnly
+	_, q, now := sharedQuota(t, .5)
+	q.account.Full = false
 	q.applyHold(&Update{Wait: wait}, now)
 	require.False(t, q.hold.Active, "an estimate of another process")
 	q.applyHold(&Update{Wait: wait, Stated: true}, now)
@@ -145,36 +145,38 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		require.Equal(t, tt.stop, q.addEvidence(&Update{Sender: 9, Rejections: tt.rejections}, learnedlimit.AcceptedSpan{}, now), name)
+		require.Equal(t, tt.stop, q.addEvidence(tt.rejections, learnedlimit.AcceptedSpan{}, now), name)
 		require.Equal(t, tt.cut, q.inference.cut.MaxInFlight > 0, name)
-		require.Equal(t, 1, q.shared.peers.Len(), name)
 		if tt.rejections == math.MaxInt {
 			require.LessOrEqual(t, q.inference.evidence.Total, 8, name)
 		}
 		require.False(t, q.inference.evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.addEvidence(&Update{Rejections: 1}, learnedlimit.AcceptedSpan{}, now)
+	q.endpoint.applyRejections(&Update{Sender: 9, Rejections: 1}, now)
+	require.Equal(t, 1, q.shared.peers.Len())
+	_, q, now = sharedQuota(t, .5)
+	q.addEvidence(1, learnedlimit.AcceptedSpan{}, now)
 	l := &q.inference.loop
 	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
 	q.inference.successesInRow = 3
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now))
+	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
 	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
 	require.Zero(t, q.inference.successesInRow)
 	tr, q, now := sharedQuota(t, .5)
 	var limits []string
 	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
 	tr.Listen(events)
-	q.change(now, func(now time.Time) { q.addEvidence(&Update{Rejections: 1}, learnedlimit.AcceptedSpan{}, now) })
+	q.change(now, func(now time.Time) { q.addEvidence(1, learnedlimit.AcceptedSpan{}, now) })
 	tr.listeners.Load().deliver()
 	require.Equal(t, []string{"api.test: slow start"}, limits)
 	runtime.KeepAlive(events)
 	_, q, now = sharedQuota(t, .5)
 	q.hold.Active = true
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now), "it is held")
+	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now), "it is held")
 	tr, q, now = sharedQuota(t, .5)
-	tr.Mode = StatedOnly
-	require.False(t, q.addEvidence(&Update{Rejections: 9}, learnedlimit.AcceptedSpan{}, now))
+	q.account.Full = false
+	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
 	require.Nil(t, q.inference)
 }
 
@@ -184,7 +186,7 @@ func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
 		_, q, now := sharedQuota(t, .5)
 		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
 		q.lastGranted = before.Since.Add(granted)
-		q.addEvidence(&Update{Rejections: 1}, before, now)
+		q.addEvidence(1, before, now)
 		require.Equal(t, granted == 0, q.span == before, "%s: %v", name, q.span)
 	}
 }
@@ -211,7 +213,7 @@ func TestQuota_appliesLimitsOfOthers(t *testing.T) {
 		if tt.over {
 			q.estimates[0].Reset = now
 		}
-		q.applyLimits([]throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}, now)
+		q.endpoint.apply(Update{Kind: UpdateLimits, Limits: []throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}}, now)
 		e := &q.estimates[0]
 		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.Remaining, int64(e.Reset.Sub(now))}, name)
 		require.Equal(t, knownLimits(statedlimit.Estimate{Remaining: 7, Reset: e.Reset}), q.shared.limits, name)

@@ -46,7 +46,7 @@ func (t *Tracker) Declare(host string, l throttle.Limit) error {
 // declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
 // there is no memory for it, q has no declared limit.
 func (q *quota) declare(l throttle.Limit) {
-	if !q.endpoint.reserve(inferenceBytes) {
+	if !q.account.memory.Reserve(inferenceBytes) {
 		return
 	}
 	limit, length := l.Count, l.Per

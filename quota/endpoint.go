@@ -53,14 +53,14 @@ const (
 // its quota with no other route.
 type endpoint struct {
 	tracker  *Tracker
-	key      uint64 // keyed hash of the account, see Tracker.identify
-	hostKey  uint64 // keyed hash of scheme and host
-	scheme   string // of the URL of the first request
-	urlHost  string // of the URL of the first request
-	host     string // canonical
-	names    struct{ quota, retryAfter, learnedRate, slowStart, slowResponses string }
+	key      uint64            // keyed hash of the account, see Tracker.identify
+	hostKey  uint64            // keyed hash of scheme and host
+	scheme   string            // of the URL of the first request
+	urlHost  string            // of the URL of the first request
+	host     string            // canonical
 	provider *headers.Provider // properties of the host; nil: none are known
-	id       string            // identifies the account in updates; empty: it is not shared
+	modelAccount
+	id string // identifies the account in updates; empty: it is not shared
 
 	lastUsed     uint64      // value of Tracker.uses when usedRecently was last found set; guarded by Tracker.mu
 	usedRecently atomic.Bool // since then
@@ -70,7 +70,6 @@ type endpoint struct {
 	hasQuotas    atomic.Bool  // a quota was ever added to quotas
 	hasReplaced  atomic.Bool  // replaced is not empty
 	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
-	memory       atomic.Int64 // bytes that are reserved, see reserve
 	histories    routes.Histories
 
 	mu       sync.Mutex              // guards the fields below, except that unknown is loaded without it
@@ -88,20 +87,6 @@ type endpoint struct {
 
 	samples [2]learnedlimit.AcceptedSpan // the latest two, see addSample
 }
-
-// reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
-// not available. So the memory of one endpoint is bounded to 16 KiB, whatever the server sends:
-// quotas, their estimates, unit quotas, routes and patterns reserve bytes before they are added, and
-// are not tracked if these are not available.
-func (ep *endpoint) reserve(n int64) bool {
-	if ep.memory.Add(n) > maxBytes {
-		ep.memory.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (ep *endpoint) release(n int64) { ep.memory.Add(-n) }
 
 // limiterOf returns the quota or smallQuota that must admit req.
 func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
@@ -153,7 +138,7 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 // them. If a learned rate explains f, f.Outcome becomes Throttled.
 func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
 	stop := false // there is evidence that the server limits requests, so asked stops sending them
-	if isEstimated(f.Cause) && ep.tracker.Mode == Full {
+	if isEstimated[f.Cause] && ep.tracker.Mode == Full {
 		ep.unlimited.Store(false)
 		q, before := asked, learnedlimit.AcceptedSpan{}
 		if q == nil {
@@ -172,7 +157,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 		return
 	}
 	learned := *f // what the quotas learn
-	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !stop {
+	if f.Outcome == throttle.Throttled && isEstimated[f.Cause] && !stop {
 		if !statesLimits {
 			return // it shows nothing about the quota of its route
 		}
@@ -195,10 +180,7 @@ func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
 	q := ep.quotaOf(req)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if inf := q.inference; inf != nil {
-		inf.evidence.Add(learnedlimit.CauseSuccess, now)
-		inf.accepted.Add(1, now)
-	}
+	q.succeededUngranted(now)
 }
 
 // learn assigns the quota that a response concerns to the route of req. f is what asked observes,
@@ -251,7 +233,7 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	if assigned := ep.routes[route]; assigned != nil || ep.patterns.Of(ep.tracker.seed, req) != q { // a route of a pattern needs no entry
 		if assigned != q {
 			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
-			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.reserve)
+			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.memory.Reserve)
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -362,9 +344,9 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		ep.replace(asked)
 	}
 	q.named = routes.IsNamed(route)
-	ep.reserve(quotaBytes)
+	ep.memory.Reserve(quotaBytes)
 	if q.shared != nil {
-		ep.reserve(sharedBytes)
+		ep.memory.Reserve(sharedBytes)
 	}
 	ep.quotas = append(ep.quotas, q)
 	ep.hasQuotas.Store(true)
@@ -377,7 +359,7 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	if ep.routes == nil {
 		ep.routes = make(map[uint64]*quota)
 	}
-	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.reserve(routeBytes)) {
+	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.memory.Reserve(routeBytes)) {
 		if len(ep.routes) == 0 {
 			return
 		}
@@ -467,23 +449,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 // before. The first rejection begins a hold. The others until its end are of the same burst and
 // only extend it.
 func (q *quota) rejectedExternally(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan) {
-	q.change(f.Now, func(now time.Time) {
-		n := uint64(0)
-		if !q.hold.Active && !now.Before(q.hold.Until) {
-			n = q.hold.LastSent + 1 // stands for a claim that was sent after the latest hold
-			q.inFlight.Sent = max(q.inFlight.Sent, n)
-			if accepted.N > 0 {
-				q.span = accepted
-			}
-		}
-		usedUp := explains(f.RemoteLimits)
-		if isEstimated(f.Cause) && !usedUp {
-			q.infer(accepted, now)
-			q.stop(n, now)
-			return
-		}
-		q.throttled(n, f, usedUp, now)
-	})
+	q.change(f.Now, func(now time.Time) { q.rejectedElsewhere(f, accepted, now) })
 }
 
 const (

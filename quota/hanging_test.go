@@ -21,7 +21,7 @@ func burst(t *testing.T, now time.Time) *quota {
 	for range 39 {
 		n := q.grant(1, now.Add(-hangingTypical))
 		q.inFlight.End(n)
-		q.observe(n, &throttle.Feedback{}, now)
+		q.responded(n, &throttle.Feedback{}, false, now)
 	}
 	q.slow = concurrency.SlowResponses{}
 	last := q.grant(1, now.Add(-hangingTypical))
@@ -29,7 +29,7 @@ func burst(t *testing.T, now time.Time) *quota {
 		q.grant(1, now)
 	}
 	q.inFlight.End(last)
-	q.observe(last, &throttle.Feedback{}, now)
+	q.responded(last, &throttle.Feedback{}, false, now)
 	q.grant(1, now)
 	require.EqualValues(t, []int64{18, 18, 58}, []int64{q.inFlight.Open, q.maxInFlight(), int64(q.inFlight.Sent)})
 	require.Equal(t, hangingTypical, q.slow.Typical)
@@ -107,8 +107,8 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		},
 		"a hanging one was accepted": func(q *quota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
 		"none is late":               func(q *quota) { q.sentBefore, q.slow.Watched = 39, 0 },
-		"no slow start":              func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 },
-		"StatedOnly":                 func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
+		"no slow start":              func(q *quota) { q.account.InitialConcurrency = -1 },
+		"StatedOnly":                 func(q *quota) { q.account.Full = false },
 		"an idle time":               func(q *quota) { q.lastResponse, q.slow.Sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
 		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
 			for range 7 {

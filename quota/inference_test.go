@@ -639,7 +639,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 		require.Equal(t, !tt.abandoned, inf.loopPending, name)
 		require.Equal(t, !tt.abandoned, inf.window.On(), name)
 		if tt.abandoned {
-			require.Equal(t, hold.Hold{LastSent: 9}, q.hold, name)
+			require.Equal(t, hold.Hold{LastSent: 9, Abandoned: true}, q.hold, name)
 			require.Equal(t, now.Add(learnedlimit.NoEstimate), inf.nextEstimate[1], name)
 			require.Zero(t, inf.nextEstimate[0], name)
 			require.EqualValues(t, 30, q.slowStart.MaxInFlight, "%s: those that waited are not sent together", name)
@@ -687,7 +687,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 
 	for name, change := range map[string]func(*quota){
 		"a loop has failed": func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) },
-		"StatedOnly":        func(q *quota) { q.endpoint.tracker.Mode = StatedOnly },
+		"StatedOnly":        func(q *quota) { q.account.Full = false },
 	} {
 		q := quotaAt(t, 0)
 		q.infer(learnedlimit.AcceptedSpan{}, now)

@@ -180,7 +180,7 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"other clients share it": {sharedEstimate(now), 0, 0, nil},
 	} {
 		q := quotaAt(t, 0)
-		q.endpoint.tracker.pacing.Headroom = tt.headroom
+		q.account.Pacing.Headroom = tt.headroom
 		q.estimates = []statedlimit.Estimate{tt.e}
 		for range tt.open {
 			q.inFlight.Add()
@@ -194,8 +194,8 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 	}{
 		"new":             {func(*quota) {}, 4, "slow start"},
 		"known":           {func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter }, 0, ""},
-		"stated only":     {func(q *quota) { q.endpoint.tracker.Mode = StatedOnly }, 0, ""},
-		"no slow start":   {func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 }, 0, ""},
+		"stated only":     {func(q *quota) { q.account.Full = false }, 0, ""},
+		"no slow start":   {func(q *quota) { q.account.InitialConcurrency = -1 }, 0, ""},
 		"a cut":           {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 3}} }, 3, "slow start"},
 		"a higher cut":    {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 5}} }, 4, "slow start"},
 		"slow responses":  {func(q *quota) { q.slow.MaxInFlight = 1 }, 1, "slow responses"},
@@ -298,7 +298,7 @@ func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	require.True(t, e.HasLog())
 	e.Probe, e.Remaining, e.Reset, e.LastSent = true, 0, now, 0
 	q.estimates = []statedlimit.Estimate{e}
-	require.True(t, q.endpoint.reserve(bytesOf(q.estimates)))
+	require.True(t, q.account.memory.Reserve(bytesOf(q.estimates)))
 	q.inFlight.Add()
 	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
 	require.False(t, q.estimates[0].HasLog())

@@ -110,7 +110,7 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		for i := range maxQuotas {
 			q := ep.newQuota(0)
 			q.lastGranted = now.Add(time.Duration(i) * time.Second)
-			ep.reserve(quotaBytes)
+			ep.memory.Reserve(quotaBytes)
 			ep.quotas = append(ep.quotas, q)
 		}
 		ep.memory.Store(quotaBytes)
@@ -140,7 +140,7 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	require.NotNil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
 	q.estimates[0] = logEstimate(now)
 	q.estimates[0].Name = "b"
-	require.True(t, q.endpoint.reserve(statedlimit.LogBytes))
+	require.True(t, q.account.memory.Reserve(statedlimit.LogBytes))
 	reserved := q.endpoint.memory.Load() - before
 	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)
 	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
@@ -484,7 +484,7 @@ func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 		q := ep.unknown.Load()
 		q.estimates = []statedlimit.Estimate{windowEstimate(now)}
 		for i := range tt.shown {
-			ep.patterns.Record(ep.tracker.seed, request(t, "https://api.test/pages/"+slug(i)), uint64(i), q, true, ep.reserve)
+			ep.patterns.Record(ep.tracker.seed, request(t, "https://api.test/pages/"+slug(i)), uint64(i), q, true, ep.memory.Reserve)
 		}
 		ep.peak = 20
 		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute, Per: 2 * time.Minute}}, 0, now)

@@ -259,7 +259,7 @@ func (q *quota) newState(now time.Time) (u Update) {
 	case h.Active && h.Estimated && q.inference != nil && q.inference.forbidden: // each process finds that out by itself
 	case h.Active && (!s.held || h.RejectedAt.After(s.heldSince) || h.Until.Sub(s.heldUntil) > statedlimit.Tolerance):
 		u = Update{Kind: UpdateHold, Wait: max(h.Until.Sub(now), 0), Stated: !h.Estimated}
-	case !h.Active && s.held:
+	case !h.Active && s.held && !h.Abandoned:
 		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
 	case limitsChanged:
 		u.Kind = UpdateLimits

@@ -33,10 +33,11 @@ func TestQuota_publishesChanges(t *testing.T) {
 		"another rejection":    {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
 		"the same rejection":   {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
 		"release":              {hold.Hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"no probe":             {hold.Hold{Abandoned: true}, sharedState{held: true}, Update{}},
 		"release of a restart": {hold.Hold{RejectedAt: now, Until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
 	} {
 		known := tt.known
-		q := quota{hold: tt.hold, shared: &known, unitQuota: unitQuota{lastGranted: now.Add(-2 * time.Second)}}
+		q := quota{shared: &known, modelQuota: modelQuota{hold: tt.hold, modelUnits: modelUnits{lastGranted: now.Add(-2 * time.Second)}}}
 		require.Zero(t, q.newState(now), "%s: no response has concerned it", name)
 		known.route = 7
 		if tt.want.Kind != UpdateFetched {

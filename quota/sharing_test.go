@@ -383,6 +383,6 @@ func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.remaining, Reset: reset}}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 	}
-	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, unitQuota: unitQuota{estimates: []statedlimit.Estimate{{Limit: 100, Remaining: 99, Reset: now}}}}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, modelQuota: modelQuota{modelUnits: modelUnits{estimates: []statedlimit.Estimate{{Limit: 100, Remaining: 99, Reset: now}}}}}
 	require.True(t, q.limitsChanged(now), "a new limit")
 }

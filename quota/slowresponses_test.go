@@ -163,10 +163,10 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: tt.accepted}
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.evidence.Add(tt.cause, now)
-		q.observe(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now)
+		q.responded(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, false, now)
 		require.Equal(t, tt.want, q.slow.Recent != 0, name)
 	}
 	q := quotaAt(t, 0)
-	q.observe(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, now)
+	q.responded(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, false, now)
 	require.Zero(t, q.slow.Recent, "nothing is inferred")
 }

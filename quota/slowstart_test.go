@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -20,17 +21,17 @@ func quotaAt(t *testing.T, random float64) *quota {
 // A quota passes its settings, and the number of processes, to slow start.
 func TestQuota_slowStartOfProcesses(t *testing.T) {
 	q := quotaAt(t, 0)
-	q.slowStart.Successes, q.shared = 99, new(sharedState)
+	q.slowStart.Successes, q.peers = 99, new(peers.Set)
 	require.EqualValues(t, 18, q.maxInFlight())
 	for _, tt := range []struct{ peers, growth int64 }{{1, 7}, {13, 1}} {
 		for sender := range tt.peers {
-			q.shared.peers.Add(uint64(sender), 0, time.Unix(1000, 0))
+			q.peers.Add(uint64(sender), 0, time.Unix(1000, 0))
 		}
 		require.EqualValues(t, 4+tt.growth, q.maxInFlight(), "%d processes", tt.peers)
 	}
 	q.estimates = make([]statedlimit.Estimate, 1)
 	require.EqualValues(t, 18, q.maxInFlight())
-	q.endpoint.tracker.initialConcurrency = 2
+	q.account.InitialConcurrency = 2
 	require.EqualValues(t, 16, q.maxInFlight())
 }
 
@@ -63,9 +64,9 @@ func TestQuota_whichHostIsUnlimited(t *testing.T) {
 	} {
 		q := quotaAt(t, 0)
 		limit(q)
-		for i := range concurrency.KnownAfter {
+		for i := range int64(concurrency.KnownAfter) {
 			require.False(t, q.endpoint.unlimited.Load(), name)
-			q.observe(uint64(i), &throttle.Feedback{}, time.Unix(1000, 0))
+			q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: q.inFlight.Add()}, throttle.Feedback{Now: time.Unix(1000, 0)})
 			require.EqualValues(t, i+1, q.span.N)
 		}
 		require.Equal(t, name == "none", q.endpoint.unlimited.Load(), name)

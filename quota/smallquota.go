@@ -122,7 +122,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		}
 		return
 	}
-	if !ep.reserve(smallBytes) {
+	if !ep.memory.Reserve(smallBytes) {
 		oldest := -1
 		for i, r := range s.routes {
 			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
@@ -151,7 +151,7 @@ func (s *smallQuotas) insert(i int, route uint64, q *smallQuota) {
 // The caller holds ep.mu.
 func (ep *endpoint) addUnstated(route uint64) *smallQuota {
 	i, known := ep.small.search(route)
-	if known || routes.IsNamed(route) || ep.routes[route] != nil || !ep.reserve(smallBytes) {
+	if known || routes.IsNamed(route) || ep.routes[route] != nil || !ep.memory.Reserve(smallBytes) {
 		return nil
 	}
 	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
@@ -216,7 +216,7 @@ func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 // request after Tracker.MaxHold, see hold.
 func (q *smallQuota) tested(end, now time.Time) time.Duration {
 	if end.Sub(now) > hold.MaxStated {
-		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold))
+		end = now.Add(min(end.Sub(now), q.endpoint.Pacing.MaxHold))
 	}
 	return end.Sub(q.endpoint.small.began)
 }
@@ -262,7 +262,7 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
-	pacing := ep.tracker.pacing
+	pacing := ep.Pacing
 	free := int64(q.remaining) - int64(q.open) - pacing.Reserved(int64(q.limit))
 	wait := q.reset - at
 	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}

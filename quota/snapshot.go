@@ -220,13 +220,13 @@ func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, bla
 
 // limitSnapshots describes the limits of q as of now. The caller holds q.mu.
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
-	all = q.snapshots(now)
+	all = unitSnapshots(&q.modelUnits, now)
 	if q.inference != nil && q.inference.window.On() {
 		all = append(all, learnedLimit(&q.inference.window, &q.inFlight, now))
 	}
 	for _, u := range q.units {
 		u.mu.Lock()
-		all = append(all, u.snapshots(now)...)
+		all = append(all, unitSnapshots(&u.modelUnits, now)...)
 		u.mu.Unlock()
 	}
 	return all
@@ -244,7 +244,7 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	case q.inference != nil && q.inference.cut.Until.After(now):
 		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.Until, Estimated: true}
 	}
-	use := q.endpoint.tracker.pacing
+	use := q.account.Pacing
 	for i := range q.estimates {
 		e := &q.estimates[i]
 		if free, _ := e.Free(now, &q.inFlight, use); free > 0 || e.CountsInFlight() || e.Left(now) > use.Reserved(e.Limit) {
@@ -258,8 +258,8 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 // concurrency returns the maximum number of requests in flight and its reason. Zero means that
 // there is no maximum. The caller holds q.mu.
 func (q *quota) concurrency() (n int, reason string) {
-	start := q.endpoint.tracker.initialConcurrency
-	if q.endpoint.tracker.Mode != Full || start < 0 {
+	start := q.account.InitialConcurrency
+	if !q.account.Full || start < 0 {
 		return 0, ""
 	}
 	lowest := int64(0)
@@ -294,8 +294,8 @@ func learnedLimit(w *learnedlimit.Window, f *inflight.Claims, now time.Time) Lim
 	return s
 }
 
-// snapshots describes the limits that the server states of u, as of now. The caller holds u.mu.
-func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
+// unitSnapshots describes the limits that the server states of u, as of now.
+func unitSnapshots(u *modelUnits, now time.Time) (all []LimitSnapshot) {
 	for i := range u.estimates {
 		if e := &u.estimates[i]; !e.Distrusted() {
 			s := statedLimit(e, &u.inFlight, now)

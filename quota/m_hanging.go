@@ -34,16 +34,13 @@ const (
 )
 
 // lateIn returns the time until the requests in flight hang if no response arrives.
-func (q *quota) lateIn(now time.Time) time.Duration {
+func (q *modelQuota) lateIn(now time.Time) time.Duration {
 	s := &q.slow
 	return max(s.LateAt(ticks.Later(s.Sent, q.lastResponse)).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.
-func (q *quota) hang(now time.Time) {
-	if l := q.endpoint.tracker.listeners.Load(); l != nil {
-		defer l.watch(q, now)()
-	}
+func (q *modelQuota) hang(now time.Time) {
 	inf, n := q.inference, max(q.sentBefore, q.slow.Watched) // n is the latest claim that is late
 	if inf == nil || !inf.hanging {
 		if !q.hangImpliesLimit(n, now) {
@@ -65,10 +62,10 @@ func (q *quota) hang(now time.Time) {
 
 // hangImpliesLimit reports whether the claims up to n, which are late, are evidence of a limit that the
 // server does not state.
-func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
+func (q *modelQuota) hangImpliesLimit(n uint64, now time.Time) bool {
 	inf, hanging, bound := q.inference, q.inFlight.Open-q.inFlight.After(n), q.maxInFlight()
 	switch {
-	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.Recent != 0, q.slow.MaxInFlight > 0:
+	case q.account.InitialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.Recent != 0, q.slow.MaxInFlight > 0:
 		return false
 	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
@@ -80,7 +77,7 @@ func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
 
 // respondedAfterHang applies that claim n, which did not count as in flight any more, was accepted, or
 // that its caller gave up.
-func (q *quota) respondedAfterHang(n uint64, now time.Time) {
+func (q *modelQuota) respondedAfterHang(n uint64, now time.Time) {
 	inf := q.inference
 	if inf == nil || !inf.hanging || n > inf.lastHanging {
 		return

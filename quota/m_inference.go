@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -90,7 +91,7 @@ func (inf *inference) stopCause() throttle.Cause {
 
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
 // use.
-func (q *quota) roundTrip() time.Duration {
+func (q *modelQuota) roundTrip() time.Duration {
 	if q.slow.Typical == 0 {
 		return unknownRoundTrip
 	}
@@ -99,8 +100,8 @@ func (q *quota) roundTrip() time.Duration {
 
 // infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
-func (q *quota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inference {
-	if q.inference != nil || q.dropped || !q.endpoint.reserve(inferenceBytes) {
+func (q *modelQuota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inference {
+	if q.inference != nil || q.dropped || !q.account.memory.Reserve(inferenceBytes) {
 		return q.inference
 	}
 	inf := new(inference)
@@ -121,7 +122,7 @@ func (q *quota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inferenc
 // accepted before, as far as q has not counted it, and granted reports whether q granted the claim.
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
-func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
+func (q *modelQuota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
 	inf := q.infer(before, now)
 	if inf == nil {
 		return false
@@ -168,15 +169,73 @@ func (q *quota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, 
 	return false
 }
 
+// succeededUngranted applies the success of a request that q did not grant.
+func (q *modelQuota) succeededUngranted(now time.Time) {
+	if inf := q.inference; inf != nil {
+		inf.evidence.Add(learnedlimit.CauseSuccess, now)
+		inf.accepted.Add(1, now)
+	}
+}
+
 // cutConcurrency begins a concurrency.Cut. By Little's law, requests to an unlimited endpoint are in flight,
 // too, although they are not claims.
-func (q *quota) cutConcurrency(now time.Time) {
+func (q *modelQuota) cutConcurrency(now time.Time) {
 	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
 	q.inference.cut.Begin(inFlight, q.roundTrip(), now)
 }
 
+// rejectedElsewhere applies the rejection f of a request that q did not grant. accepted is what was accepted
+// before. The first rejection begins a hold. The others until its end are of the same burst and only extend it.
+func (q *modelQuota) rejectedElsewhere(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan, now time.Time) {
+	n := uint64(0)
+	if !q.hold.Active && !now.Before(q.hold.Until) {
+		n = q.hold.LastSent + 1 // stands for a claim that was sent after the latest hold
+		q.inFlight.Sent = max(q.inFlight.Sent, n)
+		if accepted.N > 0 {
+			q.span = accepted
+		}
+	}
+	usedUp := explains(f.RemoteLimits)
+	if isEstimated[f.Cause] && !usedUp {
+		q.infer(accepted, now)
+		q.stop(n, now)
+		return
+	}
+	q.throttled(n, f, usedUp, now)
+}
+
+// addEvidence adds n bare rejections of requests of another process to the evidence, and reports whether it
+// suffices for a stop. before is what was accepted before, as far as q has not counted it. During a rate
+// loop, all processes together have reached the limit, so the rate does not grow for a while.
+func (q *modelQuota) addEvidence(n int, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
+	if !q.account.Full {
+		return false
+	}
+	if q.lastGranted.After(before.Since) { // q has counted what was accepted
+		before = learnedlimit.AcceptedSpan{}
+	}
+	inf := q.infer(before, now)
+	if inf == nil {
+		return false
+	}
+	inf.successesInRow = 0
+	if l := &inf.loop; l.On() || q.hold.Active {
+		l.RejectedElsewhere()
+		return false
+	}
+	for range min(n, 8) {
+		inf.evidence.Add(throttle.CauseUnstated, now)
+	}
+	if !inf.evidence.ImpliesLimit(false, q.roundTrip(), now) {
+		q.cutConcurrency(now)
+		return false
+	}
+	inf.evidence.Restart()
+	return true
+}
+
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
-func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
+func (q *modelQuota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
@@ -203,8 +262,8 @@ func (q *quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) 
 // rejectedWithHold applies a rejection of claim n that began or extended a hold, and that no stated
 // limit explains. retryAfter is the wait that it states; 0: none. One such rejection shows nothing
 // about the rate that the server accepts, several do.
-func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Time) {
-	if q.endpoint.tracker.Mode != Full {
+func (q *modelQuota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Time) {
+	if !q.account.Full {
 		return
 	}
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
@@ -238,7 +297,7 @@ func (q *quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 }
 
 // succeeded applies the successful response to claim n.
-func (q *quota) succeeded(n uint64, now time.Time) {
+func (q *modelQuota) succeeded(n uint64, now time.Time) {
 	inf := q.inference
 	inf.evidence.Add(learnedlimit.CauseSuccess, now)
 	inf.accepted.Add(1, now)
@@ -260,13 +319,13 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	estimating := inf.limits() || inf.loopPending || inf.cut.MaxInFlight > 0 || q.hold.Active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.inference = nil
-		q.endpoint.release(inferenceBytes)
+		q.account.memory.Release(inferenceBytes)
 	}
 }
 
 // stop begins or extends a stop: a hold that the server did not state, because claim n was rejected.
 // It replaces a cut. If no loop is on, one begins when the stop ends.
-func (q *quota) stop(n uint64, now time.Time) {
+func (q *modelQuota) stop(n uint64, now time.Time) {
 	inf := q.inference
 	if inf != nil && inf.forbidden && q.hold.Active && q.hold.Estimated && now.Sub(q.hold.Since) >= maxSuspectedStop {
 		q.abandonStop(now)
@@ -286,13 +345,10 @@ func (q *quota) stop(n uint64, now time.Time) {
 
 // abandonStop ends a stop that 403s began although the server does not accept requests: these are
 // rejected for another reason. As after each hold, slow start bounds the requests that have waited.
-func (q *quota) abandonStop(now time.Time) {
+func (q *modelQuota) abandonStop(now time.Time) {
 	inf := q.inference
-	q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.endpoint.tracker.initialConcurrency)), concurrency.KnownAfter)
-	q.hold = hold.Hold{LastSent: q.inFlight.Sent}
-	if q.shared != nil {
-		q.shared.setHold(&q.hold) // no probe was accepted, so no release is published
-	}
+	q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.account.InitialConcurrency)), concurrency.KnownAfter)
+	q.hold = hold.Hold{LastSent: q.inFlight.Sent, Abandoned: true}
 	inf.window, inf.loop.Cause = learnedlimit.Window{}, throttle.CauseForbidden
 	q.dropLoop(true, now)
 }
@@ -311,9 +367,9 @@ var forbiddenPauses = []time.Duration{time.Second, 4 * time.Second, 10 * time.Se
 // pauseOfStop returns the time until the next probe of a stop; 0: the default of hold. It is the
 // pause that ended the latest stop, if that was longer than hold.BasePause, and otherwise the time until
 // the next element of probeAfter, with a random delay.
-func (q *quota) pauseOfStop(now time.Time) time.Duration {
-	h, t := &q.hold, q.endpoint.tracker
-	late := time.Duration(t.random() * float64(hold.MaxLate))
+func (q *modelQuota) pauseOfStop(now time.Time) time.Duration {
+	h, a := &q.hold, q.account
+	late := time.Duration(a.Random() * float64(hold.MaxLate))
 	switch elapsed := now.Sub(h.Since); {
 	case !h.Active && h.LastPause > hold.BasePause:
 		return min(h.LastPause, hold.MaxPause) + late
@@ -339,7 +395,7 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 		if wait < least {
 			continue
 		}
-		wait += statedlimit.OpeningDelay + time.Duration(t.random()*float64(min(length/16, hold.MaxLate)))
+		wait += statedlimit.OpeningDelay + time.Duration(a.Random()*float64(min(length/16, hold.MaxLate)))
 		if length <= hold.BasePause {
 			return min(wait, hold.BasePause)
 		}
@@ -350,7 +406,7 @@ func (q *quota) pauseOfStop(now time.Time) time.Duration {
 
 // released updates q because a hold has ended: its probe, the latest claim, was accepted. If there
 // was evidence, the window or the loop begins. Otherwise slow start bounds the requests in flight.
-func (q *quota) released(now time.Time) {
+func (q *modelQuota) released(now time.Time) {
 	inf := q.inference
 	if inf == nil {
 		return
@@ -379,7 +435,7 @@ func (q *quota) released(now time.Time) {
 	}
 	if !inf.loop.On() && !inf.window.On() {
 		inf.hanging = false
-		q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.endpoint.tracker.initialConcurrency)), concurrency.KnownAfter)
+		q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.account.InitialConcurrency)), concurrency.KnownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, learnedlimit.AcceptedSpan{}, 0
 	inf.evidence.Restart()
@@ -387,7 +443,7 @@ func (q *quota) released(now time.Time) {
 
 // updateLoop applies the response to claim n to the loop, if it shows the effect of the present
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
-func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
+func (q *modelQuota) updateLoop(n uint64, rejected bool, now time.Time) {
 	inf, l := q.inference, &q.inference.loop
 	if !l.Counts(n, now) {
 		return
@@ -407,7 +463,7 @@ func (q *quota) updateLoop(n uint64, rejected bool, now time.Time) {
 
 // dropLoop ends the loop. If it has failed, because lower rates do not make rejections rarer,
 // nothing is estimated from causes of its class for the time learnedlimit.NoEstimate.
-func (q *quota) dropLoop(failed bool, now time.Time) {
+func (q *modelQuota) dropLoop(failed bool, now time.Time) {
 	inf := q.inference
 	if failed {
 		inf.nextEstimate[causeClass(inf.loop.Cause)] = now.Add(learnedlimit.NoEstimate)
@@ -421,7 +477,7 @@ func (q *quota) dropLoop(failed bool, now time.Time) {
 
 // updateWindow applies v, what the response to claim n shows about the learned window. If there is
 // no window, the loop begins with the rate that the responses have shown.
-func (q *quota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
+func (q *modelQuota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
 	if v == learnedlimit.FitsWindow {
 		return
 	}
@@ -435,4 +491,11 @@ func (q *quota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
 		q.span = learnedlimit.AcceptedSpan{Since: w.Start, N: w.Accepted}
 		q.stop(n, now)
 	}
+}
+
+// isEstimated holds the causes of limits that can only be estimated, because the responses state neither a
+// limit nor a wait.
+var isEstimated = [math.MaxUint8 + 1]bool{
+	throttle.CauseUnstated: true, throttle.CauseRetryNow: true, throttle.CauseUnavailable: true,
+	throttle.CauseForbidden: true, throttle.CauseDropped: true, throttle.CauseTimeout: true,
 }
