@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -16,8 +17,8 @@ const hangingTypical = 10 * time.Millisecond // a response is late after 140 ms
 
 // burst returns a quota that has accepted 40 requests until now, each in hangingTypical. 18 are in flight
 // since then, as many as slow start admits. The last of them was sent after the last response.
-func burst(t *testing.T, now time.Time) *quota {
-	q := quotaAt(t, 0)
+func burst(t *testing.T, now time.Time) *modelQuota {
+	q := modelAt(0)
 	for range 39 {
 		n := q.grant(1, now.Add(-hangingTypical))
 		q.inFlight.End(n)
@@ -37,15 +38,22 @@ func burst(t *testing.T, now time.Time) *quota {
 }
 
 // reserve returns the decision on a claim of q.
-func reserve(t *testing.T, q *quota, now time.Time) throttle.Decision {
-	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
-	require.NoError(t, err)
+func reserve(q *modelQuota, now time.Time) (d throttle.Decision) {
+	q.claim(&d, 1, false, ticks.Later(now, q.lastGranted))
 	return d
 }
 
-func respond(q *quota, n uint64, f throttle.Feedback, now time.Time) {
-	f.Now = now
-	q.Observe(nil, throttle.Claim{}, throttle.Decision{OK: true, Grant: n}, f) //nolint:staticcheck // not used
+// dryRun returns the decision on a claim of q, which changes nothing.
+func dryRun(q *modelQuota, now time.Time) (d throttle.Decision) {
+	q.claim(&d, 1, true, ticks.Later(now, q.lastGranted))
+	return d
+}
+
+// respond applies f, the response to claim n.
+func respond(q *modelQuota, n uint64, f throttle.Feedback, now time.Time) {
+	if f.Now = now; q.inFlight.End(n) {
+		q.responded(n, &f, false, ticks.Later(now, q.lastGranted))
+	}
 }
 
 var rejectedLate = throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
@@ -62,14 +70,14 @@ func TestQuota_stopsWhenRequestsHang(t *testing.T) {
 		waitMS int // 0: granted
 		policy string
 	}{
-		{100, 50, q.endpoint.names.slowStart}, // the first request more, for long polls
-		{141, 100, q.endpoint.names.learnedRate},
+		{100, 50, q.account.names.slowStart}, // the first request more, for long polls
+		{141, 100, q.account.names.learnedRate},
 		{2005, 0, ""},
-		{2006, 140, q.endpoint.names.learnedRate}, // the probe hangs then
-		{2146, 100, q.endpoint.names.learnedRate}, // until 3 s after the first request
+		{2006, 140, q.account.names.learnedRate}, // the probe hangs then
+		{2146, 100, q.account.names.learnedRate}, // until 3 s after the first request
 		{3005, 0, ""},
 	} {
-		d := reserve(t, q, at(tt.ms))
+		d := reserve(q, at(tt.ms))
 		require.Equal(t, tt.waitMS == 0, d.OK, "%+v", tt)
 		if tt.waitMS > 0 {
 			require.InDelta(t, tt.waitMS, d.Wait.Milliseconds(), 1, "%+v", tt)
@@ -91,26 +99,28 @@ func TestQuota_stopsWhenRequestsHang(t *testing.T) {
 func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	late := start.Add(141 * time.Millisecond)
-	for name, change := range map[string]func(q *quota){
-		"evidence":                     func(*quota) {},
-		"few were accepted before":     func(q *quota) { q.span.N = minBefore - 1 },
-		"the usual time is not known":  func(q *quota) { q.slow.Typical = 0 },
-		"one of the latest failed":     func(q *quota) { q.slow.Recent = 0b1000_0000 },
-		"responses were late before":   func(q *quota) { q.slow.MaxInFlight = 20 },
-		"more may be in flight":        func(q *quota) { q.inFlight.End(50) },
-		"the host is known":            func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter },
-		"a response has arrived":       func(q *quota) { q.lastResponse = start.Add(time.Millisecond) },
-		"the server states its limits": func(q *quota) { q.estimates = make([]statedlimit.Estimate, 1) },
-		"the stated limit is used up":  func(q *quota) { q.hold.Active = true },
-		"another estimate is on": func(q *quota) {
+	for name, change := range map[string]func(q *modelQuota){
+		"evidence":                     func(*modelQuota) {},
+		"few were accepted before":     func(q *modelQuota) { q.span.N = minBefore - 1 },
+		"the usual time is not known":  func(q *modelQuota) { q.slow.Typical = 0 },
+		"one of the latest failed":     func(q *modelQuota) { q.slow.Recent = 0b1000_0000 },
+		"responses were late before":   func(q *modelQuota) { q.slow.MaxInFlight = 20 },
+		"more may be in flight":        func(q *modelQuota) { q.inFlight.End(50) },
+		"the host is known":            func(q *modelQuota) { q.slowStart.Successes = concurrency.KnownAfter },
+		"a response has arrived":       func(q *modelQuota) { q.lastResponse = start.Add(time.Millisecond) },
+		"the server states its limits": func(q *modelQuota) { q.estimates = make([]statedlimit.Estimate, 1) },
+		"the stated limit is used up":  func(q *modelQuota) { q.hold.Active = true },
+		"another estimate is on": func(q *modelQuota) {
 			q.infer(learnedlimit.AcceptedSpan{}, start).loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 20, Next: start}
 		},
-		"a hanging one was accepted": func(q *quota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
-		"none is late":               func(q *quota) { q.sentBefore, q.slow.Watched = 39, 0 },
-		"no slow start":              func(q *quota) { q.account.InitialConcurrency = -1 },
-		"StatedOnly":                 func(q *quota) { q.account.Full = false },
-		"an idle time":               func(q *quota) { q.lastResponse, q.slow.Sent = start.Add(-2*time.Second), start.Add(-2*time.Second) },
-		"older ones are slow": func(q *quota) { // 18 hang, but 6 later than them were accepted
+		"a hanging one was accepted": func(q *modelQuota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"none is late":               func(q *modelQuota) { q.sentBefore, q.slow.Watched = 39, 0 },
+		"no slow start":              func(q *modelQuota) { q.account.InitialConcurrency = -1 },
+		"StatedOnly":                 func(q *modelQuota) { q.account.Full = false },
+		"an idle time": func(q *modelQuota) {
+			q.lastResponse, q.slow.Sent = start.Add(-2*time.Second), start.Add(-2*time.Second)
+		},
+		"older ones are slow": func(q *modelQuota) { // 18 hang, but 6 later than them were accepted
 			for range 7 {
 				q.inFlight.End(q.inFlight.Add())
 			}
@@ -119,10 +129,9 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 	} {
 		q := burst(t, start)
 		change(q)
-		_, err := q.Reserve(t.Context(), throttle.Claim{Now: late, DryRun: true})
-		require.NoError(t, err)
+		dryRun(q, late)
 		require.False(t, q.inference != nil && q.inference.hanging, "%s: a dry run changes nothing", name)
-		reserve(t, q, late)
+		reserve(q, late)
 		require.Equal(t, name == "evidence", q.inference != nil && q.inference.hanging, name)
 	}
 }
@@ -148,7 +157,7 @@ func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
 			q := burst(t, start)
 			require.EqualValues(t, 59, q.inFlight.Add(), "sent later than the others")
 			q.inFlight.Open = 18
-			reserve(t, q, late)
+			reserve(q, late)
 			require.True(t, q.inference.hanging)
 			require.EqualValues(t, 58, q.inference.lastHanging)
 			if !stopped {
@@ -163,7 +172,7 @@ func TestQuota_aHangingRequestIsAcceptedAfterAll(t *testing.T) {
 			require.Equal(t, !stopped && !tt.want, q.inference.loop.On(), name)
 			require.Equal(t, tt.want, q.inference.nextEstimate[1].Equal(late.Add(time.Second+learnedlimit.NoEstimate)), name)
 			require.Equal(t, concurrency.SlowResponses{Typical: typical, Sent: start}, q.slow, "%s: it was slow, which is known", name)
-			require.Equal(t, tt.want || !stopped, reserve(t, q, late.Add(time.Second)).OK, name)
+			require.Equal(t, tt.want || !stopped, reserve(q, late.Add(time.Second)).OK, name)
 		}
 	}
 }
@@ -173,13 +182,13 @@ func TestQuota_aStatedHoldIsNotEndedByARequestThatHung(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
 	late := start.Add(141 * time.Millisecond)
-	reserve(t, q, late)
+	reserve(q, late)
 	stated := throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 9 * time.Second}
 	respond(q, 41, stated, late.Add(time.Second))
 	q.hold.Estimated = false
 	respond(q, 42, throttle.Feedback{}, late.Add(2*time.Second))
 	require.True(t, q.hold.Active)
-	require.Greater(t, reserve(t, q, late.Add(2*time.Second)).Wait, 7*time.Second)
+	require.Greater(t, reserve(q, late.Add(2*time.Second)).Wait, 7*time.Second)
 }
 
 // At a learned rate few requests are in flight, and one that hangs is a rejection as soon as it is late,
@@ -188,7 +197,7 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
 	now := start.Add(141 * time.Millisecond)
-	reserve(t, q, now)
+	reserve(q, now)
 	q.hold.End()
 	q.hold.Until = now
 	l := &q.inference.loop
@@ -196,27 +205,24 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	require.InDelta(t, 40, l.Rate, 1e-9)
 	for range 30 { // at 40/s
 		now = now.Add(25 * time.Millisecond)
-		d := reserve(t, q, now)
+		d := reserve(q, now)
 		require.True(t, d.OK)
 		respond(q, d.Grant, throttle.Feedback{}, now.Add(hangingTypical))
 	}
 	now = now.Add(30 * time.Millisecond)
 	for range 2 { // 4 x 10 ms at 40/s are one request, in addition to maxUnproven
-		require.True(t, reserve(t, q, now).OK)
+		require.True(t, reserve(q, now).OK)
 		now = now.Add(30 * time.Millisecond)
 	}
-	d := reserve(t, q, now)
+	d := reserve(q, now)
 	require.False(t, d.OK)
-	require.Equal(t, []any{q.endpoint.names.learnedRate, true, 80 * time.Millisecond}, []any{d.Policy, d.Estimated, d.Wait.Truncate(time.Millisecond)})
-	require.True(t, func() bool {
-		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: true})
-		return err == nil && d.OK
-	}(), "a response may arrive")
+	require.Equal(t, []any{q.account.names.learnedRate, true, 80 * time.Millisecond}, []any{d.Policy, d.Estimated, d.Wait.Truncate(time.Millisecond)})
+	require.True(t, dryRun(q, now).OK, "a response may arrive")
 	before := l.Rate
 	now = now.Add(d.Wait)
-	d = reserve(t, q, now) // it is decided now that the others hang, so the next one waits
+	d = reserve(q, now) // it is decided now that the others hang, so the next one waits
 	require.False(t, d.OK)
-	require.True(t, reserve(t, q, now.Add(d.Wait)).OK)
+	require.True(t, reserve(q, now.Add(d.Wait)).OK)
 	require.Less(t, l.Rate, before)
 	require.LessOrEqual(t, l.FiniteGoal(), 40., "what was accepted")
 	require.EqualValues(t, 1, q.inFlight.Open, "the two that hang do not count")
@@ -225,9 +231,9 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 	before = l.Rate
 	q.stop(q.inFlight.Sent, now.Add(d.Wait))
 	now = q.hold.Until
-	probe := reserve(t, q, now)
+	probe := reserve(q, now)
 	require.True(t, probe.OK)
-	require.False(t, reserve(t, q, now.Add(time.Second)).OK)
+	require.False(t, reserve(q, now.Add(time.Second)).OK)
 	require.Equal(t, 2, q.hold.Rejections, "a probe that hangs extends the stop")
 	require.GreaterOrEqual(t, l.Rate, before, "and does not lower the rate")
 }
@@ -237,7 +243,7 @@ func TestQuota_aRequestThatHangsLowersTheRate(t *testing.T) {
 func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, hanging := range []bool{true, false} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, start)
 		inf.hanging = hanging
@@ -256,14 +262,14 @@ func TestQuota_aStopByRequestsThatHangIsNoBanBy403s(t *testing.T) {
 	q := burst(t, start)
 	q.infer(learnedlimit.AcceptedSpan{}, start).forbidden = true
 	now := start.Add(141 * time.Millisecond)
-	reserve(t, q, now)
+	reserve(q, now)
 	require.True(t, q.inference.hanging)
 	require.Equal(t, throttle.CauseUnstated, q.inference.stopCause())
 	for range 6 { // probes, which hang
 		now = q.hold.Until
-		require.True(t, reserve(t, q, now).OK)
+		require.True(t, reserve(q, now).OK)
 		now = now.Add(141 * time.Millisecond)
-		require.False(t, reserve(t, q, now).OK)
+		require.False(t, reserve(q, now).OK)
 	}
 	require.Greater(t, now.Sub(start), maxSuspectedStop)
 	require.True(t, q.hold.Active)
@@ -273,12 +279,12 @@ func TestQuota_aStopByRequestsThatHangIsNoBanBy403s(t *testing.T) {
 func TestQuota_slowStartBoundsRequestsAfterAPause(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
-	reserve(t, q, start.Add(141*time.Millisecond))
+	reserve(q, start.Add(141*time.Millisecond))
 	require.True(t, q.hold.Active)
 	end := start.Add(1900 * time.Millisecond)
 	respond(q, 41, throttle.Feedback{}, end)
 	granted := int64(0)
-	for granted < 100 && reserve(t, q, end).OK {
+	for granted < 100 && reserve(q, end).OK {
 		granted++
 	}
 	require.Equal(t, q.maxInFlight(), granted)
@@ -293,7 +299,7 @@ func TestQuota_anAbandonedRateOfRequestsThatHang(t *testing.T) {
 		inf.hanging = true
 		inf.loop.BeginAt(throttle.CauseUnstated, 20, q.inFlight.Sent, start)
 		q.dropLoop(failed, start)
-		reserve(t, q, start.Add(141*time.Millisecond))
+		reserve(q, start.Add(141*time.Millisecond))
 		require.Equal(t, !failed, inf.hanging)
 	}
 }
@@ -303,7 +309,7 @@ func TestQuota_aCallerThatGivesUpShowsNoLimit(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for cause, ended := range map[throttle.Cause]bool{throttle.CauseCanceled: true, throttle.CauseTimeout: false, throttle.CauseDropped: false} {
 		q := burst(t, start)
-		reserve(t, q, start.Add(141*time.Millisecond))
+		reserve(q, start.Add(141*time.Millisecond))
 		require.True(t, q.hold.Active)
 		respond(q, 41, throttle.Feedback{Outcome: throttle.Failed, Cause: cause}, start.Add(time.Second))
 		require.Equal(t, ended, !q.hold.Active, cause)

@@ -156,7 +156,7 @@ var errTimeout = errors.New("i/o timeout")
 
 // The time from a claim to its response is used within bounds, and assumed before the first response.
 func TestQuota_roundTripIsBounded(t *testing.T) {
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	for typical, want := range map[time.Duration]time.Duration{
 		0: 50 * time.Millisecond, 1: time.Millisecond, 30 * time.Millisecond: 30 * time.Millisecond, time.Second: 250 * time.Millisecond,
 	} {
@@ -169,7 +169,7 @@ func TestQuota_roundTripIsBounded(t *testing.T) {
 // memory there is none.
 func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.slowStart.Successes = 70
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-4500 * time.Millisecond), N: 50}
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
@@ -178,21 +178,21 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	require.InDelta(t, 10, inf.accepted.Highest(now), 1e-9)
 	require.Same(t, inf, q.infer(learnedlimit.AcceptedSpan{Since: now, N: 9}, now))
 
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 9}
 	inf = q.infer(before, now)
 	require.Equal(t, 9, inf.evidence.N)
 	require.Equal(t, before, q.span)
-	require.Equal(t, inferenceBytes, q.endpoint.memory.Load())
+	require.Equal(t, inferenceBytes, q.account.memory.Load())
 
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(time.Second), N: 9} // the clock was set back
 	require.Equal(t, 9, q.infer(learnedlimit.AcceptedSpan{}, now).evidence.N)
-	for name, prepare := range map[string]func(*quota){
-		"no memory": func(q *quota) { q.endpoint.memory.Store(maxBytes) },
-		"dropped":   func(q *quota) { q.dropped = true },
+	for name, prepare := range map[string]func(*modelQuota){
+		"no memory": func(q *modelQuota) { q.account.memory.Store(maxBytes) },
+		"dropped":   func(q *modelQuota) { q.dropped = true },
 	} {
-		q = quotaAt(t, 0)
+		q = modelAt(0)
 		prepare(q)
 		require.Nil(t, q.infer(learnedlimit.AcceptedSpan{}, now), name)
 	}
@@ -203,19 +203,19 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 func TestInference_isDroppedAfterSuccesses(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		change  func(*quota)
+		change  func(*modelQuota)
 		dropped bool
 	}{
-		"nothing estimated":            {func(q *quota) {}, true},
-		"a loop":                       {func(q *quota) { q.inference.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1} }, false},
-		"a window":                     {func(q *quota) { q.inference.window = tenPerSecond(now) }, false},
-		"a loop begins soon":           {func(q *quota) { q.inference.loopPending = true }, false},
-		"a hold":                       {func(q *quota) { q.hold.Active = true }, false},
-		"a bare 429 loop has failed":   {func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, false},
-		"a suspected cause has failed": {func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, false},
-		"that was a minute ago":        {func(q *quota) { q.inference.nextEstimate[1] = now }, true},
+		"nothing estimated":            {func(q *modelQuota) {}, true},
+		"a loop":                       {func(q *modelQuota) { q.inference.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1} }, false},
+		"a window":                     {func(q *modelQuota) { q.inference.window = tenPerSecond(now) }, false},
+		"a loop begins soon":           {func(q *modelQuota) { q.inference.loopPending = true }, false},
+		"a hold":                       {func(q *modelQuota) { q.hold.Active = true }, false},
+		"a bare 429 loop has failed":   {func(q *modelQuota) { q.inference.nextEstimate[0] = now.Add(1) }, false},
+		"a suspected cause has failed": {func(q *modelQuota) { q.inference.nextEstimate[1] = now.Add(1) }, false},
+		"that was a minute ago":        {func(q *modelQuota) { q.inference.nextEstimate[1] = now }, true},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.successesInRow = 48
 		tt.change(q)
@@ -224,7 +224,7 @@ func TestInference_isDroppedAfterSuccesses(t *testing.T) {
 		q.succeeded(2, now)
 		require.Equal(t, tt.dropped, q.inference == nil, name)
 		if tt.dropped {
-			require.Zero(t, q.endpoint.memory.Load(), name)
+			require.Zero(t, q.account.memory.Load(), name)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 		"total, short before":    {hold: hold.Hold{LastPause: time.Second, LastTotal: 9 * time.Second, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 915},
 		"total, at most a minte": {hold: hold.Hold{LastPause: 4 * time.Second, LastTotal: time.Hour, Active: true, Rejections: 1, Since: at(100)}, now: 4100, want: 60000},
 	} {
-		q := quotaAt(t, tt.random)
+		q := modelAt(tt.random)
 		q.hold = tt.hold
 		q.inference = &inference{beforeStop: learnedlimit.AcceptedSpan{Since: start}}
 		if tt.spanless {
@@ -277,7 +277,7 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 		}
 		require.InDelta(t, tt.want, float64(q.pauseOfStop(at(tt.now)))/1e6, 1e-6, name)
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	require.Zero(t, q.pauseOfStop(start), "nothing is inferred")
 }
 
@@ -285,7 +285,7 @@ func TestQuota_probesAtTheEndsOfUsualWindows(t *testing.T) {
 func TestQuota_stops(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, loop := range map[string]learnedlimit.RateLoop{"no loop": {}, "loop": {Cause: throttle.CauseUnstated, Rate: 1}} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.inFlight.Sent = 9
 		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 30}
 		q.inference = &inference{stopPending: true, cut: concurrency.Cut{MaxInFlight: 4}, loop: loop}
@@ -336,7 +336,7 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 		"it was not idle for long": {before: before{n: 20, until: 1, sent: 1.999, pending: true}, window: true, length: 2 * time.Second},
 		"no evidence":              {before: before{n: 20, stated: 1, until: 1, sent: 1}},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		b := tt.before
 		q.hold = hold.Hold{Until: at(b.until), RejectedAt: at(.1), InFlight: 30}
 		if b.probe > 0 {
@@ -375,7 +375,7 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 			require.Equal(t, learnedlimit.AcceptedSpan{Since: at(b.sent)}, q.span, name)
 		}
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.released(start)
 	require.Zero(t, q.slowStart, "nothing is inferred")
 	q.inference, q.hold.InFlight = new(inference), 3
@@ -386,7 +386,7 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 // If a loop or a window is on when a hold ends, it goes on with the probe.
 func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.lastGranted = now
 	q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1}}
 	q.released(now)
@@ -401,7 +401,7 @@ func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 // What is known of the rate when a window proves to be none.
 func TestQuota_whatFollowsAWindow(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.inference = &inference{window: tenPerSecond(now)}
 	q.updateWindow(learnedlimit.FitsWindow, 5, now)
 	require.True(t, q.inference.window.On())
@@ -410,7 +410,7 @@ func TestQuota_whatFollowsAWindow(t *testing.T) {
 	require.False(t, q.inference.window.On())
 	require.True(t, q.inference.loop.On())
 	require.False(t, q.inference.loop.Counts(9, now.Add(time.Hour)), "it was sent before the loop began")
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	q.inference = &inference{window: tenPerSecond(now)}
 	q.updateWindow(learnedlimit.FitsNothing, 5, now)
 	require.False(t, q.inference.window.On() || q.inference.loop.On())
@@ -422,7 +422,7 @@ func TestQuota_dropsALoop(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for cause, class := range map[throttle.Cause]int{throttle.CauseUnstated: 0, throttle.CauseUnavailable: 1, throttle.CauseDropped: 1} {
 		for _, failed := range []bool{true, false} {
-			q := quotaAt(t, 0)
+			q := modelAt(0)
 			q.inference = &inference{loop: learnedlimit.RateLoop{Cause: cause}, loopPending: true}
 			q.inference.evidence.Add(cause, now)
 			q.dropLoop(failed, now)
@@ -442,13 +442,13 @@ func TestQuota_dropsALoop(t *testing.T) {
 func TestQuota_suspects(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	const bare, failure, retryNow, forbidden = throttle.CauseUnstated, throttle.CauseUnavailable, throttle.CauseRetryNow, throttle.CauseForbidden
-	stoppedBy403 := func(q *quota) {
+	stoppedBy403 := func(q *modelQuota) {
 		q.hold.Active, q.hold.Estimated, q.inference.forbidden = true, true, true
 	}
 	for name, tt := range map[string]struct {
 		before    int // responses of the cause before this one
 		cause     throttle.Cause
-		change    func(*quota)
+		change    func(*modelQuota)
 		ungranted bool
 		unhealthy bool // the route
 		stop      bool
@@ -461,34 +461,34 @@ func TestQuota_suspects(t *testing.T) {
 		"5 of 8":                        {before: 4, cause: bare, stop: true},
 		"5 of 8, to be repeated now":    {before: 4, cause: retryNow, stop: true},
 		"6 of 10":                       {before: 5, cause: failure, trial: true, throttled: true},
-		"held":                          {before: 7, cause: bare, change: func(q *quota) { q.hold.Active = true }, added: true},
-		"held, a failure":               {before: 7, cause: failure, change: func(q *quota) { q.hold.Active = true }, added: true},
-		"held, not granted":             {before: 7, cause: bare, change: func(q *quota) { q.hold.Active = true }, ungranted: true},
+		"held":                          {before: 7, cause: bare, change: func(q *modelQuota) { q.hold.Active = true }, added: true},
+		"held, a failure":               {before: 7, cause: failure, change: func(q *modelQuota) { q.hold.Active = true }, added: true},
+		"held, not granted":             {before: 7, cause: bare, change: func(q *modelQuota) { q.hold.Active = true }, ungranted: true},
 		"not granted":                   {before: 7, cause: bare, ungranted: true, stop: true},
-		"window":                        {before: 7, cause: bare, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
-		"window, not granted":           {before: 7, cause: bare, change: func(q *quota) { q.inference.window.Limit = 9 }, ungranted: true, stop: true},
-		"window, a failure":             {before: 7, cause: failure, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
-		"loop of the cause":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = failure }, throttled: true, added: true},
-		"loop of another cause":         {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = bare }, added: true},
-		"loop, not granted":             {before: 7, cause: failure, change: func(q *quota) { q.inference.loop.Cause = failure }, ungranted: true},
-		"loop, to be repeated now":      {before: 7, cause: retryNow, change: func(q *quota) { q.inference.loop.Cause = bare }, throttled: true, added: true},
-		"a loop failed":                 {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
-		"a loop failed, another class":  {before: 7, cause: bare, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
-		"a loop failed, a failure":      {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
+		"window":                        {before: 7, cause: bare, change: func(q *modelQuota) { q.inference.window.Limit = 9 }, added: true},
+		"window, not granted":           {before: 7, cause: bare, change: func(q *modelQuota) { q.inference.window.Limit = 9 }, ungranted: true, stop: true},
+		"window, a failure":             {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.window.Limit = 9 }, added: true},
+		"loop of the cause":             {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.loop.Cause = failure }, throttled: true, added: true},
+		"loop of another cause":         {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.loop.Cause = bare }, added: true},
+		"loop, not granted":             {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.loop.Cause = failure }, ungranted: true},
+		"loop, to be repeated now":      {before: 7, cause: retryNow, change: func(q *modelQuota) { q.inference.loop.Cause = bare }, throttled: true, added: true},
+		"a loop failed":                 {before: 7, cause: bare, change: func(q *modelQuota) { q.inference.nextEstimate[0] = now.Add(1) }, added: true},
+		"a loop failed, another class":  {before: 7, cause: bare, change: func(q *modelQuota) { q.inference.nextEstimate[1] = now.Add(1) }, stop: true},
+		"a loop failed, a failure":      {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.nextEstimate[1] = now.Add(1) }, added: true},
 		"4 of 8 are 403s":               {before: 3, cause: forbidden, added: true},
 		"5 of 8 are 403s":               {before: 4, cause: forbidden, stop: true, throttled: true},
 		"5 of 8, of an unhealthy route": {before: 4, cause: forbidden, unhealthy: true},
 		"a 403 of an unhealthy route, during a stop by 403s": {before: 1, cause: forbidden, unhealthy: true, change: stoppedBy403, throttled: true},
-		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter }, trial: true, throttled: true},
+		"403s of a known host":                               {before: 5, cause: forbidden, change: func(q *modelQuota) { q.slowStart.Successes = concurrency.KnownAfter }, trial: true, throttled: true},
 		"a 403 during a stop by 403s":                        {before: 1, cause: forbidden, change: stoppedBy403, throttled: true, added: true},
 		"a 503 during a stop by 403s":                        {before: 1, cause: failure, change: stoppedBy403, added: true},
-		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *quota) { q.hold.Active, q.hold.Estimated = true, true }, added: true},
-		"a 403 during a stated hold":                         {before: 1, cause: forbidden, change: func(q *quota) { q.hold.Active, q.inference.forbidden = true, true }, added: true},
-		"a 403, window of 403s":                              {before: 1, cause: forbidden, change: func(q *quota) { q.inference.window.Limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
-		"a 403, window of 429s":                              {before: 7, cause: forbidden, change: func(q *quota) { q.inference.window.Limit = 9 }, added: true},
-		"a loop failed, but not lately ":                     {before: 7, cause: failure, change: func(q *quota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
+		"a 403 during a stop by 429s":                        {before: 1, cause: forbidden, change: func(q *modelQuota) { q.hold.Active, q.hold.Estimated = true, true }, added: true},
+		"a 403 during a stated hold":                         {before: 1, cause: forbidden, change: func(q *modelQuota) { q.hold.Active, q.inference.forbidden = true, true }, added: true},
+		"a 403, window of 403s":                              {before: 1, cause: forbidden, change: func(q *modelQuota) { q.inference.window.Limit, q.inference.forbidden = 9, true }, throttled: true, added: true},
+		"a 403, window of 429s":                              {before: 7, cause: forbidden, change: func(q *modelQuota) { q.inference.window.Limit = 9 }, added: true},
+		"a loop failed, but not lately ":                     {before: 7, cause: failure, change: func(q *modelQuota) { q.inference.nextEstimate[1] = now }, trial: true, throttled: true},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.slowStart.Successes, q.inFlight.Sent = 40, 9
 		inf := q.infer(learnedlimit.AcceptedSpan{Since: now.Add(-6 * time.Second), N: 30}, now.Add(-time.Second))
 		inf.successesInRow = 5
@@ -526,7 +526,7 @@ func TestQuota_suspects(t *testing.T) {
 			require.False(t, inf.loop.Counts(9, now.Add(time.Hour)), name)
 		}
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.dropped = true
 	f := throttle.Feedback{Now: now, Cause: bare}
 	require.False(t, q.suspect(&f, learnedlimit.AcceptedSpan{}, true, now), "nothing can be inferred")
@@ -543,25 +543,25 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		cause  throttle.Cause
-		change func(*quota)
+		change func(*modelQuota)
 		want   string
 	}{
-		"no evidence":             {bare, func(q *quota) {}, cut},
-		"a failure":               {failure, func(q *quota) {}, ""},
-		"evidence":                {bare, func(q *quota) { q.inference.stopPending = true }, stopped},
-		"evidence, a failure":     {failure, func(q *quota) { q.inference.stopPending = true }, ""},
-		"the probe":               {bare, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 4 }, stopped},
-		"before the hold":         {bare, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 5 }, ""},
-		"a probe that failed":     {failure, func(q *quota) { q.hold.Active, q.hold.LastSent = true, 4 }, ""},
-		"evidence, a 403":         {forbidden, func(q *quota) { q.inference.stopPending = true }, ""},
-		"evidence by 403s":        {forbidden, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
-		"evidence by 403s, a 429": {bare, func(q *quota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
-		"loop":                    {bare, func(q *quota) { q.inference.loop = loop(bare) }, counted},
-		"loop, a failure":         {failure, func(q *quota) { q.inference.loop = loop(bare) }, ""},
-		"loop of failures":        {failure, func(q *quota) { q.inference.loop = loop(failure) }, counted},
-		"loop of failures, a 429": {bare, func(q *quota) { q.inference.loop = loop(failure) }, ""},
+		"no evidence":             {bare, func(q *modelQuota) {}, cut},
+		"a failure":               {failure, func(q *modelQuota) {}, ""},
+		"evidence":                {bare, func(q *modelQuota) { q.inference.stopPending = true }, stopped},
+		"evidence, a failure":     {failure, func(q *modelQuota) { q.inference.stopPending = true }, ""},
+		"the probe":               {bare, func(q *modelQuota) { q.hold.Active, q.hold.LastSent = true, 4 }, stopped},
+		"before the hold":         {bare, func(q *modelQuota) { q.hold.Active, q.hold.LastSent = true, 5 }, ""},
+		"a probe that failed":     {failure, func(q *modelQuota) { q.hold.Active, q.hold.LastSent = true, 4 }, ""},
+		"evidence, a 403":         {forbidden, func(q *modelQuota) { q.inference.stopPending = true }, ""},
+		"evidence by 403s":        {forbidden, func(q *modelQuota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
+		"evidence by 403s, a 429": {bare, func(q *modelQuota) { q.inference.stopPending, q.inference.forbidden = true, true }, stopped},
+		"loop":                    {bare, func(q *modelQuota) { q.inference.loop = loop(bare) }, counted},
+		"loop, a failure":         {failure, func(q *modelQuota) { q.inference.loop = loop(bare) }, ""},
+		"loop of failures":        {failure, func(q *modelQuota) { q.inference.loop = loop(failure) }, counted},
+		"loop of failures, a 429": {bare, func(q *modelQuota) { q.inference.loop = loop(failure) }, ""},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		q.inFlight.Sent = 9
 		tt.change(q)
@@ -570,19 +570,19 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		require.Equal(t, tt.want == cut, inf.cut.MaxInFlight > 0, name)
 		require.Equal(t, tt.want == counted, inf.loop.On() && inf.loop.Rate < 9.9, name)
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.infer(learnedlimit.AcceptedSpan{}, now)
 	q.inference.window = tenPerSecond(now)
 	q.rejectedUnstated(5, bare, now)
 	require.True(t, q.inference.loop.On(), "the window is a bucket")
 	for _, by403s := range []bool{false, true} {
-		q = quotaAt(t, 0)
+		q = modelAt(0)
 		q.infer(learnedlimit.AcceptedSpan{}, now)
 		q.inference.window, q.inference.forbidden = tenPerSecond(now), by403s
 		q.rejectedUnstated(5, forbidden, now)
 		require.Equal(t, by403s, q.inference.loop.On())
 	}
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	q.dropped = true
 	q.rejectedUnstated(5, bare, now)
 	require.Zero(t, q.hold)
@@ -629,7 +629,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 		"403s, stated since": {true, false, time.Hour, false},
 		"bare 429s":          {false, true, time.Hour, false},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.forbidden, inf.loopPending, inf.window = tt.forbidden, true, tenPerSecond(now)
 		q.inFlight.Sent, q.slowStart.Successes = 9, concurrency.KnownAfter
@@ -651,7 +651,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 // The probes of a stop that 403s began: after 1, 5 and 15 s, unless an earlier ban is known.
 func TestQuota_probesABanRarely(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	inf.forbidden, inf.beforeStop = true, learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 20}
 	q.hold.Rejections = 7
@@ -668,7 +668,7 @@ func TestQuota_probesABanRarely(t *testing.T) {
 // What a rejection with Retry-After shows: it counts as evidence, and lowers a learned rate.
 func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.slowStart.Successes = 40
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 30}
 	for i := range 5 {
@@ -685,11 +685,11 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	require.EqualValues(t, 30, q.inference.beforeStop.N, "before the hold")
 	require.Zero(t, q.inference.evidence.N)
 
-	for name, change := range map[string]func(*quota){
-		"a loop has failed": func(q *quota) { q.inference.nextEstimate[0] = now.Add(1) },
-		"StatedOnly":        func(q *quota) { q.account.Full = false },
+	for name, change := range map[string]func(*modelQuota){
+		"a loop has failed": func(q *modelQuota) { q.inference.nextEstimate[0] = now.Add(1) },
+		"StatedOnly":        func(q *modelQuota) { q.account.Full = false },
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.infer(learnedlimit.AcceptedSpan{}, now)
 		change(q)
 		for range 10 {
@@ -698,7 +698,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 		require.False(t, q.inference.loopPending, name)
 	}
 
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	inf.successesInRow = 9
 	inf.loop.BeginAt(throttle.CauseUnstated, 10, 4, now)
@@ -722,7 +722,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	inf.window = tenPerSecond(now)
 	q.rejectedWithHold(5, time.Second, now)
 	require.True(t, inf.loop.On(), "the window is a bucket")
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	q.dropped = true
 	q.rejectedWithHold(5, time.Second, now)
 	require.Nil(t, q.inference)
@@ -733,16 +733,15 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, cause := range []throttle.Cause{throttle.CauseForbidden, throttle.CauseUnstated} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.forbidden = true
 		q.stop(q.inFlight.Add(), start)
 		q.inFlight.End(q.inFlight.Sent)
 		now := start.Add(maxSuspectedStop)
-		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
-		require.NoError(t, err)
+		d := reserve(q, now)
 		require.True(t, d.OK)
-		q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: cause})
+		respond(q, d.Grant, throttle.Feedback{Outcome: throttle.Throttled, Cause: cause}, now)
 		require.Equal(t, cause == throttle.CauseUnstated, q.hold.Active)
 	}
 }

@@ -100,16 +100,16 @@ func TestTracker_declaresBursts(t *testing.T) {
 		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
 		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.declare(tt.limit)
 		w := q.inference.window
 		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
 		require.Equal(t, tt.length, w.Length, name)
 		require.True(t, w.Declared, name)
-		require.Equal(t, inferenceBytes, q.endpoint.memory.Load(), name)
+		require.Equal(t, inferenceBytes, q.account.memory.Load(), name)
 	}
-	q := quotaAt(t, 0)
-	q.endpoint.memory.Store(maxBytes)
+	q := modelAt(0)
+	q.account.memory.Store(maxBytes)
 	q.declare(throttle.PerMinute(600))
 	require.Nil(t, q.inference, "there is no memory")
 }
@@ -213,14 +213,14 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 // A rejection with Retry-After during a learned window counts against the window, and is no evidence.
 func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.inference = &inference{window: tenPerSecond(now)}
 	q.hold.Rejections = 1
 	q.rejectedWithHold(1, time.Second, now)
 	require.Zero(t, q.inference.evidence.N)
 	require.Zero(t, q.inference.statedHold)
 	require.Equal(t, learnedlimit.AcceptedSpan{}, q.inference.beforeStop)
-	q = quotaAt(t, 0)
+	q = modelAt(0)
 	q.hold.Rejections = 1
 	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 4}
 	q.hold.RejectedAt = now
@@ -235,7 +235,7 @@ func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
 func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		for i := range 5 {
 			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
@@ -293,7 +293,7 @@ func TestSmallQuota_classifiesByProvider(t *testing.T) {
 // The memory of a log is released when the limit proves to be one of windows.
 func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	e := logEstimate(now)
 	require.True(t, e.HasLog())
 	e.Probe, e.Remaining, e.Reset, e.LastSent = true, 0, now, 0
@@ -302,11 +302,11 @@ func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	q.inFlight.Add()
 	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
 	require.False(t, q.estimates[0].HasLog())
-	require.Equal(t, estimateBytes, q.endpoint.memory.Load())
+	require.Equal(t, estimateBytes, q.account.memory.Load())
 	q.estimates[0].Probe, q.estimates[0].LastSent = true, 0
 	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)
 	require.Empty(t, q.estimates, "the response to the probe does not state it")
-	require.Zero(t, q.endpoint.memory.Load())
+	require.Zero(t, q.account.memory.Load())
 }
 
 // Rejections in the bodies of successful responses are read for the providers that send them, whatever the

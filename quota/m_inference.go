@@ -177,6 +177,19 @@ func (q *modelQuota) succeededUngranted(now time.Time) {
 	}
 }
 
+// declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
+// there is no memory for it, q has no declared limit.
+func (q *modelQuota) declare(l throttle.Limit) {
+	if !q.account.memory.Reserve(inferenceBytes) {
+		return
+	}
+	limit, length := l.Count, l.Per
+	if l.Burst > 0 && l.Burst < l.Count {
+		limit, length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
+	}
+	q.inference = &inference{window: learnedlimit.NewDeclaredWindow(limit, length)}
+}
+
 // cutConcurrency begins a concurrency.Cut. By Little's law, requests to an unlimited endpoint are in flight,
 // too, although they are not claims.
 func (q *modelQuota) cutConcurrency(now time.Time) {

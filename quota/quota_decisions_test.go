@@ -34,7 +34,7 @@ func TestQuota_describesTheLimitWithTheFewestUnits(t *testing.T) {
 		"the first":        {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 4, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
 		"of two, either":   {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 3, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.estimates, q.inFlight.Open = tt.estimates, tt.open
 		var d throttle.Decision
 		q.describe(&d, now)
@@ -48,28 +48,29 @@ func TestQuota_isBlankOrIdle(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	in := func(d time.Duration) time.Time { return now.Add(d) }
 	for name, tt := range map[string]struct {
-		change      func(q *quota)
+		change      func(q *modelQuota)
 		blank, idle bool
 	}{
-		"new":                            {func(*quota) {}, true, true},
-		"a request is in flight":         {func(q *quota) { q.inFlight.Open = 1 }, false, false},
-		"a limit":                        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1, Reset: in(1)}} }, false, true},
-		"a limit that is used up":        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1}, {Reset: in(1)}} }, false, false},
-		"that has reset":                 {func(q *quota) { q.estimates = []statedlimit.Estimate{{Reset: now}} }, false, true},
-		"other units":                    {func(q *quota) { q.units = []*unitQuota{{}} }, false, true},
-		"a hold":                         {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1)} }, false, false},
-		"a hold that is to be probed":    {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1 - staleAfter)} }, false, false},
-		"a hold that was not probed":     {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(-staleAfter)} }, false, true},
-		"it waits for a fetch":           {func(q *quota) { q.hold.Until = in(1) }, true, false},
-		"evidence":                       {func(q *quota) { q.inference = new(inference) }, false, true},
-		"a rate":                         {func(q *quota) { q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated}} }, false, false},
-		"a loop begins soon":             {func(q *quota) { q.inference = &inference{loopPending: true} }, false, false},
-		"a stop begins soon":             {func(q *quota) { q.inference = &inference{stopPending: true} }, false, false},
-		"a window":                       {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: in(1)}} }, false, false},
-		"a window that is over":          {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: now}} }, false, true},
-		"the reset of no learned window": {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Reset: in(1)}} }, false, true},
+		"new":                         {func(*modelQuota) {}, true, true},
+		"a request is in flight":      {func(q *modelQuota) { q.inFlight.Open = 1 }, false, false},
+		"a limit":                     {func(q *modelQuota) { q.estimates = []statedlimit.Estimate{{Remaining: 1, Reset: in(1)}} }, false, true},
+		"a limit that is used up":     {func(q *modelQuota) { q.estimates = []statedlimit.Estimate{{Remaining: 1}, {Reset: in(1)}} }, false, false},
+		"that has reset":              {func(q *modelQuota) { q.estimates = []statedlimit.Estimate{{Reset: now}} }, false, true},
+		"a hold":                      {func(q *modelQuota) { q.hold = hold.Hold{Active: true, Until: in(1)} }, false, false},
+		"a hold that is to be probed": {func(q *modelQuota) { q.hold = hold.Hold{Active: true, Until: in(1 - staleAfter)} }, false, false},
+		"a hold that was not probed":  {func(q *modelQuota) { q.hold = hold.Hold{Active: true, Until: in(-staleAfter)} }, false, true},
+		"it waits for a fetch":        {func(q *modelQuota) { q.hold.Until = in(1) }, true, false},
+		"evidence":                    {func(q *modelQuota) { q.inference = new(inference) }, false, true},
+		"a rate": {func(q *modelQuota) {
+			q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated}}
+		}, false, false},
+		"a loop begins soon":             {func(q *modelQuota) { q.inference = &inference{loopPending: true} }, false, false},
+		"a stop begins soon":             {func(q *modelQuota) { q.inference = &inference{stopPending: true} }, false, false},
+		"a window":                       {func(q *modelQuota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: in(1)}} }, false, false},
+		"a window that is over":          {func(q *modelQuota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: now}} }, false, true},
+		"the reset of no learned window": {func(q *modelQuota) { q.inference = &inference{window: learnedlimit.Window{Reset: in(1)}} }, false, true},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.lastGranted = in(-time.Minute)
 		tt.change(q)
 		require.Equal(t, tt.blank, q.isBlank(), name)
@@ -77,8 +78,16 @@ func TestQuota_isBlankOrIdle(t *testing.T) {
 		require.Equal(t, tt.idle, idle, name)
 		require.Equal(t, in(-time.Minute), used, name)
 	}
+}
+
+// A quota with limits in other units is not blank.
+func TestQuota_isBlankWithoutUnits(t *testing.T) {
 	q := quotaAt(t, 0)
 	require.True(t, q.isBlank())
+	q.units = []*unitQuota{{}}
+	require.False(t, q.isBlank())
+	_, idle := q.lastUse(time.Unix(1000, 0))
+	require.True(t, idle)
 	require.True(t, q.mu.TryLock(), "it is not locked afterwards")
 }
 
@@ -131,26 +140,22 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 // All memory that a quota has reserved is released with it.
 func TestQuota_releasesItsMemory(t *testing.T) {
 	q := quotaAt(t, 0)
-	tr := q.endpoint.tracker
 	before := q.endpoint.memory.Load()
 	now := time.Unix(1_700_000_000, 0)
 	u := q.inUnit("tokens")
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	require.NotNil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
-	q.estimates[0] = logEstimate(now)
-	q.estimates[0].Name = "b"
-	require.True(t, q.account.memory.Reserve(statedlimit.LogBytes))
 	reserved := q.endpoint.memory.Load() - before
-	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)
+	require.Equal(t, 3*estimateBytes+6+u.bytes()+inferenceBytes, reserved)
 	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
-	require.Equal(t, 2*estimateBytes+5, bytesOf(u.estimates))
-	require.Equal(t, estimateBytes+1+statedlimit.LogBytes, bytesOf(q.estimates))
 	require.Equal(t, quotaBytes+reserved, q.drop())
 	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a", Unit: "tokens"}, now))
-	require.Equal(t, -1, q.find(throttle.RemoteLimit{Name: "b", Limit: 9}, now))
-	require.Equal(t, Full, tr.Mode)
+	stated := []throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}
+	u.applyStated(stated, now)
+	q.applyStated(stated, now)
+	require.Empty(t, u.estimates)
+	require.Empty(t, q.estimates)
 }
 
 // A rejection that states a limit which is used up concerns that limit. If it is not that of the quota that
@@ -172,12 +177,16 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 		require.Equal(t, tt.want, f.Cause, name)
 		require.Nil(t, f.RemoteLimits, name)
 	}
+}
+
+// A response concerns another quota if none of the limits that it states has the name of one that is known.
+func TestQuota_statesOtherLimits(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
 		names []string
 		want  bool
 	}{"no limits": {nil, false}, "the same": {[]string{"a"}, false}, "another one": {[]string{"b"}, true}, "others": {[]string{"b", "c"}, true}, "one is the same": {[]string{"b", "a"}, false}} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		for _, n := range tt.names {
 			q.estimates = append(q.estimates, statedlimit.Estimate{Name: n, Limit: 10, Reset: now})
 		}
@@ -185,22 +194,26 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 	}
 }
 
-// What was accepted before the first rejection of an unlimited host is known to its quota. Limits that
-// were stated to other requests do not end the window of an estimate.
-func TestQuota_appliesWhatOthersLearned(t *testing.T) {
+// What was accepted before the first rejection of an unlimited host is known to its quota.
+func TestQuota_appliesRejectionsOfOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Minute}
 	for n, want := range map[int64]learnedlimit.AcceptedSpan{0: {N: 3}, 1: {Since: now.Add(-time.Second), N: 1}} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.span.N = 3
-		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: n})
+		q.rejectedElsewhere(&f, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: n}, now)
 		require.Equal(t, want, q.span, n)
 		require.EqualValues(t, 1, q.inFlight.Sent, "the rejection stands for a claim")
 		require.Equal(t, 1, q.hold.Rejections)
-		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now, N: 9})
+		q.rejectedElsewhere(&f, learnedlimit.AcceptedSpan{Since: now, N: 9}, now)
 		require.Equal(t, want, q.span, "a rejection of the same burst")
 		require.Equal(t, 1, q.hold.Rejections)
 	}
+}
+
+// Limits that were stated to other requests do not end the window of an estimate.
+func TestQuota_appliesWhatOthersLearned(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
 	q := quotaAt(t, 0)
 	q.estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 3, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
 	q.applyStated([]throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}, now)
@@ -422,7 +435,7 @@ func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
 	for n, newer := range map[uint64]bool{5: false, 6: true} { // for its own limit, see TestEstimate_rejectionsRefuteCountedWindows
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.estimates = []statedlimit.Estimate{
 			{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5},
 			{Name: "other", Limit: 10, At: now, Reset: now, LastSent: 5, Probe: true},
@@ -430,7 +443,7 @@ func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
 		require.Equal(t, !newer, q.estimates[1].Probe, n)
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.inFlight.Open = 3
 	q.estimates = []statedlimit.Estimate{{Per: time.Minute}, {Per: time.Hour}, {Per: time.Second}}
 	r := q.rejectionOf(time.Second, now)
@@ -452,13 +465,13 @@ func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
 		"held until a second":   {time.Hour, time.Second, false},
 		"held, but not so long": {time.Hour, time.Second + 1, true},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.span, q.lastGranted, q.hold.Until = before, now.Add(-tt.granted), now.Add(-tt.held)
 		q.grant(1, now)
 		require.Equal(t, tt.idle, q.span == learnedlimit.AcceptedSpan{Since: now}, name)
 		require.Equal(t, !tt.idle, q.span == before, name)
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.lastGranted = now
 	q.grant(1, now)
 	require.Equal(t, learnedlimit.AcceptedSpan{Since: now}, q.span, "the first one")

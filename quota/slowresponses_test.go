@@ -124,7 +124,7 @@ func TestTracker_slowRoutesDoNotLimitFastRoutes(t *testing.T) {
 
 // Slow responses bound the claims in flight of a quota. A claim that was cancelled is not watched any more.
 func TestQuota_slowResponsesBoundItsClaims(t *testing.T) {
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.slowStart.Successes = concurrency.KnownAfter
 	for _, tt := range []struct {
 		bound, open int64
@@ -137,9 +137,9 @@ func TestQuota_slowResponsesBoundItsClaims(t *testing.T) {
 	}
 	q.slow.Watched, q.inFlight = 25, inflight.Claims{Sent: 24}
 	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.Add(), q.inFlight.Add()})
-	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
+	q.canceled(26, 1)
 	require.EqualValues(t, 25, q.slow.Watched)
-	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
+	q.canceled(25, 1)
 	require.Zero(t, q.slow.Watched)
 }
 
@@ -159,14 +159,14 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 		"a 503":                      {throttle.CauseUnavailable, throttle.Failed, 0, true},
 		"a 429":                      {throttle.CauseUnstated, throttle.Throttled, 30, false},
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: tt.accepted}
 		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.evidence.Add(tt.cause, now)
 		q.responded(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, false, now)
 		require.Equal(t, tt.want, q.slow.Recent != 0, name)
 	}
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.responded(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, false, now)
 	require.Zero(t, q.slow.Recent, "nothing is inferred")
 }

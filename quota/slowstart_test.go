@@ -13,6 +13,14 @@ import (
 )
 
 // quotaAt returns the quota of a new Tracker whose random numbers are random.
+// modelAt returns the model of a quota of which nothing is known.
+func modelAt(random float64) *modelQuota {
+	c := modelConfig{Full: true, InitialConcurrency: 4, Pacing: statedlimit.Pacing{MaxHold: 15 * time.Minute}, Random: func() float64 { return random }}
+	a := &modelAccount{modelConfig: &c}
+	a.names = modelNames{quota: "quota", retryAfter: "retry-after", learnedRate: "learned rate", slowStart: "slow start", slowResponses: "slow responses"}
+	return &modelQuota{modelUnits: modelUnits{account: a}}
+}
+
 func quotaAt(t *testing.T, random float64) *quota {
 	tr := &Tracker{Rand: func() float64 { return random }}
 	return tr.endpointOf(request(t, users)).unknown.Load()
@@ -20,7 +28,7 @@ func quotaAt(t *testing.T, random float64) *quota {
 
 // A quota passes its settings, and the number of processes, to slow start.
 func TestQuota_slowStartOfProcesses(t *testing.T) {
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.slowStart.Successes, q.peers = 99, new(peers.Set)
 	require.EqualValues(t, 18, q.maxInFlight())
 	for _, tt := range []struct{ peers, growth int64 }{{1, 7}, {13, 1}} {
@@ -37,11 +45,11 @@ func TestQuota_slowStartOfProcesses(t *testing.T) {
 
 // The latest claim decides whether a request waits. A dry run is no claim.
 func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	claim := func(n int, dryRun, denied bool) {
 		for range n {
-			_, err := q.Reserve(t.Context(), throttle.Claim{Now: time.Unix(1000, 0), DryRun: dryRun})
-			require.NoError(t, err)
+			var d throttle.Decision
+			q.claim(&d, 1, dryRun, time.Unix(1000, 0))
 		}
 		require.Equal(t, denied, q.slowStart.Denied)
 	}
@@ -87,7 +95,7 @@ func TestSlowStart_admitsOneMoreWithTime(t *testing.T) {
 		{5, 199 * ms, false, ms}, {5, 200 * ms, true, 0}, {9, 250 * ms, false, 50 * ms}, {4, 0, false, 0},
 	} {
 		for _, began := range []bool{true, false} { // with a request, with a response
-			q := quotaAt(t, 0)
+			q := modelAt(0)
 			q.inFlight.Open = tt.open
 			switch at := now.Add(-tt.since); {
 			case tt.since == 0:
@@ -112,7 +120,7 @@ func TestQuota_cutsWhatIsInFlight(t *testing.T) {
 		"claims":    {50, 0, 25},
 		"unlimited": {0, 3000, 30}, // 3,000 a second, 20 ms
 	} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.inFlight.Open = tt.open
 		q.inference, q.slow.Typical = new(inference), 20*time.Millisecond
 		for i := range 6 {
@@ -131,7 +139,7 @@ func TestConcurrencyCut_ofANewHost(t *testing.T) {
 		open      int64
 		ok        bool
 	}{{0, 0, true}, {0, 1, false}, {1, 0, true}, {1, 1, false}, {3, 2, true}, {3, 3, false}, {4, 3, true}, {4, 4, false}, {50, 4, false}} {
-		q := quotaAt(t, 0)
+		q := modelAt(0)
 		q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 4}}
 		q.slowStart.Successes, q.inFlight.Open = tt.successes, tt.open
 		_, ok := q.checkSlowStart(now)
@@ -142,7 +150,7 @@ func TestConcurrencyCut_ofANewHost(t *testing.T) {
 // A cut grants no claim for a round trip, and then as many as its bound.
 func TestQuota_waitsForACut(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q := quotaAt(t, 0)
+	q := modelAt(0)
 	q.inference, q.slowStart.Successes, q.inFlight.Open = new(inference), concurrency.KnownAfter, 40
 	q.cutConcurrency(now)
 	until := now.Add(unknownRoundTrip)

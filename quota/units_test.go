@@ -353,9 +353,9 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	require.Nil(t, unit("one more"))
 	tr = &Tracker{}
 	q := tr.endpointOf(request(t, users)).unknown.Load()
-	q.endpoint.memory.Store(maxBytes)
+	q.account.memory.Store(maxBytes)
 	require.Nil(t, unit("tokens"))
-	q.endpoint.memory.Store(0)
+	q.account.memory.Store(0)
 	q.dropped = true
 	require.Nil(t, unit("tokens"))
 	q.dropped = false
@@ -370,7 +370,7 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	u.dropped = false
-	q.endpoint.memory.Store(maxBytes)
+	q.account.memory.Store(maxBytes)
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
 }
