@@ -129,22 +129,35 @@ func TestQuota_appliesReleasesOfOthers(t *testing.T) {
 		}
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.infer(learnedlimit.AcceptedSpan{}, now)
-	q.inference.loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}
+	q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}}
 	q.hold = hold.Hold{Active: true, RejectedAt: now}
 	require.True(t, q.applyRelease(now, now))
 	require.Equal(t, 100*time.Millisecond, q.inference.loop.Next.Sub(now), "processes do not send at the same time")
 }
 
+// A process that was rejected is one that uses the quota. Its evidence may change what Events report.
+func TestEndpoint_appliesRejectionsOfOthers(t *testing.T) {
+	tr, q, now := sharedQuota(t, .5)
+	var limits []string
+	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
+	tr.Listen(events)
+	q.endpoint.applyRejections(&Update{Sender: 9, Rejections: 1}, now)
+	tr.listeners.Load().deliver()
+	require.Equal(t, 1, q.shared.peers.Len())
+	require.Equal(t, []string{"api.test: slow start"}, limits)
+	runtime.KeepAlive(events)
+}
+
 // Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
 func TestQuota_addsEvidenceOfOthers(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
 	for name, tt := range map[string]struct {
 		rejections int
 		stop, cut  bool
 	}{
 		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
 	} {
-		_, q, now := sharedQuota(t, .5)
+		q := modelAt(.5)
 		require.Equal(t, tt.stop, q.addEvidence(tt.rejections, learnedlimit.AcceptedSpan{}, now), name)
 		require.Equal(t, tt.cut, q.inference.cut.MaxInFlight > 0, name)
 		if tt.rejections == math.MaxInt {
@@ -152,10 +165,7 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 		}
 		require.False(t, q.inference.evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
 	}
-	_, q, now := sharedQuota(t, .5)
-	q.endpoint.applyRejections(&Update{Sender: 9, Rejections: 1}, now)
-	require.Equal(t, 1, q.shared.peers.Len())
-	_, q, now = sharedQuota(t, .5)
+	q := modelAt(.5)
 	q.addEvidence(1, learnedlimit.AcceptedSpan{}, now)
 	l := &q.inference.loop
 	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
@@ -163,18 +173,10 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
 	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
 	require.Zero(t, q.inference.successesInRow)
-	tr, q, now := sharedQuota(t, .5)
-	var limits []string
-	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
-	tr.Listen(events)
-	q.change(now, func(now time.Time) { q.addEvidence(1, learnedlimit.AcceptedSpan{}, now) })
-	tr.listeners.Load().deliver()
-	require.Equal(t, []string{"api.test: slow start"}, limits)
-	runtime.KeepAlive(events)
-	_, q, now = sharedQuota(t, .5)
+	q = modelAt(.5)
 	q.hold.Active = true
 	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now), "it is held")
-	tr, q, now = sharedQuota(t, .5)
+	q = modelAt(.5)
 	q.account.Full = false
 	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
 	require.Nil(t, q.inference)
@@ -182,8 +184,9 @@ func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 
 // What a quota has not counted itself, because the host was unlimited, is what was accepted before.
 func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
 	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
-		_, q, now := sharedQuota(t, .5)
+		q := modelAt(.5)
 		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
 		q.lastGranted = before.Since.Add(granted)
 		q.addEvidence(1, before, now)
@@ -247,6 +250,7 @@ func TestQuota_dropsPeers(t *testing.T) {
 // A process has an equal part of half of what is left in flight, rounded at random. If that is none, it
 // draws again after 50 ms.
 func TestQuota_leavesUnitsToPeers(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
 	for name, tt := range map[string]struct {
 		left   int64
 		peers  int
@@ -266,10 +270,11 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		"one peer":            {4, 1, 0, 0, true, 0},
 		"one peer, in flight": {4, 1, 1, 0, false, 0},
 	} {
-		_, q, now := sharedQuota(t, tt.random)
+		q := modelAt(tt.random)
+		q.peers = new(peers.Set)
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 90, Reset: now.Add(time.Minute)}, {Limit: 100, Remaining: tt.left, Reset: now.Add(time.Minute)}}
 		for i := range tt.peers {
-			q.shared.peers.Add(uint64(i), 0, now)
+			q.peers.Add(uint64(i), 0, now)
 		}
 		q.inFlight.Open = tt.open
 		wait, ok := q.leaveToPeers(now)
@@ -281,18 +286,19 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		}
 		_, ok = q.leaveToPeers(now.Add(3 * time.Second))
 		require.True(t, ok, "%s: no peer any longer", name)
-		require.Zero(t, q.shared.peers.Len(), name)
+		require.Zero(t, q.peers.Len(), name)
 	}
-	for name, change := range map[string]func(q *quota, e *statedlimit.Estimate){
-		"hold":        func(q *quota, e *statedlimit.Estimate) { q.hold.Until = e.Reset },
-		"probe":       func(_ *quota, e *statedlimit.Estimate) { e.Probe = true },
-		"concurrency": func(_ *quota, e *statedlimit.Estimate) { *e = concurrentEstimate(100, 1, e.Reset) },
-		"over":        func(_ *quota, e *statedlimit.Estimate) { e.Reset = e.Reset.Add(-time.Minute) },
-		"no limit":    func(q *quota, _ *statedlimit.Estimate) { q.estimates = nil },
+	for name, change := range map[string]func(q *modelQuota, e *statedlimit.Estimate){
+		"hold":        func(q *modelQuota, e *statedlimit.Estimate) { q.hold.Until = e.Reset },
+		"probe":       func(_ *modelQuota, e *statedlimit.Estimate) { e.Probe = true },
+		"concurrency": func(_ *modelQuota, e *statedlimit.Estimate) { *e = concurrentEstimate(100, 1, e.Reset) },
+		"over":        func(_ *modelQuota, e *statedlimit.Estimate) { e.Reset = e.Reset.Add(-time.Minute) },
+		"no limit":    func(q *modelQuota, _ *statedlimit.Estimate) { q.estimates = nil },
 	} {
-		_, q, now := sharedQuota(t, 0)
+		q := modelAt(0)
+		q.peers = new(peers.Set)
 		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-		q.shared.peers.Add(1, 0, now)
+		q.peers.Add(1, 0, now)
 		_, ok := q.leaveToPeers(now)
 		require.False(t, ok, name)
 		change(q, &q.estimates[0])
@@ -301,10 +307,11 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 	}
 	draws := 0
 	const every = 50 * time.Millisecond
-	tr, q, now := sharedQuota(t, 0)
-	tr.Rand = func() float64 { draws++; return 0 }
+	q := modelAt(0)
+	q.peers = new(peers.Set)
+	q.account.Random = func() float64 { draws++; return 0 }
 	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-	q.shared.peers.Add(1, 0, now)
+	q.peers.Add(1, 0, now)
 	for after, want := range []int{1, 1, 2, 2} {
 		at := now.Add(time.Duration(after) * every / 2)
 		wait, ok := q.leaveToPeers(at)

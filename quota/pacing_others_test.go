@@ -11,7 +11,8 @@ import (
 
 // Clients that are not alone spread their probes over a second.
 func TestQuota_spreadsProbesOfClients(t *testing.T) {
-	q := quota{modelQuota: modelQuota{modelUnits: modelUnits{estimates: make([]statedlimit.Estimate, 2)}}}
+	q := modelAt(0)
+	q.estimates = make([]statedlimit.Estimate, 2)
 	require.Zero(t, q.spreadOfClients())
 	q.estimates[1] = sharedEstimate(time.Unix(1_700_000_000, 0))
 	require.Equal(t, time.Second, q.spreadOfClients())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -65,7 +66,7 @@ func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
 func TestQuota_whichHostIsUnlimited(t *testing.T) {
 	for name, limit := range map[string]func(*quota){
 		"none":     func(*quota) {},
-		"evidence": func(q *quota) { q.inference = &inference{nextEstimate: [2]time.Time{time.Unix(2000, 0)}} }, // not forgotten
+		"evidence": func(q *quota) { q.inference = &inference{window: learnedlimit.NewDeclaredWindow(1e6, time.Hour)} }, // not forgotten
 		"a limit":  func(q *quota) { q.estimates = []statedlimit.Estimate{{Limit: 1e6, Remaining: 1e6}} },
 		"a hold":   func(q *quota) { q.hold.LastSent = 1 },
 		"a quota":  func(q *quota) { q.endpoint.hasQuotas.Store(true) },

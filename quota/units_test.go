@@ -340,8 +340,7 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 	require.Zero(t, u.estimates[0].Remaining, "more was used than was left")
 }
 
-// A quota has at most eight units, and none without memory or after it was dropped. Each limit of a
-// unit is known by its name and window.
+// A quota has at most eight units, and none without memory or after it was dropped.
 func TestQuota_hasAFewUnits(t *testing.T) {
 	tr := &Tracker{}
 	unit := func(name string) throttle.Limiter { return tr.DemandUnits(request(t, users), name, 1).Limiter }
@@ -358,8 +357,12 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	q.account.memory.Store(0)
 	q.dropped = true
 	require.Nil(t, unit("tokens"))
-	q.dropped = false
-	u, _ := unit("tokens").(*unitQuota)
+	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
+}
+
+// Each limit of a unit is known by its name and window, if there is memory for it.
+func TestUnits_findsTheEstimateOfALimit(t *testing.T) {
+	u := &modelUnits{account: modelAt(0).account, unit: "tokens"}
 	for i, l := range []throttle.RemoteLimit{{}, {Name: "a"}, {Per: time.Minute}, {Name: "a", Per: time.Minute}} {
 		require.Equal(t, -1, u.find(l, time.Time{}), "another unit")
 		l.Unit = "tokens"
@@ -370,9 +373,8 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	u.dropped = true
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	u.dropped = false
-	q.account.memory.Store(maxBytes)
+	u.account.memory.Store(maxBytes)
 	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
-	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
 }
 
 // A rejection is explained if nothing is left of a unit that it states.
