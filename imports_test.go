@@ -36,6 +36,7 @@ var importOrder = [][]string{
 	{"quota/internal/hold", "quota/internal/concurrency"},
 	{"quota/internal/statedlimit"},
 	{"quota/internal/learnedlimit", "quota/internal/peers"},
+	{"quota/internal/model"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
 	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},

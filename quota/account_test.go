@@ -152,7 +152,7 @@ func TestTracker_keepsNoPartOfAURL(t *testing.T) {
 	raw := "https://api.test/?api_key=secret"
 	ep := tr.endpointOf(request(t, raw))
 	req := request(t, raw)
-	for _, s := range []string{ep.host, ep.urlHost, ep.scheme, ep.names.quota} {
+	for _, s := range []string{ep.host, ep.urlHost, ep.scheme, ep.Names.Quota} {
 		require.NotEmpty(t, s)
 		for _, part := range []string{req.URL.Host, req.URL.Scheme} {
 			require.NotSame(t, unsafe.StringData(part), unsafe.StringData(s))

@@ -41,7 +41,7 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	}
 	q.change(now, func(now time.Time) {
 		q.shared.addPeer(&u, now)
-		q.applyLimits(u.Limits, now)
+		q.ApplyLimits(u.Limits, now)
 		q.setLimits(now)
 		sooner = len(u.Limits) > 0 // a window may have begun
 		switch u.Kind {
@@ -62,8 +62,8 @@ func (ep *endpoint) endFetch() (sooner bool) {
 	defer ep.mu.Unlock()
 	for _, q := range ep.all() {
 		q.mu.Lock()
-		if until := q.shared.fetchUntil; !until.IsZero() && q.hold.Until.Equal(until) { // it is not held since
-			q.hold.Until, sooner = time.Time{}, true
+		if until := q.shared.fetchUntil; !until.IsZero() && q.Hold.Until.Equal(until) { // it is not held since
+			q.Hold.Until, sooner = time.Time{}, true
 		}
 		q.shared.fetchUntil = time.Time{}
 		q.mu.Unlock()
@@ -90,18 +90,18 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 // was rejected sends the probe. Of two processes that were rejected at the same time, the one with
 // the smaller identifier sends it.
 func (q *quota) applyHold(u *Update, now time.Time) {
-	if u.Wait == 0 || !u.Stated && !q.account.Full {
+	if u.Wait == 0 || !u.Stated && !q.Account.Full {
 		return // it is over, or an estimate of another process
 	}
-	h, s, end := &q.hold, q.shared, now.Add(u.Wait)
-	delay := minFollow + time.Duration(q.account.Random()*float64(followRange))
+	h, s, end := &q.Hold, q.shared, now.Add(u.Wait)
+	delay := minFollow + time.Duration(q.Account.Random()*float64(followRange))
 	h.Estimated = !u.Stated
 	leaves := u.Sender < q.endpoint.tracker.sharing.self && !s.follows // the probe to the sender
 	if isNew := !h.Active || !now.Before(h.Until); isNew || leaves || end.Sub(h.Until) > statedlimit.Tolerance {
 		if !isNew {
 			end = ticks.Later(h.Until, end)
 		} else {
-			h.Active, h.RejectedAt, h.LastSent, h.Rejections = true, now, q.inFlight.Sent, h.Rejections+1
+			h.Active, h.RejectedAt, h.LastSent, h.Rejections = true, now, q.InFlight.Sent, h.Rejections+1
 		}
 		h.Until, s.follows = end.Add(delay), true
 	}
@@ -111,18 +111,18 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 // applyProbe holds requests until the result of the probe of another process is known, unless a
 // probe of this process is in flight.
 func (q *quota) applyProbe(now time.Time) {
-	h := &q.hold
-	if !h.Active || q.inFlight.After(h.LastSent) > 0 {
+	h := &q.Hold
+	if !h.Active || q.InFlight.After(h.LastSent) > 0 {
 		return
 	}
-	h.Until = ticks.Later(h.Until, now.Add(probeTime+time.Duration(q.account.Random()*float64(probeTime))))
+	h.Until = ticks.Later(h.Until, now.Add(probeTime+time.Duration(q.Account.Random()*float64(probeTime))))
 	q.shared.setHold(h)
 }
 
 // applyRelease ends the hold, because a probe that was sent at probed was accepted. It does not
 // end a hold that began later, or whose end is much later.
 func (q *quota) applyRelease(probed, now time.Time) (released bool) {
-	h := &q.hold
+	h := &q.Hold
 	if !h.Active || h.RejectedAt.After(probed) || h.Until.Sub(now) > 2*probeTime+statedlimit.Tolerance {
 		return false
 	}
@@ -131,9 +131,9 @@ func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 	if h.Until.After(now) {
 		h.Until = now
 	}
-	if q.released(now); q.inference != nil && q.inference.loop.On() {
+	if q.Released(now); q.Inference != nil && q.Inference.Loop.On() {
 		// All processes receive the update at the same time, and must not send at the same time.
-		q.inference.loop.DelayFirst(q.account.Random(), now)
+		q.Inference.Loop.DelayFirst(q.Account.Random(), now)
 	}
 	q.shared.setHold(h)
 	return true
@@ -149,7 +149,7 @@ func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 	before, stop := ep.accepted(now), false
 	q.change(now, func(now time.Time) {
 		q.shared.addPeer(u, now)
-		stop = q.addEvidence(u.Rejections, before, now)
+		stop = q.AddEvidence(u.Rejections, before, now)
 	})
 	if !stop {
 		return

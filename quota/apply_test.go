@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -52,26 +52,26 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 	} {
 		tr, q, now := sharedQuota(t, .5)
 		tr.sharing.self = 5
-		q.hold, q.shared.follows, q.inFlight.Sent = tt.hold, tt.follows, 3
-		if q.hold.Until = now.Add(wait); tt.hold.LastSent > 0 || !tt.hold.Active {
-			q.hold.Until = now
+		q.Hold, q.shared.follows, q.InFlight.Sent = tt.hold, tt.follows, 3
+		if q.Hold.Until = now.Add(wait); tt.hold.LastSent > 0 || !tt.hold.Active {
+			q.Hold.Until = now
 		}
 		q.applyHold(&Update{Kind: UpdateHold, Stated: true, Sender: tt.sender, Wait: tt.wait}, now)
-		require.Equal(t, tt.until, q.hold.Until.Sub(now), name)
-		require.Equal(t, tt.rejections, q.hold.Rejections, name)
+		require.Equal(t, tt.until, q.Hold.Until.Sub(now), name)
+		require.Equal(t, tt.rejections, q.Hold.Rejections, name)
 		require.Equal(t, tt.moved || tt.follows, q.shared.follows, name)
 		require.Equal(t, tt.wait > 0, q.shared.held, "%s: other processes know it", name)
 		if isNew := tt.rejections > tt.hold.Rejections; isNew {
-			require.True(t, q.hold.Active && q.hold.RejectedAt.Equal(now) && q.hold.LastSent == 3, name)
-			require.Nil(t, q.inference, name)
+			require.True(t, q.Hold.Active && q.Hold.RejectedAt.Equal(now) && q.Hold.LastSent == 3, name)
+			require.Nil(t, q.Inference, name)
 		}
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.account.Full = false
+	q.Account.Full = false
 	q.applyHold(&Update{Wait: wait}, now)
-	require.False(t, q.hold.Active, "an estimate of another process")
+	require.False(t, q.Hold.Active, "an estimate of another process")
 	q.applyHold(&Update{Wait: wait, Stated: true}, now)
-	require.True(t, q.hold.Active)
+	require.True(t, q.Hold.Active)
 }
 
 // The probe of another process holds requests for one to two seconds, unless there is an own probe.
@@ -86,14 +86,14 @@ func TestQuota_appliesProbesOfOthers(t *testing.T) {
 		"no hold":            {false, false, 0, 0},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		q.inFlight.Add()
-		q.hold = hold.Hold{Active: tt.active, Until: now.Add(tt.until), LastSent: 1}
+		q.InFlight.Add()
+		q.Hold = hold.Hold{Active: tt.active, Until: now.Add(tt.until), LastSent: 1}
 		if tt.own {
-			q.inFlight.Add()
+			q.InFlight.Add()
 		}
 		q.applyProbe(now)
-		require.Equal(t, tt.want, q.hold.Until.Sub(now), name)
-		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.hold.Until), name)
+		require.Equal(t, tt.want, q.Hold.Until.Sub(now), name)
+		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.Hold.Until), name)
 	}
 }
 
@@ -117,22 +117,22 @@ func TestQuota_appliesReleasesOfOthers(t *testing.T) {
 	} {
 		_, q, now := sharedQuota(t, .5)
 		probed := now.Add(-time.Second)
-		q.hold = tt.hold
-		q.hold.RejectedAt, q.hold.Until = probed.Add(-tt.rejected), now.Add(tt.until)
+		q.Hold = tt.hold
+		q.Hold.RejectedAt, q.Hold.Until = probed.Add(-tt.rejected), now.Add(tt.until)
 		q.shared.follows, q.shared.held = true, true
 		require.Equal(t, tt.released, q.applyRelease(probed, now), name)
 		require.Equal(t, !tt.released, q.shared.follows, name)
-		require.Equal(t, tt.hold.Active && !tt.released, q.hold.Active, name)
+		require.Equal(t, tt.hold.Active && !tt.released, q.Hold.Active, name)
 		require.Equal(t, !tt.released, q.shared.held, name)
 		if want := min(tt.until, 0); tt.released {
-			require.Equal(t, want, q.hold.Until.Sub(now), name)
+			require.Equal(t, want, q.Hold.Until.Sub(now), name)
 		}
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}}
-	q.hold = hold.Hold{Active: true, RejectedAt: now}
+	q.Inference = &model.Inference{Loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}}
+	q.Hold = hold.Hold{Active: true, RejectedAt: now}
 	require.True(t, q.applyRelease(now, now))
-	require.Equal(t, 100*time.Millisecond, q.inference.loop.Next.Sub(now), "processes do not send at the same time")
+	require.Equal(t, 100*time.Millisecond, q.Inference.Loop.Next.Sub(now), "processes do not send at the same time")
 }
 
 // A process that was rejected is one that uses the quota. Its evidence may change what Events report.
@@ -146,52 +146,6 @@ func TestEndpoint_appliesRejectionsOfOthers(t *testing.T) {
 	require.Equal(t, 1, q.shared.peers.Len())
 	require.Equal(t, []string{"api.test: slow start"}, limits)
 	runtime.KeepAlive(events)
-}
-
-// Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
-func TestQuota_addsEvidenceOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		rejections int
-		stop, cut  bool
-	}{
-		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
-	} {
-		q := modelAt(.5)
-		require.Equal(t, tt.stop, q.addEvidence(tt.rejections, learnedlimit.AcceptedSpan{}, now), name)
-		require.Equal(t, tt.cut, q.inference.cut.MaxInFlight > 0, name)
-		if tt.rejections == math.MaxInt {
-			require.LessOrEqual(t, q.inference.evidence.Total, 8, name)
-		}
-		require.False(t, q.inference.evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
-	}
-	q := modelAt(.5)
-	q.addEvidence(1, learnedlimit.AcceptedSpan{}, now)
-	l := &q.inference.loop
-	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
-	q.inference.successesInRow = 3
-	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
-	require.Zero(t, q.inference.successesInRow)
-	q = modelAt(.5)
-	q.hold.Active = true
-	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now), "it is held")
-	q = modelAt(.5)
-	q.account.Full = false
-	require.False(t, q.addEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.Nil(t, q.inference)
-}
-
-// What a quota has not counted itself, because the host was unlimited, is what was accepted before.
-func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
-		q := modelAt(.5)
-		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
-		q.lastGranted = before.Since.Add(granted)
-		q.addEvidence(1, before, now)
-		require.Equal(t, granted == 0, q.span == before, "%s: %v", name, q.span)
-	}
 }
 
 // knownLimits returns what other processes know if they know limits.
@@ -212,12 +166,12 @@ func TestQuota_appliesLimitsOfOthers(t *testing.T) {
 		"next window":     {time.Minute, time.Minute, true},
 	} {
 		_, q, now := sharedQuota(t, .5)
-		q.estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 8, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
+		q.Estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 8, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
 		if tt.over {
-			q.estimates[0].Reset = now
+			q.Estimates[0].Reset = now
 		}
 		q.endpoint.apply(Update{Kind: UpdateLimits, Limits: []throttle.RemoteLimit{{Limit: 10, Remaining: 7, ResetAfter: tt.reset}}}, now)
-		e := &q.estimates[0]
+		e := &q.Estimates[0]
 		require.Equal(t, []int64{7, int64(tt.want)}, []int64{e.Remaining, int64(e.Reset.Sub(now))}, name)
 		require.Equal(t, knownLimits(statedlimit.Estimate{Remaining: 7, Reset: e.Reset}), q.shared.limits, name)
 	}
@@ -247,80 +201,6 @@ func TestQuota_dropsPeers(t *testing.T) {
 	}
 }
 
-// A process has an equal part of half of what is left in flight, rounded at random. If that is none, it
-// draws again after 50 ms.
-func TestQuota_leavesUnitsToPeers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		left   int64
-		peers  int
-		open   int64
-		random float64
-		ok     bool
-		wait   time.Duration
-	}{
-		"alone":               {1, 0, 5, 0, true, 0},
-		"part":                {60, 9, 2, 0, true, 0},
-		"all of the part":     {60, 9, 3, 0, false, 0},
-		"rounded up":          {70, 9, 3, .5, true, 0},
-		"rounded down":        {70, 9, 3, .49, false, 0},
-		"none of the last":    {4, 9, 0, .79, false, 50 * time.Millisecond},
-		"one of the last":     {4, 9, 0, .8, true, 0},
-		"nothing is left":     {0, 9, 0, 0, true, 0},
-		"one peer":            {4, 1, 0, 0, true, 0},
-		"one peer, in flight": {4, 1, 1, 0, false, 0},
-	} {
-		q := modelAt(tt.random)
-		q.peers = new(peers.Set)
-		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 90, Reset: now.Add(time.Minute)}, {Limit: 100, Remaining: tt.left, Reset: now.Add(time.Minute)}}
-		for i := range tt.peers {
-			q.peers.Add(uint64(i), 0, now)
-		}
-		q.inFlight.Open = tt.open
-		wait, ok := q.leaveToPeers(now)
-		require.Equal(t, tt.ok, ok, name)
-		require.Equal(t, tt.wait, wait, name)
-		for range 2 {
-			_, ok = q.leaveToPeers(now.Add(3*time.Second - 1))
-			require.Equal(t, tt.ok, ok, name)
-		}
-		_, ok = q.leaveToPeers(now.Add(3 * time.Second))
-		require.True(t, ok, "%s: no peer any longer", name)
-		require.Zero(t, q.peers.Len(), name)
-	}
-	for name, change := range map[string]func(q *modelQuota, e *statedlimit.Estimate){
-		"hold":        func(q *modelQuota, e *statedlimit.Estimate) { q.hold.Until = e.Reset },
-		"probe":       func(_ *modelQuota, e *statedlimit.Estimate) { e.Probe = true },
-		"concurrency": func(_ *modelQuota, e *statedlimit.Estimate) { *e = concurrentEstimate(100, 1, e.Reset) },
-		"over":        func(_ *modelQuota, e *statedlimit.Estimate) { e.Reset = e.Reset.Add(-time.Minute) },
-		"no limit":    func(q *modelQuota, _ *statedlimit.Estimate) { q.estimates = nil },
-	} {
-		q := modelAt(0)
-		q.peers = new(peers.Set)
-		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-		q.peers.Add(1, 0, now)
-		_, ok := q.leaveToPeers(now)
-		require.False(t, ok, name)
-		change(q, &q.estimates[0])
-		_, ok = q.leaveToPeers(now)
-		require.True(t, ok, name)
-	}
-	draws := 0
-	const every = 50 * time.Millisecond
-	q := modelAt(0)
-	q.peers = new(peers.Set)
-	q.account.Random = func() float64 { draws++; return 0 }
-	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
-	q.peers.Add(1, 0, now)
-	for after, want := range []int{1, 1, 2, 2} {
-		at := now.Add(time.Duration(after) * every / 2)
-		wait, ok := q.leaveToPeers(at)
-		require.False(t, ok)
-		require.Equal(t, want, draws)
-		require.Equal(t, every-time.Duration(after%2)*every/2, wait)
-	}
-}
-
 // An update of another process concerns the quota of its route, which may be new, and ends the
 // freedom of an unlimited host, unless another process only joins.
 func TestEndpoint_appliesUpdates(t *testing.T) {
@@ -339,18 +219,18 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	require.True(t, ep.statesLimits.Load())
 	known, ok := ep.lookUp(route, nil)
 	require.True(t, ok)
-	require.Len(t, known.estimates, 1)
+	require.Len(t, known.Estimates, 1)
 	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
-	require.True(t, known.hold.Active)
+	require.True(t, known.Hold.Active)
 	require.False(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "the hold ends much later")
-	known.hold.Until = now
+	known.Hold.Until = now
 	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route, Wait: 0}, now))
-	require.False(t, known.hold.Active)
+	require.False(t, known.Hold.Active)
 	ep.unlimited.Store(true)
 	for range 2 {
 		ep.apply(Update{Kind: UpdateRejections, Sender: 3, Route: route, Rejections: 5}, now)
 	}
 	require.False(t, ep.unlimited.Load())
-	require.True(t, known.hold.Active, "evidence")
-	require.True(t, known.hold.Estimated)
+	require.True(t, known.Hold.Active, "evidence")
+	require.True(t, known.Hold.Estimated)
 }

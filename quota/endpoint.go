@@ -10,6 +10,7 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -59,7 +60,7 @@ type endpoint struct {
 	urlHost  string            // of the URL of the first request
 	host     string            // canonical
 	provider *headers.Provider // properties of the host; nil: none are known
-	modelAccount
+	model.Account
 	id string // identifies the account in updates; empty: it is not shared
 
 	lastUsed     uint64      // value of Tracker.uses when usedRecently was last found set; guarded by Tracker.mu
@@ -138,7 +139,7 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 // them. If a learned rate explains f, f.Outcome becomes Throttled.
 func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
 	stop := false // there is evidence that the server limits requests, so asked stops sending them
-	if isEstimated[f.Cause] && ep.tracker.Mode == Full {
+	if model.IsEstimated[f.Cause] && ep.tracker.Mode == Full {
 		ep.unlimited.Store(false)
 		q, before := asked, learnedlimit.AcceptedSpan{}
 		if q == nil {
@@ -147,7 +148,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 		if ep.id != "" && f.Cause == throttle.CauseUnstated {
 			q.addRejection(ep.route(req))
 		}
-		q.change(f.Now, func(now time.Time) { stop = q.suspect(f, before, asked != nil, now) })
+		q.change(f.Now, func(now time.Time) { stop = q.Suspect(f, before, asked != nil, now) })
 		if asked == nil && f.Outcome != throttle.Throttled {
 			ep.addSample(f.Now) // what was accepted before has been evaluated
 		}
@@ -157,7 +158,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 		return
 	}
 	learned := *f // what the quotas learn
-	if f.Outcome == throttle.Throttled && isEstimated[f.Cause] && !stop {
+	if f.Outcome == throttle.Throttled && model.IsEstimated[f.Cause] && !stop {
 		if !statesLimits {
 			return // it shows nothing about the quota of its route
 		}
@@ -180,7 +181,7 @@ func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
 	q := ep.quotaOf(req)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.succeededUngranted(now)
+	q.SucceededUngranted(now)
 }
 
 // learn assigns the quota that a response concerns to the route of req. f is what asked observes,
@@ -210,7 +211,7 @@ func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.
 // concernsOther removes from f, which states limits of another quota than the one that granted the
 // request, what that one must not apply.
 func concernsOther(f *throttle.Feedback) {
-	if f.Outcome == throttle.Throttled && explains(f.RemoteLimits) {
+	if f.Outcome == throttle.Throttled && model.Explains(f.RemoteLimits) {
 		f.Cause = throttle.CauseOtherQuota
 	}
 	f.RemoteLimits = nil
@@ -233,7 +234,7 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	if assigned := ep.routes[route]; assigned != nil || ep.patterns.Of(ep.tracker.seed, req) != q { // a route of a pattern needs no entry
 		if assigned != q {
 			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
-			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.memory.Reserve)
+			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.Memory.Reserve)
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -319,7 +320,7 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 func (q *quota) reordered() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight.Span()
+	return q.InFlight.Span()
 }
 
 // statesRemaining reports whether limits state how many requests are left.
@@ -334,7 +335,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		return nil
 	}
 	asked.mu.Lock()
-	dropped, successes := asked.dropped, asked.slowStart.Successes
+	dropped, successes := asked.Dropped, asked.SlowStart.Successes
 	asked.mu.Unlock()
 	q := asked
 	if dropped || slices.Contains(ep.quotas, asked) {
@@ -344,9 +345,9 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		ep.replace(asked)
 	}
 	q.named = routes.IsNamed(route)
-	ep.memory.Reserve(quotaBytes)
+	ep.Memory.Reserve(quotaBytes)
 	if q.shared != nil {
-		ep.memory.Reserve(sharedBytes)
+		ep.Memory.Reserve(sharedBytes)
 	}
 	ep.quotas = append(ep.quotas, q)
 	ep.hasQuotas.Store(true)
@@ -359,7 +360,7 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	if ep.routes == nil {
 		ep.routes = make(map[uint64]*quota)
 	}
-	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.memory.Reserve(routeBytes)) {
+	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.Memory.Reserve(routeBytes)) {
 		if len(ep.routes) == 0 {
 			return
 		}
@@ -449,7 +450,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 // before. The first rejection begins a hold. The others until its end are of the same burst and
 // only extend it.
 func (q *quota) rejectedExternally(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan) {
-	q.change(f.Now, func(now time.Time) { q.rejectedElsewhere(f, accepted, now) })
+	q.change(f.Now, func(now time.Time) { q.RejectedElsewhere(f, accepted, now) })
 }
 
 const (

@@ -57,8 +57,8 @@ func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 			receive(t, &tr, users, answer(429))
 		}
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
-		require.Equal(t, 1, q.hold.Rejections)
-		require.LessOrEqual(t, time.Until(q.hold.Until), hold.BasePause)
+		require.Equal(t, 1, q.Hold.Rejections)
+		require.LessOrEqual(t, time.Until(q.Hold.Until), hold.BasePause)
 	})
 }
 
@@ -76,9 +76,9 @@ func TestSampler_successesInFlightAreEvidence(t *testing.T) {
 				}
 			}
 			q := tr.Demand(request(t, users)).Limiter.(*quota)
-			require.False(t, q.hold.Active, status)
-			require.False(t, (q.inference.loop.On() || q.inference.window.On()), status)
-			successes, all := q.inference.evidence.Count(learnedlimit.CauseSuccess, 8, time.Now())
+			require.False(t, q.Hold.Active, status)
+			require.False(t, (q.Inference.Loop.On() || q.Inference.Window.On()), status)
+			successes, all := q.Inference.Evidence.Count(learnedlimit.CauseSuccess, 8, time.Now())
 			require.Equal(t, 7, successes, status)
 			require.Equal(t, 8, all, status)
 		})

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 	"unsafe"
+
+	"github.com/heed-go/heed/quota/internal/model"
 )
 
 // Bytes that are reserved.
@@ -16,7 +18,7 @@ const (
 
 // hasMemoryForQuota reports whether a quota can be added without dropping another one.
 func (ep *endpoint) hasMemoryForQuota() bool {
-	return len(ep.quotas) < maxQuotas && ep.memory.Load()+quotaBytes+estimateBytes <= maxBytes
+	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+quotaBytes+model.EstimateBytes <= model.MaxBytes
 }
 
 // evictQuotas drops quotas, the least recently used first, until there is memory for one more. It
@@ -45,10 +47,10 @@ func (ep *endpoint) drop(i int) {
 	for route, q := range ep.routes {
 		if q == gone {
 			delete(ep.routes, route)
-			ep.memory.Release(routeBytes)
+			ep.Memory.Release(routeBytes)
 		}
 	}
-	ep.memory.Release(ep.patterns.Forget(gone) + gone.drop())
+	ep.Memory.Release(ep.patterns.Forget(gone) + gone.drop())
 }
 
 // drop removes what q knows, and prevents it from learning anything: a Demand may still refer to q. It
@@ -56,7 +58,7 @@ func (ep *endpoint) drop(i int) {
 func (q *quota) drop() (bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	bytes = quotaBytes + q.dropAll()
+	bytes = quotaBytes + q.DropAll()
 	if q.shared != nil {
 		bytes += sharedBytes
 	}
@@ -69,6 +71,6 @@ func (q *quota) drop() (bytes int64) {
 
 // forget removes everything that q knows, so that it admits all requests from now on.
 func (q *quota) forget(now time.Time) {
-	q.change(now, func(time.Time) { q.forgetAll() })
+	q.change(now, func(time.Time) { q.ForgetAll() })
 	q.drop()
 }

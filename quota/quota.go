@@ -8,6 +8,7 @@ import (
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -19,7 +20,7 @@ type quota struct {
 	small    atomic.Pointer[smallQuota] // admits claims in its place; nil: none
 
 	mu sync.Mutex // guards the fields below; locked after endpoint.mu, and before that of units
-	modelQuota
+	model.Quota
 	units  []*unitQuota // limits in other units
 	shared *sharedState // nil: there is no Tracker.Exchange
 }
@@ -27,14 +28,14 @@ type quota struct {
 // newQuota returns a quota of ep that has the number of successful responses and, apart from a
 // declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
 func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{endpoint: ep, modelQuota: modelQuota{modelUnits: modelUnits{account: &ep.modelAccount}, slowStart: concurrency.SlowStart{Successes: successes}}}
+	q := &quota{endpoint: ep, Quota: model.Quota{Units: model.Units{Account: &ep.Account}, SlowStart: concurrency.SlowStart{Successes: successes}}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
-		q.peers = &q.shared.peers
+		q.Peers = &q.shared.peers
 	}
 	if all := ep.tracker.declared.Load(); all != nil {
 		if l, ok := (*all)[ep.host]; ok {
-			q.declare(l)
+			q.Declare(l)
 		}
 	}
 	return q
@@ -62,12 +63,12 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			t.sharing.publish(q.endpoint, *probe)
 		}
 	}()
-	now := ticks.Later(c.Now, q.lastGranted)
+	now := ticks.Later(c.Now, q.LastGranted)
 	d.At = now
-	if l := t.listeners.Load(); l != nil && !c.DryRun && q.changesWithTime(now) {
+	if l := t.listeners.Load(); l != nil && !c.DryRun && q.ChangesWithTime(now) {
 		defer l.watch(q, now)()
 	}
-	if q.claim(&d, n, c.DryRun, now); shared && d.OK && !c.DryRun {
+	if q.Claim(&d, n, c.DryRun, now); shared && d.OK && !c.DryRun {
 		probe = q.newProbe(d.Grant)
 	}
 	return d, nil
@@ -81,7 +82,7 @@ func (*quota) NonBlocking() bool { return true }
 func (q *quota) change(now time.Time, f func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = ticks.Later(now, q.lastGranted)
+	now = ticks.Later(now, q.LastGranted)
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
 		defer l.watch(q, now)()
 	}
@@ -97,7 +98,7 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		q.canceled(d.Grant, n)
+		q.Canceled(d.Grant, n)
 	}
 }
 
@@ -112,11 +113,11 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 		f.Now = t.now() // not under a lock
 	}
 	q.change(f.Now, func(now time.Time) {
-		if !d.OK || !q.inFlight.End(d.Grant) {
+		if !d.OK || !q.InFlight.End(d.Grant) {
 			return
 		}
 		usedUp := len(q.units) > 0 && f.Cause != throttle.CauseOtherQuota && q.applyUnits(f.RemoteLimits, now)
-		if known := q.responded(d.Grant, &f, usedUp, now); known && !q.endpoint.hasQuotas.Load() {
+		if known := q.Responded(d.Grant, &f, usedUp, now); known && !q.endpoint.hasQuotas.Load() {
 			q.endpoint.unlimited.Store(true)
 		}
 	})
@@ -131,45 +132,45 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 // applyStated applies limits, which the response to a request that another quota granted states.
 func (q *quota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	q.change(now, func(now time.Time) {
-		q.update(limits, 0, now)
+		q.Update(limits, 0, now)
 		q.applyUnits(limits, now)
 	})
 }
 
-// The following are methods of modelQuota, with q locked.
+// The following are methods of model.Quota, with q locked.
 
 func (q *quota) matches(limits []throttle.RemoteLimit, reordered int64, now time.Time) (may, shown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.modelQuota.matches(limits, reordered, now)
+	return q.Quota.Matches(limits, reordered, now)
 }
 
 func (q *quota) statesSame(limits []throttle.RemoteLimit, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.modelQuota.statesSame(limits, now)
+	return q.Quota.StatesSame(limits, now)
 }
 
 func (q *quota) statesOther(limits []throttle.RemoteLimit) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.modelQuota.statesOther(limits)
+	return q.Quota.StatesOther(limits)
 }
 
 func (q *quota) isHeld(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.modelQuota.isHeld(now)
+	return q.Quota.IsHeld(now)
 }
 
 func (q *quota) isBlank() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.units) == 0 && q.modelQuota.isBlank()
+	return len(q.units) == 0 && q.Quota.IsBlank()
 }
 
 func (q *quota) lastUse(now time.Time) (at time.Time, idle bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.modelQuota.lastUse(now)
+	return q.Quota.LastUse(now)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -77,7 +78,7 @@ type Tracker struct {
 	once        sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
 	now         func() time.Time // of Clock
 	reader      *headers.Reader
-	config      modelConfig
+	config      model.Config
 	maxAccounts int
 	seed        maphash.Seed
 	sharing     *sharing // nil: there is no Exchange
@@ -122,7 +123,7 @@ func (t *Tracker) init() {
 	if t.reader = t.Reader; t.reader == nil {
 		t.reader = new(headers.Reader)
 	}
-	t.config = modelConfig{Full: t.Mode == Full, InitialConcurrency: t.InitialConcurrency, Random: t.random}
+	t.config = model.Config{Full: t.Mode == Full, InitialConcurrency: t.InitialConcurrency, Random: t.random}
 	if t.config.InitialConcurrency == 0 {
 		t.config.InitialConcurrency = 4
 	}
@@ -171,10 +172,10 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 		hostKey++
 	}
 	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
-	ep.modelConfig = &t.config
-	n := &ep.names
-	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
-	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
+	ep.Config = &t.config
+	n := &ep.Names
+	n.Quota, n.RetryAfter, n.LearnedRate = host+": quota", host+": retry-after", host+learnedRate
+	n.SlowStart, n.SlowResponses = host+": slow start", host+": slow responses"
 	ep.unknown.Store(ep.newQuota(0))
 	if t.sharing != nil {
 		t.sharing.share(ep, req)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -18,8 +19,8 @@ type unitQuota struct {
 	endpoint *endpoint
 	policy   string // Decision.Policy
 
-	mu sync.Mutex // guards the fields of modelUnits
-	modelUnits
+	mu sync.Mutex // guards the fields of model.Units
+	model.Units
 }
 
 const maxUnits = 8 // units of one quota
@@ -44,15 +45,15 @@ func (q *quota) inUnit(unit string) *unitQuota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, u := range q.units {
-		if u.unit == unit {
+		if u.Unit == unit {
 			return u
 		}
 	}
-	if len(q.units) == maxUnits || q.dropped {
+	if len(q.units) == maxUnits || q.Dropped {
 		return nil
 	}
-	u := &unitQuota{endpoint: q.endpoint, policy: q.endpoint.names.quota + " of " + unit, modelUnits: modelUnits{account: q.account, unit: strings.Clone(unit)}}
-	if !q.account.memory.Reserve(u.bytes()) {
+	u := &unitQuota{endpoint: q.endpoint, policy: q.endpoint.Names.Quota + " of " + unit, Units: model.Units{Account: q.Account, Unit: strings.Clone(unit)}}
+	if !q.Account.Memory.Reserve(u.bytes()) {
 		return nil
 	}
 	q.units = append(q.units, u)
@@ -60,7 +61,7 @@ func (q *quota) inUnit(unit string) *unitQuota {
 }
 
 // bytes returns the number of bytes that are reserved for u, one of quota.units, without its estimates.
-func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.unit)+len(u.policy)) }
+func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.Unit)+len(u.policy)) }
 
 // Reserve implements throttle.Limiter.
 func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -73,9 +74,9 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := ticks.Later(c.Now, u.lastGranted)
+	now := ticks.Later(c.Now, u.LastGranted)
 	d := throttle.Decision{Policy: u.policy, At: now}
-	u.claim(&d, n, c.DryRun, now)
+	u.Claim(&d, n, c.DryRun, now)
 	return d, nil
 }
 
@@ -87,7 +88,7 @@ func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decis
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		u.inFlight.EndUnits(d.Grant, n)
+		u.InFlight.EndUnits(d.Grant, n)
 	}
 }
 
@@ -99,7 +100,7 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		u.responded(d.Grant, n, &f)
+		u.Responded(d.Grant, n, &f)
 	}
 }
 
@@ -109,7 +110,7 @@ func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp
 	for _, u := range q.units {
 		u.applyStated(limits, now)
 		for _, l := range limits {
-			usedUp = usedUp || l.Unit == u.unit && !l.RemainingUnknown && l.Remaining <= 0
+			usedUp = usedUp || l.Unit == u.Unit && !l.RemainingUnknown && l.Remaining <= 0
 		}
 	}
 	return usedUp
@@ -119,12 +120,12 @@ func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp
 func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.update(limits, 0, ticks.Later(now, u.lastGranted))
+	u.Update(limits, 0, ticks.Later(now, u.LastGranted))
 }
 
 // drop removes all estimates, see dropEstimates.
 func (u *unitQuota) drop() (bytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.dropEstimates()
+	return u.DropEstimates()
 }

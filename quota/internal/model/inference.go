@@ -1,4 +1,4 @@
-package quota
+package model
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An inference is what is estimated of a quota whose server rejects requests without stating its
+// An Inference is what is estimated of a quota whose server rejects requests without stating its
 // limits. A quota has none until the first response that may be such a rejection, and drops it after
 // forgetAfter successes in a row in which nothing was estimated.
 //
@@ -33,16 +33,14 @@ import (
 // responses of a trial are 403s. As a 403 may as well be a missing permission, that stop is bounded: if
 // the probe after maxSuspectedStop is rejected with a 403, there is no limit, and nothing is estimated from
 // suspected causes for learnedlimit.NoEstimate.
-//
-// The fields are guarded by quota.mu.
-type inference struct {
-	evidence learnedlimit.Evidence
+type Inference struct {
+	Evidence learnedlimit.Evidence
 	accepted learnedlimit.AcceptedRate
-	cut      concurrency.Cut
-	loop     learnedlimit.RateLoop
-	window   learnedlimit.Window
+	Cut      concurrency.Cut
+	Loop     learnedlimit.RateLoop
+	Window   learnedlimit.Window
 
-	forbidden bool // 403s, not bare rejections, began the latest stop, and count as rejections of the window
+	Forbidden bool // 403s, not bare rejections, began the latest stop, and count as rejections of the window
 
 	// Of the present stop or stated hold:
 	beforeStop  learnedlimit.AcceptedSpan // requests accepted before it; zero since: there is none
@@ -56,7 +54,7 @@ type inference struct {
 	lastHanging    uint64       // latest claim that hung then
 }
 
-// causeClass returns the index of c in inference.nextEstimate: 0 for bare rejections, 1 for suspected
+// causeClass returns the index of c in Inference.nextEstimate: 0 for bare rejections, 1 for suspected
 // causes.
 func causeClass(c throttle.Cause) int {
 	if c == throttle.CauseUnstated {
@@ -71,19 +69,19 @@ const (
 
 	maxSuspectedStop = 14 * time.Second // time after which a stop that 403s began ends if the probe is a 403, too
 
-	minRoundTrip     = time.Millisecond       // shortest quota.roundTrip
-	maxRoundTrip     = 250 * time.Millisecond // longest quota.roundTrip
-	unknownRoundTrip = 50 * time.Millisecond  // quota.roundTrip before the first response
+	minRoundTrip     = time.Millisecond       // shortest Quota.roundTrip
+	maxRoundTrip     = 250 * time.Millisecond // longest Quota.roundTrip
+	unknownRoundTrip = 50 * time.Millisecond  // Quota.roundTrip before the first response
 )
 
-// limits reports whether a rate or a window is estimated, or a window is declared.
-func (inf *inference) limits() bool {
-	return inf.loop.Cause != throttle.CauseUnknown || inf.window.Limit > 0
+// Limits reports whether a rate or a window is estimated, or a window is declared.
+func (inf *Inference) Limits() bool {
+	return inf.Loop.Cause != throttle.CauseUnknown || inf.Window.Limit > 0
 }
 
 // stopCause returns the cause of the rejections that began the latest stop.
-func (inf *inference) stopCause() throttle.Cause {
-	if inf.forbidden {
+func (inf *Inference) stopCause() throttle.Cause {
+	if inf.Forbidden {
 		return throttle.CauseForbidden
 	}
 	return throttle.CauseUnstated
@@ -91,44 +89,44 @@ func (inf *inference) stopCause() throttle.Cause {
 
 // roundTrip returns the typical time from a claim to its response, within the bounds that estimates
 // use.
-func (q *modelQuota) roundTrip() time.Duration {
-	if q.slow.Typical == 0 {
+func (q *Quota) roundTrip() time.Duration {
+	if q.Slow.Typical == 0 {
 		return unknownRoundTrip
 	}
-	return min(max(q.slow.Typical, minRoundTrip), maxRoundTrip)
+	return min(max(q.Slow.Typical, minRoundTrip), maxRoundTrip)
 }
 
-// infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
+// Infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
-func (q *modelQuota) infer(before learnedlimit.AcceptedSpan, now time.Time) *inference {
-	if q.inference != nil || q.dropped || !q.account.memory.Reserve(inferenceBytes) {
-		return q.inference
+func (q *Quota) Infer(before learnedlimit.AcceptedSpan, now time.Time) *Inference {
+	if q.Inference != nil || q.Dropped || !q.Account.Memory.Reserve(InferenceBytes) {
+		return q.Inference
 	}
-	inf := new(inference)
+	inf := new(Inference)
 	if before.Since.IsZero() {
-		before = q.span
+		before = q.Span
 	}
 	if before.N > 0 {
 		took := max(now.Sub(before.Since), 0)
-		inf.evidence.AddAccepted(before.N, took, now)
+		inf.Evidence.AddAccepted(before.N, took, now)
 		inf.accepted.AddEvenly(before.N, took, now)
 	}
-	inf.evidence.Total = max(inf.evidence.Total, q.slowStart.Successes)
-	q.inference, q.span = inf, before
+	inf.Evidence.Total = max(inf.Evidence.Total, q.SlowStart.Successes)
+	q.Inference, q.Span = inf, before
 	return inf
 }
 
-// suspect adds f, a possible rejection that states nothing, to the evidence. before is what was
+// Suspect adds f, a possible rejection that states nothing, to the evidence. before is what was
 // accepted before, as far as q has not counted it, and granted reports whether q granted the claim.
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
-func (q *modelQuota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
-	inf := q.infer(before, now)
+func (q *Quota) Suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
+	inf := q.Infer(before, now)
 	if inf == nil {
 		return false
 	}
 	inf.successesInRow = 0
-	if !granted && (inf.loop.On() || q.hold.Active) {
+	if !granted && (inf.Loop.On() || q.Hold.Active) {
 		return false // the request was sent before the loop or the stop began
 	}
 	cause := f.Cause
@@ -136,30 +134,30 @@ func (q *modelQuota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedS
 		cause = throttle.CauseUnstated
 	}
 	if cause != throttle.CauseForbidden || f.RetryOnce { // otherwise a permission is probably missing
-		inf.evidence.Add(cause, now)
+		inf.Evidence.Add(cause, now)
 	}
 	bare := cause == throttle.CauseUnstated
-	switch limits := inf.limits(); {
-	case limits && inf.loop.On():
-		if inf.loop.Cause == cause || inf.hanging {
+	switch limits := inf.Limits(); {
+	case limits && inf.Loop.On():
+		if inf.Loop.Cause == cause || inf.hanging {
 			f.Outcome = throttle.Throttled
 		}
-	case cause == throttle.CauseForbidden && inf.forbidden && (q.hold.Active && q.hold.Estimated || limits):
+	case cause == throttle.CauseForbidden && inf.Forbidden && (q.Hold.Active && q.Hold.Estimated || limits):
 		f.Outcome = throttle.Throttled
-	case inf.evidence.N < minRejections, q.hold.Active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
-	case bare && inf.evidence.ImpliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
-		inf.evidence.Restart()
-		inf.stopPending, inf.forbidden = true, false
+	case inf.Evidence.N < minRejections, q.Hold.Active, bare && limits && granted, now.Before(inf.nextEstimate[causeClass(cause)]):
+	case bare && inf.Evidence.ImpliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
+		inf.Evidence.Restart()
+		inf.stopPending, inf.Forbidden = true, false
 		return true
-	case f.RetryOnce && !limits && q.slowStart.Successes < concurrency.KnownAfter && inf.evidence.SuggestsBan(now):
-		inf.evidence.Restart()
-		inf.stopPending, inf.forbidden = true, true
+	case f.RetryOnce && !limits && q.SlowStart.Successes < concurrency.KnownAfter && inf.Evidence.SuggestsBan(now):
+		inf.Evidence.Restart()
+		inf.stopPending, inf.Forbidden = true, true
 		f.Outcome = throttle.Throttled
 		return true
 	case !bare && !limits: // only the loop may limit requests during a trial
-		if share, ok := inf.evidence.SuggestsLimit(f.Cause, q.roundTrip(), now); ok {
-			inf.evidence.Restart()
-			inf.loop.BeginTrial(f.Cause, share, inf.accepted.Latest(now), inf.accepted.Highest(now)/2, q.roundTrip(), q.inFlight.Sent, now)
+		if share, ok := inf.Evidence.SuggestsLimit(f.Cause, q.roundTrip(), now); ok {
+			inf.Evidence.Restart()
+			inf.Loop.BeginTrial(f.Cause, share, inf.accepted.Latest(now), inf.accepted.Highest(now)/2, q.roundTrip(), q.InFlight.Sent, now)
 			f.Outcome = throttle.Throttled
 		}
 	}
@@ -169,102 +167,102 @@ func (q *modelQuota) suspect(f *throttle.Feedback, before learnedlimit.AcceptedS
 	return false
 }
 
-// succeededUngranted applies the success of a request that q did not grant.
-func (q *modelQuota) succeededUngranted(now time.Time) {
-	if inf := q.inference; inf != nil {
-		inf.evidence.Add(learnedlimit.CauseSuccess, now)
+// SucceededUngranted applies the success of a request that q did not grant.
+func (q *Quota) SucceededUngranted(now time.Time) {
+	if inf := q.Inference; inf != nil {
+		inf.Evidence.Add(learnedlimit.CauseSuccess, now)
 		inf.accepted.Add(1, now)
 	}
 }
 
-// declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
+// Declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
 // there is no memory for it, q has no declared limit.
-func (q *modelQuota) declare(l throttle.Limit) {
-	if !q.account.memory.Reserve(inferenceBytes) {
+func (q *Quota) Declare(l throttle.Limit) {
+	if !q.Account.Memory.Reserve(InferenceBytes) {
 		return
 	}
 	limit, length := l.Count, l.Per
 	if l.Burst > 0 && l.Burst < l.Count {
 		limit, length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
 	}
-	q.inference = &inference{window: learnedlimit.NewDeclaredWindow(limit, length)}
+	q.Inference = &Inference{Window: learnedlimit.NewDeclaredWindow(limit, length)}
 }
 
 // cutConcurrency begins a concurrency.Cut. By Little's law, requests to an unlimited endpoint are in flight,
 // too, although they are not claims.
-func (q *modelQuota) cutConcurrency(now time.Time) {
-	inFlight := max(float64(q.inFlight.Open), q.inference.accepted.Latest(now)*q.roundTrip().Seconds())
-	q.inference.cut.Begin(inFlight, q.roundTrip(), now)
+func (q *Quota) cutConcurrency(now time.Time) {
+	inFlight := max(float64(q.InFlight.Open), q.Inference.accepted.Latest(now)*q.roundTrip().Seconds())
+	q.Inference.Cut.Begin(inFlight, q.roundTrip(), now)
 }
 
-// rejectedElsewhere applies the rejection f of a request that q did not grant. accepted is what was accepted
+// RejectedElsewhere applies the rejection f of a request that q did not grant. accepted is what was accepted
 // before. The first rejection begins a hold. The others until its end are of the same burst and only extend it.
-func (q *modelQuota) rejectedElsewhere(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan, now time.Time) {
+func (q *Quota) RejectedElsewhere(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan, now time.Time) {
 	n := uint64(0)
-	if !q.hold.Active && !now.Before(q.hold.Until) {
-		n = q.hold.LastSent + 1 // stands for a claim that was sent after the latest hold
-		q.inFlight.Sent = max(q.inFlight.Sent, n)
+	if !q.Hold.Active && !now.Before(q.Hold.Until) {
+		n = q.Hold.LastSent + 1 // stands for a claim that was sent after the latest hold
+		q.InFlight.Sent = max(q.InFlight.Sent, n)
 		if accepted.N > 0 {
-			q.span = accepted
+			q.Span = accepted
 		}
 	}
-	usedUp := explains(f.RemoteLimits)
-	if isEstimated[f.Cause] && !usedUp {
-		q.infer(accepted, now)
+	usedUp := Explains(f.RemoteLimits)
+	if IsEstimated[f.Cause] && !usedUp {
+		q.Infer(accepted, now)
 		q.stop(n, now)
 		return
 	}
 	q.throttled(n, f, usedUp, now)
 }
 
-// addEvidence adds n bare rejections of requests of another process to the evidence, and reports whether it
+// AddEvidence adds n bare rejections of requests of another process to the evidence, and reports whether it
 // suffices for a stop. before is what was accepted before, as far as q has not counted it. During a rate
 // loop, all processes together have reached the limit, so the rate does not grow for a while.
-func (q *modelQuota) addEvidence(n int, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
-	if !q.account.Full {
+func (q *Quota) AddEvidence(n int, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
+	if !q.Account.Full {
 		return false
 	}
-	if q.lastGranted.After(before.Since) { // q has counted what was accepted
+	if q.LastGranted.After(before.Since) { // q has counted what was accepted
 		before = learnedlimit.AcceptedSpan{}
 	}
-	inf := q.infer(before, now)
+	inf := q.Infer(before, now)
 	if inf == nil {
 		return false
 	}
 	inf.successesInRow = 0
-	if l := &inf.loop; l.On() || q.hold.Active {
+	if l := &inf.Loop; l.On() || q.Hold.Active {
 		l.RejectedElsewhere()
 		return false
 	}
 	for range min(n, 8) {
-		inf.evidence.Add(throttle.CauseUnstated, now)
+		inf.Evidence.Add(throttle.CauseUnstated, now)
 	}
-	if !inf.evidence.ImpliesLimit(false, q.roundTrip(), now) {
+	if !inf.Evidence.ImpliesLimit(false, q.roundTrip(), now) {
 		q.cutConcurrency(now)
 		return false
 	}
-	inf.evidence.Restart()
+	inf.Evidence.Restart()
 	return true
 }
 
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
-func (q *modelQuota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
-	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+func (q *Quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
+	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
 	bare := cause == throttle.CauseUnstated
-	stops := bare || cause == throttle.CauseForbidden && inf.forbidden
-	probe := q.hold.Active && n > q.hold.LastSent
+	stops := bare || cause == throttle.CauseForbidden && inf.Forbidden
+	probe := q.Hold.Active && n > q.Hold.LastSent
 	switch {
 	case stops && (inf.stopPending || probe):
-		inf.forbidden = !bare // a stop whose probe gets a 429 is not bounded
+		inf.Forbidden = !bare // a stop whose probe gets a 429 is not bounded
 		q.stop(n, now)
-	case q.hold.Active:
-	case stops && inf.window.On():
-		q.updateWindow(inf.window.Rejected(n, now), n, now)
-	case inf.loop.On():
-		if inf.loop.Cause == cause || inf.hanging {
+	case q.Hold.Active:
+	case stops && inf.Window.On():
+		q.updateWindow(inf.Window.Rejected(n, now), n, now)
+	case inf.Loop.On():
+		if inf.Loop.Cause == cause || inf.hanging {
 			q.updateLoop(n, true, now)
 		}
 	case bare:
@@ -275,94 +273,94 @@ func (q *modelQuota) rejectedUnstated(n uint64, cause throttle.Cause, now time.T
 // rejectedWithHold applies a rejection of claim n that began or extended a hold, and that no stated
 // limit explains. retryAfter is the wait that it states; 0: none. One such rejection shows nothing
 // about the rate that the server accepts, several do.
-func (q *modelQuota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Time) {
-	if !q.account.Full {
+func (q *Quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Time) {
+	if !q.Account.Full {
 		return
 	}
-	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
 	inf.successesInRow = 0
-	switch l := &inf.loop; {
-	case inf.window.On():
-		q.updateWindow(inf.window.Rejected(n, now), n, now)
+	switch l := &inf.Loop; {
+	case inf.Window.On():
+		q.updateWindow(inf.Window.Rejected(n, now), n, now)
 		return
 	case l.On():
 		if l.Cause != throttle.CauseUnstated || !l.Counts(n, now) {
 			return
 		}
-		if effect := l.AddStatedWait(retryAfter, &inf.accepted, q.roundTrip(), q.inFlight.Sent, now); effect == learnedlimit.AbandonLoop || effect == learnedlimit.EndLoop {
+		if effect := l.AddStatedWait(retryAfter, &inf.accepted, q.roundTrip(), q.InFlight.Sent, now); effect == learnedlimit.AbandonLoop || effect == learnedlimit.EndLoop {
 			q.dropLoop(effect == learnedlimit.AbandonLoop, now)
 		}
 		return
 	}
-	inf.evidence.Add(throttle.CauseUnstated, now)
+	inf.Evidence.Add(throttle.CauseUnstated, now)
 	inf.statedHold = max(inf.statedHold, retryAfter)
-	if q.hold.Rejections <= 1 { // no probe was rejected
-		inf.beforeStop = q.span
-		inf.beforeStop.Until = q.hold.RejectedAt
+	if q.Hold.Rejections <= 1 { // no probe was rejected
+		inf.beforeStop = q.Span
+		inf.beforeStop.Until = q.Hold.RejectedAt
 	}
-	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.evidence.StatedImplyLimit(now) {
-		inf.evidence.Restart()
-		inf.loopPending, inf.forbidden = true, false
+	if !inf.loopPending && !now.Before(inf.nextEstimate[causeClass(throttle.CauseUnstated)]) && inf.Evidence.StatedImplyLimit(now) {
+		inf.Evidence.Restart()
+		inf.loopPending, inf.Forbidden = true, false
 	}
 }
 
 // succeeded applies the successful response to claim n.
-func (q *modelQuota) succeeded(n uint64, now time.Time) {
-	inf := q.inference
-	inf.evidence.Add(learnedlimit.CauseSuccess, now)
+func (q *Quota) succeeded(n uint64, now time.Time) {
+	inf := q.Inference
+	inf.Evidence.Add(learnedlimit.CauseSuccess, now)
 	inf.accepted.Add(1, now)
-	if q.hold.Active && n <= q.hold.LastSent {
+	if q.Hold.Active && n <= q.Hold.LastSent {
 		inf.beforeStop.N++ // it was in flight when the stop or hold began
 	}
-	if inf.cut.MaxInFlight > 0 {
-		inf.cut.Succeeded()
+	if inf.Cut.MaxInFlight > 0 {
+		inf.Cut.Succeeded()
 	}
 	switch {
-	case !inf.limits():
-	case inf.window.On():
-		q.updateWindow(inf.window.Succeeded(n, q.lastGranted), n, now)
+	case !inf.Limits():
+	case inf.Window.On():
+		q.updateWindow(inf.Window.Succeeded(n, q.LastGranted), n, now)
 	default:
-		inf.loop.Span.N++
+		inf.Loop.Span.N++
 		q.updateLoop(n, false, now)
 	}
 	inf.successesInRow++
-	estimating := inf.limits() || inf.loopPending || inf.cut.MaxInFlight > 0 || q.hold.Active
+	estimating := inf.Limits() || inf.loopPending || inf.Cut.MaxInFlight > 0 || q.Hold.Active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
-		q.inference = nil
-		q.account.memory.Release(inferenceBytes)
+		q.Inference = nil
+		q.Account.Memory.Release(InferenceBytes)
 	}
 }
 
 // stop begins or extends a stop: a hold that the server did not state, because claim n was rejected.
 // It replaces a cut. If no loop is on, one begins when the stop ends.
-func (q *modelQuota) stop(n uint64, now time.Time) {
-	inf := q.inference
-	if inf != nil && inf.forbidden && q.hold.Active && q.hold.Estimated && now.Sub(q.hold.Since) >= maxSuspectedStop {
+func (q *Quota) stop(n uint64, now time.Time) {
+	inf := q.Inference
+	if inf != nil && inf.Forbidden && q.Hold.Active && q.Hold.Estimated && now.Sub(q.Hold.Since) >= maxSuspectedStop {
 		q.abandonStop(now)
 		return
 	}
-	if inf != nil && !q.hold.Active {
-		inf.beforeStop, inf.loopPending = q.span, !inf.loop.On()
+	if inf != nil && !q.Hold.Active {
+		inf.beforeStop, inf.loopPending = q.Span, !inf.Loop.On()
 		inf.beforeStop.Until = now
 	}
 	r := q.rejectionOf(0, now)
 	r.Estimated, r.Pause = true, q.pauseOfStop(now)
-	q.hold.Rejected(n, now, r)
+	q.Hold.Rejected(n, now, r)
 	if inf != nil {
-		inf.stopPending, inf.cut = false, concurrency.Cut{}
+		inf.stopPending, inf.Cut = false, concurrency.Cut{}
 	}
 }
 
 // abandonStop ends a stop that 403s began although the server does not accept requests: these are
 // rejected for another reason. As after each hold, slow start bounds the requests that have waited.
-func (q *modelQuota) abandonStop(now time.Time) {
-	inf := q.inference
-	q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.account.InitialConcurrency)), concurrency.KnownAfter)
-	q.hold = hold.Hold{LastSent: q.inFlight.Sent, Abandoned: true}
-	inf.window, inf.loop.Cause = learnedlimit.Window{}, throttle.CauseForbidden
+func (q *Quota) abandonStop(now time.Time) {
+	inf := q.Inference
+	q.SlowStart.Bound(max(q.Hold.InFlight, concurrency.KnownBound(q.Account.InitialConcurrency)), concurrency.KnownAfter)
+	q.Hold = hold.Hold{LastSent: q.InFlight.Sent, Abandoned: true}
+	inf.Window, inf.Loop.Cause = learnedlimit.Window{}, throttle.CauseForbidden
 	q.dropLoop(true, now)
 }
 
@@ -380,8 +378,8 @@ var forbiddenPauses = []time.Duration{time.Second, 4 * time.Second, 10 * time.Se
 // pauseOfStop returns the time until the next probe of a stop; 0: the default of hold. It is the
 // pause that ended the latest stop, if that was longer than hold.BasePause, and otherwise the time until
 // the next element of probeAfter, with a random delay.
-func (q *modelQuota) pauseOfStop(now time.Time) time.Duration {
-	h, a := &q.hold, q.account
+func (q *Quota) pauseOfStop(now time.Time) time.Duration {
+	h, a := &q.Hold, q.Account
 	late := time.Duration(a.Random() * float64(hold.MaxLate))
 	switch elapsed := now.Sub(h.Since); {
 	case !h.Active && h.LastPause > hold.BasePause:
@@ -389,22 +387,22 @@ func (q *modelQuota) pauseOfStop(now time.Time) time.Duration {
 	case h.Active && h.LastPause > hold.BasePause && h.Rejections == 1 && h.LastTotal > elapsed+hold.BasePause:
 		return min(h.LastTotal-elapsed, hold.MaxPause) + late
 	}
-	if q.inference != nil && q.inference.forbidden {
+	if q.Inference != nil && q.Inference.Forbidden {
 		n := h.Rejections // of earlier probes: those of an ended stop do not count
 		if !h.Active {
 			n = 0
 		}
 		return forbiddenPauses[min(n, len(forbiddenPauses)-1)] + late
 	}
-	if q.inference == nil || q.inference.beforeStop.Since.IsZero() || q.inference.loop.On() {
+	if q.Inference == nil || q.Inference.beforeStop.Since.IsZero() || q.Inference.Loop.On() {
 		return 0
 	}
 	least := hold.BasePause / 4 // since the stop has just begun
-	if !h.Active && q.inference.hanging {
+	if !h.Active && q.Inference.hanging {
 		least = hold.BasePause // a pause of a healthy server mostly ends before, and its responses show that
 	}
 	for _, length := range probeAfter {
-		wait := q.inference.beforeStop.Since.Add(length).Sub(now)
+		wait := q.Inference.beforeStop.Since.Add(length).Sub(now)
 		if wait < least {
 			continue
 		}
@@ -417,54 +415,54 @@ func (q *modelQuota) pauseOfStop(now time.Time) time.Duration {
 	return 0
 }
 
-// released updates q because a hold has ended: its probe, the latest claim, was accepted. If there
+// Released updates q because a hold has ended: its probe, the latest claim, was accepted. If there
 // was evidence, the window or the loop begins. Otherwise slow start bounds the requests in flight.
-func (q *modelQuota) released(now time.Time) {
-	inf := q.inference
+func (q *Quota) Released(now time.Time) {
+	inf := q.Inference
 	if inf == nil {
 		return
 	}
-	switch h := &q.hold; {
-	case inf.loop.On():
-	case inf.window.On():
-		inf.window.Released(q.inFlight.Sent, q.lastGranted)
+	switch h := &q.Hold; {
+	case inf.Loop.On():
+	case inf.Window.On():
+		inf.Window.Released(q.InFlight.Sent, q.LastGranted)
 	case inf.loopPending && inf.beforeStop.N > 0: // a server that accepted nothing has shown no rate
 		rejectedProbe := time.Time{} // when the latest rejected probe was; zero: there was none
 		if h.RejectedAt.After(inf.beforeStop.Until) {
 			rejectedProbe = h.RejectedAt
 		}
-		if !inf.hanging && q.lastGranted.Before(h.Until.Add(hold.BasePause)) { // a later probe does not show how long the stop had to be
-			inf.window = learnedlimit.NewWindow(inf.beforeStop, rejectedProbe, q.lastGranted, q.inFlight.Sent)
+		if !inf.hanging && q.LastGranted.Before(h.Until.Add(hold.BasePause)) { // a later probe does not show how long the stop had to be
+			inf.Window = learnedlimit.NewWindow(inf.beforeStop, rejectedProbe, q.LastGranted, q.InFlight.Sent)
 		}
-		if !inf.window.On() {
-			inf.loop.BeginAfterStop(inf.stopCause(), inf.hanging, inf.beforeStop, h.RejectedAt, q.lastGranted, now, inf.accepted.Highest(now)/2, q.inFlight.Sent)
+		if !inf.Window.On() {
+			inf.Loop.BeginAfterStop(inf.stopCause(), inf.hanging, inf.beforeStop, h.RejectedAt, q.LastGranted, now, inf.accepted.Highest(now)/2, q.InFlight.Sent)
 			break
 		}
-		inf.cut = concurrency.Cut{}
-		inf.window.DescribeStop(inf.statedHold, inf.forbidden, rejectedProbe.IsZero())
+		inf.Cut = concurrency.Cut{}
+		inf.Window.DescribeStop(inf.statedHold, inf.Forbidden, rejectedProbe.IsZero())
 	}
 	if !inf.loopPending {
-		q.span = learnedlimit.AcceptedSpan{Since: q.lastGranted} // a window of the server may have begun with the probe
+		q.Span = learnedlimit.AcceptedSpan{Since: q.LastGranted} // a window of the server may have begun with the probe
 	}
-	if !inf.loop.On() && !inf.window.On() {
+	if !inf.Loop.On() && !inf.Window.On() {
 		inf.hanging = false
-		q.slowStart.Bound(max(q.hold.InFlight, concurrency.KnownBound(q.account.InitialConcurrency)), concurrency.KnownAfter)
+		q.SlowStart.Bound(max(q.Hold.InFlight, concurrency.KnownBound(q.Account.InitialConcurrency)), concurrency.KnownAfter)
 	}
 	inf.loopPending, inf.beforeStop, inf.statedHold = false, learnedlimit.AcceptedSpan{}, 0
-	inf.evidence.Restart()
+	inf.Evidence.Restart()
 }
 
 // updateLoop applies the response to claim n to the loop, if it shows the effect of the present
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
-func (q *modelQuota) updateLoop(n uint64, rejected bool, now time.Time) {
-	inf, l := q.inference, &q.inference.loop
+func (q *Quota) updateLoop(n uint64, rejected bool, now time.Time) {
+	inf, l := q.Inference, &q.Inference.Loop
 	if !l.Counts(n, now) {
 		return
 	}
-	effect := l.AddResponse(rejected, &inf.accepted, q.roundTrip(), q.inFlight.Sent, now)
+	effect := l.AddResponse(rejected, &inf.accepted, q.roundTrip(), q.InFlight.Sent, now)
 	switch effect {
 	case learnedlimit.StopSending:
-		inf.forbidden = l.Cause == throttle.CauseForbidden
+		inf.Forbidden = l.Cause == throttle.CauseForbidden
 		if l.Trial.Active {
 			*l = learnedlimit.RateLoop{}
 		}
@@ -476,39 +474,39 @@ func (q *modelQuota) updateLoop(n uint64, rejected bool, now time.Time) {
 
 // dropLoop ends the loop. If it has failed, because lower rates do not make rejections rarer,
 // nothing is estimated from causes of its class for the time learnedlimit.NoEstimate.
-func (q *modelQuota) dropLoop(failed bool, now time.Time) {
-	inf := q.inference
+func (q *Quota) dropLoop(failed bool, now time.Time) {
+	inf := q.Inference
 	if failed {
-		inf.nextEstimate[causeClass(inf.loop.Cause)] = now.Add(learnedlimit.NoEstimate)
+		inf.nextEstimate[causeClass(inf.Loop.Cause)] = now.Add(learnedlimit.NoEstimate)
 		if inf.hanging {
 			inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(learnedlimit.NoEstimate)
 		}
 	}
-	inf.loop, inf.loopPending, inf.hanging = learnedlimit.RateLoop{}, false, false
-	inf.evidence.Restart()
+	inf.Loop, inf.loopPending, inf.hanging = learnedlimit.RateLoop{}, false, false
+	inf.Evidence.Restart()
 }
 
 // updateWindow applies v, what the response to claim n shows about the learned window. If there is
 // no window, the loop begins with the rate that the responses have shown.
-func (q *modelQuota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
+func (q *Quota) updateWindow(v learnedlimit.Verdict, n uint64, now time.Time) {
 	if v == learnedlimit.FitsWindow {
 		return
 	}
-	inf := q.inference
-	w := inf.window
-	inf.window = learnedlimit.Window{}
+	inf := q.Inference
+	w := inf.Window
+	inf.Window = learnedlimit.Window{}
 	switch v {
 	case learnedlimit.FitsBucket, learnedlimit.BeyondWindow:
-		inf.loop = w.RateLoop(v, inf.stopCause(), q.inFlight.Sent, now)
+		inf.Loop = w.RateLoop(v, inf.stopCause(), q.InFlight.Sent, now)
 	case learnedlimit.FitsNothing: // the next window or loop begins with what this one has shown
-		q.span = learnedlimit.AcceptedSpan{Since: w.Start, N: w.Accepted}
+		q.Span = learnedlimit.AcceptedSpan{Since: w.Start, N: w.Accepted}
 		q.stop(n, now)
 	}
 }
 
-// isEstimated holds the causes of limits that can only be estimated, because the responses state neither a
+// IsEstimated holds the causes of limits that can only be estimated, because the responses state neither a
 // limit nor a wait.
-var isEstimated = [math.MaxUint8 + 1]bool{
+var IsEstimated = [math.MaxUint8 + 1]bool{
 	throttle.CauseUnstated: true, throttle.CauseRetryNow: true, throttle.CauseUnavailable: true,
 	throttle.CauseForbidden: true, throttle.CauseDropped: true, throttle.CauseTimeout: true,
 }
