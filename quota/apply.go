@@ -101,7 +101,7 @@ func (q *quota) applyHold(u *Update, now time.Time) {
 		if !isNew {
 			end = ticks.Later(h.Until, end)
 		} else {
-			h.Active, h.RejectedAt, h.LastSent, h.Rejections = true, now, q.InFlight.Sent, h.Rejections+1
+			h.Active, h.Abandoned, h.RejectedAt, h.LastSent, h.Rejections = true, false, now, q.InFlight.Sent, h.Rejections+1
 		}
 		h.Until, s.follows = end.Add(delay), true
 	}

@@ -40,6 +40,7 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 		moved      bool // the hold is that of the other process
 	}{
 		"no hold":                    {hold.Hold{}, false, 9, wait, wait + delay, 1, true},
+		"after an abandoned one":     {hold.Hold{Abandoned: true}, false, 9, wait, wait + delay, 1, true},
 		"no hold, over":              {hold.Hold{}, false, 9, 0, 0, 0, false},
 		"hold, larger sender":        {hold.Hold{Active: true, Rejections: 3}, false, 9, wait, wait, 3, false},
 		"hold, smaller sender":       {hold.Hold{Active: true, Rejections: 3}, false, 4, wait, wait + delay, 3, true},
@@ -63,6 +64,7 @@ func TestQuota_appliesHoldsOfOthers(t *testing.T) {
 		require.Equal(t, tt.wait > 0, q.shared.held, "%s: other processes know it", name)
 		if isNew := tt.rejections > tt.hold.Rejections; isNew {
 			require.True(t, q.Hold.Active && q.Hold.RejectedAt.Equal(now) && q.Hold.LastSent == 3, name)
+			require.False(t, q.Hold.Abandoned, name)
 			require.Nil(t, q.Inference, name)
 		}
 	}

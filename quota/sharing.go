@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/credentials"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/routes"
@@ -89,15 +90,15 @@ func (s *sharing) hash(words ...string) []byte {
 // share makes ep, the new endpoint of the account of req, a shared one. Without a key, accounts with
 // credentials are not shared. The first requests wait for the fetch that announce begins.
 func (s *sharing) share(ep *endpoint, req *http.Request) {
-	credentials := s.tracker.allCredentials(req, ep.host)
-	if s.ctx.Err() != nil || credentials != "" && len(s.key) == 0 {
+	all := credentials.Join(func(found func(name, value string)) { s.tracker.credentials(req, ep.host, found) })
+	if s.ctx.Err() != nil || all != "" && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
 	if req.URL.Scheme == "http" {
 		scheme = "http"
 	}
-	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
+	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, all)[:16])
 	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
 	q.Hold.Until, q.shared.fetchUntil = until, until
 }
