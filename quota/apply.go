@@ -3,16 +3,8 @@ package quota
 import (
 	"time"
 
-	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
-	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
-)
-
-const (
-	minFollow   = 50 * time.Millisecond  // minimum delay of a probe after that of the process that was rejected
-	followRange = 200 * time.Millisecond // maximum random addition to minFollow
-	probeTime   = time.Second            // minimum wait for the result of another process's probe, and maximum random addition to it
 )
 
 // apply applies an update of another process, as of now. It reports whether requests may be sent
@@ -44,13 +36,18 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 		q.ApplyLimits(u.Limits, now)
 		q.setLimits(now)
 		sooner = len(u.Limits) > 0 // a window may have begun
+		known := false             // other processes know the hold
 		switch u.Kind {
 		case UpdateHold:
-			q.applyHold(&u, now)
+			known = u.Wait > 0 && q.HeldElsewhere(now.Add(u.Wait), u.Stated, u.Sender < ep.tracker.sharing.self, now)
 		case UpdateProbe:
-			q.applyProbe(now)
+			known = q.ProbedElsewhere(now)
 		case UpdateRelease:
-			sooner = q.applyRelease(now.Add(-u.Wait), now)
+			known = q.ReleasedElsewhere(now.Add(-u.Wait), now)
+			sooner = known
+		}
+		if known {
+			q.shared.setHold(&q.Hold)
 		}
 	})
 	return sooner
@@ -84,59 +81,6 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 		ep.rememberRoute(route, q)
 	}
 	return q
-}
-
-// applyHold holds requests until the end of the hold, and a random delay in which the process that
-// was rejected sends the probe. Of two processes that were rejected at the same time, the one with
-// the smaller identifier sends it.
-func (q *quota) applyHold(u *Update, now time.Time) {
-	if u.Wait == 0 || !u.Stated && !q.Account.Full {
-		return // it is over, or an estimate of another process
-	}
-	h, s, end := &q.Hold, q.shared, now.Add(u.Wait)
-	delay := minFollow + time.Duration(q.Account.Random()*float64(followRange))
-	h.Estimated = !u.Stated
-	leaves := u.Sender < q.endpoint.tracker.sharing.self && !s.follows // the probe to the sender
-	if isNew := !h.Active || !now.Before(h.Until); isNew || leaves || end.Sub(h.Until) > statedlimit.Tolerance {
-		if !isNew {
-			end = ticks.Later(h.Until, end)
-		} else {
-			h.Active, h.Abandoned, h.RejectedAt, h.LastSent, h.Rejections = true, false, now, q.InFlight.Sent, h.Rejections+1
-		}
-		h.Until, s.follows = end.Add(delay), true
-	}
-	s.setHold(h)
-}
-
-// applyProbe holds requests until the result of the probe of another process is known, unless a
-// probe of this process is in flight.
-func (q *quota) applyProbe(now time.Time) {
-	h := &q.Hold
-	if !h.Active || q.InFlight.After(h.LastSent) > 0 {
-		return
-	}
-	h.Until = ticks.Later(h.Until, now.Add(probeTime+time.Duration(q.Account.Random()*float64(probeTime))))
-	q.shared.setHold(h)
-}
-
-// applyRelease ends the hold, because a probe that was sent at probed was accepted. It does not
-// end a hold that began later, or whose end is much later.
-func (q *quota) applyRelease(probed, now time.Time) (released bool) {
-	h := &q.Hold
-	if !h.Active || h.RejectedAt.After(probed) || h.Until.Sub(now) > 2*probeTime+statedlimit.Tolerance {
-		return false
-	}
-	h.End()
-	q.shared.follows = false
-	if h.Until.After(now) {
-		h.Until = now
-	}
-	if q.Released(now); q.Inference != nil && q.Inference.Loop.On() {
-		// All processes receive the update at the same time, and must not send at the same time.
-		q.Inference.Loop.DelayFirst(q.Account.Random(), now)
-	}
-	q.shared.setHold(h)
-	return true
 }
 
 // applyRejections adds rejections of another process to the evidence, and holds the quota if that

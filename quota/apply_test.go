@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/hold"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
-	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -26,115 +24,34 @@ func sharedQuota(t *testing.T, random float64) (tr *Tracker, q *quota, now time.
 	return tr, ep.unknown.Load(), now
 }
 
-// A hold of another process begins a hold that ends 50 to 250 ms later. Of two processes with a hold,
-// the one with the smaller identifier sends the probe.
-func TestQuota_appliesHoldsOfOthers(t *testing.T) {
-	const wait, delay = 10 * time.Second, 150 * time.Millisecond
+// Other processes know a hold that they have reported or ended. One that begins here is not known to them,
+// whatever else they report.
+func TestEndpoint_whichHoldsOtherProcessesKnow(t *testing.T) {
+	own := hold.Hold{Active: true, RejectedAt: time.Unix(1_700_000_000, 0).Add(-time.Second), Until: time.Unix(1_700_000_000, 0).Add(time.Minute)}
 	for name, tt := range map[string]struct {
-		hold       hold.Hold
-		follows    bool
-		sender     uint64 // 5 is this process
-		wait       time.Duration
-		until      time.Duration
-		rejections int
-		moved      bool // the hold is that of the other process
+		u     Update
+		hold  hold.Hold
+		known bool
 	}{
-		"no hold":                    {hold.Hold{}, false, 9, wait, wait + delay, 1, true},
-		"after an abandoned one":     {hold.Hold{Abandoned: true}, false, 9, wait, wait + delay, 1, true},
-		"no hold, over":              {hold.Hold{}, false, 9, 0, 0, 0, false},
-		"hold, larger sender":        {hold.Hold{Active: true, Rejections: 3}, false, 9, wait, wait, 3, false},
-		"hold, smaller sender":       {hold.Hold{Active: true, Rejections: 3}, false, 4, wait, wait + delay, 3, true},
-		"hold, this sender":          {hold.Hold{Active: true, Rejections: 3}, false, 5, wait, wait, 3, false},
-		"follows, smaller sender":    {hold.Hold{Active: true, Rejections: 3}, true, 4, wait, wait, 3, false},
-		"hold that ends later":       {hold.Hold{Active: true, Rejections: 3}, false, 4, wait - time.Second, wait + delay, 3, true},
-		"hold that ends earlier":     {hold.Hold{Active: true, Rejections: 3}, false, 9, wait + statedlimit.Tolerance + 1, wait + statedlimit.Tolerance + 1 + delay, 3, true},
-		"hold that ends not earlier": {hold.Hold{Active: true, Rejections: 3}, false, 9, wait + statedlimit.Tolerance, wait, 3, false},
-		"hold that is being probed":  {hold.Hold{Active: true, Rejections: 3, LastSent: 7}, false, 9, wait, wait + delay, 4, true},
+		"a hold":                          {Update{Kind: UpdateHold, Stated: true, Wait: time.Minute}, hold.Hold{}, true},
+		"the same hold":                   {Update{Kind: UpdateHold, Stated: true, Wait: time.Minute}, own, true},
+		"a hold that is over":             {Update{Kind: UpdateHold, Stated: true}, own, false},
+		"a probe":                         {Update{Kind: UpdateProbe}, own, true},
+		"a probe after a hold that ended": {Update{Kind: UpdateProbe}, hold.Hold{}, false},
+		"a release, but it ends later":    {Update{Kind: UpdateRelease}, own, false},
+		"limits":                          {Update{Kind: UpdateLimits}, own, false},
+		"a join":                          {Update{Kind: UpdateJoin}, own, false},
 	} {
 		tr, q, now := sharedQuota(t, .5)
-		tr.sharing.self = 5
-		q.Hold, q.shared.follows, q.InFlight.Sent = tt.hold, tt.follows, 3
-		if q.Hold.Until = now.Add(wait); tt.hold.LastSent > 0 || !tt.hold.Active {
-			q.Hold.Until = now
-		}
-		q.applyHold(&Update{Kind: UpdateHold, Stated: true, Sender: tt.sender, Wait: tt.wait}, now)
-		require.Equal(t, tt.until, q.Hold.Until.Sub(now), name)
-		require.Equal(t, tt.rejections, q.Hold.Rejections, name)
-		require.Equal(t, tt.moved || tt.follows, q.shared.follows, name)
-		require.Equal(t, tt.wait > 0, q.shared.held, "%s: other processes know it", name)
-		if isNew := tt.rejections > tt.hold.Rejections; isNew {
-			require.True(t, q.Hold.Active && q.Hold.RejectedAt.Equal(now) && q.Hold.LastSent == 3, name)
-			require.False(t, q.Hold.Abandoned, name)
-			require.Nil(t, q.Inference, name)
-		}
-	}
-	_, q, now := sharedQuota(t, .5)
-	q.Account.Full = false
-	q.applyHold(&Update{Wait: wait}, now)
-	require.False(t, q.Hold.Active, "an estimate of another process")
-	q.applyHold(&Update{Wait: wait, Stated: true}, now)
-	require.True(t, q.Hold.Active)
-}
-
-// The probe of another process holds requests for one to two seconds, unless there is an own probe.
-func TestQuota_appliesProbesOfOthers(t *testing.T) {
-	for name, tt := range map[string]struct {
-		active, own bool
-		until, want time.Duration
-	}{
-		"hold":               {true, false, 0, 1500 * time.Millisecond},
-		"hold that is later": {true, false, 2 * time.Second, 2 * time.Second},
-		"own probe":          {true, true, 0, 0},
-		"no hold":            {false, false, 0, 0},
-	} {
-		_, q, now := sharedQuota(t, .5)
-		q.InFlight.Add()
-		q.Hold = hold.Hold{Active: tt.active, Until: now.Add(tt.until), LastSent: 1}
-		if tt.own {
-			q.InFlight.Add()
-		}
-		q.applyProbe(now)
-		require.Equal(t, tt.want, q.Hold.Until.Sub(now), name)
-		require.Equal(t, tt.active && !tt.own, q.shared.heldUntil.Equal(q.Hold.Until), name)
-	}
-}
-
-// An accepted probe of another process ends a hold, but not one that began after it was sent or that
-// ends more than three seconds later.
-func TestQuota_appliesReleasesOfOthers(t *testing.T) {
-	longest := 2*probeTime + statedlimit.Tolerance
-	for name, tt := range map[string]struct {
-		hold     hold.Hold
-		rejected time.Duration // until the probe was sent
-		until    time.Duration
-		released bool
-	}{
-		"hold":             {hold.Hold{Active: true}, time.Second, 0, true},
-		"at the same time": {hold.Hold{Active: true}, 0, 0, true},
-		"began later":      {hold.Hold{Active: true}, -1, 0, false},
-		"ends soon":        {hold.Hold{Active: true}, time.Second, longest, true},
-		"ends later":       {hold.Hold{Active: true}, time.Second, longest + 1, false},
-		"was over before":  {hold.Hold{Active: true}, time.Second, -time.Minute, true},
-		"there was none":   {hold.Hold{}, time.Second, 0, false},
-	} {
-		_, q, now := sharedQuota(t, .5)
-		probed := now.Add(-time.Second)
 		q.Hold = tt.hold
-		q.Hold.RejectedAt, q.Hold.Until = probed.Add(-tt.rejected), now.Add(tt.until)
-		q.shared.follows, q.shared.held = true, true
-		require.Equal(t, tt.released, q.applyRelease(probed, now), name)
-		require.Equal(t, !tt.released, q.shared.follows, name)
-		require.Equal(t, tt.hold.Active && !tt.released, q.Hold.Active, name)
-		require.Equal(t, !tt.released, q.shared.held, name)
-		if want := min(tt.until, 0); tt.released {
-			require.Equal(t, want, q.Hold.Until.Sub(now), name)
-		}
+		tt.u.Sender = tr.sharing.self - 1
+		q.endpoint.apply(tt.u, now)
+		require.Equal(t, tt.known, q.shared.held, name)
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.Inference = &model.Inference{Loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}}
-	q.Hold = hold.Hold{Active: true, RejectedAt: now}
-	require.True(t, q.applyRelease(now, now))
-	require.Equal(t, 100*time.Millisecond, q.Inference.Loop.Next.Sub(now), "processes do not send at the same time")
+	q.Hold, q.shared.held = hold.Hold{Active: true, Until: now}, true
+	require.True(t, q.endpoint.apply(Update{Kind: UpdateRelease}, now))
+	require.False(t, q.shared.held, "it is over")
 }
 
 // A process that was rejected is one that uses the quota. Its evidence may change what Events report.

@@ -114,17 +114,7 @@ const (
 )
 
 // String returns the name of c in lower case.
-func (c Change) String() string {
-	switch c {
-	case Learned:
-		return "learned"
-	case Changed:
-		return "changed"
-	case Dropped:
-		return "dropped"
-	}
-	return "unknown"
-}
+func (c Change) String() string { return nameOf(uint8(c), "change", "learned", "changed", "dropped") }
 
 // maxPending is the maximum number of events that wait to be delivered. Further ones are dropped.
 // Only a program whose functions do not return reaches it.

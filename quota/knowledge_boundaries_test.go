@@ -38,17 +38,6 @@ func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
 	require.Zero(t, q.shared.fetchUntil)
 }
 
-// A claim that leaves units to other processes waits for a response if one is to arrive.
-func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
-	_, q, now := sharedQuota(t, 0)
-	q.Estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 4, Reset: now.Add(time.Minute)}}
-	q.shared.peers.Add(1, 0, now)
-	q.InFlight.Open = 1
-	wait, ok := q.LeaveToPeers(now)
-	require.False(t, ok)
-	require.Zero(t, wait)
-}
-
 // Processes of two releases share accounts and routes during a deployment, so their hashes are the same in
 // all releases.
 func TestSharing_hashesAreThoseOfOtherReleases(t *testing.T) {

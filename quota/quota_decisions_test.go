@@ -322,17 +322,6 @@ func TestLimitLearnedInfo_isSame(t *testing.T) {
 	}
 }
 
-// A hold is an estimate if the process that was rejected has only evidence of it.
-func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
-	for _, stated := range []bool{true, false} {
-		_, q, now := sharedQuota(t, 0)
-		q.Hold.Estimated = stated
-		q.applyHold(&Update{Kind: UpdateHold, Sender: 9, Stated: stated, Wait: time.Second}, now)
-		require.True(t, q.Hold.Active)
-		require.Equal(t, !stated, q.Hold.Estimated)
-	}
-}
-
 // A route of a set whose routes show a quota is likely to have it: if the set is a pattern, responses may be
 // as late as in the last seconds.
 func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {

@@ -178,7 +178,6 @@ func (ep *endpoint) route(req *http.Request) uint64 {
 type sharedState struct {
 	route      uint64    // of the latest response that concerned the quota; identifies it in updates; 0: none yet
 	fetchUntil time.Time // requests wait until then for a fetch; zero: no fetch has begun, or it has ended
-	follows    bool      // another process sends the probe
 	peers      peers.Set
 
 	rejections    int    // without rate-limit headers, that are not published yet

@@ -115,7 +115,7 @@ func TestSharing_processesProbeIfNoResultArrives(t *testing.T) {
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + followRange)
+		time.Sleep(2*time.Second + 200*time.Millisecond)
 		require.True(t, claim(t, other, users).OK)
 	})
 }

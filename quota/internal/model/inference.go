@@ -415,9 +415,9 @@ func (q *Quota) pauseOfStop(now time.Time) time.Duration {
 	return 0
 }
 
-// Released updates q because a hold has ended: its probe, the latest claim, was accepted. If there
+// released updates q because a hold has ended: its probe, the latest claim, was accepted. If there
 // was evidence, the window or the loop begins. Otherwise slow start bounds the requests in flight.
-func (q *Quota) Released(now time.Time) {
+func (q *Quota) released(now time.Time) {
 	inf := q.Inference
 	if inf == nil {
 		return

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -208,7 +207,7 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 			statedHold: time.Duration(b.stated * float64(time.Second)), Cut: concurrency.Cut{MaxInFlight: 4},
 		}
 		q.Inference.Evidence.Add(throttle.CauseUnstated, at(.1))
-		q.Released(at(b.sent).Add(20 * time.Millisecond))
+		q.released(at(b.sent).Add(20 * time.Millisecond))
 		inf := q.Inference
 		require.Equal(t, tt.window, inf.Window.On(), name)
 		require.Equal(t, tt.loop, inf.Loop.On(), name)
@@ -235,10 +234,10 @@ func TestQuota_whatFollowsAHold(t *testing.T) {
 		}
 	}
 	q := modelAt(0)
-	q.Released(start)
+	q.released(start)
 	require.Zero(t, q.SlowStart, "nothing is inferred")
 	q.Inference, q.Hold.InFlight = new(Inference), 3
-	q.Released(start)
+	q.released(start)
 	require.EqualValues(t, 18, q.SlowStart.MaxInFlight, "at least as many as when a host becomes known")
 }
 
@@ -248,12 +247,12 @@ func TestQuota_estimatesGoOnAfterAHold(t *testing.T) {
 	q := modelAt(0)
 	q.LastGranted = now
 	q.Inference = &Inference{Loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 1}}
-	q.Released(now)
+	q.released(now)
 	require.True(t, q.Inference.Loop.On())
 	require.Zero(t, q.SlowStart.MaxInFlight)
 	q.Inference = &Inference{Window: tenPerSecond(now.Add(-time.Hour))}
 	q.InFlight.Sent = 9
-	q.Released(now)
+	q.released(now)
 	require.Equal(t, now, q.Inference.Window.Start)
 }
 
@@ -582,78 +581,4 @@ func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
 // It began at start, with claim 1, which was accepted.
 func tenPerSecond(start time.Time) learnedlimit.Window {
 	return learnedlimit.NewWindow(learnedlimit.AcceptedSpan{Since: start.Add(-time.Second), Until: start.Add(-time.Second + time.Millisecond), N: 10}, time.Time{}, start, 1)
-}
-
-// Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
-func TestQuota_addsEvidenceOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		rejections int
-		stop, cut  bool
-	}{
-		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
-	} {
-		q := modelAt(.5)
-		require.Equal(t, tt.stop, q.AddEvidence(tt.rejections, learnedlimit.AcceptedSpan{}, now), name)
-		require.Equal(t, tt.cut, q.Inference.Cut.MaxInFlight > 0, name)
-		if tt.rejections == math.MaxInt {
-			require.LessOrEqual(t, q.Inference.Evidence.Total, 8, name)
-		}
-		require.False(t, q.Inference.Evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
-	}
-	q := modelAt(.5)
-	q.AddEvidence(1, learnedlimit.AcceptedSpan{}, now)
-	l := &q.Inference.Loop
-	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
-	q.Inference.successesInRow = 3
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
-	require.Zero(t, q.Inference.successesInRow)
-	q = modelAt(.5)
-	q.Hold.Active = true
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now), "it is held")
-	q = modelAt(.5)
-	q.Account.Full = false
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.Nil(t, q.Inference)
-}
-
-// What a quota has not counted itself, because the host was unlimited, is what was accepted before.
-func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
-		q := modelAt(.5)
-		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
-		q.LastGranted = before.Since.Add(granted)
-		q.AddEvidence(1, before, now)
-		require.Equal(t, granted == 0, q.Span == before, "%s: %v", name, q.Span)
-	}
-}
-
-// What is declared is a window of as many requests as the burst allows, if that is fewer.
-func TestTracker_declaresBursts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		limit  throttle.Limit
-		size   int64
-		length time.Duration
-	}{
-		"no burst":      {throttle.PerMinute(600), 600, time.Minute},
-		"a burst":       {throttle.PerMinute(600).WithBurst(10), 10, time.Second},
-		"of one":        {throttle.PerMinute(600).WithBurst(1), 1, 100 * time.Millisecond},
-		"of all":        {throttle.PerMinute(600).WithBurst(600), 600, time.Minute},
-		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
-		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
-	} {
-		q := modelAt(0)
-		q.Declare(tt.limit)
-		w := q.Inference.Window
-		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
-		require.Equal(t, tt.length, w.Length, name)
-		require.True(t, w.Declared, name)
-		require.Equal(t, InferenceBytes, q.Account.Memory.Load(), name)
-	}
-	q := modelAt(0)
-	q.Account.Memory.Store(MaxBytes)
-	q.Declare(throttle.PerMinute(600))
-	require.Nil(t, q.Inference, "there is no memory")
 }

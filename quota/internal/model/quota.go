@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -39,6 +38,7 @@ type Quota struct {
 	LastResponse time.Time                 // when the latest response arrived; zero: none did, or it was not needed
 	sentBefore   uint64                    // number of the latest claim then
 	Peers        *peers.Set                // other processes that use the quota; nil: it is not shared
+	follows      bool                      // another process sends the probe of the hold
 }
 
 // Claim decides on a claim of n units as of now, and grants it unless it is a dry run.
@@ -48,7 +48,7 @@ func (q *Quota) Claim(d *throttle.Decision, n int64, dryRun bool, now time.Time)
 		q.describe(d, now)
 	}
 	if q.Peers != nil {
-		if d.Wait, d.OK = q.LeaveToPeers(now); !d.OK {
+		if d.Wait, d.OK = q.leaveToPeers(now); !d.OK {
 			d.ServerImposed = true
 			return
 		}
@@ -267,7 +267,7 @@ func (q *Quota) Responded(n uint64, f *throttle.Feedback, unitsUsedUp bool, now 
 		q.succeeded(n, now)
 	}
 	if q.Hold.Active && q.Hold.Accepted(n, q.LastGranted) {
-		q.Released(now)
+		q.released(now)
 	}
 	if !success {
 		return false
@@ -436,49 +436,4 @@ func (q *Quota) Matches(limits []throttle.RemoteLimit, reordered int64, now time
 		may, few, shown = true, few || !over && l.Remaining < e.Left(now)-tolerated, shown || l.Limit-l.Remaining > 1
 	}
 	return may, shown && !few
-}
-
-// ApplyLimits applies limits that another process knows. In a window that is known, the reset stays as it
-// is: it would move by the transmission time with each update.
-func (q *Quota) ApplyLimits(limits []throttle.RemoteLimit, now time.Time) {
-	for _, l := range limits {
-		i := q.find(l, now)
-		if i < 0 {
-			continue
-		}
-		e := &q.Estimates[i]
-		if now.Before(e.Reset) && statedlimit.ResetOf(l, now).Sub(e.Reset).Abs() < statedlimit.Tolerance {
-			l.ResetAfter = e.Reset.Sub(now)
-		}
-		e.CarryJitter(now, q.InFlight.Open)
-		q.updateEstimate(e, l, 0, now)
-	}
-}
-
-// LeaveToPeers reports whether a claim may be granted as of now, as far as peers are concerned.
-// If not, wait is the time until that may change; 0: when a response arrives.
-func (q *Quota) LeaveToPeers(now time.Time) (wait time.Duration, ok bool) {
-	if q.Peers.Drop(now) == 0 {
-		return 0, true
-	}
-	if _, open := q.Hold.Check(now, &q.InFlight); !open {
-		return 0, true // the hold is the reason to wait
-	}
-	left := int64(math.MaxInt64) // of the estimate with the fewest units
-	for i := range q.Estimates {
-		if e := &q.Estimates[i]; !e.Probe && !e.CountsInFlight() && now.Before(e.Reset) {
-			left = min(left, e.Left(now))
-		}
-	}
-	if left <= 0 || left == math.MaxInt64 {
-		return 0, true // there is nothing to divide
-	}
-	part, next := q.Peers.Part(left, q.Account.Random, now)
-	switch {
-	case q.InFlight.Open < part:
-		return 0, true
-	case q.InFlight.Open > 0:
-		return 0, false
-	}
-	return next, false
 }
