@@ -380,3 +380,16 @@ func TestQuota_unitsExplainRejections(t *testing.T) {
 		require.Equal(t, tt.usedUp, q.applyUnits(tt.limits, now), name)
 	}
 }
+
+// A rejection that states that no requests are left, and how many tokens are, updates both.
+func TestQuota_updatesUnitsWhenRequestsAreUsedUp(t *testing.T) {
+	tr := &Tracker{}
+	u, now := tokensOf(t, tr, 500)
+	q := u.endpoint.unknown.Load()
+	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.NoError(t, err)
+	limits := append(statedTokens(300, time.Minute), throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute})
+	q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RemoteLimits: limits})
+	require.Zero(t, q.Estimates[0].Remaining)
+	require.EqualValues(t, 300, u.Estimates[0].Remaining)
+}
