@@ -71,8 +71,9 @@ func TestSampler_successesInFlightAreEvidence(t *testing.T) {
 			makeUnlimited(t, &tr, users, 1000)
 			for range 8 {
 				receive(t, &tr, users, answer(status))
-				for range 7 {
-					receive(t, &tr, users, answer(200))
+				for range 7 { // a Feedback without a time is as of now
+					req := request(t, users)
+					tr.Feedback(req, throttle.Demand{}, answer(200), nil, time.Time{}, nil)
 				}
 			}
 			q := tr.Demand(request(t, users)).Limiter.(*quota)

@@ -352,3 +352,26 @@ func TestQuota_spreadsProbesOfClients(t *testing.T) {
 	q.Estimates[1] = sharedEstimate(time.Unix(1_700_000_000, 0))
 	require.Equal(t, time.Second, q.spreadOfClients())
 }
+
+// A quota of which nothing is known may have any limits. One with a hold or with evidence has been used.
+func TestQuota_aNewQuotaMayHaveAnyLimits(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		change func(q *Quota)
+		may    bool
+	}{
+		"new":                   {func(*Quota) {}, true},
+		"a hold":                {func(q *Quota) { q.Hold.Active = true }, false},
+		"until later":           {func(q *Quota) { q.Hold.Until = now.Add(1) }, false},
+		"until now":             {func(q *Quota) { q.Hold.Until = now }, true},
+		"a possible rejection":  {func(q *Quota) { q.Inference = new(Inference) }, false},
+		"another known limit":   {func(q *Quota) { q.Estimates = []statedlimit.Estimate{{Name: "b", Limit: 10, Reset: now}} }, false},
+		"a limit of other size": {func(q *Quota) { q.Estimates = []statedlimit.Estimate{{Name: "a", Limit: 9, Reset: now}} }, false},
+	} {
+		q := modelAt(0)
+		tt.change(q)
+		may, shown := q.Matches([]throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 5, ResetAfter: time.Minute}}, 0, now)
+		require.Equal(t, tt.may, may, name)
+		require.False(t, shown, name)
+	}
+}
