@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -111,5 +112,35 @@ func (q *Quota) ReleasedElsewhere(probed, now time.Time) (released bool) {
 		// All processes receive the update at the same time, and must not send at the same time.
 		q.Inference.Loop.DelayFirst(q.Account.Random(), now)
 	}
+	return true
+}
+
+// AddEvidence adds n bare rejections of requests of another process to the evidence, and reports whether it
+// suffices for a stop. before is what was accepted before, as far as q has not counted it. During a rate
+// loop, all processes together have reached the limit, so the rate does not grow for a while.
+func (q *Quota) AddEvidence(n int, before learnedlimit.AcceptedSpan, now time.Time) (stop bool) {
+	if !q.Account.Full {
+		return false
+	}
+	if q.LastGranted.After(before.Since) { // q has counted what was accepted
+		before = learnedlimit.AcceptedSpan{}
+	}
+	inf := q.Infer(before, now)
+	if inf == nil {
+		return false
+	}
+	inf.successesInRow = 0
+	if l := &inf.Loop; l.On() || q.Hold.Active {
+		l.RejectedElsewhere()
+		return false
+	}
+	for range min(n, 8) {
+		inf.Evidence.Add(throttle.CauseUnstated, now)
+	}
+	if !inf.Evidence.ImpliesLimit(false, q.roundTrip(), now) {
+		q.cutConcurrency(now)
+		return false
+	}
+	inf.Evidence.Restart()
 	return true
 }
