@@ -582,3 +582,77 @@ func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
 func tenPerSecond(start time.Time) learnedlimit.Window {
 	return learnedlimit.NewWindow(learnedlimit.AcceptedSpan{Since: start.Add(-time.Second), Until: start.Add(-time.Second + time.Millisecond), N: 10}, time.Time{}, start, 1)
 }
+
+// A rejection with Retry-After during a learned window counts against the window, and is no evidence.
+func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	q := modelAt(0)
+	q.Inference = &Inference{Window: tenPerSecond(now)}
+	q.Hold.Rejections = 1
+	q.rejectedWithHold(1, time.Second, now)
+	require.Zero(t, q.Inference.Evidence.N)
+	require.Zero(t, q.Inference.statedHold)
+	require.Equal(t, learnedlimit.AcceptedSpan{}, q.Inference.beforeStop)
+	q = modelAt(0)
+	q.Hold.Rejections = 1
+	q.Span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 4}
+	q.Hold.RejectedAt = now
+	q.rejectedWithHold(1, time.Second, now)
+	require.Equal(t, 5, q.Inference.Evidence.N, "with the four that were accepted before")
+	require.Equal(t, time.Second, q.Inference.statedHold)
+	require.Equal(t, learnedlimit.AcceptedSpan{Since: q.Span.Since, Until: now, N: 4}, q.Inference.beforeStop)
+}
+
+// A trial of a suspected cause begins with 70 % of the latest accepted rate, at least with half of the best
+// five seconds of the last minute.
+func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
+		q := modelAt(0)
+		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		for i := range 5 {
+			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
+		}
+		for i := range 5 {
+			inf.accepted.Add(accepted, now.Add(time.Duration(i-5)*time.Second))
+		}
+		for range 30 {
+			inf.Evidence.Add(learnedlimit.CauseSuccess, now.Add(-time.Second))
+		}
+		f := throttle.Feedback{Now: now, Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}
+		for range 6 {
+			require.Equal(t, throttle.Failed, f.Outcome)
+			require.False(t, q.Suspect(&f, learnedlimit.AcceptedSpan{}, true, now))
+		}
+		require.Equal(t, throttle.Throttled, f.Outcome)
+		require.InDelta(t, want, inf.Loop.Rate, 1e-9, accepted)
+	}
+}
+
+// What is declared is a window of as many requests as the burst allows, if that is fewer.
+func TestQuota_declaresBursts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit  throttle.Limit
+		size   int64
+		length time.Duration
+	}{
+		"no burst":      {throttle.PerMinute(600), 600, time.Minute},
+		"a burst":       {throttle.PerMinute(600).WithBurst(10), 10, time.Second},
+		"of one":        {throttle.PerMinute(600).WithBurst(1), 1, 100 * time.Millisecond},
+		"of all":        {throttle.PerMinute(600).WithBurst(600), 600, time.Minute},
+		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
+		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
+	} {
+		q := modelAt(0)
+		q.Declare(tt.limit)
+		w := q.Inference.Window
+		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
+		require.Equal(t, tt.length, w.Length, name)
+		require.True(t, w.Declared, name)
+		require.Equal(t, InferenceBytes, q.Account.Memory.Load(), name)
+	}
+	q := modelAt(0)
+	q.Account.Memory.Store(MaxBytes)
+	q.Declare(throttle.PerMinute(600))
+	require.Nil(t, q.Inference, "there is no memory")
+}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/hold"
-	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -204,63 +203,6 @@ func concurrentEstimate(limit, left int64, reset time.Time) statedlimit.Estimate
 	return e
 }
 
-// sharedEstimate returns an estimate of a limit that other clients use, too: 5 of 10 units are left as of
-// now, until a minute later.
-func sharedEstimate(now time.Time) (e statedlimit.Estimate) {
-	limit := throttle.RemoteLimit{Limit: 100, Remaining: 99, ResetAfter: time.Minute}
-	e.Update(limit, 0, now.Add(-time.Second), &inflight.Claims{})
-	limit.Remaining = 50
-	e.Update(limit, 0, now, &inflight.Claims{})
-	e.Limit, e.Remaining = 10, 5
-	return e
-}
-
-// A rejection with Retry-After during a learned window counts against the window, and is no evidence.
-func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	q := modelAt(0)
-	q.Inference = &Inference{Window: tenPerSecond(now)}
-	q.Hold.Rejections = 1
-	q.rejectedWithHold(1, time.Second, now)
-	require.Zero(t, q.Inference.Evidence.N)
-	require.Zero(t, q.Inference.statedHold)
-	require.Equal(t, learnedlimit.AcceptedSpan{}, q.Inference.beforeStop)
-	q = modelAt(0)
-	q.Hold.Rejections = 1
-	q.Span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 4}
-	q.Hold.RejectedAt = now
-	q.rejectedWithHold(1, time.Second, now)
-	require.Equal(t, 5, q.Inference.Evidence.N, "with the four that were accepted before")
-	require.Equal(t, time.Second, q.Inference.statedHold)
-	require.Equal(t, learnedlimit.AcceptedSpan{Since: q.Span.Since, Until: now, N: 4}, q.Inference.beforeStop)
-}
-
-// A trial of a suspected cause begins with 70 % of the latest accepted rate, at least with half of the best
-// five seconds of the last minute.
-func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
-		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
-		for i := range 5 {
-			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
-		}
-		for i := range 5 {
-			inf.accepted.Add(accepted, now.Add(time.Duration(i-5)*time.Second))
-		}
-		for range 30 {
-			inf.Evidence.Add(learnedlimit.CauseSuccess, now.Add(-time.Second))
-		}
-		f := throttle.Feedback{Now: now, Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}
-		for range 6 {
-			require.Equal(t, throttle.Failed, f.Outcome)
-			require.False(t, q.Suspect(&f, learnedlimit.AcceptedSpan{}, true, now))
-		}
-		require.Equal(t, throttle.Throttled, f.Outcome)
-		require.InDelta(t, want, inf.Loop.Rate, 1e-9, accepted)
-	}
-}
-
 // Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
 func TestQuota_addsEvidenceOfOthers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
@@ -305,34 +247,6 @@ func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
 		q.AddEvidence(1, before, now)
 		require.Equal(t, granted == 0, q.Span == before, "%s: %v", name, q.Span)
 	}
-}
-
-// What is declared is a window of as many requests as the burst allows, if that is fewer.
-func TestTracker_declaresBursts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		limit  throttle.Limit
-		size   int64
-		length time.Duration
-	}{
-		"no burst":      {throttle.PerMinute(600), 600, time.Minute},
-		"a burst":       {throttle.PerMinute(600).WithBurst(10), 10, time.Second},
-		"of one":        {throttle.PerMinute(600).WithBurst(1), 1, 100 * time.Millisecond},
-		"of all":        {throttle.PerMinute(600).WithBurst(600), 600, time.Minute},
-		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
-		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
-	} {
-		q := modelAt(0)
-		q.Declare(tt.limit)
-		w := q.Inference.Window
-		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
-		require.Equal(t, tt.length, w.Length, name)
-		require.True(t, w.Declared, name)
-		require.Equal(t, InferenceBytes, q.Account.Memory.Load(), name)
-	}
-	q := modelAt(0)
-	q.Account.Memory.Store(MaxBytes)
-	q.Declare(throttle.PerMinute(600))
-	require.Nil(t, q.Inference, "there is no memory")
 }
 
 // A claim that leaves units to other processes waits for a response if one is to arrive.

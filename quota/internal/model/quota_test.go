@@ -185,7 +185,7 @@ func TestQuota_slowStartOfProcesses(t *testing.T) {
 }
 
 // The latest claim decides whether a request waits. A dry run is no claim.
-func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
+func TestQuota_remembersThatAClaimWasDenied(t *testing.T) {
 	q := modelAt(0)
 	claim := func(n int, dryRun, denied bool) {
 		for range n {
@@ -203,7 +203,7 @@ func TestSlowStart_remembersThatAClaimWasDenied(t *testing.T) {
 }
 
 // While no response arrives, one request more is granted every 100 ms, for long polls.
-func TestSlowStart_admitsOneMoreWithTime(t *testing.T) {
+func TestQuota_admitsOneMoreWithTime(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Unix(1000, 0)
 	for _, tt := range []struct {
@@ -253,7 +253,7 @@ func TestQuota_cutsWhatIsInFlight(t *testing.T) {
 }
 
 // Where fewer than four requests have succeeded, no more than these may be in flight after a cut.
-func TestConcurrencyCut_ofANewHost(t *testing.T) {
+func TestQuota_cutsOfANewHost(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, tt := range []struct {
 		successes int
@@ -374,4 +374,15 @@ func TestQuota_aNewQuotaMayHaveAnyLimits(t *testing.T) {
 		require.Equal(t, tt.may, may, name)
 		require.False(t, shown, name)
 	}
+}
+
+// sharedEstimate returns an estimate of a limit that other clients use, too: 5 of 10 units are left as of
+// now, until a minute later.
+func sharedEstimate(now time.Time) (e statedlimit.Estimate) {
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 99, ResetAfter: time.Minute}
+	e.Update(limit, 0, now.Add(-time.Second), &inflight.Claims{})
+	limit.Remaining = 50
+	e.Update(limit, 0, now, &inflight.Claims{})
+	e.Limit, e.Remaining = 10, 5
+	return e
 }
