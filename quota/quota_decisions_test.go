@@ -81,9 +81,8 @@ func TestQuota_releasesItsMemory(t *testing.T) {
 	u := q.inUnit("tokens")
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
-	require.NotNil(t, q.Infer(learnedlimit.AcceptedSpan{}, now))
 	reserved := q.endpoint.Memory.Load() - before
-	require.Equal(t, 3*model.EstimateBytes+6+u.bytes()+model.InferenceBytes, reserved)
+	require.Equal(t, 3*model.EstimateBytes+6+u.bytes(), reserved)
 	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
 	require.Equal(t, quotaBytes+reserved, q.drop())
 	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")

@@ -46,7 +46,7 @@ func (q *Quota) hang(now time.Time) {
 		if !q.hangImpliesLimit(n, now) {
 			return
 		}
-		if inf = q.Infer(learnedlimit.AcceptedSpan{}, now); inf == nil {
+		if inf = q.infer(learnedlimit.AcceptedSpan{}, now); inf == nil {
 			return
 		}
 		inf.hanging, inf.Forbidden = true, false

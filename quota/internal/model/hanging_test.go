@@ -111,9 +111,9 @@ func TestQuota_whatIsNoEvidenceOfALimit(t *testing.T) {
 		"the server states its limits": func(q *Quota) { q.Estimates = make([]statedlimit.Estimate, 1) },
 		"the stated limit is used up":  func(q *Quota) { q.Hold.Active = true },
 		"another estimate is on": func(q *Quota) {
-			q.Infer(learnedlimit.AcceptedSpan{}, start).Loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 20, Next: start}
+			q.infer(learnedlimit.AcceptedSpan{}, start).Loop = learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 20, Next: start}
 		},
-		"a hanging one was accepted": func(q *Quota) { q.Infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
+		"a hanging one was accepted": func(q *Quota) { q.infer(learnedlimit.AcceptedSpan{}, start).nextEstimate[1] = late.Add(1) },
 		"none is late":               func(q *Quota) { q.sentBefore, q.Slow.Watched = 39, 0 },
 		"no slow start":              func(q *Quota) { q.Account.InitialConcurrency = -1 },
 		"StatedOnly":                 func(q *Quota) { q.Account.Full = false },
@@ -244,7 +244,7 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, hanging := range []bool{true, false} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.Loop.BeginAt(throttle.CauseUnstated, 20, q.InFlight.Sent, start)
 		inf.hanging = hanging
 		f := throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}
@@ -260,7 +260,7 @@ func TestQuota_failuresOfRequestsThatHangAreRejections(t *testing.T) {
 func TestQuota_aStopByRequestsThatHangIsNoBanBy403s(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	q := burst(t, start)
-	q.Infer(learnedlimit.AcceptedSpan{}, start).Forbidden = true
+	q.infer(learnedlimit.AcceptedSpan{}, start).Forbidden = true
 	now := start.Add(141 * time.Millisecond)
 	reserve(q, now)
 	require.True(t, q.Inference.hanging)
@@ -295,7 +295,7 @@ func TestQuota_anAbandonedRateOfRequestsThatHang(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, failed := range []bool{true, false} {
 		q := burst(t, start)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.hanging = true
 		inf.Loop.BeginAt(throttle.CauseUnstated, 20, q.InFlight.Sent, start)
 		q.dropLoop(failed, start)

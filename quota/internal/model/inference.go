@@ -94,10 +94,10 @@ func (q *Quota) roundTrip() time.Duration {
 	return min(max(q.Slow.Typical, minRoundTrip), maxRoundTrip)
 }
 
-// Infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
+// infer returns the inference of q, a new one if there is none; nil if there is no memory for it.
 // before is what was accepted before; if it is zero, q has counted that.
-func (q *Quota) Infer(before learnedlimit.AcceptedSpan, now time.Time) *Inference {
-	if q.Inference != nil || q.Dropped || !q.Account.Memory.Reserve(InferenceBytes) {
+func (q *Quota) infer(before learnedlimit.AcceptedSpan, now time.Time) *Inference {
+	if q.Inference != nil || q.Dropped || !q.Account.Memory.Reserve(inferenceBytes) {
 		return q.Inference
 	}
 	inf := new(Inference)
@@ -119,7 +119,7 @@ func (q *Quota) Infer(before learnedlimit.AcceptedSpan, now time.Time) *Inferenc
 // suspect sets f.Outcome to Throttled while the loop explains f, and reports whether there is
 // evidence for a stop.
 func (q *Quota) Suspect(f *throttle.Feedback, before learnedlimit.AcceptedSpan, granted bool, now time.Time) (stop bool) {
-	inf := q.Infer(before, now)
+	inf := q.infer(before, now)
 	if inf == nil {
 		return false
 	}
@@ -176,7 +176,7 @@ func (q *Quota) SucceededUngranted(now time.Time) {
 // Declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
 // there is no memory for it, q has no declared limit.
 func (q *Quota) Declare(l throttle.Limit) {
-	if !q.Account.Memory.Reserve(InferenceBytes) {
+	if !q.Account.Memory.Reserve(inferenceBytes) {
 		return
 	}
 	limit, length := l.Count, l.Per
@@ -206,7 +206,7 @@ func (q *Quota) RejectedElsewhere(f *throttle.Feedback, accepted learnedlimit.Ac
 	}
 	usedUp := Explains(f.RemoteLimits)
 	if IsEstimated[f.Cause] && !usedUp {
-		q.Infer(accepted, now)
+		q.infer(accepted, now)
 		q.stop(n, now)
 		return
 	}
@@ -215,7 +215,7 @@ func (q *Quota) RejectedElsewhere(f *throttle.Feedback, accepted learnedlimit.Ac
 
 // rejectedUnstated applies the rejection of claim n for a cause that is estimated.
 func (q *Quota) rejectedUnstated(n uint64, cause throttle.Cause, now time.Time) {
-	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (q *Quota) rejectedWithHold(n uint64, retryAfter time.Duration, now time.Ti
 	if !q.Account.Full {
 		return
 	}
-	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	if inf == nil {
 		return
 	}
@@ -298,7 +298,7 @@ func (q *Quota) succeeded(n uint64, now time.Time) {
 	estimating := inf.Limits() || inf.loopPending || inf.Cut.MaxInFlight > 0 || q.Hold.Active
 	if inf.successesInRow >= forgetAfter && !estimating && !now.Before(ticks.Later(inf.nextEstimate[0], inf.nextEstimate[1])) {
 		q.Inference = nil
-		q.Account.Memory.Release(InferenceBytes)
+		q.Account.Memory.Release(inferenceBytes)
 	}
 }
 

@@ -30,29 +30,29 @@ func TestQuota_infersFromWhatWasAcceptedBefore(t *testing.T) {
 	q := modelAt(0)
 	q.SlowStart.Successes = 70
 	q.Span = learnedlimit.AcceptedSpan{Since: now.Add(-4500 * time.Millisecond), N: 50}
-	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	require.Equal(t, 50, inf.Evidence.N)
 	require.Equal(t, 70, inf.Evidence.Total)
 	require.InDelta(t, 10, inf.accepted.Highest(now), 1e-9)
-	require.Same(t, inf, q.Infer(learnedlimit.AcceptedSpan{Since: now, N: 9}, now))
+	require.Same(t, inf, q.infer(learnedlimit.AcceptedSpan{Since: now, N: 9}, now))
 
 	q = modelAt(0)
 	before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 9}
-	inf = q.Infer(before, now)
+	inf = q.infer(before, now)
 	require.Equal(t, 9, inf.Evidence.N)
 	require.Equal(t, before, q.Span)
-	require.Equal(t, InferenceBytes, q.Account.Memory.Load())
+	require.Equal(t, inferenceBytes, q.Account.Memory.Load())
 
 	q = modelAt(0)
 	q.Span = learnedlimit.AcceptedSpan{Since: now.Add(time.Second), N: 9} // the clock was set back
-	require.Equal(t, 9, q.Infer(learnedlimit.AcceptedSpan{}, now).Evidence.N)
+	require.Equal(t, 9, q.infer(learnedlimit.AcceptedSpan{}, now).Evidence.N)
 	for name, prepare := range map[string]func(*Quota){
 		"no memory": func(q *Quota) { q.Account.Memory.Store(MaxBytes) },
 		"dropped":   func(q *Quota) { q.Dropped = true },
 	} {
 		q = modelAt(0)
 		prepare(q)
-		require.Nil(t, q.Infer(learnedlimit.AcceptedSpan{}, now), name)
+		require.Nil(t, q.infer(learnedlimit.AcceptedSpan{}, now), name)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestInference_isDroppedAfterSuccesses(t *testing.T) {
 		"that was a minute ago":        {func(q *Quota) { q.Inference.nextEstimate[1] = now }, true},
 	} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.successesInRow = 48
 		tt.change(q)
 		q.succeeded(1, now)
@@ -348,7 +348,7 @@ func TestQuota_suspects(t *testing.T) {
 	} {
 		q := modelAt(0)
 		q.SlowStart.Successes, q.InFlight.Sent = 40, 9
-		inf := q.Infer(learnedlimit.AcceptedSpan{Since: now.Add(-6 * time.Second), N: 30}, now.Add(-time.Second))
+		inf := q.infer(learnedlimit.AcceptedSpan{Since: now.Add(-6 * time.Second), N: 30}, now.Add(-time.Second))
 		inf.successesInRow = 5
 		kind := tt.cause
 		if kind == retryNow {
@@ -420,7 +420,7 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		"loop of failures, a 429": {bare, func(q *Quota) { q.Inference.Loop = loop(failure) }, ""},
 	} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		q.InFlight.Sent = 9
 		tt.change(q)
 		q.rejectedUnstated(5, tt.cause, now)
@@ -429,13 +429,13 @@ func TestQuota_rejectionsThatStateNothing(t *testing.T) {
 		require.Equal(t, tt.want == counted, inf.Loop.On() && inf.Loop.Rate < 9.9, name)
 	}
 	q := modelAt(0)
-	q.Infer(learnedlimit.AcceptedSpan{}, now)
+	q.infer(learnedlimit.AcceptedSpan{}, now)
 	q.Inference.Window = tenPerSecond(now)
 	q.rejectedUnstated(5, bare, now)
 	require.True(t, q.Inference.Loop.On(), "the window is a bucket")
 	for _, by403s := range []bool{false, true} {
 		q = modelAt(0)
-		q.Infer(learnedlimit.AcceptedSpan{}, now)
+		q.infer(learnedlimit.AcceptedSpan{}, now)
 		q.Inference.Window, q.Inference.Forbidden = tenPerSecond(now), by403s
 		q.rejectedUnstated(5, forbidden, now)
 		require.Equal(t, by403s, q.Inference.Loop.On())
@@ -461,7 +461,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 		"bare 429s":          {false, true, time.Hour, false},
 	} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.Forbidden, inf.loopPending, inf.Window = tt.forbidden, true, tenPerSecond(now)
 		q.InFlight.Sent, q.SlowStart.Successes = 9, concurrency.KnownAfter
 		q.Hold = hold.Hold{Active: true, Estimated: tt.estimated, Since: now.Add(-tt.since), Rejections: 3, LastSent: 8, InFlight: 30}
@@ -483,7 +483,7 @@ func TestQuota_abandonsAStopBy403s(t *testing.T) {
 func TestQuota_probesABanRarely(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := modelAt(0)
-	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	inf.Forbidden, inf.beforeStop = true, learnedlimit.AcceptedSpan{Since: now.Add(-100 * time.Millisecond), N: 20}
 	q.Hold.Rejections = 7
 	require.Equal(t, time.Second, q.pauseOfStop(now), "probes of an earlier stop do not count")
@@ -521,7 +521,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 		"StatedOnly":        func(q *Quota) { q.Account.Full = false },
 	} {
 		q := modelAt(0)
-		q.Infer(learnedlimit.AcceptedSpan{}, now)
+		q.infer(learnedlimit.AcceptedSpan{}, now)
 		change(q)
 		for range 10 {
 			q.rejectedWithHold(5, time.Second, now)
@@ -530,7 +530,7 @@ func TestQuota_rejectionsThatStateAWait(t *testing.T) {
 	}
 
 	q = modelAt(0)
-	inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+	inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 	inf.successesInRow = 9
 	inf.Loop.BeginAt(throttle.CauseUnstated, 10, 4, now)
 	q.rejectedWithHold(4, 5*time.Second, now)
@@ -565,7 +565,7 @@ func TestInference_only403sEndAStopThat403sBegan(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for _, cause := range []throttle.Cause{throttle.CauseForbidden, throttle.CauseUnstated} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, start)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, start)
 		inf.Forbidden = true
 		q.stop(q.InFlight.Add(), start)
 		q.InFlight.End(q.InFlight.Sent)
@@ -609,7 +609,7 @@ func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
 		q := modelAt(0)
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		for i := range 5 {
 			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
 		}
@@ -649,7 +649,7 @@ func TestQuota_declaresBursts(t *testing.T) {
 		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
 		require.Equal(t, tt.length, w.Length, name)
 		require.True(t, w.Declared, name)
-		require.Equal(t, InferenceBytes, q.Account.Memory.Load(), name)
+		require.Equal(t, inferenceBytes, q.Account.Memory.Load(), name)
 	}
 	q := modelAt(0)
 	q.Account.Memory.Store(MaxBytes)

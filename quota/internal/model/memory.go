@@ -23,7 +23,7 @@ const (
 	MaxBytes = 27 << 9
 
 	EstimateBytes  = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
-	InferenceBytes = int64(unsafe.Sizeof(Inference{})) + 8
+	inferenceBytes = int64(unsafe.Sizeof(Inference{})) + 8
 )
 
 // Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
@@ -54,7 +54,7 @@ func bytesOf(list []statedlimit.Estimate) (n int64) {
 func (q *Quota) DropAll() (bytes int64) {
 	bytes = q.DropEstimates()
 	if q.Inference != nil {
-		bytes += InferenceBytes
+		bytes += inferenceBytes
 	}
 	q.Inference = nil
 	return bytes

@@ -62,10 +62,10 @@ func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 func TestQuota_isDroppedWithItsMemory(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := modelAt(0)
-	require.NotNil(t, q.Infer(learnedlimit.AcceptedSpan{}, now))
+	require.NotNil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
 	q.Estimates = []statedlimit.Estimate{logEstimate(now)}
-	require.Equal(t, InferenceBytes+EstimateBytes+statedlimit.LogBytes, q.DropAll())
+	require.Equal(t, inferenceBytes+EstimateBytes+statedlimit.LogBytes, q.DropAll())
 	require.Empty(t, q.Estimates)
-	require.Nil(t, q.Infer(learnedlimit.AcceptedSpan{}, now))
+	require.Nil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
 	require.Equal(t, -1, q.find(throttle.RemoteLimit{Limit: 9}, now))
 }

@@ -125,7 +125,7 @@ func (q *Quota) AddEvidence(n int, before learnedlimit.AcceptedSpan, now time.Ti
 	if q.LastGranted.After(before.Since) { // q has counted what was accepted
 		before = learnedlimit.AcceptedSpan{}
 	}
-	inf := q.Infer(before, now)
+	inf := q.infer(before, now)
 	if inf == nil {
 		return false
 	}

@@ -334,7 +334,7 @@ func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
 	} {
 		q := modelAt(0)
 		q.Span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: tt.accepted}
-		inf := q.Infer(learnedlimit.AcceptedSpan{}, now)
+		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
 		inf.Evidence.Add(tt.cause, now)
 		q.Responded(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, false, now)
 		require.Equal(t, tt.want, q.Slow.Recent != 0, name)
