@@ -62,7 +62,8 @@
 //	              its own. A name in braces refers to a segment of the path
 //	unidentified  requests that have not all values of key: share (one limit for all of them, the
 //	              default) or skip (the limit does not apply)
-//	shadow_mode   true: the limit counts and rejects nothing
+//	shadow_mode   true: the limit counts and rejects nothing, and a throttlehttp.Middleware does
+//	              not state it to clients
 //	rate_limit    the amount
 //
 // All items that match a request apply to it; replaces makes exceptions.

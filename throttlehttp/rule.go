@@ -46,6 +46,7 @@ type Rule struct {
 	// Hidden omits the limit from the headers of responses, except Retry-After: clients that
 	// guess passwords should not see how many guesses are left. If any Rule of a Middleware
 	// is Hidden, its rejections report only Retry-After, whichever limit rejected the request.
+	// Limits that reject nothing, as throttle.Shadow, are always omitted.
 	Hidden bool
 }
 
