@@ -41,7 +41,7 @@ type Middleware struct {
 
 // Handler returns a handler that calls next with paced bodies. The ResponseWriter has the
 // optional interfaces of the one below (http.Flusher, http.Hijacker, http.Pusher,
-// io.ReaderFrom); an http.ResponseController finds all others. Deadlines that are set with
+// io.ReaderFrom, http.CloseNotifier); an http.ResponseController finds all others. Deadlines that are set with
 // one also end waits. A regular file that is copied to the response, as http.ServeContent
 // does, is still passed to the system by reference (sendfile), one chunk at a time.
 //
