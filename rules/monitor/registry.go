@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -33,7 +34,8 @@ type Registry struct {
 	// ReturnWithin is Stats.ReturnWithin of each Stats.
 	ReturnWithin time.Duration
 
-	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit. A
+	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit,
+	// without a lock held; decisions that are made until it returns are not reported to the Alert. A
 	// nil function or a nil result means no alerts.
 	Alert func(l *rules.Limit) *Alert
 
@@ -55,15 +57,15 @@ type limitKey struct {
 // A registryEntry holds the Stats and the Alert of one limit.
 type registryEntry struct {
 	stats *Stats
-	alert *Alert // nil means none
+	alert atomic.Pointer[Alert] // nil means none, or that Registry.Alert has not returned
 }
 
 // Decided implements rules.DecisionHook.
 func (r *Registry) Decided(l *rules.Limit, c throttle.Claim, d throttle.Decision) {
 	p := r.entry(l)
 	p.stats.Decided(c, d)
-	if p.alert != nil {
-		p.alert.Decided(c, d)
+	if alert := p.alert.Load(); alert != nil {
+		alert.Decided(c, d)
 	}
 	if r.OnDecision != nil && !c.DryRun {
 		r.OnDecision(l.Policy(), d)
@@ -77,8 +79,8 @@ func (r *Registry) Cancelled(l *rules.Limit, c throttle.Claim, _ throttle.Decisi
 
 // Observed implements rules.DecisionHook.
 func (r *Registry) Observed(_ context.Context, l *rules.Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if p := r.entry(l); p.alert != nil {
-		p.alert.Observed(c, d, f)
+	if alert := r.entry(l).alert.Load(); alert != nil {
+		alert.Observed(c, d, f)
 	}
 }
 
@@ -110,22 +112,28 @@ func (r *Registry) entry(l *rules.Limit) *registryEntry {
 	if p, ok := r.byLimit.Load(l); ok {
 		return p.(*registryEntry)
 	}
+	p, isNew := r.add(l)
+	if isNew && r.Alert != nil {
+		p.alert.Store(r.Alert(l))
+	}
+	return p
+}
+
+// add returns the entry of l, and whether it is new.
+func (r *Registry) add(l *rules.Limit) (p *registryEntry, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := limitKeyOf(l)
-	p := r.entries[h]
-	if p == nil {
+	p = r.entries[h]
+	if isNew = p == nil; isNew {
 		p = &registryEntry{stats: &Stats{Limit: h.limit, Shadow: l.Shadow, MaxSessions: r.MaxSessions, TopKeys: r.TopKeys, ReturnWithin: r.ReturnWithin}}
-		if r.Alert != nil {
-			p.alert = r.Alert(l)
-		}
 		if r.entries == nil {
 			r.entries = map[limitKey]*registryEntry{}
 		}
 		r.entries[h] = p
 	}
 	r.byLimit.Store(l, p)
-	return p
+	return p, isNew
 }
 
 func limitKeyOf(l *rules.Limit) limitKey { return limitKey{l.ID, nominalLimit(l.Spec)} }

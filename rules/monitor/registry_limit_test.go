@@ -31,6 +31,24 @@ func TestRegistry_skipsUnmeasurableLimits(t *testing.T) {
 	require.Zero(t, nominalLimit(nil))
 }
 
+// TestRegistry_alertMayUseTheRegistry checks that Alert is called without a lock, so that its Alert
+// can report the Stats of the limit.
+func TestRegistry_alertMayUseTheRegistry(t *testing.T) {
+	var refused []int64
+	g := &Registry{}
+	g.Alert = func(l *rules.Limit) *Alert {
+		require.True(t, g.mu.TryLock(), "a call of Stats would block")
+		g.mu.Unlock()
+		stats := g.Stats(l)
+		return &Alert{Threshold: throttle.PerMinute(2), OnIncident: func(Incident) { refused = append(refused, stats.Snapshot().Refused) }}
+	}
+	l := &rules.Limit{ID: "api/user", Spec: throttle.PerMinute(60)}
+	for range 5 {
+		g.Decided(l, throttle.Claim{Key: "ann"}, throttle.Decision{At: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)})
+	}
+	require.Equal(t, []int64{3}, refused)
+}
+
 // specs has a Spec for each algorithm, with a count of 10.
 var specs = map[string]rules.Spec{
 	"token_bucket":    throttle.Limit{Count: 10, Per: time.Minute, Burst: 5},
