@@ -41,6 +41,11 @@
 //	all: {fixed: everyone}             the same text for all requests
 //	client: {request: remote_address}  a built-in key by another name
 //
+// remote_address is the address of the connection (http.Request.RemoteAddr), and the first 64 bits of
+// an IPv6 address. path is decoded and without dot segments and doubled slashes. In keys, all methods
+// that are not registered are one, because clients can invent them; they can also invent hosts and
+// paths.
+//
 // The keys of limits appear in a store, in reports of package rules/monitor, and in the errors of a
 // client. So values of headers that are known to carry secrets, such as Authorization and X-API-Key,
 // are hashed in them (SHA-256); all others are used unchanged. Other values that are secrets, such as
