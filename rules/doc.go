@@ -42,7 +42,8 @@
 //	client: {request: remote_address}  a built-in key by another name
 //
 // remote_address is the address of the connection (http.Request.RemoteAddr), and the first 64 bits of
-// an IPv6 address. path is decoded and without dot segments and doubled slashes. In keys, all methods
+// an IPv6 address. Behind a proxy it is that of the proxy, for all clients: supply another one by
+// Config.Values. path is decoded and without dot segments and doubled slashes. In keys, all methods
 // that are not registered are one, because clients can invent them; they can also invent hosts and
 // paths.
 //
