@@ -107,8 +107,8 @@ type Trace struct {
 	Failed func(r *http.Request, err error, open bool)
 }
 
-// Handler returns a handler that limits the requests to next. It panics if next is nil, or m
-// has more limits than queue.MaxDemands or an invalid Rule.
+// Handler returns a handler that limits the requests to next. It panics if m has more
+// limits than queue.MaxDemands or an invalid Rule.
 //
 // With the default Dialect, responses carry X-RateLimit-Limit (the most units that can be
 // had immediately), X-RateLimit-Remaining, X-RateLimit-Reset (whole seconds until Remaining
@@ -125,9 +125,6 @@ type Trace struct {
 // until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
-	if next == nil {
-		panic("throttlehttp: Middleware.Handler: the handler is nil: give the one to limit")
-	}
 	if m.Queue != nil {
 		m.Queue.SetDefaultMaxTotal(defaultMaxTotal)
 	}

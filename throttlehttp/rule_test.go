@@ -202,7 +202,6 @@ func TestRule_validatesItsFields(t *testing.T) {
 		}()
 	}
 	(&throttlehttp.Middleware{Rules: []throttlehttp.Rule{one, one, one, one}}).Handler(ok)
-	require.PanicsWithValue(t, "throttlehttp: Middleware.Handler: the handler is nil: give the one to limit", func() { (&throttlehttp.Middleware{}).Handler(nil) })
 }
 
 func TestRule_hiddenIsNotReported(t *testing.T) {
