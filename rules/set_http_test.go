@@ -160,3 +160,26 @@ func TestSet_limitsInShadowModeReturnUnits(t *testing.T) {
 	require.EqualValues(t, 1, d.Remaining)
 	require.EqualValues(t, 3, counts.Stats(set.All()[3]).Snapshot().Cancelled)
 }
+
+// panicHook is a DecisionHook that panics when a claim is granted.
+type panicHook struct{ monitor.Registry }
+
+func (*panicHook) Decided(_ *rules.Limit, _ throttle.Claim, d throttle.Decision) {
+	if d.OK {
+		panic("hook")
+	}
+}
+
+// TestSet_panicOfAHookTakesNoUnits checks that a hook that panics for each request does not use up a
+// limit on concurrency.
+func TestSet_panicOfAHookTakesNoUnits(t *testing.T) {
+	for name, q := range map[string]*queue.Queue{"rejecting": nil, "delaying": {MaxWait: time.Second}} {
+		set, err := rules.Parse([]byte("domain: d\nlimits: [{name: n, rate_limit: {concurrency: 2}}]"), rules.Config{DecisionHook: &panicHook{}})
+		require.NoError(t, err)
+		m := &throttlehttp.Middleware{Limits: set.Limits, Queue: q}
+		h := m.Handler(http.NotFoundHandler())
+		for range 3 {
+			require.PanicsWithValue(t, "hook", func() { h.ServeHTTP(httptest.NewRecorder(), request(t, "ann", "http://api.example.com/")) }, name)
+		}
+	}
+}
