@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,15 @@ type limitKey struct {
 type registryEntry struct {
 	stats *Stats
 	alert atomic.Pointer[Alert] // nil means none, or that Registry.Alert has not returned
+
+	// limits are the latest limits that lead to the entry in Registry.byLimit, as a ring. A file
+	// that is read again has new ones, and the old ones must not be kept.
+	limits [maxLimitsPerEntry]*rules.Limit
+	next   int // index in limits
 }
+
+// maxLimitsPerEntry is the number of Sets that can use an entry at the same time without a lock.
+const maxLimitsPerEntry = 4
 
 // Decided implements rules.DecisionHook.
 func (r *Registry) Decided(l *rules.Limit, c throttle.Claim, d throttle.Decision) {
@@ -106,6 +115,9 @@ func (r *Registry) Retain(s *rules.Set) {
 	}
 	r.entries = kept
 	r.byLimit.Clear()
+	for _, p := range kept {
+		p.limits = [maxLimitsPerEntry]*rules.Limit{}
+	}
 }
 
 func (r *Registry) entry(l *rules.Limit) *registryEntry {
@@ -131,6 +143,13 @@ func (r *Registry) add(l *rules.Limit) (p *registryEntry, isNew bool) {
 			r.entries = map[limitKey]*registryEntry{}
 		}
 		r.entries[h] = p
+	}
+	if !slices.Contains(p.limits[:], l) { // another goroutine may have added it
+		if old := p.limits[p.next]; old != nil {
+			r.byLimit.Delete(old)
+		}
+		p.limits[p.next] = l
+		p.next = (p.next + 1) % maxLimitsPerEntry
 	}
 	r.byLimit.Store(l, p)
 	return p, isNew
