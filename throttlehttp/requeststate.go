@@ -108,16 +108,19 @@ func (p *requestState) serve(m *Middleware, w http.ResponseWriter, r *http.Reque
 	f.Outcome = throttle.Accepted
 }
 
-// serveRecorded calls next and settles the final costs of the response.
+// serveRecorded calls next and settles the final costs of the response. FinalCost gets the request
+// that next got, in which an http.ServeMux has set the pattern and the values of the path. The pattern
+// is also set in r, where the middleware outside of this one expects it.
 func (p *requestState) serveRecorded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	a := &responseRecorder{Context: r.Context(), w: w}
-	returned := false
+	served, returned := r.WithContext(a), false
 	defer func() {
+		r.Pattern = served.Pattern
 		if returned || a.status != 0 {
-			p.settleCosts(r, a.response())
+			p.settleCosts(served, a.response())
 		}
 	}()
-	next.ServeHTTP(a.writer(), r.WithContext(a))
+	next.ServeHTTP(a.writer(), served)
 	returned = true
 }
 
