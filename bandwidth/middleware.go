@@ -58,6 +58,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		s := settingsOf(r, m.Key, m.Tenant, m.own.orDefault(m.Queue))
 		paced := &response{w: w, request: r, settings: s, upload: m.Upload, download: m.Download}
 		defer paced.close()
-		next.ServeHTTP(paced.writer(), paced.pacedRequest())
+		served := paced.pacedRequest()
+		defer func() { r.Pattern = served.Pattern }() // of a mux inside, for the middleware outside
+		next.ServeHTTP(paced.writer(), served)
 	})
 }
