@@ -41,7 +41,7 @@ type Middleware struct {
 
 // Handler returns a handler that calls next with paced bodies. The ResponseWriter has the
 // optional interfaces of the one below (http.Flusher, http.Hijacker, http.Pusher,
-// io.ReaderFrom); an http.ResponseController finds all others. Deadlines that are set with
+// io.ReaderFrom, http.CloseNotifier); an http.ResponseController finds all others. Deadlines that are set with
 // one also end waits. A regular file that is copied to the response, as http.ServeContent
 // does, is still passed to the system by reference (sendfile), one chunk at a time.
 //
@@ -58,6 +58,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		s := settingsOf(r, m.Key, m.Tenant, m.own.orDefault(m.Queue))
 		paced := &response{w: w, request: r, settings: s, upload: m.Upload, download: m.Download}
 		defer paced.close()
-		next.ServeHTTP(paced.writer(), paced.pacedRequest())
+		served := paced.pacedRequest()
+		defer func() { r.Pattern = served.Pattern }() // of a mux inside, for the middleware outside
+		next.ServeHTTP(paced.writer(), served)
 	})
 }

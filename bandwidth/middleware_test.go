@@ -414,3 +414,14 @@ func TestMiddleware_shortResponsesKeepTheirLength(t *testing.T) {
 		})
 	}
 }
+
+// TestMiddleware_outerMiddlewareSeesTheRoute checks that the pattern that a mux inside has matched is
+// set in the request outside, as without a limit.
+func TestMiddleware_outerMiddlewareSeesTheRoute(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /items/{id}", func(http.ResponseWriter, *http.Request) {})
+	m := &bandwidth.Middleware{Upload: throttle.AllowAll}
+	r := httptest.NewRequest(http.MethodPost, "/items/7", strings.NewReader("body"))
+	m.Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
+	require.Equal(t, "POST /items/{id}", r.Pattern)
+}

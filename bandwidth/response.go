@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/heed-go/heed/internal/closenotify"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -162,6 +163,9 @@ func (w pusher) Push(target string, opts *http.PushOptions) error {
 	return w.w.(http.Pusher).Push(target, opts)
 }
 
+// CloseNotify implements http.CloseNotifier, as the servers of net/http do.
+func (w pusher) CloseNotify() <-chan bool { return closenotify.Of(w.request.Context(), w.w) }
+
 type hijacker struct{ flusher }
 
 func (w hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -173,6 +177,9 @@ func (w hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 type readerFrom struct{ hijacker }
+
+// CloseNotify implements http.CloseNotifier, as the servers of net/http do.
+func (w readerFrom) CloseNotify() <-chan bool { return closenotify.Of(w.request.Context(), w.w) }
 
 // ReadFrom copies src to the response. It passes a regular file to ReadFrom of the
 // ResponseWriter below, which can avoid copying it, in chunks.

@@ -201,9 +201,22 @@ func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	}
 	p.capWait(c, &d)
 	if a.hook != nil && final(c, d) {
-		a.hook.Decided(p.limit, c, d)
+		a.report(ctx, p.limit, c, d)
 	}
 	return d, nil
+}
+
+// report passes the decision d of the limiter of a to the hook. If that panics, the units of a
+// granted claim are returned, because the caller gets no decision with which it could return them.
+func (a *activeLimit) report(ctx context.Context, l *Limit, c throttle.Claim, d throttle.Decision) {
+	reported := false
+	defer func() {
+		if !reported && d.OK {
+			a.limiter.Cancel(ctx, c, d)
+		}
+	}()
+	a.hook.Decided(l, c, d)
+	reported = true
 }
 
 // closed reports whether p, which ends at p.until, grants nothing until then.
@@ -284,6 +297,10 @@ func (a *activeLimit) NonBlocking() bool {
 	}
 	return throttle.IsNonBlocking(l)
 }
+
+// RejectsNothing reports whether a is on trial. A throttlehttp.Middleware, which calls it, does not
+// state such a limit to clients: those that obey what is stated would be limited by it.
+func (a *activeLimit) RejectsNothing() bool { return a.limit().Shadow }
 
 // CountsRefusals is the method that throttle.CountsRefusals calls. It is true with a DecisionHook, which counts
 // refusals.

@@ -44,11 +44,12 @@ type Config struct {
 }
 
 // DecisionHook receives the decisions of each limit of a Set and their outcomes. Its methods are
-// called by several goroutines at the same time, and sometimes with the lock of a queue.Queue
-// held: they must not block, panic, or call a method of the Queue. They are not called for dry
-// runs, nor if a limiter returns an error. Decision.OverLimit is set for claims that would have
-// been rejected without Limit.Shadow, Limit.Hard or Limit.Borrow. A rejection of a claim with
-// Claim.Waits set is not reported, because the caller asks again.
+// called by several goroutines at the same time, without a lock held, and for requests that wait also
+// by the goroutine of another request: they must not block. A panic is raised in the request that the
+// decision is about, and takes no units. The methods are not called for dry runs, nor if a limiter
+// returns an error. Decision.OverLimit is set for claims that would have been rejected without
+// Limit.Shadow, Limit.Hard or Limit.Borrow. A rejection of a claim with Claim.Waits set is not
+// reported, because the caller asks again.
 type DecisionHook interface {
 	// Decided is called with the decision d on c.
 	Decided(l *Limit, c throttle.Claim, d throttle.Decision)

@@ -41,6 +41,12 @@
 //	all: {fixed: everyone}             the same text for all requests
 //	client: {request: remote_address}  a built-in key by another name
 //
+// remote_address is the address of the connection (http.Request.RemoteAddr), and the first 64 bits of
+// an IPv6 address. Behind a proxy it is that of the proxy, for all clients: supply another one by
+// Config.Values. path is decoded and without dot segments and doubled slashes. In keys, all methods
+// that are not registered are one, because clients can invent them; they can also invent hosts and
+// paths.
+//
 // The keys of limits appear in a store, in reports of package rules/monitor, and in the errors of a
 // client. So values of headers that are known to carry secrets, such as Authorization and X-API-Key,
 // are hashed in them (SHA-256); all others are used unchanged. Other values that are secrets, such as
@@ -62,7 +68,8 @@
 //	              its own. A name in braces refers to a segment of the path
 //	unidentified  requests that have not all values of key: share (one limit for all of them, the
 //	              default) or skip (the limit does not apply)
-//	shadow_mode   true: the limit counts and rejects nothing
+//	shadow_mode   true: the limit counts and rejects nothing, and a throttlehttp.Middleware does
+//	              not state it to clients
 //	rate_limit    the amount
 //
 // All items that match a request apply to it; replaces makes exceptions.

@@ -38,7 +38,8 @@ type File struct {
 
 	// OnReload is called after each attempt to read the changed file, but not by Open and Reload.
 	// An error means that the old limits stay in force; it contains the line and column of each
-	// error in the file. OnReload must not call Close. Nil means no call.
+	// error in the file, or the panic of a function of Config. OnReload must not call Close. Nil
+	// means no call.
 	OnReload func(error)
 
 	// Queue is woken when limits have changed, so that waiters ask the changed limits immediately.
@@ -149,8 +150,19 @@ func (f *File) watch(w *fileWatcher) {
 	}
 	for w.wait(f.done, ticks) {
 		w.refresh()
-		if changed, err := f.reload(false); changed && f.OnReload != nil {
+		if changed, err := f.reloadChanged(); changed && f.OnReload != nil {
 			f.OnReload(err)
 		}
 	}
+}
+
+// reloadChanged is reload(false). A panic of a function of Config becomes an error, because there is
+// no caller to raise it in: a change of the file must not end the process.
+func (f *File) reloadChanged() (changed bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			changed, err = true, fmt.Errorf("%s: rules: a function of Config panicked: %v", f.Path, v)
+		}
+	}()
+	return f.reload(false)
 }

@@ -143,6 +143,38 @@ func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 	}
 }
 
+// TestFile_panicOfBuildIsAnError checks that a changed file for which Config.Build panics does not
+// end the process, and that later changes are read.
+func TestFile_panicOfBuildIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, fileOf("burst: 1, requests_per_unit: 2"))
+	reloads := make(chan error, 100)
+	f := &rules.File{Path: path, OnReload: func(err error) { reloads <- err }, Config: rules.Config{
+		Build: func(l *rules.Limit) (throttle.Limiter, error) {
+			return throttle.NewTokenBucket(l.Spec.(throttle.Limit)), nil
+		},
+	}}
+	require.NoError(t, f.Open())
+	defer f.Close()
+	old := f.Set()
+	write(t, path, fileOf("algorithm: leaky_bucket, requests_per_unit: 2"))
+	for end := time.After(testTimeout); ; {
+		select {
+		case err := <-reloads:
+			if strings.Contains(err.Error(), "empty") {
+				continue // the file was read while it was empty
+			}
+			require.ErrorContains(t, err, "limits.yaml: rules: a function of Config panicked: interface conversion")
+			require.Same(t, old, f.Set())
+			write(t, path, fileOf("burst: 1, requests_per_unit: 3"))
+			waitForReload(t, f, reloads, "3 per 1h")
+			return
+		case <-end:
+			require.Fail(t, "no error for the panic")
+		}
+	}
+}
+
 // TestFile_leavesNoGoroutine checks that Close ends the goroutines of the package and of fsnotify.
 func TestFile_leavesNoGoroutine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
@@ -167,6 +199,7 @@ func TestFile_openReturnsErrors(t *testing.T) {
 	f := &rules.File{Path: path}
 	require.ErrorIs(t, f.Open(), os.ErrNotExist)
 	require.Panics(t, func() { f.Set() })
+	require.ErrorContains(t, (&rules.File{Path: t.TempDir()}).Open(), "rules: read ")
 	write(t, path, "domain: [")
 	require.ErrorContains(t, f.Open(), "rules: 1:1: not YAML")
 	write(t, path, fileOf("requests_per_unit: 2"))

@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // A metric is the name of the counters of a limit, with one level per descriptor. It has no levels
 // for a limit of the section limits.
@@ -23,7 +26,8 @@ type level struct {
 // returns l.ID.
 //
 // With value_to_metric or detailed_metric there are as many names as values, which clients may
-// choose freely.
+// choose freely. In values of requests ":", "|", blanks and control characters become "_", so that
+// clients cannot add lines to what is sent to a metrics server.
 func (l *Limit) Metric(key string) string {
 	if len(l.metric.levels) == 0 {
 		return l.ID
@@ -36,7 +40,7 @@ func (l *Limit) Metric(key string) string {
 		value := at.value
 		if at.keyed && len(parts) > 0 {
 			if at.shown {
-				value = parts[0]
+				value = strings.Map(metricRune, parts[0])
 			}
 			parts = parts[1:]
 		}
@@ -45,6 +49,14 @@ func (l *Limit) Metric(key string) string {
 		}
 	}
 	return b.String()
+}
+
+// metricRune returns r, or '_' if r has a meaning in the line protocols of metrics servers.
+func metricRune(r rune) rune {
+	if r <= ' ' || r == ':' || r == '|' || unicode.IsControl(r) || unicode.IsSpace(r) {
+		return '_'
+	}
+	return r
 }
 
 // splitKey returns the values that make up a key of l.

@@ -49,7 +49,11 @@ func readFile(path string, s *Config) ([]byte, error) {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
 	defer f.Close()
-	return readAll(f, s.maxBytes())
+	text, err := readAll(f, s.maxBytes())
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	return text, nil
 }
 
 // A parser reads the nodes of one file into a parsedFile.

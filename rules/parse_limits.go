@@ -85,6 +85,7 @@ func (p *parser) declare(name string, n *yaml.Node) {
 // addSource appends a source with a name.
 func (p *parser) addSource(name, origin string, of func(*http.Request) (string, bool)) *valueSource {
 	s := &valueSource{index: len(p.sources), name: name, origin: origin, value: of}
+	s.method = strings.TrimPrefix(s.wellKnown(), ":") == "method"
 	p.sources = append(p.sources, s)
 	p.byName[name] = s
 	return s

@@ -192,12 +192,40 @@ func TestValues_longValuesMakeShortKeys(t *testing.T) {
 	require.Less(t, len(matchedLimits(set, r)[0]), 100)
 }
 
+// TestKeys_ofInventedMethods checks that a client that invents methods gets one further limit, and
+// that the file may name any method.
+func TestKeys_ofInventedMethods(t *testing.T) {
+	for _, key := range []string{"method", "':method'", "m"} {
+		set, err := Parse([]byte("domain: d\nvalues: {m: {request: method}}\ndescriptors:\n"+
+			"- {key: "+key+", rate_limit: {unit: hour, requests_per_unit: 1}}\n- {key: "+key+", value: NOTIFY, rate_limit: {name: own, unit: hour, requests_per_unit: 1}}"), Config{})
+		require.NoError(t, err)
+		id := set.All()[0].ID
+		for method, want := range map[string]string{"GET": id + ", GET", "HEAD": id + ", HEAD", "PROPFIND": id + ", PROPFIND", "M1": id + ", other methods", "get": id + ", other methods", "NOTIFY": "own"} {
+			r := readRequest(t, "GET /")
+			r.Method = method
+			require.Equal(t, []string{want}, matchedLimits(set, r), "%s %s", key, method)
+		}
+	}
+	set, err := Parse([]byte("domain: d\ndescriptors: [{key: method, rate_limit: {unit: hour, requests_per_unit: 1}}]"),
+		Config{Values: map[string]func(*http.Request) (string, bool){"method": method}})
+	require.NoError(t, err)
+	r := readRequest(t, "GET /")
+	r.Method = "M1"
+	require.Equal(t, []string{"d/method, M1"}, matchedLimits(set, r), "what the program supplies stays")
+}
+
 func TestRemoteAddress_ignoresPortAndInterfaceID(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.1:80":                   "192.0.2.1",
 		"[2001:db8:1:2:3:4:5:6]:80":      "2001:db8:1:2::/64",
 		"[2001:db8:1:2:ffff::1%eth0]:80": "2001:db8:1:2::/64",
 		"[::ffff:192.0.2.1]:80":          "192.0.2.1",
+		"192.0.2.1":                      "192.0.2.1", // middleware that reads a header may set no port
+		"2001:db8:1:2:3:4:5:6":           "2001:db8:1:2::/64",
+		"[2001:db8:1:2:3:4:5:6]":         "2001:db8:1:2::/64",
+		"::ffff:192.0.2.1":               "192.0.2.1",
+		"fe80::1%eth0":                   "fe80::/64",
+		"client.example:80":              "client.example",
 		"@":                              "@",
 		"":                               "",
 	} {

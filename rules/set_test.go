@@ -139,6 +139,7 @@ func TestLimit_metricMatchesEnvoy(t *testing.T) {
 		{"example2", Descriptor{{"message_type", "marketing"}, {"to_number", "7"}}, "messaging.message_type_marketing.to_number"},
 		{"example10", Descriptor{{"route", "api"}, {"http_method", "GET"}, {"subject_id", "123"}}, "example10.route_api.http_method_GET.subject_id"},
 		{"example10b", Descriptor{{"user", "alice"}, {"action", "readfile"}, {"resource", "documents"}}, "example10_wildcard.user_alice.action_readfile.resource"},
+		{"example8", Descriptor{{"key1", "a:1|c\nb\x00 c\u2028"}}, "example8.key1_a_1_c_b__c_"},
 		{"example11", Descriptor{{"files", "files/a"}}, "example11.files_files/*"},
 		{"example11b", Descriptor{{"route", "api/v1"}, {"method", "GET"}}, "example11_metrics.route_api/*.method"},
 	} {

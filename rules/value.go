@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/heed-go/heed/internal/httphost"
@@ -22,6 +24,7 @@ type valueSource struct {
 	value    func(*http.Request) (string, bool)
 	used     bool     // at least one key uses it
 	secret   bool     // its values are secrets, and are hashed in keys
+	method   bool     // its values are methods
 	position position // where the file declares it
 }
 
@@ -49,11 +52,21 @@ func method(r *http.Request) (string, bool) {
 	return r.Method, true
 }
 
+// requestPath returns the decoded path of r as http.ServeMux reads it: without dot segments and
+// doubled slashes, so that a client cannot write one path in many ways.
 func requestPath(r *http.Request) (string, bool) {
 	if r.URL == nil {
 		return "", false
 	}
-	return nonEmpty(r.URL.Path)
+	p := r.URL.Path
+	if strings.HasPrefix(p, "/") && (strings.Contains(p, "//") || strings.Contains(p, "/.")) {
+		clean := path.Clean(p)
+		if strings.HasSuffix(p, "/") && clean != "/" {
+			clean += "/"
+		}
+		p = clean
+	}
+	return nonEmpty(p)
 }
 
 // hostOf returns the host that r is for, in lower case and without port.
@@ -67,21 +80,25 @@ func hostOf(r *http.Request) string {
 
 // remoteAddress returns the address of the client of r, from http.Request.RemoteAddr: the whole
 // address for IPv4, and the first 64 bits for IPv6, because one client usually has a whole /64. It
-// ignores headers; behind a proxy use Config.Values.
+// ignores headers; behind a proxy use Config.Values. RemoteAddr may have no port, as after
+// middleware that replaces it.
 func remoteAddress(r *http.Request) (string, bool) {
 	if r.RemoteAddr == "" {
 		return "", false
 	}
 	host := r.RemoteAddr
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host, '.') >= 0 && host[0] != '[' {
+	if i := strings.IndexByte(host, ':'); i >= 0 && i == strings.LastIndexByte(host, ':') && strings.IndexByte(host, '.') >= 0 {
 		return host[:i], true // the common case; does not allocate
 	}
 	at, err := netip.ParseAddrPort(host)
+	addr := at.Addr()
+	if err != nil {
+		addr, err = netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	}
 	if err != nil {
 		return host, true
 	}
-	addr := at.Addr().Unmap().WithZone("")
-	if addr.Is4() {
+	if addr = addr.Unmap().WithZone(""); addr.Is4() {
 		return addr.String(), true
 	}
 	prefix, _ := addr.Prefix(64)
@@ -225,11 +242,30 @@ const (
 )
 
 // keyPart returns value, which s has found, as a part of a key. A nil s is a segment of the path.
+//
+// All methods that are not registered are one part: a client could otherwise get a new limit with
+// each method that it invents, as many handlers serve all methods.
 func (s *valueSource) keyPart(value string) string {
-	if s != nil && s.secret && value != "" {
+	switch {
+	case s != nil && s.secret && value != "":
 		return hashed(value)
+	case s != nil && s.method && !isRegistered(value):
+		return otherMethod
 	}
 	return hashIfLong(value)
+}
+
+// otherMethod is the part of a key for methods that are not registered. No method contains a
+// blank.
+const otherMethod = "other methods"
+
+// isRegistered reports whether method is a registered method of HTTP.
+func isRegistered(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodPost: // the common case
+		return true
+	}
+	return slices.Contains(registeredMethods, method)
 }
 
 // hashIfLong returns value as a part of a key. Values longer than maxValueLen are replaced by

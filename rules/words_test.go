@@ -264,12 +264,15 @@ func TestBundle_waitsForAnUnknownTime(t *testing.T) {
 
 func TestWellKnownValues_ofUnusualRequests(t *testing.T) {
 	withURL := &http.Request{URL: &url.URL{Host: "API.test:80", Path: "/a"}}
+	ofPath := func(path string) *http.Request { return &http.Request{URL: &url.URL{Path: path}} }
 	for _, c := range []struct {
 		key  string
 		r    *http.Request
 		want string
 	}{
 		{"host", withURL, "api.test"}, {"host", &http.Request{}, ""}, {"host", &http.Request{Host: "B.test", URL: withURL.URL}, "b.test"},
+		{"path", ofPath("//a"), "/a"}, {"path", ofPath("/./a/../b"), "/b"}, {"path", ofPath("/a//"), "/a/"}, {"path", ofPath("/../"), "/"}, {"path", ofPath("/a/"), "/a/"},
+		{"path", ofPath("/a/.b"), "/a/.b"}, {"path", ofPath("*"), "*"}, {":path", ofPath("//a"), "/a"},
 		{"path", withURL, "/a"}, {"path", &http.Request{}, ""}, {"method", &http.Request{}, "GET"}, {"method", &http.Request{Method: "PUT"}, "PUT"},
 		{"remote_address", &http.Request{}, ""}, {"remote_address", &http.Request{RemoteAddr: "1.2.3.4:5"}, "1.2.3.4"}, {"remote_address", &http.Request{RemoteAddr: "1.2.3.4"}, "1.2.3.4"},
 		{"remote_address", &http.Request{RemoteAddr: "[2001:db8::1]:5"}, "2001:db8::/64"}, {"remote_address", &http.Request{RemoteAddr: "[::ffff:1.2.3.4]:5"}, "1.2.3.4"},

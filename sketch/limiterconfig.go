@@ -114,7 +114,7 @@ func (p LimiterConfig) dimensions() dimensions {
 
 func (p LimiterConfig) returning() int64 {
 	if p.Returning == 0 {
-		return (p.Clients + 9) / 10
+		return (p.Clients-1)/10 + 1
 	}
 	return p.Returning
 }

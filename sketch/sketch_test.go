@@ -3,6 +3,7 @@ package sketch_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -75,27 +76,28 @@ func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
 		return func() { sketch.NewLimiter(c) }
 	}
 	for want, f := range map[string]func(){
-		"Keys is 0":                       func() { sketch.NewBloom(sketch.BloomConfig{}) },
-		"Keys is -1":                      func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: -1}, time.Second) },
-		"Bytes is -1":                     func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: -1}) },
-		"ErrorRate is 1:":                 func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1}) },
-		"ErrorRate is 1e-10":              func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1e-10}) },
-		"keys need more than":             func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1 << 60}) },
-		"sliding filter: Per is 0s":       func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1}, 0) },
-		"sliding counts: Per is -1s":      func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{}, -time.Second) },
-		"Epsilon is 2":                    func() { sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 2}) },
-		"Delta is -1":                     func() { sketch.NewCountMin(sketch.CountMinConfig{Delta: -1}) },
-		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 1e-12}, 1) },
-		"CountMinConfig: Bytes is -5":     func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
-		"NewTopK: it needs at least one":  func() { sketch.NewTopK(0) },
-		"Clients is 0":                    withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 0 }),
-		"Returning is 2":                  withLimiter(func(c *sketch.LimiterConfig) { c.Returning = 2 }),
-		"Burst is 2":                      withLimiter(func(c *sketch.LimiterConfig) { c.Burst = 2 }),
-		"Count is 0":                      withLimiter(func(c *sketch.LimiterConfig) { c.Count = 0 }),
-		"Count is 1073741825":             withLimiter(func(c *sketch.LimiterConfig) { c.Count = 1<<30 + 1 }),
-		"LimiterConfig: ErrorRate is 3":   withLimiter(func(c *sketch.LimiterConfig) { c.ErrorRate = 3 }),
-		"LimiterConfig \"\": Bytes is -1": withLimiter(func(c *sketch.LimiterConfig) { c.Bytes = -1 }),
-		"it needs more memory than there": withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 1 << 60 }),
+		"Keys is 0":                        func() { sketch.NewBloom(sketch.BloomConfig{}) },
+		"Keys is -1":                       func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: -1}, time.Second) },
+		"Bytes is -1":                      func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: -1}) },
+		"ErrorRate is 1:":                  func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1}) },
+		"ErrorRate is 1e-10":               func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1e-10}) },
+		"keys need more than":              func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1 << 60}) },
+		"sliding filter: Per is 0s":        func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1}, 0) },
+		"sliding counts: Per is -1s":       func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{}, -time.Second) },
+		"Epsilon is 2":                     func() { sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 2}) },
+		"Delta is -1":                      func() { sketch.NewCountMin(sketch.CountMinConfig{Delta: -1}) },
+		"an Epsilon of 1e-12 needs more":   func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 1e-12}, 1) },
+		"CountMinConfig: Bytes is -5":      func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
+		"NewTopK: it needs at least one":   func() { sketch.NewTopK(0) },
+		"Clients is 0":                     withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 0 }),
+		"Returning is 2":                   withLimiter(func(c *sketch.LimiterConfig) { c.Returning = 2 }),
+		"Burst is 2":                       withLimiter(func(c *sketch.LimiterConfig) { c.Burst = 2 }),
+		"Count is 0":                       withLimiter(func(c *sketch.LimiterConfig) { c.Count = 0 }),
+		"Count is 1073741825":              withLimiter(func(c *sketch.LimiterConfig) { c.Count = 1<<30 + 1 }),
+		"LimiterConfig: ErrorRate is 3":    withLimiter(func(c *sketch.LimiterConfig) { c.ErrorRate = 3 }),
+		"LimiterConfig \"\": Bytes is -1":  withLimiter(func(c *sketch.LimiterConfig) { c.Bytes = -1 }),
+		"it needs more memory than there":  withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 1 << 60 }),
+		"needs more memory than there can": withLimiter(func(c *sketch.LimiterConfig) { c.Clients = math.MaxInt64 }),
 	} {
 		require.Contains(t, fmt.Sprint(panicOf(f)), want)
 	}

@@ -292,6 +292,17 @@ func TestAllOf_panicsOnNil(t *testing.T) {
 	})
 }
 
+// TestComposed_panicsOnNil checks that a composed limiter names the limiter that is missing.
+func TestComposed_panicsOnNil(t *testing.T) {
+	for want, f := range map[string]func(){
+		"throttle: Fallback: Primary or Secondary is nil: set both":     func() { reserve(t, &throttle.Fallback{Primary: throttle.AllowAll}, throttle.Claim{}) },
+		"throttle: SoftLimit: Soft is nil: set it":                      func() { reserve(t, &throttle.SoftLimit{Hard: throttle.AllowAll}, throttle.Claim{}) },
+		"throttle: Shadow: the limiter is nil: give the one to try out": func() { throttle.Shadow(nil, nil) },
+	} {
+		require.PanicsWithValue(t, want, f)
+	}
+}
+
 // AllOf returns the units of a rejected claim through a Fallback.
 func TestAllOf_rollsBackThroughFallback(t *testing.T) {
 	up, local := newBucket(1, time.Hour, 5)(nil), newBucket(1, time.Hour, 5)(nil)

@@ -42,6 +42,9 @@ func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 // ReserveAhead implements Booker. A limiter that is not a Booker grants only what may
 // start now.
 func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
+	if f.Primary == nil || f.Secondary == nil {
+		panic("throttle: Fallback: Primary or Secondary is nil: set both")
+	}
 	d, err := ReserveAhead(ctx, f.Primary, c, maxWait)
 	switch {
 	case err == nil:

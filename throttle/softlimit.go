@@ -64,8 +64,12 @@ type SoftLimit struct {
 
 // Shadow returns a SoftLimit that counts as l does and grants every claim, so that a limit
 // can be tested on real traffic before it is enforced. Claims that l rejects are granted
-// with Decision.OverLimit and reported to onOverLimit; see SoftLimit.OnOverLimit.
+// with Decision.OverLimit and reported to onOverLimit; see SoftLimit.OnOverLimit. Shadow panics if
+// l is nil.
 func Shadow(l Limiter, onOverLimit func(Claim, Decision)) *SoftLimit {
+	if l == nil {
+		panic("throttle: Shadow: the limiter is nil: give the one to try out")
+	}
 	return &SoftLimit{Soft: l, OnOverLimit: onOverLimit}
 }
 
@@ -84,6 +88,9 @@ func (s *SoftLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 // Reserve implements Limiter.
 func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if s.Soft == nil {
+		panic("throttle: SoftLimit: Soft is nil: set it")
+	}
 	if s.Hard != nil {
 		return s.reserveBoth(ctx, c)
 	}

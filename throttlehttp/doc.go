@@ -19,7 +19,7 @@
 //	a concurrency limit                      throttle.Concurrency
 //	delay instead of rejection               Middleware.Queue
 //	soft limits, and borrowing               throttle.SoftLimit
-//	a trial of a limit                       throttle.Shadow, with Rule.Hidden
+//	a trial of a limit                       throttle.Shadow; responses do not state the limit
 //	longer rejection of abusive clients      keyed.Ban
 //	a store that is down                     throttle.Fallback, or Middleware.FailClosed
 //	a custom response                        Middleware.OnReject, RejectionFrom

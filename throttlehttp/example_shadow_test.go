@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// Shadow tries out a limit without rejecting requests.
+// Shadow tries out a limit without rejecting requests. Responses do not state the limit.
 func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
@@ -21,8 +21,7 @@ func ExampleMiddleware_shadow() {
 				fmt.Println("would be rejected:", c.Key, "for", d.Wait)
 			},
 		),
-		Key:    throttlehttp.Header("X-User"),
-		Hidden: true, // clients should not see the limit yet
+		Key: throttlehttp.Header("X-User"),
 	}}}
 	h := m.Handler(http.NotFoundHandler())
 	for _, name := range []string{"ann", "bob", "ann"} {

@@ -51,8 +51,8 @@ type Middleware struct {
 	// SetDefaultMaxTotal; a negative one means no bound.
 	//
 	// A request leaves the queue when its client disconnects. A server of net/http notices
-	// that only after the body of the request has been read; MaxWait ends all other waits.
-	// Nil means that no request is delayed.
+	// that only after the body of the request has been read; MaxWait ends all other waits, so
+	// set it: zero means as long as the client stays. Nil means that no request is delayed.
 	//
 	// The equivalent of burst=20 in nginx is a TokenBucket with Burst 1 and a MaxPerClass
 	// of 20. Waiting requests take no units in advance.

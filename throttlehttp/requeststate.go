@@ -108,16 +108,19 @@ func (p *requestState) serve(m *Middleware, w http.ResponseWriter, r *http.Reque
 	f.Outcome = throttle.Accepted
 }
 
-// serveRecorded calls next and settles the final costs of the response.
+// serveRecorded calls next and settles the final costs of the response. FinalCost gets the request
+// that next got, in which an http.ServeMux has set the pattern and the values of the path. The pattern
+// is also set in r, where the middleware outside of this one expects it.
 func (p *requestState) serveRecorded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	a := &responseRecorder{Context: r.Context(), w: w}
-	returned := false
+	served, returned := r.WithContext(a), false
 	defer func() {
+		r.Pattern = served.Pattern
 		if returned || a.status != 0 {
-			p.settleCosts(r, a.response())
+			p.settleCosts(served, a.response())
 		}
 	}()
-	next.ServeHTTP(a.writer(), r.WithContext(a))
+	next.ServeHTTP(a.writer(), served)
 	returned = true
 }
 
@@ -143,7 +146,21 @@ func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedba
 }
 
 // isHidden reports whether the limit of demand i must not appear in responses.
-func (p *requestState) isHidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
+func (p *requestState) isHidden(i int) bool {
+	return p.rules[i] != nil && p.rules[i].Hidden || isTrial(p.ticket.Demands[i].Limiter)
+}
+
+// isTrial reports whether l counts claims and rejects none, as a limit of a file does in shadow
+// mode. A client that obeyed what such a limit states would be limited by it.
+func isTrial(l throttle.Limiter) bool {
+	switch l := l.(type) {
+	case *throttle.SoftLimit:
+		return l.Hard == nil && l.CanBorrow == nil
+	case interface{ RejectsNothing() bool }:
+		return l.RejectsNothing()
+	}
+	return false
+}
 
 // lowestRemaining returns the number of limits of a granted p that report a state, and sets d
 // to the decision of the one with the fewest such requests left; among equal ones, of the one
@@ -156,7 +173,7 @@ func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int
 			continue
 		}
 		next, ok := p.ticket.Decision(i)
-		if !ok || next.Limit == 0 {
+		if !ok || next.Limit <= 0 { // negative if all limits of a bundle of package rules are on trial
 			continue
 		}
 		left := next.Remaining / max(m.Cost, 1)

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/heed-go/heed/internal/closenotify"
 )
 
 // A responseRecorder records the response of a handler, for a Rule with a FinalCost. It is
@@ -140,8 +142,14 @@ func (w readerFrom) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
+// CloseNotify implements http.CloseNotifier, as the servers of net/http do.
+func (w readerFrom) CloseNotify() <-chan bool { return closenotify.Of(w.rec.Context, w.rec.w) }
+
 type pusher struct{ flusher }
 
 func (w pusher) Push(target string, opts *http.PushOptions) error {
 	return w.rec.w.(http.Pusher).Push(target, opts)
 }
+
+// CloseNotify implements http.CloseNotifier, as the servers of net/http do.
+func (w pusher) CloseNotify() <-chan bool { return closenotify.Of(w.rec.Context, w.rec.w) }

@@ -37,7 +37,8 @@ type Rule struct {
 	Cost func(*http.Request) int64
 
 	// FinalCost returns the number of units that a request has cost, once it has been served;
-	// 0 means none. It replaces Cost, which is taken before the request is served, so that
+	// 0 means none. It gets the request as the handler got it, with the pattern and the values of
+	// the path that an http.ServeMux has set. It replaces Cost, which is taken before the request is served, so that
 	// concurrent requests cannot exceed the limit either. Units in excess of Cost are taken
 	// from later requests. If the handler panics before it has sent a status, Cost remains.
 	// Nil means that Cost is final.
@@ -46,6 +47,7 @@ type Rule struct {
 	// Hidden omits the limit from the headers of responses, except Retry-After: clients that
 	// guess passwords should not see how many guesses are left. If any Rule of a Middleware
 	// is Hidden, its rejections report only Retry-After, whichever limit rejected the request.
+	// Limits that reject nothing, as throttle.Shadow, are always omitted.
 	Hidden bool
 }
 

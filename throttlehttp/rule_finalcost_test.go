@@ -234,3 +234,27 @@ func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
 	}
 	require.Equal(t, []throttle.Outcome{throttle.Failed, throttle.Failed, throttle.Failed}, last.ended)
 }
+
+// TestFinalCost_knowsTheRoute checks that FinalCost, and middleware outside of the limit, see the
+// pattern that a mux inside of it has matched, as they do without a FinalCost.
+func TestFinalCost_knowsTheRoute(t *testing.T) {
+	var route, id string
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.AllowAll, FinalCost: func(r *http.Request, _ throttlehttp.Response) int64 {
+		route, id = r.Pattern, r.PathValue("id")
+		return 1
+	}}}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /items/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /broken/{id}", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		panic(http.ErrAbortHandler)
+	})
+	h := recoverPanics(m.Handler(mux))
+	for path, want := range map[string]string{"/items/7": "GET /items/{id}", "/broken/7": "GET /broken/{id}"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		require.Equal(t, want, route)
+		require.Equal(t, "7", id)
+		require.Equal(t, want, r.Pattern)
+	}
+}

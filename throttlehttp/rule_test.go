@@ -240,6 +240,28 @@ func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	require.Equal(t, []bool{false, false, true}, over)
 }
 
+// TestMiddleware_statesNoLimitOnTrial checks that a limit that rejects nothing is not stated to
+// clients, which would obey it, and that a soft limit is.
+func TestMiddleware_statesNoLimitOnTrial(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limiter throttle.Limiter
+		want    string
+	}{
+		"shadow": {throttle.Shadow(perHour(1), nil), "9"},
+		"soft":   {&throttle.SoftLimit{Soft: perHour(1), Hard: perHour(2)}, "1"},
+		"borrow": {&throttle.SoftLimit{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, "0"},
+	} {
+		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: tt.limiter}, {Limiter: perHour(10)}}, Dialect: headers.XRateLimit | headers.Draft10}
+		got := send(m.Handler(ok), "-").Header
+		require.Equal(t, []string{tt.want}, got["X-Ratelimit-Remaining"], name)
+		wantPolicies := 2
+		if name == "shadow" {
+			wantPolicies = 1
+		}
+		require.Len(t, strings.Split(strings.Join(got["Ratelimit-Policy"], ","), ","), wantPolicies, name)
+	}
+}
+
 // TestMiddleware_tracesOverLimit checks that OverLimit of one limit is reported together
 // with the state of a tighter one.
 func TestMiddleware_tracesOverLimit(t *testing.T) {

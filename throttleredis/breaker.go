@@ -2,6 +2,7 @@ package throttleredis
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +69,9 @@ type Breaker struct {
 	maxInFlight int       // closed: maximum number of claims in flight; 0: no limit
 	inFlight    int       // claims in flight since the last state change
 
+	events  []func() // calls of Trace that are due, in order
+	tracing bool     // a goroutine calls one of them
+
 	nodes map[string]*Breaker // by address; nil for one server
 }
 
@@ -77,9 +81,9 @@ const (
 )
 
 // A BreakerTrace holds functions that a Breaker calls when its state changes. A nil
-// function is not called. Calls for one node are made in order and with a lock held: the
-// functions must return quickly and must not use the Breaker. Calls for several nodes may
-// be concurrent.
+// function is not called. Calls for one node are made in order, one at a time, and without a
+// lock held, by a goroutine that has just used Redis: the functions should return quickly, and
+// may use the Breaker. Calls for several nodes may be concurrent.
 type BreakerTrace struct {
 	// Opened is called when the Breaker opens; err is the last failure.
 	Opened func(err error)
@@ -141,10 +145,18 @@ const (
 
 // report updates the state with the outcome of an admitted claim. err is its error.
 func (b *Breaker) report(generation uint64, o outcome, err error) {
+	if b.update(generation, o, err) {
+		b.trace()
+	}
+}
+
+// update updates the state with the outcome of an admitted claim. It reports whether calls of
+// Trace are due.
+func (b *Breaker) update(generation uint64, o outcome, err error) (due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if generation != b.generation {
-		return
+		return false
 	}
 	b.inFlight--
 	switch {
@@ -160,6 +172,46 @@ func (b *Breaker) report(generation uint64, o outcome, err error) {
 			b.maxInFlight = (b.maxInFlight + 1) % (fullInFlight + 1)
 		}
 	}
+	return len(b.events) > 0
+}
+
+// trace makes the calls of Trace that are due. If another goroutine makes one, it also makes those
+// that follow. After a panic the next change continues with them.
+func (b *Breaker) trace() {
+	for event := b.nextEvent(); event != nil; event = b.nextEvent() {
+		b.call(event)
+	}
+}
+
+// nextEvent returns the next call of Trace, which the caller must make, or nil.
+func (b *Breaker) nextEvent() (event func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tracing || len(b.events) == 0 {
+		return nil
+	}
+	event = b.events[0]
+	b.events, b.tracing = slices.Delete(b.events, 0, 1), true
+	return event
+}
+
+// maxEvents is the maximum number of calls of Trace that wait for one that does not return. Further
+// ones are not made.
+const maxEvents = 64
+
+func (b *Breaker) addEvent(event func()) {
+	if len(b.events) < maxEvents {
+		b.events = append(b.events, event)
+	}
+}
+
+func (b *Breaker) call(event func()) {
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.tracing = false
+	}()
+	event()
 }
 
 // recordFailure counts the failure of a claim.
@@ -173,7 +225,8 @@ func (b *Breaker) recordFailure(err error) {
 	}
 	b.delayProbe(now)
 	if b.Trace != nil && b.Trace.Probed != nil {
-		b.Trace.Probed(err, b.openFor)
+		next := b.openFor
+		b.addEvent(func() { b.Trace.Probed(err, next) })
 	}
 }
 
@@ -190,7 +243,7 @@ func (b *Breaker) open(now time.Time, err error) {
 		b.setState(stateOpen, now)
 	}
 	if b.Trace != nil && b.Trace.Opened != nil {
-		b.Trace.Opened(err)
+		b.addEvent(func() { b.Trace.Opened(err) })
 	}
 }
 
@@ -207,7 +260,8 @@ func (b *Breaker) close() {
 	b.failures, b.maxInFlight, b.inFlight = 0, 2, 0
 	b.setState(stateClosed, now.Add(reopenWindow))
 	if b.Trace != nil && b.Trace.Closed != nil {
-		b.Trace.Closed(now.Sub(b.openedAt))
+		after := now.Sub(b.openedAt)
+		b.addEvent(func() { b.Trace.Closed(after) })
 	}
 }
 

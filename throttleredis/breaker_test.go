@@ -182,3 +182,32 @@ func TestBreaker_tracesItsChanges(t *testing.T) {
 		require.Equal(t, []any{errDown, time.Second, time.Second, 2 * time.Second}, traced)
 	})
 }
+
+// TestBreaker_tracesWithoutALock checks that functions of a BreakerTrace may use the Breaker, that a
+// panic of one does not stop later ones, and that changes during a call are reported after it.
+func TestBreaker_tracesWithoutALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var traced []string
+		b := &Breaker{Failures: 1, OpenFor: backoff.Constant(time.Second)}
+		b.Trace = &BreakerTrace{
+			Opened: func(error) {
+				require.True(t, b.mu.TryLock(), "a call of Open would block")
+				b.mu.Unlock()
+				traced = append(traced, "opened")
+				if len(traced) == 1 {
+					probe(t, b, outcomeResponse) // a claim while the call is in progress
+					traced = append(traced, "claimed")
+				}
+			},
+			Closed: func(time.Duration) {
+				traced = append(traced, "closed")
+				panic("hook")
+			},
+		}
+		require.PanicsWithValue(t, "hook", func() { probe(t, b, outcomeTimeout) })
+		require.Equal(t, []string{"opened", "claimed", "closed"}, traced)
+		require.False(t, b.Open())
+		probe(t, b, outcomeTimeout)
+		require.Equal(t, []string{"opened", "claimed", "closed", "opened"}, traced)
+	})
+}

@@ -12,6 +12,7 @@ func Capabilities(w http.ResponseWriter) (can []string) {
 	for name, ok := range map[string]bool{
 		"flush":  implements[http.Flusher](w) && implements[interface{ FlushError() error }](w),
 		"hijack": implements[http.Hijacker](w),
+		"notify": implements[http.CloseNotifier](w), //nolint:staticcheck // deprecated, and still used by frameworks
 		"read":   implements[io.ReaderFrom](w),
 		"push":   implements[http.Pusher](w),
 		"string": implements[io.StringWriter](w),

@@ -31,6 +31,9 @@ func (l *Instrument) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 
 // ReserveAhead implements throttle.Booker. If Limiter is not one, it is Reserve.
 func (l *Instrument) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+	if l.Limiter == nil {
+		panic("monitor: Instrument: Limiter is nil: set it")
+	}
 	d, err := throttle.ReserveAhead(ctx, l.Limiter, c, maxWait)
 	switch {
 	case err == nil && (c.DryRun || c.Waits && !d.OK):

@@ -41,3 +41,9 @@ func TestInstrument_holdsUntilEndIfLimiterDoes(t *testing.T) {
 	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})}).HoldsUntilEnd())
 	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10))}).HoldsUntilEnd())
 }
+
+func TestInstrument_panicsWithoutLimiter(t *testing.T) {
+	require.PanicsWithValue(t, "monitor: Instrument: Limiter is nil: set it", func() {
+		_, _ = (&Instrument{}).Reserve(t.Context(), throttle.Claim{})
+	})
+}

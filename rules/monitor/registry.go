@@ -2,7 +2,9 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -33,7 +35,8 @@ type Registry struct {
 	// ReturnWithin is Stats.ReturnWithin of each Stats.
 	ReturnWithin time.Duration
 
-	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit. A
+	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit,
+	// without a lock held; decisions that are made until it returns are not reported to the Alert. A
 	// nil function or a nil result means no alerts.
 	Alert func(l *rules.Limit) *Alert
 
@@ -55,15 +58,23 @@ type limitKey struct {
 // A registryEntry holds the Stats and the Alert of one limit.
 type registryEntry struct {
 	stats *Stats
-	alert *Alert // nil means none
+	alert atomic.Pointer[Alert] // nil means none, or that Registry.Alert has not returned
+
+	// limits are the latest limits that lead to the entry in Registry.byLimit, as a ring. A file
+	// that is read again has new ones, and the old ones must not be kept.
+	limits [maxLimitsPerEntry]*rules.Limit
+	next   int // index in limits
 }
+
+// maxLimitsPerEntry is the number of Sets that can use an entry at the same time without a lock.
+const maxLimitsPerEntry = 4
 
 // Decided implements rules.DecisionHook.
 func (r *Registry) Decided(l *rules.Limit, c throttle.Claim, d throttle.Decision) {
 	p := r.entry(l)
 	p.stats.Decided(c, d)
-	if p.alert != nil {
-		p.alert.Decided(c, d)
+	if alert := p.alert.Load(); alert != nil {
+		alert.Decided(c, d)
 	}
 	if r.OnDecision != nil && !c.DryRun {
 		r.OnDecision(l.Policy(), d)
@@ -77,8 +88,8 @@ func (r *Registry) Cancelled(l *rules.Limit, c throttle.Claim, _ throttle.Decisi
 
 // Observed implements rules.DecisionHook.
 func (r *Registry) Observed(_ context.Context, l *rules.Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if p := r.entry(l); p.alert != nil {
-		p.alert.Observed(c, d, f)
+	if alert := r.entry(l).alert.Load(); alert != nil {
+		alert.Observed(c, d, f)
 	}
 }
 
@@ -104,28 +115,44 @@ func (r *Registry) Retain(s *rules.Set) {
 	}
 	r.entries = kept
 	r.byLimit.Clear()
+	for _, p := range kept {
+		p.limits = [maxLimitsPerEntry]*rules.Limit{}
+	}
 }
 
 func (r *Registry) entry(l *rules.Limit) *registryEntry {
 	if p, ok := r.byLimit.Load(l); ok {
 		return p.(*registryEntry)
 	}
+	p, isNew := r.add(l)
+	if isNew && r.Alert != nil {
+		p.alert.Store(r.Alert(l))
+	}
+	return p
+}
+
+// add returns the entry of l, and whether it is new.
+func (r *Registry) add(l *rules.Limit) (p *registryEntry, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := limitKeyOf(l)
-	p := r.entries[h]
-	if p == nil {
+	p = r.entries[h]
+	if isNew = p == nil; isNew {
 		p = &registryEntry{stats: &Stats{Limit: h.limit, Shadow: l.Shadow, MaxSessions: r.MaxSessions, TopKeys: r.TopKeys, ReturnWithin: r.ReturnWithin}}
-		if r.Alert != nil {
-			p.alert = r.Alert(l)
-		}
 		if r.entries == nil {
 			r.entries = map[limitKey]*registryEntry{}
 		}
 		r.entries[h] = p
 	}
+	if !slices.Contains(p.limits[:], l) { // another goroutine may have added it
+		if old := p.limits[p.next]; old != nil {
+			r.byLimit.Delete(old)
+		}
+		p.limits[p.next] = l
+		p.next = (p.next + 1) % maxLimitsPerEntry
+	}
 	r.byLimit.Store(l, p)
-	return p
+	return p, isNew
 }
 
 func limitKeyOf(l *rules.Limit) limitKey { return limitKey{l.ID, nominalLimit(l.Spec)} }

@@ -38,6 +38,7 @@ type recordKind uint8
 const (
 	limited recordKind = iota
 	unlimited
+	blocked // nothing is granted
 	missing // the key has no limit of its own
 	failed  // the lookup failed, and no earlier one succeeded
 )
@@ -59,6 +60,9 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	if f != nil && f.kind == unlimited {
 		return throttle.AllowAll.Reserve(ctx, c)
 	}
+	if f != nil && f.kind == blocked {
+		return a.refuse(ctx, c)
+	}
 	b := a.bucket.Load()
 	missing := f != nil && f.kind == missing && !a.source.hasDefault()
 	if b == nil || missing {
@@ -67,6 +71,14 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	d, err := b.Reserve(ctx, c)
 	d.Degraded = f == nil || f.kind == failed
 	return d, err
+}
+
+// refuse rejects a claim of a key whose limit is 0.
+func (a *keyLimiter) refuse(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if c.Now.IsZero() {
+		c.Now = a.source.clock.Now()
+	}
+	return throttle.DenyAll.Reserve(ctx, c)
 }
 
 // decideWithoutBucket decides a claim of a key without a bucket, given the record of the key. f is

@@ -107,6 +107,9 @@ func (a *keyLimiter) newRecord(l throttle.Limit, err error) *limitRecord {
 	if err == nil || errors.Is(err, ErrUnlimited) || errors.Is(err, ErrNoLimit) {
 		s.recordSuccess()
 	}
+	if err == nil && l.Count == 0 {
+		return &limitRecord{kind: blocked, ttl: s.jitteredTTL(s.TTL, time.Minute)}
+	}
 	if err == nil {
 		err = l.Validate()
 	}

@@ -56,8 +56,10 @@ var (
 // a throttle.Fallback asks its Secondary, a throttlehttp.Middleware follows its FailClosed, and a
 // heed.Transport returns the error.
 //
+// A limit with a Count of 0 rejects all claims of its key, with the Policy "blocked".
+//
 // When a limit changes, the bucket keeps its units, including fractions, up to the new burst: see
-// throttle.TokenBucket.SetLimit. It also keeps them while the key is unlimited.
+// throttle.TokenBucket.SetLimit. It also keeps them while the key is unlimited or blocked.
 //
 // Invariant: at most MaxLookups lookups are running, one per key, and at most MaxKeys keys are
 // remembered. Within any span a key is granted at most what the largest limit that applied to it
@@ -71,8 +73,9 @@ var (
 // copied.
 type Source struct {
 	// Lookup returns the limit of a key. It returns ErrNoLimit if the key has none, and
-	// ErrUnlimited if all claims of the key are granted. Any other error is a failure, and so is a
-	// limit that is not valid. Lookup is called by several goroutines at the same time and must
+	// ErrUnlimited if all claims of the key are granted. A limit with a Count of 0 rejects all
+	// claims of the key, also with a Default. Any other error is a failure, and so is a limit that
+	// is not valid otherwise. Lookup is called by several goroutines at the same time and must
 	// return when ctx ends. It should return ErrNoLimit, not the error of the database, for keys
 	// that the database rejects.
 	Lookup func(ctx context.Context, key string) (throttle.Limit, error)

@@ -184,6 +184,32 @@ func TestSource_invalidLimitIsFailure(t *testing.T) {
 	require.ErrorContains(t, got, "Count is -1")
 }
 
+// TestSource_limitOfZeroRejects checks that a key whose limit becomes 0 is rejected, with and without
+// a Default, and during an outage, and that it gets its bucket back afterwards.
+func TestSource_limitOfZeroRejects(t *testing.T) {
+	for _, byDefault := range []throttle.Limit{{}, throttle.PerMinute(50)} {
+		synctest.Test(t, func(t *testing.T) {
+			limit, down := throttle.PerMinute(5), error(nil)
+			s := &source.Source{Lookup: func(context.Context, string) (throttle.Limit, error) { return limit, down }, Default: byDefault, FailedTTL: time.Second}
+			require.EqualValues(t, 4, ask(t, s, "ann").Remaining)
+			limit = throttle.PerMinute(0)
+			s.Refresh()
+			for range 2 {
+				d := ask(t, s, "ann")
+				require.Equal(t, throttle.Decision{At: time.Now(), Wait: throttle.Forever, Policy: "blocked"}, d)
+			}
+			down = errors.New("the database is down")
+			s.Refresh()
+			require.Equal(t, "blocked", ask(t, s, "ann").Policy)
+			_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Cost: -1})
+			require.ErrorIs(t, err, throttle.ErrCost)
+			limit, down = throttle.PerMinute(5), nil
+			s.Refresh()
+			require.EqualValues(t, 3, ask(t, s, "ann").Remaining)
+		})
+	}
+}
+
 // TestSource_changedLimitKeepsUsage checks that a changed limit neither refills nor empties the
 // bucket.
 func TestSource_changedLimitKeepsUsage(t *testing.T) {

@@ -8,7 +8,7 @@ type Curve interface {
 	// DecreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.
 	DecreaseFactor() float64
 	// Rate returns the rate after callers have waited for so many seconds since the cut, where
-	// peak is the rate of sending before the cut.
+	// peak is the rate of sending before the cut. NaN counts as Config.MinRate.
 	Rate(peak, seconds float64) float64
 }
 

@@ -303,8 +303,12 @@ func (l *Limiter) setRate(rate float64, now int64) {
 	}
 }
 
+// clamp returns rate within MinRate and MaxRate. NaN, which a Curve may return, counts as MinRate.
 func (l *Limiter) clamp(rate float64) float64 {
-	return min(max(rate, l.config.MinRate), l.config.MaxRate)
+	if !(rate > l.config.MinRate) {
+		return l.config.MinRate
+	}
+	return min(rate, l.config.MaxRate)
 }
 
 // adaptiveRetention is how long an unused Limiter keeps what it has learned.

@@ -189,6 +189,18 @@ func TestLimiter_neverFallsBelowMinRate(t *testing.T) {
 	require.Equal(t, 62*time.Second, p.now.Sub(began), "its own RetryAfter, then the pace")
 }
 
+// A Curve that returns NaN leaves the lowest rate.
+func TestLimiter_rateIsANumber(t *testing.T) {
+	for name, curve := range map[string]adaptive.Curve{"aimd": adaptive.AIMD{Step: math.NaN()}, "cubic": adaptive.Cubic{Scale: math.NaN()}} {
+		p := newPacer(t, adaptive.Config{Curve: curve, InitialRate: 10})
+		p.work(0, 5*time.Second)
+		require.Equal(t, .5, p.l.Rate(), name)
+		p.sent = 0
+		p.work(0, 10*time.Second)
+		require.GreaterOrEqual(t, p.sent, 5, name)
+	}
+}
+
 // A claim granted before a cut returns no units after it, because the cut emptied the
 // bucket.
 func TestLimiter_cancelAfterADecreaseRefundsNothing(t *testing.T) {
