@@ -203,17 +203,19 @@ func TestRun_itemsDoNotFailBeforeADeadline(t *testing.T) {
 
 // A deadline of the function's own is an error of the item.
 func TestRun_aDeadlineOfTheItemIsItsError(t *testing.T) {
-	client := heed.NewClient(&heed.Transport{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 1})})
-	client.Timeout = time.Second
-	server := new(heedtest.Server)
-	server.Start()
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	report, err := batch.Run(ctx, upTo(3), func(ctx context.Context, _ int) error { return send(ctx, client, "GET", server.URL, "") }, batch.Options{Workers: 1})
-	require.ErrorIs(t, err, batch.ErrItems)
-	require.Equal(t, 2, report.Failed)
-	client.CloseIdleConnections()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(heedtest.Server)
+		server.StartInMemory()
+		defer server.Close()
+		client := heed.NewClient(&heed.Transport{Base: server.Transport(), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 1})})
+		defer client.CloseIdleConnections()
+		client.Timeout = time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		report, err := batch.Run(ctx, upTo(3), func(ctx context.Context, _ int) error { return send(ctx, client, "GET", server.URL, "") }, batch.Options{Workers: 1})
+		require.ErrorIs(t, err, batch.ErrItems)
+		require.Equal(t, 2, report.Failed)
+	})
 }
 
 // An attempt that takes too long does not mean that the deadline of the job is near.

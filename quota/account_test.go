@@ -152,35 +152,10 @@ func TestTracker_keepsNoPartOfAURL(t *testing.T) {
 	raw := "https://api.test/?api_key=secret"
 	ep := tr.endpointOf(request(t, raw))
 	req := request(t, raw)
-	for _, s := range []string{ep.host, ep.urlHost, ep.scheme, ep.names.quota} {
+	for _, s := range []string{ep.host, ep.urlHost, ep.scheme, ep.Names.Quota} {
 		require.NotEmpty(t, s)
 		for _, part := range []string{req.URL.Host, req.URL.Scheme} {
 			require.NotSame(t, unsafe.StringData(part), unsafe.StringData(s))
 		}
 	}
-}
-
-// The credentials of a request are written so that no two sets of them are equal: each with its name and
-// its length, in an order that does not depend on that of the header fields. Processes of two releases
-// share an account during a deployment, so the form is the same in all of them.
-func TestTracker_writesCredentialsUnambiguously(t *testing.T) {
-	var tr Tracker
-	tr.Demand(request(t, "https://api.test/"))
-	for _, tt := range []struct {
-		url    string
-		header []string
-		want   string
-	}{
-		{"https://api.test/?q=1", nil, ""},
-		{"https://api.test/", []string{"Authorization", "Bearer one"}, "Authorization\x00\x0aBearer one"},
-		{"https://api.test/?api_key=k&apikey=", []string{"X-Api-Key", "two", "Authorization", "one"}, "Authorization\x00\x03one" + "X-Api-Key\x00\x03two" + "query\x00\x01k"},
-		{"https://ann:secret@api.test/", nil, "password\x00\x06secret" + "user\x00\x03ann"},
-		{"https://ann@api.test/", nil, "password\x00\x00" + "user\x00\x03ann"},
-		{"https://ann:secret@api.test/", []string{"Authorization", "one"}, "Authorization\x00\x03one"},
-		{"https://api.test/", []string{"Authorization", ""}, ""},
-	} {
-		require.Equal(t, tt.want, tr.allCredentials(request(t, tt.url, tt.header...), "api.test"), "%s %v", tt.url, tt.header)
-	}
-	tr.Account = func(*http.Request) string { return "tenant" }
-	require.Equal(t, "account\x00\x06tenant", tr.allCredentials(request(t, "https://ann:secret@api.test/"), "api.test"))
 }

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/heed-go/heed/internal/httphost"
-	"github.com/heed-go/heed/internal/ticks"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -41,17 +38,4 @@ func (t *Tracker) Declare(host string, l throttle.Limit) error {
 			return nil
 		}
 	}
-}
-
-// declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
-// there is no memory for it, q has no declared limit.
-func (q *quota) declare(l throttle.Limit) {
-	if !q.endpoint.reserve(inferenceBytes) {
-		return
-	}
-	limit, length := l.Count, l.Per
-	if l.Burst > 0 && l.Burst < l.Count {
-		limit, length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
-	}
-	q.inference = &inference{window: learnedlimit.NewDeclaredWindow(limit, length)}
 }

@@ -109,6 +109,8 @@
 //
 // The models have no clock and no lock, and are in internal packages: statedlimit estimates a limit that is
 // stated, learnedlimit infers one from responses alone, hold stops requests, concurrency bounds those in
-// flight, which inflight counts, peers divides what is left among processes, and routes tells which
-// requests are alike. This package decides which of them a request and its response concern.
+// flight, which inflight counts, and peers divides what is left among processes. Package model combines
+// them: it decides on the requests of one quota. Package routes tells which requests are alike, and
+// credentials which have one account. This package decides which quota a request and its response concern,
+// and has the clock and the locks.
 package quota

@@ -10,6 +10,7 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -53,14 +54,14 @@ const (
 // its quota with no other route.
 type endpoint struct {
 	tracker  *Tracker
-	key      uint64 // keyed hash of the account, see Tracker.identify
-	hostKey  uint64 // keyed hash of scheme and host
-	scheme   string // of the URL of the first request
-	urlHost  string // of the URL of the first request
-	host     string // canonical
-	names    struct{ quota, retryAfter, learnedRate, slowStart, slowResponses string }
+	key      uint64            // keyed hash of the account, see Tracker.identify
+	hostKey  uint64            // keyed hash of scheme and host
+	scheme   string            // of the URL of the first request
+	urlHost  string            // of the URL of the first request
+	host     string            // canonical
 	provider *headers.Provider // properties of the host; nil: none are known
-	id       string            // identifies the account in updates; empty: it is not shared
+	model.Account
+	id string // identifies the account in updates; empty: it is not shared
 
 	lastUsed     uint64      // value of Tracker.uses when usedRecently was last found set; guarded by Tracker.mu
 	usedRecently atomic.Bool // since then
@@ -70,7 +71,6 @@ type endpoint struct {
 	hasQuotas    atomic.Bool  // a quota was ever added to quotas
 	hasReplaced  atomic.Bool  // replaced is not empty
 	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
-	memory       atomic.Int64 // bytes that are reserved, see reserve
 	histories    routes.Histories
 
 	mu       sync.Mutex              // guards the fields below, except that unknown is loaded without it
@@ -88,20 +88,6 @@ type endpoint struct {
 
 	samples [2]learnedlimit.AcceptedSpan // the latest two, see addSample
 }
-
-// reserve reserves n bytes of the memory of ep. It reports false, and reserves nothing, if they are
-// not available. So the memory of one endpoint is bounded to 16 KiB, whatever the server sends:
-// quotas, their estimates, unit quotas, routes and patterns reserve bytes before they are added, and
-// are not tracked if these are not available.
-func (ep *endpoint) reserve(n int64) bool {
-	if ep.memory.Add(n) > maxBytes {
-		ep.memory.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (ep *endpoint) release(n int64) { ep.memory.Add(-n) }
 
 // limiterOf returns the quota or smallQuota that must admit req.
 func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
@@ -153,7 +139,7 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 // them. If a learned rate explains f, f.Outcome becomes Throttled.
 func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
 	stop := false // there is evidence that the server limits requests, so asked stops sending them
-	if isEstimated(f.Cause) && ep.tracker.Mode == Full {
+	if model.IsEstimated[f.Cause] && ep.tracker.Mode == Full {
 		ep.unlimited.Store(false)
 		q, before := asked, learnedlimit.AcceptedSpan{}
 		if q == nil {
@@ -162,7 +148,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 		if ep.id != "" && f.Cause == throttle.CauseUnstated {
 			q.addRejection(ep.route(req))
 		}
-		q.change(f.Now, func(now time.Time) { stop = q.suspect(f, before, asked != nil, now) })
+		q.change(f.Now, func(now time.Time) { stop = q.Suspect(f, before, asked != nil, now) })
 		if asked == nil && f.Outcome != throttle.Throttled {
 			ep.addSample(f.Now) // what was accepted before has been evaluated
 		}
@@ -172,7 +158,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 		return
 	}
 	learned := *f // what the quotas learn
-	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !stop {
+	if f.Outcome == throttle.Throttled && model.IsEstimated[f.Cause] && !stop {
 		if !statesLimits {
 			return // it shows nothing about the quota of its route
 		}
@@ -195,10 +181,7 @@ func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
 	q := ep.quotaOf(req)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if inf := q.inference; inf != nil {
-		inf.evidence.Add(learnedlimit.CauseSuccess, now)
-		inf.accepted.Add(1, now)
-	}
+	q.SucceededUngranted(now)
 }
 
 // learn assigns the quota that a response concerns to the route of req. f is what asked observes,
@@ -228,7 +211,7 @@ func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.
 // concernsOther removes from f, which states limits of another quota than the one that granted the
 // request, what that one must not apply.
 func concernsOther(f *throttle.Feedback) {
-	if f.Outcome == throttle.Throttled && explains(f.RemoteLimits) {
+	if f.Outcome == throttle.Throttled && model.Explains(f.RemoteLimits) {
 		f.Cause = throttle.CauseOtherQuota
 	}
 	f.RemoteLimits = nil
@@ -251,7 +234,7 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	if assigned := ep.routes[route]; assigned != nil || ep.patterns.Of(ep.tracker.seed, req) != q { // a route of a pattern needs no entry
 		if assigned != q {
 			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
-			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.reserve)
+			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.Memory.Reserve)
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -337,7 +320,7 @@ func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quo
 func (q *quota) reordered() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight.Span()
+	return q.InFlight.Span()
 }
 
 // statesRemaining reports whether limits state how many requests are left.
@@ -352,7 +335,7 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		return nil
 	}
 	asked.mu.Lock()
-	dropped, successes := asked.dropped, asked.slowStart.Successes
+	dropped, successes := asked.Dropped, asked.SlowStart.Successes
 	asked.mu.Unlock()
 	q := asked
 	if dropped || slices.Contains(ep.quotas, asked) {
@@ -362,9 +345,9 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		ep.replace(asked)
 	}
 	q.named = routes.IsNamed(route)
-	ep.reserve(quotaBytes)
+	ep.Memory.Reserve(quotaBytes)
 	if q.shared != nil {
-		ep.reserve(sharedBytes)
+		ep.Memory.Reserve(sharedBytes)
 	}
 	ep.quotas = append(ep.quotas, q)
 	ep.hasQuotas.Store(true)
@@ -377,7 +360,7 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	if ep.routes == nil {
 		ep.routes = make(map[uint64]*quota)
 	}
-	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.reserve(routeBytes)) {
+	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.Memory.Reserve(routeBytes)) {
 		if len(ep.routes) == 0 {
 			return
 		}
@@ -467,23 +450,7 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 // before. The first rejection begins a hold. The others until its end are of the same burst and
 // only extend it.
 func (q *quota) rejectedExternally(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan) {
-	q.change(f.Now, func(now time.Time) {
-		n := uint64(0)
-		if !q.hold.Active && !now.Before(q.hold.Until) {
-			n = q.hold.LastSent + 1 // stands for a claim that was sent after the latest hold
-			q.inFlight.Sent = max(q.inFlight.Sent, n)
-			if accepted.N > 0 {
-				q.span = accepted
-			}
-		}
-		usedUp := explains(f.RemoteLimits)
-		if isEstimated(f.Cause) && !usedUp {
-			q.infer(accepted, now)
-			q.stop(n, now)
-			return
-		}
-		q.throttled(n, f, usedUp, now)
-	})
+	q.change(f.Now, func(now time.Time) { q.RejectedElsewhere(f, accepted, now) })
 }
 
 const (

@@ -57,8 +57,8 @@ func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 			receive(t, &tr, users, answer(429))
 		}
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
-		require.Equal(t, 1, q.hold.Rejections)
-		require.LessOrEqual(t, time.Until(q.hold.Until), hold.BasePause)
+		require.Equal(t, 1, q.Hold.Rejections)
+		require.LessOrEqual(t, time.Until(q.Hold.Until), hold.BasePause)
 	})
 }
 
@@ -71,14 +71,15 @@ func TestSampler_successesInFlightAreEvidence(t *testing.T) {
 			makeUnlimited(t, &tr, users, 1000)
 			for range 8 {
 				receive(t, &tr, users, answer(status))
-				for range 7 {
-					receive(t, &tr, users, answer(200))
+				for range 7 { // a Feedback without a time is as of now
+					req := request(t, users)
+					tr.Feedback(req, throttle.Demand{}, answer(200), nil, time.Time{}, nil)
 				}
 			}
 			q := tr.Demand(request(t, users)).Limiter.(*quota)
-			require.False(t, q.hold.Active, status)
-			require.False(t, q.inference.limits(), status)
-			successes, all := q.inference.evidence.Count(learnedlimit.CauseSuccess, 8, time.Now())
+			require.False(t, q.Hold.Active, status)
+			require.False(t, (q.Inference.Loop.On() || q.Inference.Window.On()), status)
+			successes, all := q.Inference.Evidence.Count(learnedlimit.CauseSuccess, 8, time.Now())
 			require.Equal(t, 7, successes, status)
 			require.Equal(t, 8, all, status)
 		})

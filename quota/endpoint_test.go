@@ -149,7 +149,7 @@ func TestEndpoint_memoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(ep.routes), maxRoutes)
 		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
 		for _, q := range ep.quotas {
-			require.LessOrEqual(t, len(q.estimates), statedlimit.MaxEstimates)
+			require.LessOrEqual(t, len(q.Estimates), statedlimit.MaxEstimates)
 		}
 	})
 }

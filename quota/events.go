@@ -114,17 +114,7 @@ const (
 )
 
 // String returns the name of c in lower case.
-func (c Change) String() string {
-	switch c {
-	case Learned:
-		return "learned"
-	case Changed:
-		return "changed"
-	case Dropped:
-		return "dropped"
-	}
-	return "unknown"
-}
+func (c Change) String() string { return nameOf(uint8(c), "change", "learned", "changed", "dropped") }
 
 // maxPending is the maximum number of events that wait to be delivered. Further ones are dropped.
 // Only a program whose functions do not return reaches it.
@@ -223,21 +213,21 @@ func (l *listeners) watch(q *quota, now time.Time) (record func()) {
 // concurrency.Cut, and its limits.
 func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
 	ep := q.endpoint
-	if q.hold.Active {
-		heldUntil = q.hold.Until
+	if q.Hold.Active {
+		heldUntil = q.Hold.Until
 	}
-	if inf := q.inference; inf != nil {
-		cutUntil = inf.cut.Until
-		if w := &inf.window; w.On() && !w.Declared {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Size: w.ConfirmedLimit, Per: w.Length})
+	if inf := q.Inference; inf != nil {
+		cutUntil = inf.Cut.Until
+		if w := &inf.Window; w.On() && !w.Declared {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Size: w.ConfirmedLimit, Per: w.Length})
 		}
-		if inf.loop.On() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.learnedRate, Rate: inf.loop.FiniteGoal()})
+		if inf.Loop.On() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Rate: inf.Loop.FiniteGoal()})
 		}
 	}
-	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.Distrusted() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.names.quota, Name: e.Name, Size: e.Limit, Per: e.Per})
+	for i := range q.Estimates {
+		if e := &q.Estimates[i]; !e.Distrusted() {
+			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.Quota, Name: e.Name, Size: e.Limit, Per: e.Per})
 		}
 	}
 	return heldUntil, cutUntil, limits
@@ -246,9 +236,9 @@ func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearned
 // recordHolds adds the events for the hold and the concurrency.Cut of q, whose ends have changed.
 func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
 	ep := q.endpoint
-	hold := HoldInfo{Host: ep.host, Limit: ep.names.retryAfter, Estimated: q.hold.Estimated}
+	hold := HoldInfo{Host: ep.host, Limit: ep.Names.RetryAfter, Estimated: q.Hold.Estimated}
 	if hold.Estimated {
-		hold.Limit = ep.names.learnedRate
+		hold.Limit = ep.Names.LearnedRate
 	}
 	switch {
 	case !held.IsZero() && (heldBefore.IsZero() || held.Sub(heldBefore) > time.Second):
@@ -258,7 +248,7 @@ func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now 
 		l.add(hold)
 	}
 	if cut.After(cutBefore) && cut.After(now) {
-		l.add(HoldInfo{Host: ep.host, Limit: ep.names.slowStart, Held: true, For: cut.Sub(now), Estimated: true})
+		l.add(HoldInfo{Host: ep.host, Limit: ep.Names.SlowStart, Held: true, For: cut.Sub(now), Estimated: true})
 	}
 }
 

@@ -146,13 +146,3 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 	}
 	return throttle.CauseUnknown
 }
-
-// isEstimated reports whether a limit that causes c can only be estimated, because the responses
-// state neither a limit nor a wait.
-func isEstimated(c throttle.Cause) bool {
-	switch c {
-	case throttle.CauseUnstated, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
-		return true
-	}
-	return false
-}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/inflight"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -32,21 +32,10 @@ func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
 
 	_, q, now = sharedQuota(t, .5)
 	q.shared.fetchUntil = now.Add(fetchTime)
-	q.hold.Until = now.Add(time.Minute)
+	q.Hold.Until = now.Add(time.Minute)
 	require.False(t, q.endpoint.endFetch(), "it is held since")
-	require.Equal(t, now.Add(time.Minute), q.hold.Until)
+	require.Equal(t, now.Add(time.Minute), q.Hold.Until)
 	require.Zero(t, q.shared.fetchUntil)
-}
-
-// A claim that leaves units to other processes waits for a response if one is to arrive.
-func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
-	_, q, now := sharedQuota(t, 0)
-	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 4, Reset: now.Add(time.Minute)}}
-	q.shared.peers.Add(1, 0, now)
-	q.inFlight.Open = 1
-	wait, ok := q.leaveToPeers(now)
-	require.False(t, ok)
-	require.Zero(t, wait)
 }
 
 // Processes of two releases share accounts and routes during a deployment, so their hashes are the same in
@@ -82,36 +71,8 @@ func TestEndpoint_rejectionWithoutLimitsIsObserved(t *testing.T) {
 	ep.routes = map[uint64]*quota{ep.route(req): other}
 	require.True(t, ep.assignRoute(req, asked, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Second}))
 	require.False(t, ep.assignRoute(req, asked, &throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 3, ResetAfter: time.Second}}}))
-	require.Len(t, other.estimates, 1)
-	require.Empty(t, asked.estimates)
-}
-
-// What is declared is a window of as many requests as the burst allows, if that is fewer.
-func TestTracker_declaresBursts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		limit  throttle.Limit
-		size   int64
-		length time.Duration
-	}{
-		"no burst":      {throttle.PerMinute(600), 600, time.Minute},
-		"a burst":       {throttle.PerMinute(600).WithBurst(10), 10, time.Second},
-		"of one":        {throttle.PerMinute(600).WithBurst(1), 1, 100 * time.Millisecond},
-		"of all":        {throttle.PerMinute(600).WithBurst(600), 600, time.Minute},
-		"more than all": {throttle.PerMinute(600).WithBurst(601), 600, time.Minute},
-		"rounded up":    {throttle.Limit{Count: 3, Per: time.Second, Burst: 1}, 1, 333333334},
-	} {
-		q := quotaAt(t, 0)
-		q.declare(tt.limit)
-		w := q.inference.window
-		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
-		require.Equal(t, tt.length, w.Length, name)
-		require.True(t, w.Declared, name)
-		require.Equal(t, inferenceBytes, q.endpoint.memory.Load(), name)
-	}
-	q := quotaAt(t, 0)
-	q.endpoint.memory.Store(maxBytes)
-	q.declare(throttle.PerMinute(600))
-	require.Nil(t, q.inference, "there is no memory")
+	require.Len(t, other.Estimates, 1)
+	require.Empty(t, asked.Estimates)
 }
 
 // concurrentEstimate returns an estimate of a limit of requests in flight, of which left may be begun.
@@ -137,14 +98,6 @@ func windowEstimate(now time.Time) (e statedlimit.Estimate) {
 	send(30, now.Add(-10*time.Second))
 	limit.Remaining, limit.ResetAfter = 50, time.Minute
 	e.Update(limit, 50, now, &f)
-	return e
-}
-
-// logEstimate returns an estimate of which 60 of 100 units are left as of now. The server restores each unit two
-// minutes after it was used, so the estimate has a log.
-func logEstimate(now time.Time) statedlimit.Estimate {
-	e := windowEstimate(now)
-	e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 60, ResetAfter: time.Minute, Per: 2 * time.Minute}, 51, now, &inflight.Claims{Sent: 51})
 	return e
 }
 
@@ -180,10 +133,10 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"other clients share it": {sharedEstimate(now), 0, 0, nil},
 	} {
 		q := quotaAt(t, 0)
-		q.endpoint.tracker.pacing.Headroom = tt.headroom
-		q.estimates = []statedlimit.Estimate{tt.e}
+		q.Account.Pacing.Headroom = tt.headroom
+		q.Estimates = []statedlimit.Estimate{tt.e}
 		for range tt.open {
-			q.inFlight.Add()
+			q.InFlight.Add()
 		}
 		require.Equal(t, tt.want, q.holdSnapshot(now), name)
 	}
@@ -193,66 +146,20 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		reason string
 	}{
 		"new":             {func(*quota) {}, 4, "slow start"},
-		"known":           {func(q *quota) { q.slowStart.Successes = concurrency.KnownAfter }, 0, ""},
-		"stated only":     {func(q *quota) { q.endpoint.tracker.Mode = StatedOnly }, 0, ""},
-		"no slow start":   {func(q *quota) { q.endpoint.tracker.initialConcurrency = -1 }, 0, ""},
-		"a cut":           {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 3}} }, 3, "slow start"},
-		"a higher cut":    {func(q *quota) { q.inference = &inference{cut: concurrency.Cut{MaxInFlight: 5}} }, 4, "slow start"},
-		"slow responses":  {func(q *quota) { q.slow.MaxInFlight = 1 }, 1, "slow responses"},
-		"equal":           {func(q *quota) { q.slow.MaxInFlight = 4 }, 4, "slow start"},
-		"known, but slow": {func(q *quota) { q.slowStart.Successes, q.slow.MaxInFlight = concurrency.KnownAfter, 9 }, 9, "slow responses"},
+		"known":           {func(q *quota) { q.SlowStart.Successes = concurrency.KnownAfter }, 0, ""},
+		"stated only":     {func(q *quota) { q.Account.Full = false }, 0, ""},
+		"no slow start":   {func(q *quota) { q.Account.InitialConcurrency = -1 }, 0, ""},
+		"a cut":           {func(q *quota) { q.Inference = &model.Inference{Cut: concurrency.Cut{MaxInFlight: 3}} }, 3, "slow start"},
+		"a higher cut":    {func(q *quota) { q.Inference = &model.Inference{Cut: concurrency.Cut{MaxInFlight: 5}} }, 4, "slow start"},
+		"slow responses":  {func(q *quota) { q.Slow.MaxInFlight = 1 }, 1, "slow responses"},
+		"equal":           {func(q *quota) { q.Slow.MaxInFlight = 4 }, 4, "slow start"},
+		"known, but slow": {func(q *quota) { q.SlowStart.Successes, q.Slow.MaxInFlight = concurrency.KnownAfter, 9 }, 9, "slow responses"},
 	} {
 		q := quotaAt(t, 0)
 		tt.change(q)
 		n, reason := q.concurrency()
 		require.Equal(t, tt.n, n, name)
 		require.Equal(t, tt.reason, reason, name)
-	}
-}
-
-// A rejection with Retry-After during a learned window counts against the window, and is no evidence.
-func TestQuota_rejectionsOfALearnedWindowAreNoEvidence(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
-	q.inference = &inference{window: tenPerSecond(now)}
-	q.hold.Rejections = 1
-	q.rejectedWithHold(1, time.Second, now)
-	require.Zero(t, q.inference.evidence.N)
-	require.Zero(t, q.inference.statedHold)
-	require.Equal(t, learnedlimit.AcceptedSpan{}, q.inference.beforeStop)
-	q = quotaAt(t, 0)
-	q.hold.Rejections = 1
-	q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 4}
-	q.hold.RejectedAt = now
-	q.rejectedWithHold(1, time.Second, now)
-	require.Equal(t, 5, q.inference.evidence.N, "with the four that were accepted before")
-	require.Equal(t, time.Second, q.inference.statedHold)
-	require.Equal(t, learnedlimit.AcceptedSpan{Since: q.span.Since, Until: now, N: 4}, q.inference.beforeStop)
-}
-
-// A trial of a suspected cause begins with 70 % of the latest accepted rate, at least with half of the best
-// five seconds of the last minute.
-func TestQuota_trialsBeginAboveAFloor(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for accepted, want := range map[int64]float64{100: 70, 80: 56, 60: 50, 10: 50} {
-		q := quotaAt(t, 0)
-		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
-		for i := range 5 {
-			inf.accepted.Add(100, now.Add(time.Duration(i-40)*time.Second))
-		}
-		for i := range 5 {
-			inf.accepted.Add(accepted, now.Add(time.Duration(i-5)*time.Second))
-		}
-		for range 30 {
-			inf.evidence.Add(learnedlimit.CauseSuccess, now.Add(-time.Second))
-		}
-		f := throttle.Feedback{Now: now, Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}
-		for range 6 {
-			require.Equal(t, throttle.Failed, f.Outcome)
-			require.False(t, q.suspect(&f, learnedlimit.AcceptedSpan{}, true, now))
-		}
-		require.Equal(t, throttle.Throttled, f.Outcome)
-		require.InDelta(t, want, inf.loop.Rate, 1e-9, accepted)
 	}
 }
 
@@ -290,25 +197,6 @@ func TestSmallQuota_classifiesByProvider(t *testing.T) {
 	})
 }
 
-// The memory of a log is released when the limit proves to be one of windows.
-func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	q := quotaAt(t, 0)
-	e := logEstimate(now)
-	require.True(t, e.HasLog())
-	e.Probe, e.Remaining, e.Reset, e.LastSent = true, 0, now, 0
-	q.estimates = []statedlimit.Estimate{e}
-	require.True(t, q.endpoint.reserve(bytesOf(q.estimates)))
-	q.inFlight.Add()
-	q.updateEstimates(1, &throttle.Feedback{Now: now}, now)
-	require.False(t, q.estimates[0].HasLog())
-	require.Equal(t, estimateBytes, q.endpoint.memory.Load())
-	q.estimates[0].Probe, q.estimates[0].LastSent = true, 0
-	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, now)
-	require.Empty(t, q.estimates, "the response to the probe does not state it")
-	require.Zero(t, q.endpoint.memory.Load())
-}
-
 // Rejections in the bodies of successful responses are read for the providers that send them, whatever the
 // Mode and the kind of quota is.
 func TestTracker_readsBodiesOfProviders(t *testing.T) {
@@ -338,7 +226,7 @@ func TestEndpoint_assignsSmallQuotasOfResponses(t *testing.T) {
 	req := request(t, users)
 	ep := (&Tracker{}).endpointOf(req)
 	ep.small = &smallQuotas{began: now}
-	ep.memory.Store(maxBytes - 10*smallBytes)
+	ep.Memory.Store(model.MaxBytes - 10*smallBytes)
 	asked := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
 	ep.addSmall(ep.route(req), asked, now)
 	f := throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}}
@@ -366,8 +254,8 @@ func TestQuota_keepsLimitsOfResponses(t *testing.T) {
 	name := strings.Clone("requests-per-minute")
 	u := q.inUnit("tokens")
 	q.applyStated([]throttle.RemoteLimit{{Name: name, Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 9, Remaining: 4, ResetAfter: time.Minute}}, now)
-	require.Equal(t, name, q.estimates[0].Name)
-	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.estimates[0].Name))
-	require.Len(t, u.estimates, 1)
-	require.EqualValues(t, 4, u.estimates[0].Remaining)
+	require.Equal(t, name, q.Estimates[0].Name)
+	require.NotSame(t, unsafe.StringData(name), unsafe.StringData(q.Estimates[0].Name))
+	require.Len(t, u.Estimates, 1)
+	require.EqualValues(t, 4, u.Estimates[0].Remaining)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/internal/serverrules"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
 )
 
 // rule returns a server that follows a rule of package serverrules, for one path.
@@ -189,10 +188,4 @@ func TestTracker_probesAWindowAgainAfterAFailure(t *testing.T) {
 		require.Equal(t, 3, failures)
 		require.Less(t, j.elapsed, 25*time.Second, "%v", j)
 	})
-}
-
-// tenPerSecond returns a window of 10 requests per second after a stop that began a second before start.
-// It began at start, with claim 1, which was accepted.
-func tenPerSecond(start time.Time) learnedlimit.Window {
-	return learnedlimit.NewWindow(learnedlimit.AcceptedSpan{Since: start.Add(-time.Second), Until: start.Add(-time.Second + time.Millisecond), N: 10}, time.Time{}, start, 1)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -58,7 +59,7 @@ func TestEndpoint_dropsTheSmallQuotaUsedLeastRecently(t *testing.T) {
 			ep.addSmall(i+1, &smallQuota{endpoint: ep, limit: 9, remaining: 5, reset: time.Minute + 1, lastUsed: uint32(i) + 1}, now)
 		}
 		tt.change(ep.small.routes)
-		ep.memory.Store(maxBytes)
+		ep.Memory.Store(model.MaxBytes)
 		q := &smallQuota{endpoint: ep}
 		ep.addSmall(9, q, now)
 		require.Len(t, ep.small.routes, 4, name)

@@ -9,76 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A decision describes the limit with the fewest units left, less those of claims in flight.
-func TestQuota_describesTheLimitWithTheFewestUnits(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		estimates []statedlimit.Estimate
-		open      int64
-		want      throttle.Decision
-	}{
-		"one":              {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 1, throttle.Decision{Limit: 10, Remaining: 3, ResetAfter: time.Minute}},
-		"none left":        {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 5, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
-		"just none left":   {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(time.Minute)}}, 4, throttle.Decision{Limit: 10, ResetAfter: time.Minute}},
-		"the reset is now": {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
-		"it is over":       {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now.Add(-time.Hour)}}, 0, throttle.Decision{Limit: 10, Remaining: 4}},
-		"a limit of none":  {[]statedlimit.Estimate{{Reset: now}}, 0, throttle.Decision{Limit: 1}},
-		"the second":       {[]statedlimit.Estimate{{Limit: 10, Remaining: 4, Reset: now}, {Limit: 9, Remaining: 3, Reset: now}}, 0, throttle.Decision{Limit: 9, Remaining: 3}},
-		"the first":        {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 4, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
-		"of two, either":   {[]statedlimit.Estimate{{Limit: 10, Remaining: 3, Reset: now}, {Limit: 9, Remaining: 3, Reset: now}}, 0, throttle.Decision{Limit: 10, Remaining: 3}},
-	} {
-		q := quotaAt(t, 0)
-		q.estimates, q.inFlight.Open = tt.estimates, tt.open
-		var d throttle.Decision
-		q.describe(&d, now)
-		require.Equal(t, tt.want, d, name)
-	}
-}
-
-// A quota is blank if it knows nothing that would be lost with it, idle if it admits all requests and none
-// is in flight.
-func TestQuota_isBlankOrIdle(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	in := func(d time.Duration) time.Time { return now.Add(d) }
-	for name, tt := range map[string]struct {
-		change      func(q *quota)
-		blank, idle bool
-	}{
-		"new":                            {func(*quota) {}, true, true},
-		"a request is in flight":         {func(q *quota) { q.inFlight.Open = 1 }, false, false},
-		"a limit":                        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1, Reset: in(1)}} }, false, true},
-		"a limit that is used up":        {func(q *quota) { q.estimates = []statedlimit.Estimate{{Remaining: 1}, {Reset: in(1)}} }, false, false},
-		"that has reset":                 {func(q *quota) { q.estimates = []statedlimit.Estimate{{Reset: now}} }, false, true},
-		"other units":                    {func(q *quota) { q.units = []*unitQuota{{}} }, false, true},
-		"a hold":                         {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1)} }, false, false},
-		"a hold that is to be probed":    {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(1 - staleAfter)} }, false, false},
-		"a hold that was not probed":     {func(q *quota) { q.hold = hold.Hold{Active: true, Until: in(-staleAfter)} }, false, true},
-		"it waits for a fetch":           {func(q *quota) { q.hold.Until = in(1) }, true, false},
-		"evidence":                       {func(q *quota) { q.inference = new(inference) }, false, true},
-		"a rate":                         {func(q *quota) { q.inference = &inference{loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated}} }, false, false},
-		"a loop begins soon":             {func(q *quota) { q.inference = &inference{loopPending: true} }, false, false},
-		"a stop begins soon":             {func(q *quota) { q.inference = &inference{stopPending: true} }, false, false},
-		"a window":                       {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: in(1)}} }, false, false},
-		"a window that is over":          {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Limit: 9, Reset: now}} }, false, true},
-		"the reset of no learned window": {func(q *quota) { q.inference = &inference{window: learnedlimit.Window{Reset: in(1)}} }, false, true},
-	} {
-		q := quotaAt(t, 0)
-		q.lastGranted = in(-time.Minute)
-		tt.change(q)
-		require.Equal(t, tt.blank, q.isBlank(), name)
-		used, idle := q.lastUse(now)
-		require.Equal(t, tt.idle, idle, name)
-		require.Equal(t, in(-time.Minute), used, name)
-	}
+// A quota with limits in other units is not blank.
+func TestQuota_isBlankWithoutUnits(t *testing.T) {
 	q := quotaAt(t, 0)
 	require.True(t, q.isBlank())
+	q.units = []*unitQuota{{}}
+	require.False(t, q.isBlank())
+	_, idle := q.lastUse(time.Unix(1000, 0))
+	require.True(t, idle)
 	require.True(t, q.mu.TryLock(), "it is not locked afterwards")
 }
 
@@ -90,18 +35,18 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		gone   int // index of the quota; -1: none
 	}{
 		"the first":            {func(*endpoint) {}, 0},
-		"the second is older":  {func(ep *endpoint) { ep.quotas[1].lastGranted = now.Add(-time.Hour) }, 1},
-		"the last is older":    {func(ep *endpoint) { ep.quotas[maxQuotas-1].lastGranted = now.Add(-time.Hour) }, maxQuotas - 1},
-		"the first is in use":  {func(ep *endpoint) { ep.quotas[0].inFlight.Open = 1 }, 1},
+		"the second is older":  {func(ep *endpoint) { ep.quotas[1].LastGranted = now.Add(-time.Hour) }, 1},
+		"the last is older":    {func(ep *endpoint) { ep.quotas[maxQuotas-1].LastGranted = now.Add(-time.Hour) }, maxQuotas - 1},
+		"the first is in use":  {func(ep *endpoint) { ep.quotas[0].InFlight.Open = 1 }, 1},
 		"the first is unknown": {func(ep *endpoint) { ep.unknown.Store(ep.quotas[0]) }, 1},
 		"none is idle": {func(ep *endpoint) {
 			for _, q := range ep.quotas {
-				q.inFlight.Open = 1
+				q.InFlight.Open = 1
 			}
 		}, -1},
 		"they are equally old": {func(ep *endpoint) {
 			for _, q := range ep.quotas {
-				q.lastGranted = now
+				q.LastGranted = now
 			}
 		}, 0},
 		"there is still memory": {func(ep *endpoint) { ep.quotas = ep.quotas[:maxQuotas-1] }, maxQuotas},
@@ -109,11 +54,11 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		ep := (&Tracker{}).endpointOf(request(t, users))
 		for i := range maxQuotas {
 			q := ep.newQuota(0)
-			q.lastGranted = now.Add(time.Duration(i) * time.Second)
-			ep.reserve(quotaBytes)
+			q.LastGranted = now.Add(time.Duration(i) * time.Second)
+			ep.Memory.Reserve(quotaBytes)
 			ep.quotas = append(ep.quotas, q)
 		}
-		ep.memory.Store(quotaBytes)
+		ep.Memory.Store(quotaBytes)
 		tt.change(ep)
 		all := append([]*quota(nil), ep.quotas...)
 		require.Equal(t, tt.gone >= 0, ep.evictQuotas(now), name)
@@ -123,34 +68,29 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		}
 		require.NotContains(t, ep.quotas, all[tt.gone], name)
 		require.Len(t, ep.quotas, len(all)-1, name)
-		require.True(t, all[tt.gone].dropped, name)
-		require.Zero(t, ep.memory.Load(), name)
+		require.True(t, all[tt.gone].Dropped, name)
+		require.Zero(t, ep.Memory.Load(), name)
 	}
 }
 
 // All memory that a quota has reserved is released with it.
 func TestQuota_releasesItsMemory(t *testing.T) {
 	q := quotaAt(t, 0)
-	tr := q.endpoint.tracker
-	before := q.endpoint.memory.Load()
+	before := q.endpoint.Memory.Load()
 	now := time.Unix(1_700_000_000, 0)
 	u := q.inUnit("tokens")
 	u.applyStated([]throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "long", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
 	q.applyStated([]throttle.RemoteLimit{{Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}, now)
-	require.NotNil(t, q.infer(learnedlimit.AcceptedSpan{}, now))
-	q.estimates[0] = logEstimate(now)
-	q.estimates[0].Name = "b"
-	require.True(t, q.endpoint.reserve(statedlimit.LogBytes))
-	reserved := q.endpoint.memory.Load() - before
-	require.Equal(t, u.bytes()+bytesOf(u.estimates)+bytesOf(q.estimates)+inferenceBytes, reserved)
+	reserved := q.endpoint.Memory.Load() - before
+	require.Equal(t, 3*model.EstimateBytes+6+u.bytes(), reserved)
 	require.Equal(t, unitQuotaBytes+int64(len("tokens")+len("api.test: quota of tokens")), u.bytes())
-	require.Equal(t, 2*estimateBytes+5, bytesOf(u.estimates))
-	require.Equal(t, estimateBytes+1+statedlimit.LogBytes, bytesOf(q.estimates))
 	require.Equal(t, quotaBytes+reserved, q.drop())
 	require.Nil(t, q.inUnit("tokens"), "a dropped quota learns nothing")
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Name: "a", Unit: "tokens"}, now))
-	require.Equal(t, -1, q.find(throttle.RemoteLimit{Name: "b", Limit: 9}, now))
-	require.Equal(t, Full, tr.Mode)
+	stated := []throttle.RemoteLimit{{Name: "a", Unit: "tokens", Limit: 9, Remaining: 3, ResetAfter: time.Minute}, {Name: "b", Limit: 9, Remaining: 3, ResetAfter: time.Minute}}
+	u.applyStated(stated, now)
+	q.applyStated(stated, now)
+	require.Empty(t, u.Estimates)
+	require.Empty(t, q.Estimates)
 }
 
 // A rejection that states a limit which is used up concerns that limit. If it is not that of the quota that
@@ -172,39 +112,15 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 		require.Equal(t, tt.want, f.Cause, name)
 		require.Nil(t, f.RemoteLimits, name)
 	}
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		names []string
-		want  bool
-	}{"no limits": {nil, false}, "the same": {[]string{"a"}, false}, "another one": {[]string{"b"}, true}, "others": {[]string{"b", "c"}, true}, "one is the same": {[]string{"b", "a"}, false}} {
-		q := quotaAt(t, 0)
-		for _, n := range tt.names {
-			q.estimates = append(q.estimates, statedlimit.Estimate{Name: n, Limit: 10, Reset: now})
-		}
-		require.Equal(t, tt.want, q.statesOther([]throttle.RemoteLimit{{Name: "a", Limit: 10}}), name)
-	}
 }
 
-// What was accepted before the first rejection of an unlimited host is known to its quota. Limits that
-// were stated to other requests do not end the window of an estimate.
+// Limits that were stated to other requests do not end the window of an estimate.
 func TestQuota_appliesWhatOthersLearned(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Minute}
-	for n, want := range map[int64]learnedlimit.AcceptedSpan{0: {N: 3}, 1: {Since: now.Add(-time.Second), N: 1}} {
-		q := quotaAt(t, 0)
-		q.span.N = 3
-		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: n})
-		require.Equal(t, want, q.span, n)
-		require.EqualValues(t, 1, q.inFlight.Sent, "the rejection stands for a claim")
-		require.Equal(t, 1, q.hold.Rejections)
-		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{Since: now, N: 9})
-		require.Equal(t, want, q.span, "a rejection of the same burst")
-		require.Equal(t, 1, q.hold.Rejections)
-	}
 	q := quotaAt(t, 0)
-	q.estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 3, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
+	q.Estimates = []statedlimit.Estimate{{Limit: 10, Remaining: 3, At: now.Add(-time.Second), Reset: now.Add(time.Minute)}}
 	q.applyStated([]throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}, now)
-	require.EqualValues(t, 3, q.estimates[0].Remaining, "it may be the response to an older request")
+	require.EqualValues(t, 3, q.Estimates[0].Remaining, "it may be the response to an older request")
 }
 
 // A Feedback without a time is as of now.
@@ -236,14 +152,14 @@ func TestQuota_cancelledClaimsAreNotWatched(t *testing.T) {
 		q := quotaAt(t, 0)
 		d, err := q.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		require.EqualValues(t, 1, q.slow.Watched)
+		require.EqualValues(t, 1, q.Slow.Watched)
 		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
-		require.EqualValues(t, 1, q.inFlight.Open, "it was not granted")
+		require.EqualValues(t, 1, q.InFlight.Open, "it was not granted")
 		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
-		require.EqualValues(t, 1, q.inFlight.Open, "no such claim")
+		require.EqualValues(t, 1, q.InFlight.Open, "no such claim")
 		q.Cancel(t.Context(), throttle.Claim{}, d)
-		require.Zero(t, q.slow.Watched)
-		require.Zero(t, q.inFlight.Open)
+		require.Zero(t, q.Slow.Watched)
+		require.Zero(t, q.InFlight.Open)
 	})
 }
 
@@ -331,45 +247,45 @@ func TestListeners_reportChanges(t *testing.T) {
 		want          []any
 	}{
 		"nothing":                      {nil, nil, nil},
-		"a hold begins":                {nil, func(q *quota) { q.hold.Active, q.hold.Until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
-		"a stop begins":                {nil, func(q *quota) { q.hold.Active, q.hold.Until, q.hold.Estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
-		"a hold ends now":              {nil, func(q *quota) { q.hold.Active, q.hold.Until = true, now }, []any{hold("retry-after", true, 0, false)}},
-		"a hold is extended":           {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
-		"a hold is extended by little": {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Until = in(time.Second + 1) }, nil},
-		"a hold ends":                  {func(q *quota) { q.hold.Active, q.hold.Until = true, in(1) }, func(q *quota) { q.hold.Active = false }, []any{hold("retry-after", false, 0, false)}},
-		"a stop ends":                  {func(q *quota) { q.hold.Active, q.hold.Until, q.hold.Estimated = true, in(1), true }, func(q *quota) { q.hold.Active = false }, []any{hold("learned rate", false, 0, true)}},
-		"a cut begins":                 {nil, func(q *quota) { q.inference.cut.Until = in(1) }, []any{hold("slow start", true, 1, true)}},
-		"a cut is over":                {nil, func(q *quota) { q.inference.cut.Until = now }, nil},
-		"a cut goes on":                {func(q *quota) { q.inference.cut.Until = in(1) }, nil, nil},
-		"a rate":                       {nil, func(q *quota) { q.inference.loop = loop(100) }, []any{rate(Learned, 100)}},
-		"a rate changes":               {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
-		"a rate changes by 1 %":        {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(101) }, nil},
-		"a rate becomes 1 % lower":     {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(99) }, nil},
-		"a low rate, almost the same":  {func(q *quota) { q.inference.loop = loop(.5) }, func(q *quota) { q.inference.loop = loop(.504) }, nil},
-		"a rate becomes lower":         {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
-		"a rate is dropped":            {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) { q.inference.loop = learnedlimit.RateLoop{} }, []any{rate(Dropped, 100)}},
+		"a hold begins":                {nil, func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
+		"a stop begins":                {nil, func(q *quota) { q.Hold.Active, q.Hold.Until, q.Hold.Estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
+		"a hold ends now":              {nil, func(q *quota) { q.Hold.Active, q.Hold.Until = true, now }, []any{hold("retry-after", true, 0, false)}},
+		"a hold is extended":           {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
+		"a hold is extended by little": {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 1) }, nil},
+		"a hold ends":                  {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Active = false }, []any{hold("retry-after", false, 0, false)}},
+		"a stop ends":                  {func(q *quota) { q.Hold.Active, q.Hold.Until, q.Hold.Estimated = true, in(1), true }, func(q *quota) { q.Hold.Active = false }, []any{hold("learned rate", false, 0, true)}},
+		"a cut begins":                 {nil, func(q *quota) { q.Inference.Cut.Until = in(1) }, []any{hold("slow start", true, 1, true)}},
+		"a cut is over":                {nil, func(q *quota) { q.Inference.Cut.Until = now }, nil},
+		"a cut goes on":                {func(q *quota) { q.Inference.Cut.Until = in(1) }, nil, nil},
+		"a rate":                       {nil, func(q *quota) { q.Inference.Loop = loop(100) }, []any{rate(Learned, 100)}},
+		"a rate changes":               {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
+		"a rate changes by 1 %":        {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(101) }, nil},
+		"a rate becomes 1 % lower":     {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(99) }, nil},
+		"a low rate, almost the same":  {func(q *quota) { q.Inference.Loop = loop(.5) }, func(q *quota) { q.Inference.Loop = loop(.504) }, nil},
+		"a rate becomes lower":         {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
+		"a rate is dropped":            {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = learnedlimit.RateLoop{} }, []any{rate(Dropped, 100)}},
 		"a limit is not obeyed": {func(q *quota) {
-			q.estimates = make([]statedlimit.Estimate, 1)
-			q.estimates[0].Update(throttle.RemoteLimit{Limit: 9, ResetAfter: time.Hour}, 0, now, &inflight.Claims{})
+			q.Estimates = make([]statedlimit.Estimate, 1)
+			q.Estimates[0].Update(throttle.RemoteLimit{Limit: 9, ResetAfter: time.Hour}, 0, now, &inflight.Claims{})
 		}, func(q *quota) {
 			for range 3 { // contradictions
-				q.estimates[0].Accepted(1, now)
+				q.Estimates[0].Accepted(1, now)
 			}
 		},
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Dropped, Size: 9}}},
-		"one of two limits changes": {func(q *quota) { q.estimates = []statedlimit.Estimate{{Limit: 9}, {Limit: 99, Per: time.Minute}} }, func(q *quota) { q.estimates[0].Limit = 8 },
+		"one of two limits changes": {func(q *quota) { q.Estimates = []statedlimit.Estimate{{Limit: 9}, {Limit: 99, Per: time.Minute}} }, func(q *quota) { q.Estimates[0].Limit = 8 },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Changed, Size: 8}}},
-		"a window": {func(q *quota) { q.inference.loop = loop(100) }, func(q *quota) {
-			q.inference.loop, q.inference.window = learnedlimit.RateLoop{}, learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
+		"a window": {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) {
+			q.Inference.Loop, q.Inference.Window = learnedlimit.RateLoop{}, learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
 		}, []any{rate(Dropped, 100), LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Size: 10, Per: time.Minute}}},
 		"a window becomes longer": {func(q *quota) {
-			q.inference.window = learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
-		}, func(q *quota) { q.inference.window.Length = time.Hour },
+			q.Inference.Window = learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
+		}, func(q *quota) { q.Inference.Window.Length = time.Hour },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: Changed, Size: 10, Per: time.Hour}}},
-		"a declared window": {nil, func(q *quota) { q.inference.window = learnedlimit.Window{Limit: 9, Declared: true} }, nil},
+		"a declared window": {nil, func(q *quota) { q.Inference.Window = learnedlimit.Window{Limit: 9, Declared: true} }, nil},
 	} {
 		q := quotaAt(t, 0)
-		q.inference = new(inference)
+		q.Inference = new(model.Inference)
 		if tt.before != nil {
 			tt.before(q)
 		}
@@ -405,65 +321,6 @@ func TestLimitLearnedInfo_isSame(t *testing.T) {
 	}
 }
 
-// A hold is an estimate if the process that was rejected has only evidence of it.
-func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
-	for _, stated := range []bool{true, false} {
-		_, q, now := sharedQuota(t, 0)
-		q.hold.Estimated = stated
-		q.applyHold(&Update{Kind: UpdateHold, Sender: 9, Stated: stated, Wait: time.Second}, now)
-		require.True(t, q.hold.Active)
-		require.Equal(t, !stated, q.hold.Estimated)
-	}
-}
-
-// Only a rejection of a claim that was granted after the latest statement shows that windows are not what
-// they were taken for, or answers a probe.
-func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	usedUp := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
-	for n, newer := range map[uint64]bool{5: false, 6: true} { // for its own limit, see TestEstimate_rejectionsRefuteCountedWindows
-		q := quotaAt(t, 0)
-		q.estimates = []statedlimit.Estimate{
-			{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5},
-			{Name: "other", Limit: 10, At: now, Reset: now, LastSent: 5, Probe: true},
-		}
-		require.True(t, q.updateEstimates(n, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, RemoteLimits: usedUp}, now))
-		require.Equal(t, !newer, q.estimates[1].Probe, n)
-	}
-	q := quotaAt(t, 0)
-	q.inFlight.Open = 3
-	q.estimates = []statedlimit.Estimate{{Per: time.Minute}, {Per: time.Hour}, {Per: time.Second}}
-	r := q.rejectionOf(time.Second, now)
-	require.EqualValues(t, 4, r.InFlight, "with the one that was rejected")
-	require.Equal(t, time.Hour, r.Window)
-}
-
-// After more than a second without a request, and without a reason to wait, a new span of accepted requests
-// begins.
-func TestQuota_beginsASpanAfterAnIdleTime(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Minute), N: 7}
-	for name, tt := range map[string]struct {
-		granted, held time.Duration // before now
-		idle          bool
-	}{
-		"a second":              {time.Second, time.Hour, false},
-		"more than a second":    {time.Second + 1, time.Hour, true},
-		"held until a second":   {time.Hour, time.Second, false},
-		"held, but not so long": {time.Hour, time.Second + 1, true},
-	} {
-		q := quotaAt(t, 0)
-		q.span, q.lastGranted, q.hold.Until = before, now.Add(-tt.granted), now.Add(-tt.held)
-		q.grant(1, now)
-		require.Equal(t, tt.idle, q.span == learnedlimit.AcceptedSpan{Since: now}, name)
-		require.Equal(t, !tt.idle, q.span == before, name)
-	}
-	q := quotaAt(t, 0)
-	q.lastGranted = now
-	q.grant(1, now)
-	require.Equal(t, learnedlimit.AcceptedSpan{Since: now}, q.span, "the first one")
-}
-
 // A route of a set whose routes show a quota is likely to have it: if the set is a pattern, responses may be
 // as late as in the last seconds.
 func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
@@ -482,9 +339,9 @@ func TestEndpoint_quotaOfSimilarRoutes(t *testing.T) {
 		req := request(t, "https://api.test/pages/about")
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
-		q.estimates = []statedlimit.Estimate{windowEstimate(now)}
+		q.Estimates = []statedlimit.Estimate{windowEstimate(now)}
 		for i := range tt.shown {
-			ep.patterns.Record(ep.tracker.seed, request(t, "https://api.test/pages/"+slug(i)), uint64(i), q, true, ep.reserve)
+			ep.patterns.Record(ep.tracker.seed, request(t, "https://api.test/pages/"+slug(i)), uint64(i), q, true, ep.Memory.Reserve)
 		}
 		ep.peak = 20
 		got := ep.quotaOfSimilar(req, []throttle.RemoteLimit{{Limit: 100, Remaining: tt.left, ResetAfter: time.Minute, Per: 2 * time.Minute}}, 0, now)
@@ -536,7 +393,7 @@ func TestEndpoint_renewsWaitsForSmallQuotas(t *testing.T) {
 	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
 	require.False(t, ep.assignSmall(7, limits, now), "there is memory for a quota")
 	require.Nil(t, ep.small)
-	ep.memory.Store(maxBytes - quotaBytes - estimateBytes + 1)
+	ep.Memory.Store(model.MaxBytes - quotaBytes - model.EstimateBytes + 1)
 	require.True(t, ep.assignSmall(7, limits, now))
 	require.Equal(t, []throttle.Limiter{ep.unknown.Load()}, ep.replaced)
 	require.True(t, ep.hasReplaced.Load())

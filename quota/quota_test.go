@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -57,11 +58,11 @@ func TestQuota_dryRunChangesNothing(t *testing.T) {
 
 // state returns the state of q that a dry run could change.
 func (q *quota) state() []any {
-	inf := inference{}
-	if q.inference != nil {
-		inf = *q.inference
+	inf := model.Inference{}
+	if q.Inference != nil {
+		inf = *q.Inference
 	}
-	return []any{q.inFlight.Sent, q.inFlight.Open, q.hold, inf, q.span, append([]statedlimit.Estimate(nil), q.estimates...), q.slowStart, q.lastGranted}
+	return []any{q.InFlight.Sent, q.InFlight.Open, q.Hold, inf, q.Span, append([]statedlimit.Estimate(nil), q.Estimates...), q.SlowStart, q.LastGranted}
 }
 
 // After the reset, dry runs are granted until a claim is granted: the probe.

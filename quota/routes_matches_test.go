@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -26,7 +27,7 @@ func TestEndpoint_remembersThePeakInFlight(t *testing.T) {
 		ep := (&Tracker{}).endpointOf(req)
 		q := ep.unknown.Load()
 		for range 3 {
-			q.inFlight.Add()
+			q.InFlight.Add()
 		}
 		ep.peak, ep.peakAt = tt.peak, now.Add(-tt.age)
 		f := throttle.Feedback{Now: now, RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Minute}}}
@@ -40,22 +41,22 @@ func TestEndpoint_remembersThePeakInFlight(t *testing.T) {
 func TestEndpoint_remembersRoutesWithinItsMemory(t *testing.T) {
 	ep := (&Tracker{}).endpointOf(request(t, users))
 	q := ep.unknown.Load()
-	ep.memory.Store(maxBytes)
+	ep.Memory.Store(model.MaxBytes)
 	ep.rememberRoute(7, q)
 	require.Empty(t, ep.routes, "there is no memory")
-	ep.memory.Store(maxBytes - routeBytes)
+	ep.Memory.Store(model.MaxBytes - routeBytes)
 	ep.rememberRoute(7, q)
 	require.Equal(t, map[uint64]*quota{7: q}, ep.routes)
-	require.EqualValues(t, maxBytes, ep.memory.Load())
+	require.EqualValues(t, model.MaxBytes, ep.Memory.Load())
 	ep.rememberRoute(7, q)
-	require.EqualValues(t, maxBytes, ep.memory.Load(), "it is known")
+	require.EqualValues(t, model.MaxBytes, ep.Memory.Load(), "it is known")
 	ep.rememberRoute(8, q)
 	require.Equal(t, map[uint64]*quota{8: q}, ep.routes, "it replaces the other one")
-	require.EqualValues(t, maxBytes, ep.memory.Load())
-	ep.memory.Store(0)
+	require.EqualValues(t, model.MaxBytes, ep.Memory.Load())
+	ep.Memory.Store(0)
 	for i := range uint64(2 * maxRoutes) {
 		ep.rememberRoute(100+i, q)
 	}
 	require.Len(t, ep.routes, maxRoutes)
-	require.EqualValues(t, (maxRoutes-1)*routeBytes, ep.memory.Load())
+	require.EqualValues(t, (maxRoutes-1)*routeBytes, ep.Memory.Load())
 }

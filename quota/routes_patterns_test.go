@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -356,7 +357,7 @@ func TestPatterns_memoryIsBounded(t *testing.T) {
 			state := fmt.Sprintf(`"a%d";r=%d;t=60, "b%d";r=%d;t=60`, i/40, 900-i%40, i/40, 900-i%40)
 			policy := fmt.Sprintf(`"a%d";q=1000;w=60, "b%d";q=1000;w=60`, i/40, i/40)
 			ask(t, tr, url, answer(200, "RateLimit", state, "RateLimit-Policy", policy)) // two limits: a small quota holds only one
-			require.LessOrEqual(t, ep.memory.Load(), int64(maxBytes))
+			require.LessOrEqual(t, ep.Memory.Load(), int64(model.MaxBytes))
 			if i%40 == 39 {
 				time.Sleep(time.Minute)
 			}
@@ -365,7 +366,7 @@ func TestPatterns_memoryIsBounded(t *testing.T) {
 		for len(ep.quotas) > 0 {
 			ep.drop(len(ep.quotas) - 1)
 		}
-		require.Equal(t, ep.patterns.Bytes(), ep.memory.Load(), "all other bytes were released")
+		require.Equal(t, ep.patterns.Bytes(), ep.Memory.Load(), "all other bytes were released")
 		require.Nil(t, patternOf(t, tr))
 	})
 }

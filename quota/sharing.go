@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/credentials"
 	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/routes"
@@ -89,17 +90,17 @@ func (s *sharing) hash(words ...string) []byte {
 // share makes ep, the new endpoint of the account of req, a shared one. Without a key, accounts with
 // credentials are not shared. The first requests wait for the fetch that announce begins.
 func (s *sharing) share(ep *endpoint, req *http.Request) {
-	credentials := s.tracker.allCredentials(req, ep.host)
-	if s.ctx.Err() != nil || credentials != "" && len(s.key) == 0 {
+	all := credentials.Join(func(found func(name, value string)) { s.tracker.credentials(req, ep.host, found) })
+	if s.ctx.Err() != nil || all != "" && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
 	if req.URL.Scheme == "http" {
 		scheme = "http"
 	}
-	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, credentials)[:16])
+	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, all)[:16])
 	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
-	q.hold.Until, q.shared.fetchUntil = until, until
+	q.Hold.Until, q.shared.fetchUntil = until, until
 }
 
 // add begins to apply updates to ep, which the Tracker keeps from now on.
@@ -177,7 +178,6 @@ func (ep *endpoint) route(req *http.Request) uint64 {
 type sharedState struct {
 	route      uint64    // of the latest response that concerned the quota; identifies it in updates; 0: none yet
 	fetchUntil time.Time // requests wait until then for a fetch; zero: no fetch has begun, or it has ended
-	follows    bool      // another process sends the probe
 	peers      peers.Set
 
 	rejections    int    // without rate-limit headers, that are not published yet
@@ -196,10 +196,10 @@ type sharedState struct {
 // was published just now.
 func (q *quota) newProbe(n uint64) *Update {
 	s := q.shared
-	if !q.hold.Active || n <= q.hold.LastSent || q.lastGranted.Sub(s.probedAt) < probeEvery {
+	if !q.Hold.Active || n <= q.Hold.LastSent || q.LastGranted.Sub(s.probedAt) < probeEvery {
 		return nil
 	}
-	s.probedAt = q.lastGranted
+	s.probedAt = q.LastGranted
 	return &Update{Kind: UpdateProbe, Route: s.route}
 }
 
@@ -235,7 +235,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 // publish publishes what other processes do not know of q as of now.
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
-	now = ticks.Later(now, q.lastGranted)
+	now = ticks.Later(now, q.LastGranted)
 	s, rejections := q.shared, Update{}
 	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
 		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}
@@ -250,17 +250,17 @@ func (q *quota) publish(now time.Time) {
 // newState returns an update of the hold and the limits; the zero Update if other processes know
 // them, or if no response has concerned q yet.
 func (q *quota) newState(now time.Time) (u Update) {
-	h, s := &q.hold, q.shared
+	h, s := &q.Hold, q.shared
 	if s.route == 0 {
 		return u
 	}
 	limitsChanged := q.limitsChanged(now)
 	switch {
-	case h.Active && h.Estimated && q.inference != nil && q.inference.forbidden: // each process finds that out by itself
+	case h.Active && h.Estimated && q.Inference != nil && q.Inference.Forbidden: // each process finds that out by itself
 	case h.Active && (!s.held || h.RejectedAt.After(s.heldSince) || h.Until.Sub(s.heldUntil) > statedlimit.Tolerance):
 		u = Update{Kind: UpdateHold, Wait: max(h.Until.Sub(now), 0), Stated: !h.Estimated}
-	case !h.Active && s.held:
-		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
+	case !h.Active && s.held && !h.Abandoned:
+		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.LastGranted), 0)}
 	case limitsChanged:
 		u.Kind = UpdateLimits
 	}
@@ -280,14 +280,14 @@ func (s *sharedState) setHold(h *hold.Hold) {
 // they are to be published.
 func (q *quota) limitsChanged(now time.Time) bool {
 	since := now.Sub(q.shared.limitsAt)
-	return q.shared.limits.Changed(q.estimates, since < publishEvery) || since >= joinEvery && len(q.estimates) > 0
+	return q.shared.limits.Changed(q.Estimates, since < publishEvery) || since >= joinEvery && len(q.Estimates) > 0
 }
 
 // setLimits records that other processes know the limits, and returns them as of now.
 func (q *quota) setLimits(now time.Time) (all []throttle.RemoteLimit) {
-	q.shared.limits.Set(q.estimates)
-	for i := range q.estimates {
-		e := &q.estimates[i]
+	q.shared.limits.Set(q.Estimates)
+	for i := range q.Estimates {
+		e := &q.Estimates[i]
 		if reset := e.Reset.Sub(now); reset > 0 && !e.CountsInFlight() {
 			all = append(all, throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Remaining, Per: e.Per, ResetAfter: reset})
 		}

@@ -54,8 +54,8 @@ func abandonedStops(t *testing.T, apart time.Duration) {
 	}
 	for range 30 * 50 {
 		for _, tr := range all {
-			inf := tr.endpointOf(request(t, users)).quotaOf(request(t, users)).inference
-			require.False(t, inf != nil && inf.limits(), "%v apart: no request was accepted", apart)
+			inf := tr.endpointOf(request(t, users)).quotaOf(request(t, users)).Inference
+			require.False(t, inf != nil && inf.Limits(), "%v apart: no request was accepted", apart)
 			send(tr, http.StatusForbidden)
 		}
 		time.Sleep(20 * time.Millisecond)

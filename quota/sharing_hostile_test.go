@@ -103,7 +103,7 @@ func TestSharing_memoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(tr.sharing.endpoints), 64)
 		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
 		for _, q := range ep.quotas {
-			require.LessOrEqual(t, len(q.estimates), statedlimit.MaxEstimates)
+			require.LessOrEqual(t, len(q.Estimates), statedlimit.MaxEstimates)
 			require.LessOrEqual(t, q.shared.peers.Len(), peers.Max)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -33,10 +34,11 @@ func TestQuota_publishesChanges(t *testing.T) {
 		"another rejection":    {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
 		"the same rejection":   {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
 		"release":              {hold.Hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"no probe":             {hold.Hold{Abandoned: true}, sharedState{held: true}, Update{}},
 		"release of a restart": {hold.Hold{RejectedAt: now, Until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
 	} {
 		known := tt.known
-		q := quota{hold: tt.hold, shared: &known, unitQuota: unitQuota{lastGranted: now.Add(-2 * time.Second)}}
+		q := quota{shared: &known, Quota: model.Quota{Hold: tt.hold, Units: model.Units{LastGranted: now.Add(-2 * time.Second)}}}
 		require.Zero(t, q.newState(now), "%s: no response has concerned it", name)
 		known.route = 7
 		if tt.want.Kind != UpdateFetched {
@@ -55,7 +57,7 @@ func TestQuota_publishesLimits(t *testing.T) {
 	end := now.Add(time.Hour)
 	q := quota{shared: &sharedState{limitsAt: now.Add(-time.Hour)}}
 	require.False(t, q.limitsChanged(now), "there is no limit")
-	q.estimates = []statedlimit.Estimate{
+	q.Estimates = []statedlimit.Estimate{
 		{Name: "a", Limit: 100, Remaining: 7, Per: time.Hour, Reset: end},
 		{Name: "b", Limit: 10, Remaining: 6, Reset: now},
 		concurrentEstimate(5, 4, end),
@@ -109,7 +111,7 @@ func TestQuota_publishesProbes(t *testing.T) {
 		tr, q, now := sharedQuota(t, .5)
 		e := &recordingExchange{}
 		tr.Exchange = e
-		q.hold = hold.Hold{Active: tt.active, LastSent: tt.lastSent}
+		q.Hold = hold.Hold{Active: tt.active, LastSent: tt.lastSent}
 		q.shared.probedAt, q.shared.route = now.Add(-tt.since), 7
 		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: tt.dryRun})
 		require.NoError(t, err)
@@ -122,7 +124,7 @@ func TestQuota_publishesProbes(t *testing.T) {
 		}
 	}
 	_, q, now := sharedQuota(t, 0)
-	q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
+	q.Estimates = []statedlimit.Estimate{{Limit: 100, Remaining: 1, Reset: now.Add(time.Minute)}}
 	q.shared.peers.Add(1, 0, now)
 	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
 	require.NoError(t, err)
@@ -156,10 +158,10 @@ func TestSharing_receivesUpdates(t *testing.T) {
 	own.Sender, unknown.Account = tr.sharing.self, "another"
 	for _, u := range []Update{own, unknown} {
 		tr.sharing.receive(u)
-		require.False(t, q.hold.Active)
+		require.False(t, q.Hold.Active)
 	}
 	tr.sharing.receive(hold)
-	require.True(t, q.hold.Active)
+	require.True(t, q.Hold.Active)
 	require.Equal(t, []bool{true}, *held, "listeners are told")
 	runtime.KeepAlive(events)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -114,7 +115,7 @@ func TestSharing_processesProbeIfNoResultArrives(t *testing.T) {
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + followRange)
+		time.Sleep(2*time.Second + 200*time.Millisecond)
 		require.True(t, claim(t, other, users).OK)
 	})
 }
@@ -309,7 +310,7 @@ func TestSharing_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 			time.Sleep(tt.after)
 			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
 			quota, _ := other.Demand(request(t, users)).Limiter.(*quota)
-			require.Equal(t, tt.released, !quota.hold.Active, name)
+			require.Equal(t, tt.released, !quota.Hold.Active, name)
 		})
 	}
 }
@@ -380,9 +381,9 @@ func TestSharing_limitsArePublishedAtIntervals(t *testing.T) {
 	} {
 		reset := now.Add(time.Hour)
 		q := quota{shared: &sharedState{limitsAt: now.Add(-tt.after), limits: knownLimits(statedlimit.Estimate{Remaining: tt.known, Reset: reset})}}
-		q.estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.remaining, Reset: reset}}
+		q.Estimates = []statedlimit.Estimate{{Limit: 100, Remaining: tt.remaining, Reset: reset}}
 		require.Equal(t, tt.want, q.limitsChanged(now), name)
 	}
-	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, unitQuota: unitQuota{estimates: []statedlimit.Estimate{{Limit: 100, Remaining: 99, Reset: now}}}}
+	q := quota{shared: &sharedState{limitsAt: now.Add(-publishEvery)}, Quota: model.Quota{Units: model.Units{Estimates: []statedlimit.Estimate{{Limit: 100, Remaining: 99, Reset: now}}}}}
 	require.True(t, q.limitsChanged(now), "a new limit")
 }

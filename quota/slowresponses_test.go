@@ -11,10 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota/internal/concurrency"
-	"github.com/heed-go/heed/quota/internal/inflight"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
-	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -120,53 +116,4 @@ func TestTracker_slowRoutesDoNotLimitFastRoutes(t *testing.T) {
 		t.Logf("%v, peaks %v", took, s.peak)
 		require.Less(t, took, 24*time.Second, "20 s, and 3 s for the last")
 	})
-}
-
-// Slow responses bound the claims in flight of a quota. A claim that was cancelled is not watched any more.
-func TestQuota_slowResponsesBoundItsClaims(t *testing.T) {
-	q := quotaAt(t, 0)
-	q.slowStart.Successes = concurrency.KnownAfter
-	for _, tt := range []struct {
-		bound, open int64
-		ok          bool
-	}{{0, 1000, true}, {4, 3, true}, {4, 4, false}, {4, 5, false}} {
-		var d throttle.Decision
-		q.slow.MaxInFlight, q.inFlight.Open = tt.bound, tt.open
-		q.decide(&d, 1, false, time.Unix(1000, 0))
-		require.Equal(t, tt.ok, d.OK, "%+v", tt)
-	}
-	q.slow.Watched, q.inFlight = 25, inflight.Claims{Sent: 24}
-	require.EqualValues(t, []uint64{25, 26}, []uint64{q.inFlight.Add(), q.inFlight.Add()})
-	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 26})
-	require.EqualValues(t, 25, q.slow.Watched)
-	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 25})
-	require.Zero(t, q.slow.Watched)
-}
-
-// A 403 counts as a failure for slow responses only where the server was healthy before.
-func TestQuota_aForbiddenRequestIsAFailureOfAHealthyServer(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		cause    throttle.Cause
-		outcome  throttle.Outcome
-		accepted int64
-		want     bool
-	}{
-		"a 403":                      {throttle.CauseForbidden, throttle.Accepted, 30, true},
-		"a 403, none succeeded":      {throttle.CauseForbidden, throttle.Accepted, 0, false},
-		"a 403 that a loop explains": {throttle.CauseForbidden, throttle.Throttled, 30, false},
-		"a success":                  {throttle.CauseUnknown, throttle.Accepted, 30, false},
-		"a 503":                      {throttle.CauseUnavailable, throttle.Failed, 0, true},
-		"a 429":                      {throttle.CauseUnstated, throttle.Throttled, 30, false},
-	} {
-		q := quotaAt(t, 0)
-		q.span = learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: tt.accepted}
-		inf := q.infer(learnedlimit.AcceptedSpan{}, now)
-		inf.evidence.Add(tt.cause, now)
-		q.observe(1, &throttle.Feedback{Cause: tt.cause, Outcome: tt.outcome}, now)
-		require.Equal(t, tt.want, q.slow.Recent != 0, name)
-	}
-	q := quotaAt(t, 0)
-	q.observe(1, &throttle.Feedback{Cause: throttle.CauseForbidden}, now)
-	require.Zero(t, q.slow.Recent, "nothing is inferred")
 }

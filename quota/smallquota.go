@@ -122,7 +122,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		}
 		return
 	}
-	if !ep.reserve(smallBytes) {
+	if !ep.Memory.Reserve(smallBytes) {
 		oldest := -1
 		for i, r := range s.routes {
 			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
@@ -151,7 +151,7 @@ func (s *smallQuotas) insert(i int, route uint64, q *smallQuota) {
 // The caller holds ep.mu.
 func (ep *endpoint) addUnstated(route uint64) *smallQuota {
 	i, known := ep.small.search(route)
-	if known || routes.IsNamed(route) || ep.routes[route] != nil || !ep.reserve(smallBytes) {
+	if known || routes.IsNamed(route) || ep.routes[route] != nil || !ep.Memory.Reserve(smallBytes) {
 		return nil
 	}
 	q := &smallQuota{endpoint: ep, limit: 1, remaining: 1}
@@ -192,12 +192,12 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight.Open > 0 || q.inference != nil || len(q.units) > 0 || len(q.estimates) != 1 {
+	if q.InFlight.Open > 0 || q.Inference != nil || len(q.units) > 0 || len(q.Estimates) != 1 {
 		return w, false
 	}
-	e := &q.estimates[0]
+	e := &q.Estimates[0]
 	w = throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Left(now), ResetAfter: e.Reset.Sub(now), Per: e.Per}
-	if held := q.hold.Until.Sub(now); q.hold.Active || held > 0 {
+	if held := q.Hold.Until.Sub(now); q.Hold.Active || held > 0 {
 		w.Remaining, w.ResetAfter = 0, max(w.ResetAfter, held)
 	}
 	return w, isSmall([]throttle.RemoteLimit{w}) && !e.CountsInFlight()
@@ -216,7 +216,7 @@ func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
 // request after Tracker.MaxHold, see hold.
 func (q *smallQuota) tested(end, now time.Time) time.Duration {
 	if end.Sub(now) > hold.MaxStated {
-		end = now.Add(min(end.Sub(now), q.endpoint.tracker.maxHold))
+		end = now.Add(min(end.Sub(now), q.endpoint.Pacing.MaxHold))
 	}
 	return end.Sub(q.endpoint.small.began)
 }
@@ -262,10 +262,10 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	at := now.Sub(ep.small.began)
-	pacing := ep.tracker.pacing
+	pacing := ep.Pacing
 	free := int64(q.remaining) - int64(q.open) - pacing.Reserved(int64(q.limit))
 	wait := q.reset - at
-	d := throttle.Decision{Policy: ep.names.quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
+	d := throttle.Decision{Policy: ep.Names.Quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
 	switch {
 	case free >= min(n, max(int64(q.limit), 1)), wait <= 0 && q.open == 0: // units are left, or one request tests whether they have returned
 		d.OK = true

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
@@ -71,7 +72,7 @@ func TestTracker_hundredsOfNamedQuotas(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 			}
-			require.LessOrEqual(t, endpointIn(tr).memory.Load(), int64(maxBytes))
+			require.LessOrEqual(t, endpointIn(tr).Memory.Load(), int64(model.MaxBytes))
 			snapshot := tr.Snapshot(0)
 			require.Len(t, snapshot.Shown, 1)
 			require.LessOrEqual(t, len(snapshot.Shown[0].Quotas), maxSmallShown+maxQuotas+1)
@@ -364,9 +365,9 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	add(14, nil)
 	add(14, nil)
 	require.Len(t, ep.small.routes, 6)
-	used := ep.memory.Load()
+	used := ep.Memory.Load()
 	require.EqualValues(t, 6*smallBytes, used)
-	ep.memory.Store(maxBytes)
+	ep.Memory.Store(model.MaxBytes)
 	for i, gone := range []uint64{12, 13, 14} {
 		add(uint64(20+i), func(q *smallQuota) { q.open = 1 })
 		require.Nil(t, ep.small.find(gone))
@@ -381,7 +382,7 @@ func TestSmallQuotas_replaceTheOldest(t *testing.T) {
 	}
 	require.Len(t, ep.small.routes, 6)
 	require.LessOrEqual(t, cap(ep.small.routes), 8)
-	ep.memory.Store(0)
+	ep.Memory.Store(0)
 	for i := range uint64(20) {
 		add(100+i, nil)
 		require.LessOrEqual(t, cap(ep.small.routes)-len(ep.small.routes), 8, "memory that is not used")
@@ -395,20 +396,20 @@ func TestQuota_isShrunk(t *testing.T) {
 	ep := tr.endpointOf(request(t, users))
 	fresh := func() *quota {
 		q := ep.newQuota(0)
-		q.estimates = []statedlimit.Estimate{{Name: "a", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute), Per: time.Hour}}
+		q.Estimates = []statedlimit.Estimate{{Name: "a", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute), Per: time.Hour}}
 		return q
 	}
 	w, ok := fresh().shrunk(now)
 	require.True(t, ok)
 	require.Equal(t, throttle.RemoteLimit{Name: "a", Limit: 10, Remaining: 4, ResetAfter: time.Minute, Per: time.Hour}, w)
 	for name, change := range map[string]func(q *quota){
-		"in flight":         func(q *quota) { q.inFlight.Add() },
-		"inference":         func(q *quota) { q.inference = &inference{} },
+		"in flight":         func(q *quota) { q.InFlight.Add() },
+		"inference":         func(q *quota) { q.Inference = &model.Inference{} },
 		"units":             func(q *quota) { q.units = []*unitQuota{{}} },
-		"two limits":        func(q *quota) { q.estimates = append(q.estimates, q.estimates[0]) },
-		"no limit":          func(q *quota) { q.estimates = nil },
-		"no name":           func(q *quota) { q.estimates[0].Name = "" },
-		"limit of requests": func(q *quota) { q.estimates[0] = concurrentEstimate(q.estimates[0].Limit, 1, q.estimates[0].Reset) },
+		"two limits":        func(q *quota) { q.Estimates = append(q.Estimates, q.Estimates[0]) },
+		"no limit":          func(q *quota) { q.Estimates = nil },
+		"no name":           func(q *quota) { q.Estimates[0].Name = "" },
+		"limit of requests": func(q *quota) { q.Estimates[0] = concurrentEstimate(q.Estimates[0].Limit, 1, q.Estimates[0].Reset) },
 	} {
 		q := fresh()
 		change(q)
@@ -427,7 +428,7 @@ func TestQuota_isShrunk(t *testing.T) {
 		"hold of another origin": {false, 1, 0, time.Minute},
 	} {
 		q := fresh()
-		q.hold.Active, q.hold.Until = tt.active, now.Add(tt.until)
+		q.Hold.Active, q.Hold.Until = tt.active, now.Add(tt.until)
 		w, ok = q.shrunk(now)
 		require.True(t, ok, name)
 		require.Equal(t, []int64{tt.remaining, int64(tt.reset)}, []int64{w.Remaining, int64(w.ResetAfter)}, name)
@@ -470,13 +471,13 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	ep.small = &smallQuotas{began: now}
 	add := func(route uint64) *quota {
 		q := ep.addQuota(route, ep.newQuota(0), now)
-		q.estimates = []statedlimit.Estimate{{Name: "limit", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute)}}
+		q.Estimates = []statedlimit.Estimate{{Name: "limit", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute)}}
 		ep.rememberRoute(route, q)
 		return q
 	}
 	idle, named, busy, unknown := add(1), add(1<<63), add(3), add(4)
 	ep.rememberRoute(5, idle)
-	busy.inFlight.Add()
+	busy.InFlight.Add()
 	ep.unknown.Store(unknown)
 	ep.shrinkQuotas(now)
 	require.Equal(t, []*quota{named, busy, unknown}, ep.quotas)
@@ -488,8 +489,8 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 
 	limits := []throttle.RemoteLimit{{Name: "limit", Limit: 10, Remaining: 3, ResetAfter: time.Minute}}
 	require.False(t, ep.assignSmall(6, limits, now), "a quota of type quota has the limit")
-	busy.inFlight.End(1)
-	unknown.estimates[0].Name = "another"
+	busy.InFlight.End(1)
+	unknown.Estimates[0].Name = "another"
 	require.True(t, ep.assignSmall(6, limits, now))
 	require.Same(t, small, ep.small.find(6), "the same name")
 	require.EqualValues(t, 3, small.remaining)
@@ -528,9 +529,9 @@ func TestSmallQuotas_unknownRoutes(t *testing.T) {
 	tr.Feedback(req, m, answer(200), nil, now, nil)
 	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
 	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
-	ep.memory.Store(maxBytes)
+	ep.Memory.Store(model.MaxBytes)
 	require.Same(t, ep.unknown.Load(), tr.Demand(request(t, issues)).Limiter, "there is no memory")
-	ep.memory.Store(0)
+	ep.Memory.Store(0)
 	named := request(t, issues)
 	require.Same(t, ep.unknown.Load(), tr.Demand(named.WithContext(WithName(t.Context(), "name"))).Limiter)
 	ep.rememberRoute(ep.route(named), ep.unknown.Load())

@@ -11,6 +11,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 )
 
@@ -208,25 +209,25 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = ticks.Later(now, q.lastGranted)
-	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.inFlight.Count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
+	now = ticks.Later(now, q.LastGranted)
+	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.InFlight.Count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
-	if q.inference != nil && q.inference.loop.On() {
-		snap.Rate = q.inference.loop.Rate
+	if q.Inference != nil && q.Inference.Loop.On() {
+		snap.Rate = q.Inference.Loop.Rate
 	}
-	blank = q.inFlight.Open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.inference == nil
-	return snap, q.lastGranted, blank
+	blank = q.InFlight.Open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.Inference == nil
+	return snap, q.LastGranted, blank
 }
 
 // limitSnapshots describes the limits of q as of now. The caller holds q.mu.
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
-	all = q.snapshots(now)
-	if q.inference != nil && q.inference.window.On() {
-		all = append(all, learnedLimit(&q.inference.window, &q.inFlight, now))
+	all = unitSnapshots(&q.Units, now)
+	if q.Inference != nil && q.Inference.Window.On() {
+		all = append(all, learnedLimit(&q.Inference.Window, &q.InFlight, now))
 	}
 	for _, u := range q.units {
 		u.mu.Lock()
-		all = append(all, u.snapshots(now)...)
+		all = append(all, unitSnapshots(&u.Units, now)...)
 		u.mu.Unlock()
 	}
 	return all
@@ -234,20 +235,20 @@ func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 
 // holdSnapshot describes the hold of q as of now; nil if there is none. The caller holds q.mu.
 func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
-	switch h := &q.hold; {
+	switch h := &q.Hold; {
 	case h.Active:
 		reason := "retry-after"
 		if h.Estimated {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: h.RejectedAt, Until: h.Until, Estimated: h.Estimated, Probe: q.inFlight.After(h.LastSent) > 0}
-	case q.inference != nil && q.inference.cut.Until.After(now):
-		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.Until, Estimated: true}
+		return &HoldSnapshot{Reason: reason, Since: h.RejectedAt, Until: h.Until, Estimated: h.Estimated, Probe: q.InFlight.After(h.LastSent) > 0}
+	case q.Inference != nil && q.Inference.Cut.Until.After(now):
+		return &HoldSnapshot{Reason: "slow start", Since: q.LastResponse, Until: q.Inference.Cut.Until, Estimated: true}
 	}
-	use := q.endpoint.tracker.pacing
-	for i := range q.estimates {
-		e := &q.estimates[i]
-		if free, _ := e.Free(now, &q.inFlight, use); free > 0 || e.CountsInFlight() || e.Left(now) > use.Reserved(e.Limit) {
+	use := q.Account.Pacing
+	for i := range q.Estimates {
+		e := &q.Estimates[i]
+		if free, _ := e.Free(now, &q.InFlight, use); free > 0 || e.CountsInFlight() || e.Left(now) > use.Reserved(e.Limit) {
 			continue // it admits a request, or only waits for responses
 		}
 		return &HoldSnapshot{Reason: "quota", Since: e.At, Until: e.OpensAt(use), Probe: e.Probe}
@@ -258,8 +259,8 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 // concurrency returns the maximum number of requests in flight and its reason. Zero means that
 // there is no maximum. The caller holds q.mu.
 func (q *quota) concurrency() (n int, reason string) {
-	start := q.endpoint.tracker.initialConcurrency
-	if q.endpoint.tracker.Mode != Full || start < 0 {
+	start := q.Account.InitialConcurrency
+	if !q.Account.Full || start < 0 {
 		return 0, ""
 	}
 	lowest := int64(0)
@@ -268,11 +269,11 @@ func (q *quota) concurrency() (n int, reason string) {
 			lowest, reason = to, why
 		}
 	}
-	lower(q.maxInFlight(), "slow start")
-	if q.inference != nil {
-		lower(q.inference.cut.MaxInFlight, "slow start")
+	lower(q.MaxInFlight(), "slow start")
+	if q.Inference != nil {
+		lower(q.Inference.Cut.MaxInFlight, "slow start")
 	}
-	lower(q.slow.MaxInFlight, "slow responses")
+	lower(q.Slow.MaxInFlight, "slow responses")
 	return int(lowest), reason
 }
 
@@ -294,12 +295,12 @@ func learnedLimit(w *learnedlimit.Window, f *inflight.Claims, now time.Time) Lim
 	return s
 }
 
-// snapshots describes the limits that the server states of u, as of now. The caller holds u.mu.
-func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
-	for i := range u.estimates {
-		if e := &u.estimates[i]; !e.Distrusted() {
-			s := statedLimit(e, &u.inFlight, now)
-			s.Unit = cmp.Or(u.unit, s.Unit)
+// unitSnapshots describes the limits that the server states of u, as of now.
+func unitSnapshots(u *model.Units, now time.Time) (all []LimitSnapshot) {
+	for i := range u.Estimates {
+		if e := &u.Estimates[i]; !e.Distrusted() {
+			s := statedLimit(e, &u.InFlight, now)
+			s.Unit = cmp.Or(u.Unit, s.Unit)
 			all = append(all, s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -74,15 +75,13 @@ type Tracker struct {
 	// is shared. Package quota/fleet has one over any message bus.
 	Exchange Exchange
 
-	once               sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
-	now                func() time.Time // of Clock
-	reader             *headers.Reader
-	pacing             statedlimit.Pacing
-	maxHold            time.Duration
-	initialConcurrency int
-	maxAccounts        int
-	seed               maphash.Seed
-	sharing            *sharing // nil: there is no Exchange
+	once        sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
+	now         func() time.Time // of Clock
+	reader      *headers.Reader
+	config      model.Config
+	maxAccounts int
+	seed        maphash.Seed
+	sharing     *sharing // nil: there is no Exchange
 
 	mu        sync.RWMutex             // guards the fields of this paragraph, and endpoint.lastUsed
 	endpoints map[uint64]*endpoint     // by endpoint.key, at most MaxAccounts
@@ -124,16 +123,17 @@ func (t *Tracker) init() {
 	if t.reader = t.Reader; t.reader == nil {
 		t.reader = new(headers.Reader)
 	}
-	if t.maxHold = t.MaxHold; t.maxHold <= 0 {
-		t.maxHold = defaultHold
+	t.config = model.Config{Full: t.Mode == Full, InitialConcurrency: t.InitialConcurrency, Random: t.random}
+	if t.config.InitialConcurrency == 0 {
+		t.config.InitialConcurrency = 4
 	}
-	if t.initialConcurrency = t.InitialConcurrency; t.initialConcurrency == 0 {
-		t.initialConcurrency = 4
+	t.config.Pacing = statedlimit.Pacing{Burst: t.Pacing == Burst, Spread: t.Pacing == Spread, Headroom: t.Headroom, MaxHold: t.MaxHold}
+	if t.MaxHold <= 0 {
+		t.config.Pacing.MaxHold = defaultHold
 	}
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
 	}
-	t.pacing = statedlimit.Pacing{Burst: t.Pacing == Burst, Spread: t.Pacing == Spread, Headroom: t.Headroom, MaxHold: t.maxHold}
 	t.seed = maphash.MakeSeed()
 	t.endpoints = make(map[uint64]*endpoint)
 	if t.Exchange != nil {
@@ -172,9 +172,10 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 		hostKey++
 	}
 	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
-	n := &ep.names
-	n.quota, n.retryAfter, n.learnedRate = host+": quota", host+": retry-after", host+learnedRate
-	n.slowStart, n.slowResponses = host+": slow start", host+": slow responses"
+	ep.Config = &t.config
+	n := &ep.Names
+	n.Quota, n.RetryAfter, n.LearnedRate = host+": quota", host+": retry-after", host+learnedRate
+	n.SlowStart, n.SlowResponses = host+": slow start", host+": slow responses"
 	ep.unknown.Store(ep.newQuota(0))
 	if t.sharing != nil {
 		t.sharing.share(ep, req)

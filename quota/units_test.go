@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -190,7 +191,7 @@ func tokensOf(t *testing.T, tr *Tracker, left int64) (*unitQuota, time.Time) {
 	u, ok := tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*unitQuota)
 	require.True(t, ok)
 	u.applyStated(statedTokens(left, time.Minute), now)
-	u.lastGranted = now
+	u.LastGranted = now
 	return u, now
 }
 
@@ -201,11 +202,11 @@ func statedTokens(left int64, reset time.Duration) []throttle.RemoteLimit {
 // refills returns a change after which a bucket is known, because before units were left ten seconds ago.
 func refills(before int64) func(u *unitQuota, now time.Time) {
 	return func(u *unitQuota, now time.Time) {
-		left := u.estimates[0].Remaining
-		u.estimates, u.lastGranted = nil, time.Time{}
+		left := u.Estimates[0].Remaining
+		u.Estimates, u.LastGranted = nil, time.Time{}
 		u.applyStated(statedTokens(before, 70*time.Second), now.Add(-10*time.Second))
-		sent := u.inFlight.Sent
-		u.update(statedTokens(left, time.Minute), sent+1, now)
+		sent := u.InFlight.Sent
+		u.Update(statedTokens(left, time.Minute), sent+1, now)
 	}
 }
 
@@ -251,30 +252,30 @@ func TestUnitQuota_admits(t *testing.T) {
 		"no probe is needed":        {500, 300, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"probe, all in flight":      {500, 700, 0, []int64{500}, nil, time.Minute, true, 0, 0, true},
 		"some in flight":            {500, 700, 0, []int64{499}, nil, time.Minute, false, 0, 1, false},
-		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, false, 0, 499, true},
-		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.estimates[0].Probe = true }, 0, true, 0, 500, true},
+		"a probe is in flight":      {500, 1, 0, []int64{1}, func(u *unitQuota, _ time.Time) { u.Estimates[0].Probe = true }, 0, false, 0, 499, true},
+		"the probe":                 {500, 700, 0, nil, func(u *unitQuota, _ time.Time) { u.Estimates[0].Probe = true }, 0, true, 0, 500, true},
 		"as many as are left":       {500, 500, 0, nil, nil, time.Minute, true, 0, 500, false},
 		"used up":                   {0, 1, 0, nil, nil, time.Second, false, 59 * time.Second, 0, false},
 	} {
 		tr := &Tracker{Headroom: tt.headroom}
 		u, now := tokensOf(t, tr, tt.left)
 		for _, cost := range tt.open {
-			u.inFlight.Add()
-			u.inFlight.Open += cost - 1
+			u.InFlight.Add()
+			u.InFlight.Open += cost - 1
 		}
-		e := &u.estimates[0]
+		e := &u.Estimates[0]
 		if tt.change != nil {
 			tt.change(u, now)
 		}
 		now = now.Add(tt.after)
-		sent := u.inFlight.Sent
+		sent := u.InFlight.Sent
 		for _, dryRun := range []bool{true, false} {
 			d, err := u.Reserve(t.Context(), throttle.Claim{Cost: tt.cost, Now: now, DryRun: dryRun})
 			require.NoError(t, err)
 			want := throttle.Decision{OK: tt.ok, Wait: tt.wait, ServerImposed: !tt.ok, Policy: "api.test: quota of tokens", At: now, Limit: 1000, Remaining: tt.remaining, ResetAfter: time.Minute - tt.after}
 			if tt.ok && !dryRun {
 				want.Grant = sent + 1
-				require.Equal(t, now, u.lastGranted, name)
+				require.Equal(t, now, u.LastGranted, name)
 				require.Equal(t, tt.probe, e.Probe, name)
 			}
 			require.Equal(t, want, d, name)
@@ -287,8 +288,8 @@ func TestUnitQuota_admits(t *testing.T) {
 	require.Equal(t, now, d.At, "never before the latest grant")
 	_, err := u.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.ErrorIs(t, err, throttle.ErrCost)
-	u.estimates = append(u.estimates, statedlimit.Estimate{Limit: 0, Remaining: 9, Reset: now.Add(time.Minute)})
-	u.estimates[0].Remaining = 5
+	u.Estimates = append(u.Estimates, statedlimit.Estimate{Limit: 0, Remaining: 9, Reset: now.Add(time.Minute)})
+	u.Estimates[0].Remaining = 5
 	d, _ = u.Reserve(t.Context(), throttle.Claim{Cost: 5, Now: now})
 	require.True(t, d.OK)
 	require.EqualValues(t, 1, d.Limit)
@@ -319,29 +320,28 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 		u, now := tokensOf(t, tr, 500)
 		d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
 		require.NoError(t, err)
-		e := &u.estimates[0]
+		e := &u.Estimates[0]
 		e.Probe, e.LastSent = tt.probe, tt.lastSent
-		used := u.endpoint.memory.Load()
+		used := u.endpoint.Memory.Load()
 		f := tt.f
 		f.Now = now
 		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
-		require.Equal(t, []int64{0, 0}, []int64{u.inFlight.Count, u.inFlight.Open}, name)
+		require.Equal(t, []int64{0, 0}, []int64{u.InFlight.Count, u.InFlight.Open}, name)
 		if tt.left < 0 {
-			require.Empty(t, u.estimates, name)
-			require.Equal(t, estimateBytes, used-u.endpoint.memory.Load(), name)
+			require.Empty(t, u.Estimates, name)
+			require.Equal(t, model.EstimateBytes, used-u.endpoint.Memory.Load(), name)
 			continue
 		}
-		require.Len(t, u.estimates, 1, name)
-		require.Equal(t, tt.left, u.estimates[0].Remaining, name)
+		require.Len(t, u.Estimates, 1, name)
+		require.Equal(t, tt.left, u.Estimates[0].Remaining, name)
 	}
 	u, now := tokensOf(t, &Tracker{}, 10)
 	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
 	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
-	require.Zero(t, u.estimates[0].Remaining, "more was used than was left")
+	require.Zero(t, u.Estimates[0].Remaining, "more was used than was left")
 }
 
-// A quota has at most eight units, and none without memory or after it was dropped. Each limit of a
-// unit is known by its name and window.
+// A quota has at most eight units, and none without memory or after it was dropped.
 func TestQuota_hasAFewUnits(t *testing.T) {
 	tr := &Tracker{}
 	unit := func(name string) throttle.Limiter { return tr.DemandUnits(request(t, users), name, 1).Limiter }
@@ -353,25 +353,11 @@ func TestQuota_hasAFewUnits(t *testing.T) {
 	require.Nil(t, unit("one more"))
 	tr = &Tracker{}
 	q := tr.endpointOf(request(t, users)).unknown.Load()
-	q.endpoint.memory.Store(maxBytes)
+	q.Account.Memory.Store(model.MaxBytes)
 	require.Nil(t, unit("tokens"))
-	q.endpoint.memory.Store(0)
-	q.dropped = true
+	q.Account.Memory.Store(0)
+	q.Dropped = true
 	require.Nil(t, unit("tokens"))
-	q.dropped = false
-	u, _ := unit("tokens").(*unitQuota)
-	for i, l := range []throttle.RemoteLimit{{}, {Name: "a"}, {Per: time.Minute}, {Name: "a", Per: time.Minute}} {
-		require.Equal(t, -1, u.find(l, time.Time{}), "another unit")
-		l.Unit = "tokens"
-		require.Equal(t, i, u.find(l, time.Time{}))
-	}
-	require.True(t, u.estimates[3].Weighted)
-	require.Equal(t, 1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "a"}, time.Time{}))
-	u.dropped = true
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
-	u.dropped = false
-	q.endpoint.memory.Store(maxBytes)
-	require.Equal(t, -1, u.find(throttle.RemoteLimit{Unit: "tokens", Name: "b"}, time.Time{}))
 	require.Nil(t, (&Tracker{Mode: Disabled}).DemandUnits(request(t, users), "tokens", 1).Limiter)
 }
 
@@ -393,4 +379,17 @@ func TestQuota_unitsExplainRejections(t *testing.T) {
 	} {
 		require.Equal(t, tt.usedUp, q.applyUnits(tt.limits, now), name)
 	}
+}
+
+// A rejection that states that no requests are left, and how many tokens are, updates both.
+func TestQuota_updatesUnitsWhenRequestsAreUsedUp(t *testing.T) {
+	tr := &Tracker{}
+	u, now := tokensOf(t, tr, 500)
+	q := u.endpoint.unknown.Load()
+	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+	require.NoError(t, err)
+	limits := append(statedTokens(300, time.Minute), throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute})
+	q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RemoteLimits: limits})
+	require.Zero(t, q.Estimates[0].Remaining)
+	require.EqualValues(t, 300, u.Estimates[0].Remaining)
 }

@@ -298,10 +298,6 @@ func (a *activeLimit) NonBlocking() bool {
 	return throttle.IsNonBlocking(l)
 }
 
-// RejectsNothing reports whether a is on trial. A throttlehttp.Middleware, which calls it, does not
-// state such a limit to clients: those that obey what is stated would be limited by it.
-func (a *activeLimit) RejectsNothing() bool { return a.limit().Shadow }
-
 // CountsRefusals is the method that throttle.CountsRefusals calls. It is true with a DecisionHook, which counts
 // refusals.
 func (a *activeLimit) CountsRefusals() bool {

@@ -106,30 +106,20 @@ func (s *member) memberClaim(c throttle.Claim) throttle.Claim {
 // Reserve implements throttle.Limiter.
 func (s *member) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := s.limiter.Reserve(ctx, s.memberClaim(c))
-	switch {
-	case err != nil:
-	case !d.OK && d.Wait == 0:
+	if err == nil && !d.OK && d.Wait == 0 {
 		d.Wait = retryWait
-	case d.OK && s.limiter.RejectsNothing():
-		d.Limit = -d.Limit // an AllOf then returns the state of another limit, which clients may see
 	}
 	return d, err
 }
 
-// granted returns the decision of the limit of s that Reserve returned as d.
-func granted(d throttle.Decision) throttle.Decision {
-	d.Limit = max(d.Limit, -d.Limit)
-	return d
-}
-
 // Cancel implements throttle.Limiter.
 func (s *member) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	s.limiter.Cancel(ctx, s.memberClaim(c), granted(d))
+	s.limiter.Cancel(ctx, s.memberClaim(c), d)
 }
 
 // Observe implements throttle.Observer.
 func (s *member) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, s.limiter, s.memberClaim(c), granted(d), f)
+	throttle.Observe(ctx, s.limiter, s.memberClaim(c), d, f)
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.

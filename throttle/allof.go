@@ -168,14 +168,13 @@ func (a *allOf) NonBlocking() bool {
 }
 
 // mergeGrants returns the decision on a claim that was granted with decision all and then
-// by one more limiter with decision d. A limiter of package rules states a negative Limit for a
-// limit in shadow mode.
+// by one more limiter with decision d.
 func mergeGrants(all, d Decision, first bool) Decision {
 	at, degraded, over, wait := all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
 	if first || at.IsZero() {
 		at = d.At
 	}
-	if first || d.Limit > 0 && (all.Limit <= 0 || d.Remaining < all.Remaining) {
+	if first || !d.Shadow && d.Limit > 0 && (all.Shadow || all.Limit == 0 || d.Remaining < all.Remaining) {
 		all = d
 	}
 	all.At, all.Degraded, all.OverLimit, all.Wait = at, degraded, over, wait

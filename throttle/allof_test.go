@@ -311,3 +311,30 @@ func TestAllOf_rollsBackThroughFallback(t *testing.T) {
 	require.EqualValues(t, 5, remaining(t, up))
 	require.EqualValues(t, 5, remaining(t, local))
 }
+
+// A limit in shadow mode is not the one whose state an AllOf returns, unless all are. A soft limit that can
+// reject, or whose borrowing is decided by a function, is not in shadow mode.
+func TestAllOf_returnsNoStateOfALimitInShadowMode(t *testing.T) {
+	perHour := func(n int64) throttle.Limiter { return newBucket(n, time.Hour, n)(nil) }
+	for name, tt := range map[string]struct {
+		limiters []throttle.Limiter
+		limit    int64
+		shadow   bool
+	}{
+		"shadow first":  {[]throttle.Limiter{throttle.Shadow(perHour(1), nil), perHour(10)}, 10, false},
+		"shadow second": {[]throttle.Limiter{perHour(10), throttle.Shadow(perHour(1), nil)}, 10, false},
+		"two in shadow": {[]throttle.Limiter{throttle.Shadow(perHour(1), nil), throttle.Shadow(perHour(2), nil), perHour(10)}, 10, false},
+		"all in shadow": {[]throttle.Limiter{throttle.Shadow(perHour(2), nil), throttle.Shadow(perHour(1), nil)}, 2, true},
+		"soft":          {[]throttle.Limiter{perHour(10), &throttle.SoftLimit{Soft: perHour(1), Hard: perHour(2)}}, 2, false},
+		"borrow": {[]throttle.Limiter{perHour(10), &throttle.SoftLimit{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+			return true
+		}}}, 1, false},
+	} {
+		for range 2 { // within the limit, and over it
+			d := reserve(t, throttle.AllOf(tt.limiters...), throttle.Claim{})
+			require.True(t, d.OK, name)
+			require.Equal(t, tt.limit, d.Limit, name)
+			require.Equal(t, tt.shadow, d.Shadow, name)
+		}
+	}
+}

@@ -95,10 +95,11 @@ func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return s.reserveBoth(ctx, c)
 	}
 	d, err := s.Soft.Reserve(ctx, c)
-	if err != nil || d.OK || !s.mayExceed(c, d) {
-		return d, err
+	if err == nil && !d.OK && s.mayExceed(c, d) {
+		d = s.uncounted.grantUncounted(d)
 	}
-	return s.uncounted.grantUncounted(d), nil
+	d.Shadow = d.OK && s.CanBorrow == nil
+	return d, err
 }
 
 // mayExceed reports whether c may be granted although Soft rejected it with d.

@@ -118,6 +118,10 @@ type Decision struct {
 	// and not on anything that the server stated.
 	Estimated bool
 
+	// Shadow reports that the limit counts claims and rejects none, see the function Shadow. What
+	// the Decision states of it is not for clients: those that obey it would be limited by it.
+	Shadow bool
+
 	refusedBy uint8 // index of the limiter of an AllOf that rejected the claim
 
 	// Policy is the name of the limit that decided.

@@ -45,7 +45,7 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	}
 	list := all[:0]
 	for i := range p.ticket.Demands {
-		if d, ok := p.ticket.Decision(i); ok && d.Limit > 0 && !p.isHidden(i) {
+		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !d.Shadow && !p.isHidden(i) {
 			list = append(list, limitOf(&d))
 		}
 	}

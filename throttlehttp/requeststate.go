@@ -146,25 +146,12 @@ func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedba
 }
 
 // isHidden reports whether the limit of demand i must not appear in responses.
-func (p *requestState) isHidden(i int) bool {
-	return p.rules[i] != nil && p.rules[i].Hidden || isTrial(p.ticket.Demands[i].Limiter)
-}
-
-// isTrial reports whether l counts claims and rejects none, as a limit of a file does in shadow
-// mode. A client that obeyed what such a limit states would be limited by it.
-func isTrial(l throttle.Limiter) bool {
-	switch l := l.(type) {
-	case *throttle.SoftLimit:
-		return l.Hard == nil && l.CanBorrow == nil
-	case interface{ RejectsNothing() bool }:
-		return l.RejectsNothing()
-	}
-	return false
-}
+func (p *requestState) isHidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
 
 // lowestRemaining returns the number of limits of a granted p that report a state, and sets d
 // to the decision of the one with the fewest such requests left; among equal ones, of the one
-// with the longest ResetAfter. It skips hidden limits unless hidden is true.
+// with the longest ResetAfter. It skips limits that clients
+// must not see unless hidden is true.
 func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int) {
 	var lowest int64
 	for i := range p.ticket.Demands {
@@ -173,7 +160,7 @@ func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int
 			continue
 		}
 		next, ok := p.ticket.Decision(i)
-		if !ok || next.Limit <= 0 { // negative if all limits of a bundle of package rules are on trial
+		if !ok || next.Limit == 0 || next.Shadow && !hidden {
 			continue
 		}
 		left := next.Remaining / max(m.Cost, 1)

@@ -19,9 +19,13 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
+// hourClock is the system clock, set ahead so that an hour began when the tests did: no limit per
+// hour begins a new window during a test.
+var hourClock = skewedClock(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+
 // newEventualStore returns a Store in Mode Eventual, which is closed at the end of the test.
 func newEventualStore(t *testing.T, prefix string, c redis.Scripter, regions ...Subscriber) *Store {
-	s := &Store{Client: c, Prefix: prefix, Mode: Eventual, Timeout: 5 * time.Second, Eventual: EventualOptions{
+	s := &Store{Client: c, Prefix: prefix, Mode: Eventual, Timeout: 5 * time.Second, Clock: hourClock, Eventual: EventualOptions{
 		Interval: 20 * time.Millisecond, PeerTimeout: time.Minute, Regions: regions, // long, so that a slow machine does not divide the limit
 	}}
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })

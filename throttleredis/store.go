@@ -36,7 +36,8 @@ type Store struct {
 	OnOperation func(name string, took time.Duration, err error)
 
 	// Mode determines where limiters decide: in Redis, or in memory. Zero means Synchronous. In
-	// Mode Eventual, call Close when the limiters are no longer needed.
+	// Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit is
+	// dropped when the program refers to no Limiter of it. Call Close when none is needed any more.
 	Mode Mode
 
 	// Eventual holds the options of Mode Eventual. The zero value means the defaults.

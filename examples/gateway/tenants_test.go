@@ -175,19 +175,21 @@ func TestAdmin_listsPageByPage(t *testing.T) {
 }
 
 func TestAdmin_authenticates(t *testing.T) {
-	_, err := newAdmin(newTestStore(t), "short", nil)
-	require.ErrorContains(t, err, "at least 16")
-	admin, _ := newTestAdmin(t)
-	for _, value := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + testToken, testToken, "Bearer " + testToken + "x"} {
-		w := adminCall(admin, "GET", "/tenants", "", "Authorization", value)
-		require.Equal(t, 401, w.Code, value)
-		require.NotEmpty(t, w.Header().Get("WWW-Authenticate"))
-	}
-	require.Equal(t, 200, adminCall(admin, "GET", "/tenants", "").Code)
-	for range failedLogins {
-		adminCall(admin, "GET", "/tenants", "", "Authorization", "Bearer guess")
-	}
-	require.Equal(t, 429, adminCall(admin, "GET", "/tenants", "", "Authorization", "Bearer guess").Code, "guesses are limited")
+	synctest.Test(t, func(t *testing.T) {
+		_, err := newAdmin(newTestStore(t), "short", nil)
+		require.ErrorContains(t, err, "at least 16")
+		admin, _ := newTestAdmin(t)
+		for _, value := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + testToken, testToken, "Bearer " + testToken + "x"} {
+			w := adminCall(admin, "GET", "/tenants", "", "Authorization", value)
+			require.Equal(t, 401, w.Code, value)
+			require.NotEmpty(t, w.Header().Get("WWW-Authenticate"))
+		}
+		require.Equal(t, 200, adminCall(admin, "GET", "/tenants", "").Code)
+		for range failedLogins {
+			adminCall(admin, "GET", "/tenants", "", "Authorization", "Bearer guess")
+		}
+		require.Equal(t, 429, adminCall(admin, "GET", "/tenants", "", "Authorization", "Bearer guess").Code, "guesses are limited")
+	})
 }
 
 func TestAdmin_reportsAFailedDatabase(t *testing.T) {

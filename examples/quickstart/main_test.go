@@ -1,29 +1,49 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/debugpage"
+	"github.com/heed-go/heed/internal/memhttp"
 )
 
+// inMemory runs f in a synctest bubble, in which each API of server runs in memory.
+func inMemory(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		network, transport := listen, http.DefaultTransport
+		defer func() { listen, http.DefaultTransport = network, transport }()
+		listen = func(string, string) (net.Listener, error) {
+			l := memhttp.NewListener()
+			http.DefaultTransport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) }}
+			return l, nil
+		}
+		f(t)
+	})
+}
+
 func TestRun_heedFinishesWherePlainFails(t *testing.T) {
-	var out strings.Builder
-	j := job{n: 30, c: 10, rate: 20, burst: 20}
-	require.NoError(t, j.run(&out, true, false))
-	plain, heed := results(t, out.String())
-	require.Equal(t, int64(30), plain.Sent)
-	require.Positive(t, plain.Throttled)
-	require.Equal(t, plain.Throttled, plain.Failed)
-	require.Equal(t, "heed", heed.Client)
-	require.Zero(t, heed.Failed)
-	require.Equal(t, 0.5, *heed.Ideal)
+	inMemory(t, func(t *testing.T) {
+		var out strings.Builder
+		j := job{n: 30, c: 10, rate: 20, burst: 20}
+		require.NoError(t, j.run(&out, true, false))
+		plain, heed := results(t, out.String())
+		require.Equal(t, int64(30), plain.Sent)
+		require.Equal(t, int64(10), plain.Throttled)
+		require.Equal(t, plain.Throttled, plain.Failed)
+		require.Equal(t, "heed", heed.Client)
+		require.Zero(t, heed.Failed)
+		require.Equal(t, 0.5, *heed.Ideal)
+	})
 }
 
 func TestRun_anotherServer(t *testing.T) {
@@ -47,17 +67,25 @@ func TestRun_tableAndProgress(t *testing.T) {
 }
 
 func TestRun_pageShowsTheQuota(t *testing.T) {
-	j := job{n: 30, c: 10, rate: 20, burst: 20, page: new(debugpage.Page)}
-	url, err := servePage(j.page)
+	inMemory(t, func(t *testing.T) {
+		j := job{n: 30, c: 10, rate: 20, burst: 20, page: new(debugpage.Page)}
+		require.NoError(t, j.run(io.Discard, true, false))
+		w := httptest.NewRecorder()
+		j.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		require.Contains(t, w.Body.String(), "left of 20 requests")
+		require.Contains(t, w.Body.String(), "waited ")
+	})
+}
+
+func TestServePage(t *testing.T) {
+	url, err := servePage(&debugpage.Page{Title: "quickstart"})
 	require.NoError(t, err)
-	require.NoError(t, j.run(io.Discard, true, false))
 	resp, err := http.Get(url)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	page, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	require.Contains(t, string(page), "left of 20 requests")
-	require.Contains(t, string(page), "waited ")
+	require.Contains(t, string(page), "quickstart")
 }
 
 func TestRun_invalidFlags(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
+var listen = net.Listen // tests replace it
+
 // server returns the URL to fetch from, and the minimum time of the job in seconds; nil
 // means that it is unknown.
 func (j job) server() (url string, ideal *float64, stop func(), err error) {
@@ -25,7 +27,7 @@ func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	if err := limit.Validate(); err != nil {
 		return "", nil, nil, fmt.Errorf("-rate %d -burst %d: %w", j.rate, j.burst, err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, nil, err
 	}

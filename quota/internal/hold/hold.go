@@ -32,6 +32,7 @@ type Hold struct {
 	Until     time.Time // no claim is granted before
 	Active    bool      // from until on, one claim is in flight at a time: the probe
 	Estimated bool      // the server did not state that clients have to wait
+	Abandoned bool      // the latest hold ended although no probe was accepted
 
 	Rejections int       // events since the last probe that was accepted: the first, and rejected probes
 	Since      time.Time // of the first event
@@ -86,7 +87,7 @@ func (h *Hold) Check(now time.Time, f *inflight.Claims) (wait time.Duration, ok 
 // the default.
 func (h *Hold) Rejected(n uint64, now time.Time, r Rejection) (isNew bool) {
 	if isNew = n > h.LastSent; isNew {
-		h.Rejections, h.LastSent, h.RejectedAt, h.Active = h.Rejections+1, r.Sent, now, true
+		h.Rejections, h.LastSent, h.RejectedAt, h.Active, h.Abandoned = h.Rejections+1, r.Sent, now, true, false
 		h.Estimated = r.Estimated && !h.statedEnd.After(now)
 		if h.Rejections == 1 {
 			h.Since, h.InFlight = now, r.InFlight

@@ -248,3 +248,10 @@ func TestHold_endsExactly(t *testing.T) {
 	require.True(t, h.Rejected(1, now, Rejection{RetryAfter: 1, Sent: 1, MaxHold: time.Minute}))
 	require.Equal(t, now.Add(1), h.Until, "a wait of a nanosecond is a wait")
 }
+
+// Another rejection begins a hold that is not abandoned, unlike the one before.
+func TestHold_isNotAbandonedAfterARejection(t *testing.T) {
+	h := Hold{Abandoned: true}
+	require.True(t, h.Rejected(1, time.Unix(1000, 0), Rejection{Sent: 1}))
+	require.False(t, h.Abandoned)
+}

@@ -1,4 +1,4 @@
-package quota
+package model
 
 import (
 	"time"
@@ -34,17 +34,14 @@ const (
 )
 
 // lateIn returns the time until the requests in flight hang if no response arrives.
-func (q *quota) lateIn(now time.Time) time.Duration {
-	s := &q.slow
-	return max(s.LateAt(ticks.Later(s.Sent, q.lastResponse)).Sub(now), 1)
+func (q *Quota) lateIn(now time.Time) time.Duration {
+	s := &q.Slow
+	return max(s.LateAt(ticks.Later(s.Sent, q.LastResponse)).Sub(now), 1)
 }
 
 // hang applies that requests in flight hang as of now.
-func (q *quota) hang(now time.Time) {
-	if l := q.endpoint.tracker.listeners.Load(); l != nil {
-		defer l.watch(q, now)()
-	}
-	inf, n := q.inference, max(q.sentBefore, q.slow.Watched) // n is the latest claim that is late
+func (q *Quota) hang(now time.Time) {
+	inf, n := q.Inference, max(q.sentBefore, q.Slow.Watched) // n is the latest claim that is late
 	if inf == nil || !inf.hanging {
 		if !q.hangImpliesLimit(n, now) {
 			return
@@ -52,44 +49,44 @@ func (q *quota) hang(now time.Time) {
 		if inf = q.infer(learnedlimit.AcceptedSpan{}, now); inf == nil {
 			return
 		}
-		inf.hanging, inf.forbidden = true, false
+		inf.hanging, inf.Forbidden = true, false
 	}
-	inf.lastHanging, q.slow.Watched = n, 0
-	q.inFlight.GiveUp()
-	if inf.loop.On() && !q.hold.Active {
-		q.updateLoop(q.inFlight.Sent, true, now)
+	inf.lastHanging, q.Slow.Watched = n, 0
+	q.InFlight.GiveUp()
+	if inf.Loop.On() && !q.Hold.Active {
+		q.updateLoop(q.InFlight.Sent, true, now)
 		return
 	}
-	q.stop(q.inFlight.Sent, now)
+	q.stop(q.InFlight.Sent, now)
 }
 
 // hangImpliesLimit reports whether the claims up to n, which are late, are evidence of a limit that the
 // server does not state.
-func (q *quota) hangImpliesLimit(n uint64, now time.Time) bool {
-	inf, hanging, bound := q.inference, q.inFlight.Open-q.inFlight.After(n), q.maxInFlight()
+func (q *Quota) hangImpliesLimit(n uint64, now time.Time) bool {
+	inf, hanging, bound := q.Inference, q.InFlight.Open-q.InFlight.After(n), q.MaxInFlight()
 	switch {
-	case q.endpoint.tracker.initialConcurrency <= 0, len(q.estimates) > 0, q.hold.Active, q.slow.Recent != 0, q.slow.MaxInFlight > 0:
+	case q.Account.InitialConcurrency <= 0, len(q.Estimates) > 0, q.Hold.Active, q.Slow.Recent != 0, q.Slow.MaxInFlight > 0:
 		return false
-	case inf != nil && (inf.limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
+	case inf != nil && (inf.Limits() || now.Before(inf.nextEstimate[causeClass(throttle.CauseTimeout)])):
 		return false
 	}
-	recent := now.Sub(ticks.Later(q.slow.Sent, q.lastResponse)) <= learnedlimit.IdleAfter+concurrency.LateAfter*q.slow.Typical
-	return recent && q.span.N >= minBefore && bound > 0 && q.inFlight.Open >= bound &&
-		hanging >= minHanging && 4*hanging >= 3*(q.inFlight.Span()-int64(q.inFlight.Sent-n))
+	recent := now.Sub(ticks.Later(q.Slow.Sent, q.LastResponse)) <= learnedlimit.IdleAfter+concurrency.LateAfter*q.Slow.Typical
+	return recent && q.Span.N >= minBefore && bound > 0 && q.InFlight.Open >= bound &&
+		hanging >= minHanging && 4*hanging >= 3*(q.InFlight.Span()-int64(q.InFlight.Sent-n))
 }
 
 // respondedAfterHang applies that claim n, which did not count as in flight any more, was accepted, or
 // that its caller gave up.
-func (q *quota) respondedAfterHang(n uint64, now time.Time) {
-	inf := q.inference
+func (q *Quota) respondedAfterHang(n uint64, now time.Time) {
+	inf := q.Inference
 	if inf == nil || !inf.hanging || n > inf.lastHanging {
 		return
 	}
-	if q.hold.Active && q.hold.Estimated {
-		q.hold.End()
-		q.hold.Until = now
+	if q.Hold.Active && q.Hold.Estimated {
+		q.Hold.End()
+		q.Hold.Until = now
 	}
 	q.dropLoop(false, now)
 	inf.nextEstimate[causeClass(throttle.CauseTimeout)] = now.Add(learnedlimit.NoEstimate)
-	q.lastResponse, q.sentBefore = now, q.inFlight.Sent // the server responds, so slow start admits no more than its bound
+	q.LastResponse, q.sentBefore = now, q.InFlight.Sent // the server responds, so slow start admits no more than its bound
 }

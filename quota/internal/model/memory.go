@@ -1,0 +1,80 @@
+package model
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+)
+
+// A Memory counts the bytes that the quotas of one account have reserved. They are bounded to 16 KiB,
+// whatever the server sends: quotas, their estimates, their units, routes and patterns reserve bytes
+// before they are added, and are not tracked if these are not available.
+type Memory struct{ atomic.Int64 }
+
+// Bytes that are reserved.
+const (
+	// MaxBytes is the maximum of a Memory. It is less than 16 KiB because the account itself, the quota
+	// of its unknown routes, its names and the empty slots of maps are not reserved.
+	MaxBytes = 27 << 9
+
+	EstimateBytes  = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
+	inferenceBytes = int64(unsafe.Sizeof(Inference{})) + 8
+)
+
+// Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
+func (m *Memory) Reserve(n int64) bool {
+	if m.Add(n) > MaxBytes {
+		m.Add(-n)
+		return false
+	}
+	return true
+}
+
+// Release releases n bytes.
+func (m *Memory) Release(n int64) { m.Add(-n) }
+
+// bytesOf returns the number of bytes that are reserved for estimates.
+func bytesOf(list []statedlimit.Estimate) (n int64) {
+	for i := range list {
+		n += EstimateBytes + int64(len(list[i].Name))
+		if list[i].HasLog() {
+			n += statedlimit.LogBytes
+		}
+	}
+	return n
+}
+
+// DropAll removes what q knows of limits, and prevents it from learning anything. It returns the number of
+// bytes that were reserved for it.
+func (q *Quota) DropAll() (bytes int64) {
+	bytes = q.DropEstimates()
+	if q.Inference != nil {
+		bytes += inferenceBytes
+	}
+	q.Inference = nil
+	return bytes
+}
+
+// staleAfter is the time after its end at which a hold that no probe has tested counts as over.
+const staleAfter = 10 * time.Minute
+
+// ForgetAll removes everything that q knows, so that it admits all requests.
+func (q *Quota) ForgetAll() {
+	q.Hold, q.Slow, q.SlowStart = hold.Hold{LastSent: q.Hold.LastSent}, concurrency.SlowResponses{}, concurrency.SlowStart{Successes: concurrency.KnownAfter}
+	q.Estimates, q.Inference = nil, nil
+}
+
+// LastUse returns when q last admitted a request. It reports whether q is idle: it admits all
+// requests as of now, and none is in flight.
+func (q *Quota) LastUse(now time.Time) (at time.Time, idle bool) {
+	h, inf := &q.Hold, q.Inference
+	held := h.Until.After(now) || h.Active && h.Until.After(now.Add(-staleAfter))
+	estimated := inf != nil && (inf.Loop.On() || inf.loopPending || inf.stopPending || inf.Window.On() && now.Before(inf.Window.Reset))
+	usedUp := slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
+	return q.LastGranted, q.InFlight.Open == 0 && !held && !estimated && !usedUp
+}
