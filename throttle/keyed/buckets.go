@@ -18,8 +18,8 @@ type BucketsConfig struct {
 	// Limit is the limit of each key.
 	throttle.Limit
 
-	// Max is the number of keys in use at the same time for which the table has space. Zero
-	// means 65,536.
+	// Max is the number of keys in use at the same time for which the table has space, at most
+	// 2^32. The space is allocated in full. Zero means 65,536.
 	Max int
 
 	// Exact stores the keys themselves, not only their hashes.
@@ -32,8 +32,11 @@ type BucketsConfig struct {
 
 // Validate returns an error that states the invalid field if b is invalid.
 func (b BucketsConfig) Validate() error {
-	if b.Max < 0 {
+	switch {
+	case b.Max < 0:
 		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
+	case int64(b.Max) > maxBuckets:
+		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be at most %d, because the space is allocated in full", b.Name, b.Max, int64(maxBuckets))
 	}
 	return b.Limit.Validate()
 }
@@ -81,6 +84,7 @@ const (
 	latestTick      = gcra.MaxTicks / 2 // latest tick that time reaches: at least 18 years after the creation
 	minKeysPerTable = 4096              // minimum if there are several tables
 	maxTables       = 256
+	maxBuckets      = 1 << 32
 )
 
 // NewBuckets returns a table without keys. It panics if b is invalid.

@@ -2,6 +2,8 @@ package keyed_test
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -74,6 +76,13 @@ func TestValidate_boundaries(t *testing.T) {
 			require.NoError(t, err, "%+v", tt.config)
 		} else {
 			require.ErrorContains(t, err, tt.want, "%+v", tt.config)
+		}
+	}
+	if strconv.IntSize == 64 {
+		most := int64(1) << 32
+		require.NoError(t, keyed.BucketsConfig{Limit: throttle.PerSecond(1), Max: int(most)}.Validate())
+		for _, n := range []int64{most + 1, math.MaxInt64} {
+			require.ErrorContains(t, keyed.BucketsConfig{Limit: throttle.PerSecond(1), Max: int(n)}.Validate(), "it must be at most 4294967296")
 		}
 	}
 }

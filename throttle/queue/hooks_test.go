@@ -194,3 +194,31 @@ func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 func concurrencyOf(n int64) *throttle.Concurrency {
 	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: n})
 }
+
+// TestQueue_panicOfTraceTakesNoUnits checks that a ticket whose grant cannot be traced is canceled, and
+// that a caller that waits for its unit gets it.
+func TestQueue_panicOfTraceTakesNoUnits(t *testing.T) {
+	for name, claim := range map[string]func(*Queue, context.Context, *Ticket) error{"Wait": (*Queue).Wait, "Try": (*Queue).Try} {
+		synctest.Test(t, func(t *testing.T) {
+			l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
+			panics := true
+			q, waiting := new(Queue), ticket(l)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var granted sync.WaitGroup
+			q.Trace = &Trace{Granted: func(*Ticket) {
+				if !panics {
+					return
+				}
+				panics = false
+				granted.Go(func() { assert.NoError(t, q.Wait(ctx, waiting)) })
+				synctest.Wait() // it waits
+				panic("trace")
+			}}
+			require.PanicsWithValue(t, "trace", func() { _ = claim(q, t.Context(), ticket(l)) }, name)
+			granted.Wait()
+			q.Cancel(t.Context(), waiting)
+			requireEmpty(t, q)
+		})
+	}
+}

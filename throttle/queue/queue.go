@@ -147,7 +147,7 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 		q.countRefusal(ctx, t, err)
 	}
 	if err != nil || q.Trace != nil {
-		q.finish(t, err)
+		q.finish(ctx, t, err)
 	}
 	return err
 }
@@ -214,14 +214,23 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 	return err
 }
 
-// finish counts err, with which a call of Wait or Try for t ends, and traces the end.
-func (q *Queue) finish(t *Ticket, err error) {
+// finish counts err, with which a call of Wait or Try for t ends, and traces the end. If that panics,
+// t is canceled, because its caller does not learn that it was granted.
+func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
 	if err != nil {
 		q.countError(err)
 	}
-	if q.Trace != nil {
-		q.Trace.ended(t, err)
+	if q.Trace == nil {
+		return
 	}
+	traced := false
+	defer func() {
+		if !traced && err == nil {
+			q.Cancel(ctx, t)
+		}
+	}()
+	q.Trace.ended(t, err)
+	traced = true
 }
 
 // errRenewed ends a wait that begins again, see Queue.Renew.

@@ -23,7 +23,7 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 		q.countRefusal(ctx, t, err)
 	}
 	if err != nil || q.Trace != nil {
-		q.finish(t, err)
+		q.finish(ctx, t, err)
 	}
 	return err
 }
