@@ -136,6 +136,8 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		i, _ = s.search(route)
 	}
 	s.insert(i, route, q)
+	before, _ := ep.lookUp(route, nil)
+	ep.replace(before) // requests of route may wait for it, for lack of memory: see addUnstated
 }
 
 // insert inserts a route, for whose quota memory is reserved, at index i.

@@ -538,6 +538,27 @@ func TestSmallQuotas_unknownRoutes(t *testing.T) {
 	require.Same(t, ep.unknown.Load(), tr.Demand(named).Limiter)
 }
 
+// Requests of a route for whose small quota there was no memory wait for the unknown quota. They ask
+// again when the route gets a small quota.
+func TestSmallQuotas_renewWaitsOfRoutesWithoutMemory(t *testing.T) {
+	tr, wakes := &Tracker{}, new(renewing)
+	tr.Notify(wakes)
+	q, now := newSmall(t, tr, 10, 8, time.Minute)
+	ep := q.endpoint
+	ep.hasQuotas.Store(true)
+	ep.Memory.Store(model.MaxBytes)
+	req := request(t, search)
+	m := tr.Demand(req)
+	unknown := ep.unknown.Load()
+	require.Same(t, unknown, m.Limiter, "there is no memory")
+	ep.Memory.Store(model.MaxBytes - smallBytes)
+	tr.Feedback(req, m, answer(200, "X-RateLimit-Resource", "search", "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "7", "X-RateLimit-Reset-After", "5"), nil, now, nil)
+	small, ok := tr.Demand(req).Limiter.(*smallQuota)
+	require.True(t, ok)
+	require.EqualValues(t, 7, small.remaining)
+	require.Contains(t, wakes.limiters, throttle.Limiter(unknown))
+}
+
 // The rejection of a request by another small quota than asked does not hold the one that was asked.
 func TestSmallQuota_rejectionsOfOthers(t *testing.T) {
 	q, now := newSmall(t, &Tracker{}, 10, 8, time.Minute)

@@ -165,6 +165,7 @@ func TestEventual_closesWhateverHappens(t *testing.T) {
 		require.NoError(t, s.Close(t.Context()))
 		require.Equal(t, 1, granted(t, l, "after", 1))
 		require.NoError(t, c.Close())
+		p.Set(redistest.Reset) // go-redis 9.22 does not close a connection whose handshake has timed out
 		redistest.Await(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
 	}
 }

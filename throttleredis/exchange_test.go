@@ -184,6 +184,7 @@ func TestExchange_closesWhateverHappens(t *testing.T) {
 		require.NoError(t, closing.Close(t.Context()))
 		require.LessOrEqual(t, len(exchange.queue.updates), maxQueuedUpdates)
 		require.NoError(t, c.Close())
+		p.Set(redistest.Reset) // go-redis 9.22 does not close a connection whose handshake has timed out
 		redistest.Await(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
 		exchange.Publish(fleet.Message{Account: "a", Content: "after the end"})
 	}
