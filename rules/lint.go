@@ -144,17 +144,40 @@ func addOrFirst(a, b int64) int64 {
 // forgeableKeys finds limits whose key consists only of values that clients choose: a client that
 // invents a value gets a limit of its own.
 func (l *linter) forgeableKeys(r *rule) {
-	if !r.limit.Keyed || !l.once("key "+strings.Join(r.limit.keys, " ")) {
-		return
-	}
-	for _, key := range r.limit.keys {
-		s := l.source(key)
-		if s == nil || !strings.HasPrefix(s.origin, "header ") && !strings.HasPrefix(s.origin, "cookie ") && !strings.HasPrefix(s.origin, "query ") {
-			return // an address, or a value that the program supplies
-		}
+	if !r.limit.Keyed || len(l.forgeable(r)) < len(r.limit.keys) || !l.once("key "+strings.Join(r.limit.keys, " ")) {
+		return // for a part of the key see partlyForgeable
 	}
 	l.report(r, fmt.Sprintf("its key is chosen by clients (%s): a client that invents another gets another limit, and beyond %d keys all share a few",
 		strings.Join(r.limit.keys, ", "), r.limit.maxKeys()), "check it first and give it by Config.Values, or limit remote_address as well")
+}
+
+// forgeable returns the parts of the key of r that clients choose: not an address, a part of the
+// request that selects what is limited, or a value that the program supplies.
+func (l *linter) forgeable(r *rule) (keys []string) {
+	for _, key := range r.limit.keys {
+		if s := l.source(key); s != nil && (strings.HasPrefix(s.origin, "header ") || strings.HasPrefix(s.origin, "cookie ") || strings.HasPrefix(s.origin, "query ")) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// partlyForgeable finds limits of which clients choose a part of the key, unless one of others limits
+// all requests of a client together.
+func (l *linter) partlyForgeable(r *rule, others []*rule) {
+	keys := l.forgeable(r)
+	if len(keys) == 0 || len(keys) == len(r.limit.keys) || r.limit.Shadow {
+		return
+	}
+	for _, o := range others {
+		if o != r && l.alwaysApplies(o, r) && len(l.forgeable(o)) == 0 {
+			return
+		}
+	}
+	if l.once("key " + strings.Join(r.limit.keys, " ")) {
+		l.report(r, fmt.Sprintf("a part of its key is chosen by clients (%s): a client that invents another value gets another limit", strings.Join(keys, ", ")),
+			"check it first and give it by Config.Values, or limit the other parts of the key alone as well")
+	}
 }
 
 func (l *linter) source(name string) *valueSource {

@@ -12,11 +12,14 @@ import (
 // redundantLimits finds limits that have no effect, because another limit that applies whenever
 // they do grants no more, is identical, or replaces them.
 func (l *linter) redundantLimits() {
-	var global []*rule
+	var global, plain []*rule // plain are descriptors without values
 	same, byPlace := map[string][]*rule{}, map[string]*rule{}
 	for _, r := range l.rules {
 		byPlace[r.limit.ID] = r
 		if r.match == nil {
+			if len(plain) < maxCompared && !slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return !at.keyed || at.value != "" }) {
+				plain = append(plain, r)
+			}
 			continue
 		}
 		if r.limit.match == "/" {
@@ -36,6 +39,7 @@ func (l *linter) redundantLimits() {
 			others = others[:maxCompared]
 		}
 		l.compare(r, others)
+		l.partlyForgeable(r, append(others, plain...))
 	}
 }
 

@@ -1,12 +1,16 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-const onceAnHour = "rate_limit: {unit: hour, requests_per_unit: 1}}"
+const (
+	onceAnHour = "rate_limit: {unit: hour, requests_per_unit: 1}}"
+	onceADay   = "rate_limit: {unit: day, requests_per_unit: 1}"
+)
 
 // TestLint_findsMisspelledValues lints limits that never apply to a request.
 func TestLint_findsMisspelledValues(t *testing.T) {
@@ -39,6 +43,38 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 		found, err := Lint([]byte("domain: d\n"+text), Config{})
 		require.NoError(t, err, text)
 		require.Empty(t, found, text)
+	}
+}
+
+// TestLint_findsPartsOfKeysThatClientsChoose lints limits of which a client gets a new one with each
+// value of a header, although an address is in the key.
+func TestLint_findsPartsOfKeysThatClientsChoose(t *testing.T) {
+	const values, both = "domain: d\nvalues: {user: {header: X-User}}\n", "{name: a, key: [remote_address, user], " + onceAnHour
+	nested := func(words string) string {
+		return "descriptors: [{key: remote_address, " + words + "descriptors: [{key: user, " + onceAnHour + "]}]"
+	}
+	for text, bad := range map[string]bool{
+		"limits: [" + both + "]": true,
+		"limits: [" + both + ", {name: b, key: remote_address, " + onceADay + "}]":                         false,
+		"limits: [" + both + ", {name: b, key: remote_address, shadow_mode: true, " + onceADay + "}]":      true,
+		"limits: [" + both + ", {name: b, match: /other, key: remote_address, " + onceADay + "}]":          true,
+		"limits: [" + both + ", {name: b, " + onceADay + "}]":                                              false,
+		"limits: [" + both + "]\ndescriptors: [{key: remote_address, " + onceADay + "}]":                   false,
+		"limits: [" + both + "]\ndescriptors: [{key: remote_address, value: 192.0.2.1, " + onceADay + "}]": true,
+		"limits: [{name: a, key: [remote_address, path], " + onceAnHour + "]":                              false,
+		"limits: [{name: a, shadow_mode: true, key: [remote_address, user], " + onceAnHour + "]":           false,
+		nested(""):              true,
+		nested(onceADay + ", "): false,
+	} {
+		found, err := Lint([]byte(values+text), Config{})
+		require.NoError(t, err, text)
+		n := 0
+		for _, f := range found {
+			if strings.Contains(f.Problem, "a part of its key is chosen by clients (user)") {
+				n++
+			}
+		}
+		require.Equal(t, bad, n == 1, "%s: %v", text, found)
 	}
 }
 
