@@ -138,7 +138,7 @@ func (o EventualOptions) validate() error {
 	}
 	for i, r := range o.Regions {
 		switch {
-		case r == nil:
+		case isNil(r):
 			return fmt.Errorf("region %d is nil: leave it out", i)
 		case ignoresDeadlines(r):
 			return fmt.Errorf("the client of region %d does not look at deadlines: set ContextTimeoutEnabled in its options", i)

@@ -81,7 +81,7 @@ const exchangeTimeout = 250 * time.Millisecond
 // Validate returns an error that describes how to correct t, or nil if t is valid.
 func (t *Exchange) Validate() error {
 	switch {
-	case t.Client == nil:
+	case isNil(t.Client):
 		return fmt.Errorf("throttleredis: exchange %q: Client is nil: set it to a client of go-redis", t.Prefix)
 	case strings.ContainsAny(t.Prefix, "{}"):
 		return fmt.Errorf("throttleredis: exchange %q: Prefix has a brace, which would decide on the slot of a cluster: leave it out", t.Prefix)

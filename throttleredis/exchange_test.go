@@ -224,6 +224,7 @@ func TestExchange_Validate(t *testing.T) {
 	c := redis.NewClient(&redis.Options{})
 	defer c.Close()
 	require.ErrorContains(t, (&Exchange{}).Validate(), "Client is nil")
+	require.ErrorContains(t, (&Exchange{Client: (*redis.Client)(nil)}).Validate(), "Client is nil")
 	require.ErrorContains(t, (&Exchange{Client: c, Prefix: "{x}"}).Validate(), "brace")
 	require.ErrorContains(t, (&Exchange{Client: c, Timeout: -1}).Validate(), "negative")
 	require.Panics(t, func() { (&Exchange{}).Publish(quota.Update{}) })

@@ -77,6 +77,7 @@ func TestStore_needsAClientThatObservesDeadlines(t *testing.T) {
 	c := redis.NewClient(&redis.Options{})
 	defer c.Close()
 	require.ErrorContains(t, (&Store{}).Validate(), "Client is nil")
+	require.ErrorContains(t, (&Store{Client: (*redis.Client)(nil), Timeout: 1}).Validate(), "Client is nil")
 	require.ErrorContains(t, (&Store{Client: c, Prefix: "{x}"}).Validate(), "brace")
 	require.ErrorContains(t, (&Store{Client: c, Timeout: -1}).Validate(), "negative")
 	require.ErrorContains(t, (&Store{Client: c, Timeout: 1}).Validate(), "ContextTimeoutEnabled")

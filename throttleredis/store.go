@@ -2,6 +2,7 @@ package throttleredis
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ type Store struct {
 // Validate returns an error that describes how to correct s, or nil if s is valid.
 func (s *Store) Validate() error {
 	switch {
-	case s.Client == nil:
+	case isNil(s.Client):
 		return fmt.Errorf("throttleredis: store %q: Client is nil: set it to a client of go-redis", s.Prefix)
 	case strings.ContainsAny(s.Prefix, "{}"):
 		return fmt.Errorf("throttleredis: store %q: Prefix has a brace, which would decide on the slot of a cluster: leave it out", s.Prefix)
@@ -66,6 +67,12 @@ func (s *Store) Validate() error {
 		return s.validateEventual()
 	}
 	return nil
+}
+
+// isNil reports whether c is nil or a nil pointer, as of a function that has failed.
+func isNil(c any) bool {
+	v := reflect.ValueOf(c)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // ignoresDeadlines reports whether a client is known to ignore the deadlines of contexts.
