@@ -48,6 +48,15 @@ func TestPeriod_followsLocalTime(t *testing.T) {
 	}
 }
 
+// TestPeriod_findsThePeriodAfterASkippedOne checks that a clock change that skips the period of one week
+// does not hide that of the week after it, which is two weeks away.
+func TestPeriod_findsThePeriodAfterASkippedOne(t *testing.T) {
+	zone := loadZone(t, "Europe/Berlin")
+	l := &Limit{Active: []Period{{From: 2*time.Hour + 15*time.Minute, To: 2*time.Hour + 45*time.Minute, Days: 1 << time.Sunday, Zone: zone}}}
+	got := l.nextChange(time.Date(2026, 3, 22, 2, 45, 0, 0, zone))
+	require.Equal(t, time.Date(2026, 4, 5, 2, 15, 0, 0, zone).Format(time.RFC3339), got.In(zone).Format(time.RFC3339))
+}
+
 // scanForChange returns the first quarter of an hour after at at which another period applies.
 func scanForChange(l *Limit, at time.Time) time.Time {
 	now := l.periodAt(at)

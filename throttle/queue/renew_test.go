@@ -173,6 +173,26 @@ func TestQueue_renewBeforeTheWaitBegins(t *testing.T) {
 	})
 }
 
+// A caller that is renewed keeps its place in a Queue that is full.
+func TestQueue_renewedInAFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		q, old, next := &Queue{MaxTotal: 1}, new(slotLimiter), &holdLimiter{until: start.Add(2 * time.Second)}
+		tk := ticket(old)
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = q.WaitHooks(t.Context(), tk, Hooks{Renew: moveTo(tk, next)}) })
+		time.Sleep(time.Second)
+		var full *FullError
+		require.ErrorAs(t, q.Wait(t.Context(), ticket(old)), &full)
+		q.Renew(old)
+		wg.Wait()
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
 func TestQueue_renewedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Second)}
