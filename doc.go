@@ -64,13 +64,12 @@
 //
 // # Holds
 //
-// A hold begins when a server asks clients to stop, for example with Retry-After.
-// Requests wait until the stated time. Then one request, the probe, is sent, and the
-// others follow when it is accepted. A hold applies to the route of the rejected request.
-// If a second route is rejected during a hold, the hold applies to the whole host.
-// Package [github.com/heed-go/heed/quota] and docs/server-limits.md in the repository
-// explain what is learned of servers, what is estimated if they do not state their
-// limits, and how to disable it.
+// A rejected request is sent again when the server permits, for example with Retry-After.
+// A hold begins when further requests are rejected that were sent after that: then the
+// other requests of the quota wait, until the stated time or until one request that is
+// sent as a test is accepted. Package [github.com/heed-go/heed/quota] and
+// docs/server-limits.md in the repository have the ten rules by which requests wait,
+// and how to disable them.
 //
 // # Limitations
 //

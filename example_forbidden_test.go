@@ -2,30 +2,32 @@ package heed_test
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 )
 
-// A 403 is final, unless requests like it have just succeeded: then it is retried once.
+// A 403 that states nothing about limits is final. A program that knows that those of its server are temporary
+// retries them by ShouldRetry.
 func ExampleRetryPolicy_forbidden() {
-	statuses := api{403, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 403, 200}
+	statuses := api{403, 200}
 	client := heed.NewClient(&heed.Transport{
-		Base:  &statuses, // simulates the server; leave it out in a program
-		Retry: &heed.RetryPolicy{Backoff: backoff.Constant(0)},
+		Base: &statuses, // simulates the server; leave it out in a program
+		Retry: &heed.RetryPolicy{
+			Backoff: backoff.Constant(0),
+			ShouldRetry: func(_ *http.Request, resp *http.Response, _ error, retry bool) (bool, error) {
+				return retry || resp != nil && resp.StatusCode == http.StatusForbidden, nil
+			},
+		},
 	})
-	for n := range 12 {
-		resp, err := client.Get(fmt.Sprintf("https://api.example.com/items/%d", n))
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		resp.Body.Close()
-		if info, ok := heed.InfoFrom(resp); ok || resp.StatusCode != 200 {
-			fmt.Printf("item %d: %d, retries: %d\n", n, resp.StatusCode, max(info.Attempts-1, 0))
-		}
+	resp, err := client.Get("https://api.example.com/items/1")
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	// Output:
-	// item 0: 403, retries: 0
-	// item 11: 200, retries: 1
+	resp.Body.Close()
+	info, _ := heed.InfoFrom(resp)
+	fmt.Println(resp.StatusCode, info.Attempts)
+	// Output: 200 2
 }

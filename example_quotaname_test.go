@@ -8,13 +8,17 @@ import (
 	"strings"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 )
 
-// The model of a request is in its body, and each model has a quota of its own. A rejection
-// of one model holds no request to another one.
+// The model of a request is in its body, and each model has a quota of its own. Five rejections of
+// one model show that others would be rejected, too; they hold no request to another model.
 func ExampleRequestOptions_quotaName() {
-	client := heed.NewClient(&heed.Transport{Base: models{}}) // simulates the server; leave it out in a program
-	for _, model := range []string{"large", "small", "large"} {
+	client := heed.NewClient(&heed.Transport{
+		Base:  models{}, // simulates the server; leave it out in a program
+		Quota: &quota.Tracker{NeverTest: true},
+	})
+	for _, model := range []string{"large", "large", "large", "large", "large", "small", "large"} {
 		ctx := heed.WithOptions(context.Background(), heed.RequestOptions{QuotaName: model, NoWait: true})
 		body := strings.NewReader(`{"model":"` + model + `"}`)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/v1/chat", body)
@@ -31,6 +35,10 @@ func ExampleRequestOptions_quotaName() {
 		fmt.Println(model, resp.StatusCode)
 	}
 	// Output:
+	// large 429
+	// large 429
+	// large 429
+	// large 429
 	// large 429
 	// small 200
 	// large must wait

@@ -28,12 +28,12 @@ const modulePath = "github.com/heed-go/heed"
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/adapter", "internal/ticks", "internal/explain", "internal/closenotify"},
-	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/h2error", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},
-	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/credentials", "quota/internal/inflight", "quota/internal/routes"},
-	{"quota/internal/hold", "quota/internal/concurrency"},
+	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
+	{"quota/internal/hold", "quota/internal/concurrency", "quota/internal/credentials"},
 	{"quota/internal/statedlimit"},
 	{"quota/internal/learnedlimit", "quota/internal/peers"},
 	{"quota/internal/model"},

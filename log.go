@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/heed-go/heed/quota"
 )
 
 // minLoggedWait is the shortest wait that LogTrace logs if the request was then granted.
@@ -17,18 +19,23 @@ const minLoggedWait = time.Second
 //	retry                   info       attempt 1 failed with status 503: retry in 1.2 s
 //	request that fails      warning    gave up after 4 attempts, the last with status 503: ...
 //	hold of a quota         warning    quota api.example.com (retry-after) is held for 30 s
-//	short estimated hold    debug      quota api.example.com (slow start) is held for 20 ms
+//	short estimated hold    debug      quota api.example.com (learned rate) is held for 20 ms
 //	end of a hold           info       quota api.example.com (retry-after) is not held any more
+//	limit that is learned   info       quota api.example.com (learned rate): learned limit of 20 per second
+//	limit that is stated    debug      quota api.example.com: stated limit of 100 per 1 min
+//	limit that changes      debug      quota api.example.com (learned rate): changed learned limit of 21 per second
 //
-// A hold is short if it lasts less than a second, and estimated if the server did not state it: each
-// single 429 may begin one. A request that its caller canceled is logged as info. The records have the context of the
-// request, and attributes for the method, the host and the numbers of the sentence. They never
+// The names in parentheses are those of docs/server-limits.md: retry-after, learned rate, overload
+// and slow start; without one, the server stated what is left. A hold is short if its end, or its
+// next test, is less than a second away, and estimated if the server did not state its end. A
+// learned limit that is dropped is logged as info, too. A request that its caller canceled is
+// logged as info. The records have the context of the request, and attributes for the method, the host and the numbers of the sentence. They never
 // contain the path and the query of a URL, header fields, bodies, or the keys of limits, and
 // errors in them have no user, query and fragment of URLs. A nil logger means slog.Default,
 // at the time of each record.
 func LogTrace(logger *slog.Logger) *Trace {
 	l := requestLogger{logger}
-	return &Trace{WaitDone: l.waitDone, Retry: l.retry, GiveUp: l.giveUp, Hold: l.hold}
+	return &Trace{WaitDone: l.waitDone, Retry: l.retry, GiveUp: l.giveUp, Hold: l.hold, LimitLearned: l.limitLearned}
 }
 
 // A requestLogger writes the records of LogTrace.
@@ -80,13 +87,24 @@ func (l requestLogger) giveUp(req *http.Request, i GiveUpInfo) {
 func (l requestLogger) hold(h HoldInfo) {
 	level := slog.LevelInfo
 	switch {
-	case h.Held && h.Estimated && h.For < minLoggedWait: // a single 429 holds requests for a round trip
+	case h.Held && h.Estimated && h.For < minLoggedWait: // the first test comes after a round trip
 		level = slog.LevelDebug
 	case h.Held:
 		level = slog.LevelWarn
 	}
 	l.log(context.Background(), level, h.String, func() []slog.Attr {
 		return []slog.Attr{slog.String("host", h.Host), slog.String("limit", h.Limit), slog.Duration("for", h.For), slog.Bool("estimated", h.Estimated)}
+	})
+}
+
+func (l requestLogger) limitLearned(i LimitLearnedInfo) {
+	level := slog.LevelDebug
+	if i.Estimated() && i.Change != quota.Changed {
+		level = slog.LevelInfo
+	}
+	l.log(context.Background(), level, i.String, func() []slog.Attr {
+		return []slog.Attr{slog.String("host", i.Host), slog.String("limit", i.Limit), slog.String("change", i.Change.String()),
+			slog.Int64("size", i.Size), slog.Duration("per", i.Per), slog.Float64("rate", i.Rate), slog.Bool("estimated", i.Estimated())}
 	})
 }
 

@@ -38,23 +38,25 @@ func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trace, lines := logLines()
 		tr := &Transport{
-			Base:    newScript(response{503, "", []string{"Retry-After", "3"}}, errBroken, 500, 500),
+			Base:    newScript(append(repeat(6, response{503, "", []string{"Retry-After", "3"}}), errBroken, 500, 500)...),
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 500 * time.Millisecond}),
-			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff},
-			Quota:   &quota.Tracker{Rand: func() float64 { return 0 }},
+			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff, RetryAfterJitter: noJitter},
+			Quota:   &quota.Tracker{Rand: func() float64 { return 0 }, NeverTest: true},
 			Trace:   trace,
 		}
-		_, err := get(t, tr)
-		require.NoError(t, err)
+		confirmHold(t, tr)
 		got := lines()
 		require.Contains(t, got[0], `level=WARN msg="quota api.test (retry-after) is held for 3`)
+		_, err := get(t, tr)
+		require.NoError(t, err)
+		got = lines()
 		require.Equal(t, []string{
-			`level=INFO msg="attempt 1 failed with status 503: retry when the server permits, in 3 s" method=GET host=api.test attempt=1 status=503 delay=0s`,
-			`level=INFO msg="waited 3 s for quota api.test (retry-after)" method=GET host=api.test attempt=2 wait=3s limit="api.test: retry-after" ahead=0 granted=true`,
+			`level=INFO msg="waited 3 s for quota api.test (retry-after)" method=GET host=api.test attempt=1 wait=3s limit="api.test: retry-after" ahead=0 granted=true`,
+			`level=INFO msg="attempt 1 failed with status 503: retry in 3 s" method=GET host=api.test attempt=1 status=503 delay=3s`,
 			`level=INFO msg="attempt 2 failed: broken: retry in 1 s" method=GET host=api.test attempt=2 status=0 delay=1s`,
 			`level=INFO msg="attempt 3 failed with status 500: retry in 1 s" method=GET host=api.test attempt=3 status=500 delay=1s`,
 			`level=INFO msg="attempt 4 failed with status 500: retry in 1 s" method=GET host=api.test attempt=4 status=500 delay=1s`,
-			`level=WARN msg="gave up after 5 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 4" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=3s`,
+			`level=WARN msg="gave up after 5 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 4" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=6s`,
 		}, dropHolds(got))
 	})
 }
@@ -197,12 +199,13 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 			events = append(events, i)
 		}
 		tr := &Transport{
-			Base:  newScript(response{429, "", []string{"Retry-After", "5"}}, 200, errBroken),
-			Quota: &quota.Tracker{Rand: func() float64 { return 0 }},
+			Base:  newScript(append(repeat(5, response{429, "", []string{"Retry-After", "5"}}), 200, errBroken)...),
+			Quota: &quota.Tracker{Rand: func() float64 { return 0 }, NeverTest: true},
 			Trace: JoinTraces(trace, &Trace{WaitDone: record}),
 		}
-		_, err := tr.RoundTrip(request(t, "POST", "").WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})))
-		require.NoError(t, err)
+		confirmHold(t, tr)
+		events = nil
+		var err error
 		var wg sync.WaitGroup
 		for _, result := range []*error{new(error), &err} { // the second request fails
 			req := request(t, "POST", "")
@@ -211,12 +214,12 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 		}
 		wg.Wait()
 		const sentence = "waited 5 s for quota api.test (retry-after), 1 ahead"
-		require.Equal(t, sentence, events[2].String())
+		require.Equal(t, sentence, events[1].String())
 		require.ErrorContains(t, err, "heed: gave up after 1 attempt and 5s of waiting: "+sentence+": 1: broken: ")
 		require.Contains(t, strings.Join(lines(), "\n"), `msg="`+sentence+`"`)
 		var g *GiveUpError
 		require.ErrorAs(t, err, &g)
-		require.Equal(t, events[2], g.LongestWait)
+		require.Equal(t, events[1], g.LongestWait)
 	})
 }
 

@@ -30,8 +30,9 @@ const (
 )
 
 // TestTransport_obeysRejectionInSuccessBody checks that a rejection in the body of a 200
-// holds the route and is retried if the request is idempotent, and that the caller gets
-// the whole body. Some APIs respond like that; package headers lists them.
+// is retried after the backoff if the request is idempotent, and that the caller gets the
+// whole body. Some APIs respond like that; package headers lists them. A code without a
+// time is no more than a bare 429: it holds no other request.
 func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, body string
@@ -54,10 +55,10 @@ func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
 				return
 			}
 			require.Equal(t, "answer 2", body, tt.name)
-			require.Greater(t, s.gaps()[0], 400*time.Millisecond, tt.name)
+			require.Positive(t, s.gaps()[0], tt.name)
 			info, ok := InfoFrom(resp)
 			require.True(t, ok)
-			require.Contains(t, info.Limit, "retry-after", "the gate is shut for everybody")
+			require.Equal(t, 2, info.Attempts, tt.name)
 		})
 	}
 }
@@ -80,7 +81,7 @@ func TestTransport_readsRetryDelayFromBody(t *testing.T) {
 			resp, _ := exchange(t, &Transport{Base: s}, "POST", tt.url, RequestOptions{})
 			require.Equal(t, 200, resp.StatusCode, tt.name)
 			require.GreaterOrEqual(t, s.gaps()[0], tt.wait, tt.name)
-			require.LessOrEqual(t, s.gaps()[0], tt.wait+2*time.Second, tt.name)
+			require.LessOrEqual(t, s.gaps()[0], tt.wait+tt.wait/10, tt.name)
 		})
 	}
 }
@@ -96,13 +97,6 @@ func TestTransport_returnsInspectedBodyWhole(t *testing.T) {
 		require.Equal(t, long, body)
 		info, _ := InfoFrom(resp)
 		require.ErrorIs(t, info.StopReason, ErrMaxElapsed) // a day is also longer than MaxWait, whose rule comes later
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "https://api.telegram.org/x", nil)
-		require.NoError(t, err)
-		_, err = tr.RoundTrip(req)
-		var refused *throttle.RefusedError
-		require.ErrorAs(t, err, &refused, "the others fail immediately")
-		// The stated end is a day away, so it is probed after Tracker.MaxHold.
-		require.InDelta(t, 15*time.Minute, refused.Decision.Wait, float64(time.Second))
 	})
 }
 
@@ -146,10 +140,10 @@ func TestTransport_doesNotDelayStreams(t *testing.T) {
 func TestTransport_usesCustomHeaderRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(
-			response{200, "", []string{"X-Our-Cap", "2", "X-Our-Rest", "0", "X-Our-Rest-Back", "5000"}},
+			response{429, "", []string{"X-Our-Cap", "2", "X-Our-Rest", "0", "X-Our-Rest-Back", "5000"}},
 			response{200, "EBUSY", []string{"Content-Type", "application/json"}},
 			200)
-		tr := &Transport{Base: s, Quota: &quota.Tracker{Reader: &headers.Reader{
+		tr := &Transport{Base: s, Quota: &quota.Tracker{NeverTest: true, Reader: &headers.Reader{
 			Hosts: map[string]headers.Provider{"api.test": {
 				Headers: map[string]headers.Rule{
 					"X-Our-Cap":       {Kind: headers.KindLimit, Name: "our"},
@@ -164,7 +158,7 @@ func TestTransport_usesCustomHeaderRules(t *testing.T) {
 				}
 			},
 		}}}
-		resp, err := get(t, tr)
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})))
 		require.NoError(t, err)
 		info, ok := InfoFrom(resp)
 		require.True(t, ok)

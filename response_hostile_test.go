@@ -37,9 +37,9 @@ func TestTransport_survivesHostileResponses(t *testing.T) {
 		"more left than the limit": {"HTTP/1.1 200 OK\r\n" + limits("1", most, "1"), 200, 3},
 		"no end of limits":         {"HTTP/1.1 200 OK\r\n" + manyLimits(5000), 200, 3},
 		"limits without number":    {"HTTP/1.1 200 OK\r\n" + limits(strings.Repeat("9", 5000), "NaN", "Inf"), 200, 3},
-		"a reset that never comes": {"HTTP/1.1 200 OK\r\n" + limits("1", "0", most), 200, 1},
+		"a reset that never comes": {"HTTP/1.1 200 OK\r\n" + limits("1", "0", most), 200, 3},
 		"a wait after a success":   {"HTTP/1.1 200 OK\r\nRetry-After: " + most + "\r\n", 200, 3},
-		"a wait without end":       {"HTTP/1.1 503 Later\r\nRetry-After: " + most + "\r\n", 503, 1},
+		"a wait without end":       {"HTTP/1.1 503 Later\r\nRetry-After: " + most + "\r\n", 503, 3},
 		"a wait without number":    {"HTTP/1.1 503 Later\r\nRetry-After: 1e999\r\n", 503, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +59,6 @@ func TestTransport_survivesHostileResponses(t *testing.T) {
 				tr, start := &Transport{Base: base}, time.Now()
 				for range 3 {
 					resp, err := get(t, tr)
-					if tt.sent == 1 && sent == 1 && err != nil {
-						require.ErrorIs(t, err, ErrMaxWait)
-						continue
-					}
 					require.Equal(t, tt.status == 0, err != nil, err)
 					if err == nil {
 						require.Equal(t, tt.status, resp.StatusCode)

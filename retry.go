@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/h2error"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -30,12 +31,12 @@ import (
 //	such as insufficient_quota
 //	failure with X-Should-Retry or            all if "true", none if "false"
 //	Stripe-Should-Retry
-//	429, 529, 503 with Retry-After            all
+//	429, 529, 503 with Retry-After, 503       all
+//	whose body states that the server is
+//	overloaded, such as overloaded_error
 //	408, 425, 500, 502, 503, 504, 520 to 524  idempotent requests
 //	other 4xx that states a rate limit        all
 //	2xx whose body states a rate limit        idempotent requests
-//	403, if 10 of the 20 latest responses to  idempotent requests, once
-//	requests of its route were a 2xx
 //	any other response                        none
 //	untrusted certificate, invalid address    none
 //	connection failure before the request     all
@@ -44,10 +45,6 @@ import (
 //
 // In the rows with "all", the server rejected the request, did not receive it, or states
 // that it may be retried.
-//
-// A route is a path without identifiers at one account, either of requests that read (GET and
-// HEAD) or of all others, or a RequestOptions.QuotaName. The row with 403 applies if the Mode of
-// the Tracker is quota.Full.
 //
 // Requests are idempotent if their method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // they have an Idempotency-Key or X-Idempotency-Key header, or if
@@ -78,7 +75,8 @@ type RetryPolicy struct {
 	// Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
-	// Budget limits retries to a fraction of the requests. Nil means a zero backoff.Budget
+	// Budget limits retries to a fraction of the requests, except those after a rejection because of
+	// a limit, and those at a time that the server stated. Nil means a zero backoff.Budget
 	// that is used by the Transport alone: 20 % of the requests and 10 retries per second.
 	Budget *backoff.Budget
 
@@ -186,8 +184,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 
 // Retryable reports whether req may be retried after resp or err, by the table of
 // [RetryPolicy]. It is for programs with their own retry loops. It does not check the
-// bodies of req and resp, the number of attempts, the delay or earlier responses, so a 403 that
-// states no rate limit is not retryable. The options that
+// bodies of req and resp, the number of attempts or the delay. The options that
 // [WithOptions] added to the context of req apply. err may be wrapped, for example by
 // http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
@@ -203,7 +200,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 		if report.Throttled {
 			o = throttle.Throttled
 		}
-		class = classifyResponse(resp, o, report.HasRetryAfter)
+		class = classifyResponse(resp, o, &report)
 	}
 	return class == retryAlways || class == retryIdempotent && isIdempotent(req, opts, nil)
 }
@@ -232,9 +229,9 @@ func parseReport(r *headers.Reader, req *http.Request, resp *http.Response, now 
 }
 
 // classifyResponse returns the class of a response: that which its headers X-Should-Retry,
-// Stripe-Should-Retry and Grpc-Retry-Pushback-Ms state, or else that of its status.
-// hasRetryAfter reports whether the response states a Retry-After.
-func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter bool) retryClass {
+// Stripe-Should-Retry and Grpc-Retry-Pushback-Ms state, or else that of its status and
+// of r, what it states about limits.
+func classifyResponse(resp *http.Response, o throttle.Outcome, r *headers.Report) retryClass {
 	if resp.StatusCode < 400 && o != throttle.Throttled {
 		return retryNever
 	}
@@ -254,7 +251,7 @@ func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter boo
 		return retryIdempotent // the body states a rejection, but the request may have been processed in part
 	case s == http.StatusTooManyRequests, s == 529: // 529: the server is overloaded and did not process the request
 		return retryAlways
-	case s == http.StatusServiceUnavailable && hasRetryAfter:
+	case s == http.StatusServiceUnavailable && (r.HasRetryAfter || r.NotProcessed):
 		return retryAlways
 	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s == http.StatusInternalServerError,
 		s == http.StatusBadGateway, s == http.StatusServiceUnavailable, s == http.StatusGatewayTimeout,
@@ -340,23 +337,8 @@ func notSent(err error) bool {
 	if errors.As(err, &dns) {
 		return true
 	}
-	var s streamError
-	return errors.As(err, &s) && s.Code == refusedStream
+	return h2error.NotProcessed(err)
 }
-
-// streamError has the fields of the HTTP/2 stream error of net/http. That type is not
-// exported, but its As method fills in any struct type with the same fields.
-type streamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (streamError) Error() string { return "heed: HTTP/2 stream error" }
-
-// refusedStream is REFUSED_STREAM of RFC 9113, section 7: the stream was closed before
-// any processing.
-const refusedStream = 7
 
 // callerRetries reports whether h states that the program retries the request itself, so
 // that retries of the Transport would multiply the number of attempts. That is the case
@@ -464,12 +446,9 @@ func (rt *roundTrip) classify() retryClass {
 	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
 		return retryIdempotent // the server still processes an earlier attempt with this key
 	}
-	class := classifyResponse(rt.resp, rt.outcome, r.HasRetryAfter)
-	switch {
-	case r.Permanent && class != retryForbidden:
-		class = retryNever // a retry would be rejected too
-	case class == retryNever && rt.retryOnce && !rt.retriedOnce:
-		class, rt.retriedOnce = retryIdempotent, true
+	class := classifyResponse(rt.resp, rt.outcome, r)
+	if r.Permanent && class != retryForbidden {
+		return retryNever // a retry would be rejected too
 	}
 	return class
 }
@@ -501,21 +480,24 @@ func (rt *roundTrip) prepareRetry() error {
 	statedWait := time.Duration(0)
 	if throttled && !zero {
 		statedWait = statedWaitOf(r)
-		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min))
+		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min, minDelay(r)))
 	}
 	switch {
-	case held: // the retry waits in the queue
 	case zero:
 		rt.delay = rt.zeroRetryAfterDelay()
+	case r.HasRetryAfter && held:
+		spread := p.RetryAfterJitter
+		spread.Min, spread.Max = 1, maxReleaseDelay
+		rt.delay = spread.Delay(r.RetryAfter, 1) // the others are sent within as long after the hold
 	case r.HasRetryAfter:
 		rt.delay = rt.retryAfterDelay(r.RetryAfter)
+	case statedWait >= minStatedWait:
+		rt.delay = statedWait
 	default:
 		rt.lastDelay = rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
-		rt.delay = rt.lastDelay
+		rt.delay = boundDelay(r, rt.lastDelay)
 	}
-	if !held {
-		wait = rt.delay
-	}
+	wait = max(wait, rt.delay)
 	if rt.delay == backoff.Stop {
 		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
 	}
@@ -531,10 +513,37 @@ func (rt *roundTrip) prepareRetry() error {
 			return err
 		}
 	}
-	if !held && !p.Budget.Withdraw(now) {
+	if stated := r.HasRetryAfter && !zero; !stated && !throttled && !p.Budget.Withdraw(now) { // what a server rejects because of a limit, it expects later
 		return ErrRetryBudget
 	}
 	return nil
+}
+
+// minStatedWait is the shortest time until a reset after which a rejected request is sent again without a backoff: some
+// servers round their resets down to 0.
+const minStatedWait = 10 * time.Millisecond
+
+// maxReleaseDelay bounds the jitter that is added to a Retry-After if the Tracker holds the others, too.
+const maxReleaseDelay = 5 * time.Second
+
+// minDelay returns the least delay after a rejection that states no time.
+func minDelay(r *headers.Report) time.Duration {
+	if r.HasRetryAfter {
+		return 0
+	}
+	return r.MinDelay
+}
+
+// maxSuggestion is by how much a suggested delay may exceed that of Backoff, as in the SDKs of AWS.
+const maxSuggestion = 5 * time.Second
+
+// boundDelay returns own, the delay of Backoff, or the longer one that r suggests or requires.
+func boundDelay(r *headers.Report, own time.Duration) time.Duration {
+	if own == backoff.Stop {
+		return own
+	}
+	own = max(own, minDelay(r))
+	return max(own, min(r.SuggestedDelay, own+maxSuggestion))
 }
 
 // statedWaitOf returns the wait that a rejection states: its Retry-After, or else the
@@ -553,22 +562,26 @@ func statedWaitOf(r *headers.Report) (d time.Duration) {
 }
 
 // hostHeld reports whether the Tracker currently holds the server's limits for at least
-// minWait, and returns the wait, or 0 if it is unknown. Then the retry waits in the queue
-// with all other requests of these limits, which are released one by one. An additional
-// delay would only make it late for its turn.
+// minWait, and returns the time until they are asked again, or 0 if it is unknown. Then the retry
+// waits in the queue with all other requests of these limits, which are released one by one. An
+// additional delay would only make it late for its turn.
 func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held bool) {
 	m := rt.t.resolved.quota.Demand(rt.req)
 	if m.Limiter == nil {
 		return 0, false
 	}
 	d, err := m.Limiter.Reserve(rt.ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, DryRun: true})
-	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= minWait)
+	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || max(d.Wait, d.Expected) >= minWait)
 }
 
 // retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
 // Jitter does not increase a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
-	d := rt.retry.RetryAfterJitter.Delay(retryAfter, rt.attempts)
+	attempt := rt.attempts
+	if rt.outcome == throttle.Throttled {
+		attempt = 1 // what is rejected again and again waits for the Tracker, too, which spreads it
+	}
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, attempt)
 	if retryAfter <= rt.maxWait {
 		d = min(d, rt.maxWait)
 	}

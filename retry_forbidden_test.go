@@ -2,16 +2,11 @@ package heed
 
 import (
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/heed-go/heed/backoff"
-	"github.com/heed-go/heed/quota"
 )
 
 // A permissionServer responds with 403 to requests for the paths in forbidden, to so many of each,
@@ -45,153 +40,40 @@ func call(t *testing.T, tr *Transport, method, path string, header ...string) *h
 	return resp
 }
 
-const always = 1 << 30 // for permissionServer.forbidden
-
-// TestTransport_retriesA403OfAHealthyRoute checks which requests are retried after a 403, when
-// requests of the same or another route have succeeded.
-func TestTransport_retriesA403OfAHealthyRoute(t *testing.T) {
+// TestTransport_sendsABare403Once checks that a 403 that states nothing is returned, also if requests like it have just
+// succeeded, and delays no other request. RetryPolicy.ShouldRetry may permit a retry.
+func TestTransport_sendsABare403Once(t *testing.T) {
 	for name, tt := range map[string]struct {
-		retry     *RetryPolicy
-		mode      quota.Mode
-		before    string // path of 20 successful requests
-		method    string
-		header    []string
-		forbidden int // 403s
-		status    int
-		sent      int
-		reason    error
+		method string
+		header []string
+		hook   bool // ShouldRetry permits a retry
+		status int
+		sent   int
 	}{
-		"once":                {forbidden: 1, status: 200, sent: 2},
-		"not a second time":   {forbidden: always, status: 403, sent: 2},
-		"another route":       {before: "/accounts/1", forbidden: 1, status: 403, sent: 1},
-		"PUT":                 {method: "PUT", forbidden: 1, status: 403, sent: 1}, // no write has succeeded
-		"POST":                {before: "POST /items/1", method: "POST", forbidden: 1, status: 403, sent: 1, reason: ErrNotIdempotent},
-		"POST with a key":     {before: "POST /items/1", method: "POST", header: []string{"Idempotency-Key", "k"}, forbidden: 1, status: 200, sent: 2},
-		"declared idempotent": {retry: &RetryPolicy{Idempotent: func(*http.Request) bool { return true }}, before: "POST /items/1", method: "POST", forbidden: 1, status: 200, sent: 2},
-		"stated only":         {mode: quota.StatedOnly, forbidden: 1, status: 403, sent: 1},
-		"disabled":            {mode: quota.Disabled, forbidden: 1, status: 403, sent: 1},
-		"no attempts left":    {retry: &RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 5}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxAttempts},
-		"no retries":          {retry: &RetryPolicy{MaxAttempts: 1}, forbidden: 1, status: 403, sent: 1},
-		"no budget":           {retry: &RetryPolicy{Budget: &backoff.Budget{Ratio: -1, MinPerSecond: -1}}, forbidden: 1, status: 403, sent: 1, reason: ErrRetryBudget},
-		"no time":             {retry: &RetryPolicy{MaxWait: time.Nanosecond, Backoff: backoff.Constant(time.Second)}, forbidden: 1, status: 403, sent: 1, reason: ErrMaxWait},
+		"GET":             {method: "GET", status: 403, sent: 1},
+		"POST with a key": {method: "POST", header: []string{"Idempotency-Key", "k"}, status: 403, sent: 1},
+		"permitted":       {method: "GET", hook: true, status: 200, sent: 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			before, method := tt.before, tt.method
-			if before == "" {
-				before = "GET /items/1"
-			}
-			if !strings.Contains(before, " ") {
-				before = "GET " + before
-			}
-			if method == "" {
-				method = "GET"
-			}
-			s := &permissionServer{forbidden: map[string]int{"/items/2": tt.forbidden}}
-			tr := &Transport{Base: s, Retry: tt.retry, Quota: &quota.Tracker{Mode: tt.mode}}
-			beforeMethod, path, _ := strings.Cut(before, " ")
-			for range 20 {
-				require.Equal(t, 200, call(t, tr, beforeMethod, path).StatusCode, name)
-			}
-			start := time.Now()
-			resp := call(t, tr, method, "/items/2", tt.header...)
-			require.Equal(t, tt.status, resp.StatusCode, name)
-			require.Len(t, s.sent, 20+tt.sent, name)
-			require.LessOrEqual(t, time.Since(start), backoff.DefaultBase, name)
-			info, _ := InfoFrom(resp)
-			require.ErrorIs(t, info.StopReason, tt.reason, name)
-		})
-	}
-}
-
-// TestTransport_aMissingPermissionCostsFewRequests checks a route whose requests are rejected with
-// 403 from some time on, and one that always was.
-func TestTransport_aMissingPermissionCostsFewRequests(t *testing.T) {
-	for name, tt := range map[string]struct {
-		successes, extra int
-	}{
-		"never allowed":    {0, 0},
-		"no longer":        {100, 6},
-		"hardly allowed":   {9, 0},
-		"allowed 10 times": {10, 6},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &permissionServer{forbidden: map[string]int{}}
-			tr := &Transport{Base: s}
-			for range tt.successes {
-				call(t, tr, "GET", "/items/1")
-			}
-			s.forbidden["/items/1"] = always
-			const calls = 200
-			for range calls {
-				require.Equal(t, 403, call(t, tr, "GET", "/items/1").StatusCode, name)
-				time.Sleep(time.Minute) // no rate is learned
-			}
-			require.Equal(t, tt.successes+calls+tt.extra, len(s.sent), name)
-		})
-	}
-}
-
-// TestTransport_shouldRetrySees403s checks that the hook can prevent the retry of a 403, and that
-// it sees it as it sees others.
-func TestTransport_shouldRetrySees403s(t *testing.T) {
-	for _, permit := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+			s := &permissionServer{forbidden: map[string]int{"/items/2": 1}}
 			var asked []bool
-			s := &permissionServer{forbidden: map[string]int{"/items/2": always}}
-			tr := &Transport{Base: s, Retry: &RetryPolicy{ShouldRetry: func(_ *http.Request, resp *http.Response, _ error, again bool) (bool, error) {
-				if resp.StatusCode == http.StatusForbidden {
-					asked = append(asked, again)
-				}
-				return again && permit, nil
+			tr := &Transport{Base: s, Retry: &RetryPolicy{ShouldRetry: func(_ *http.Request, resp *http.Response, _ error, retry bool) (bool, error) {
+				asked = append(asked, retry)
+				return retry || tt.hook && resp.StatusCode == http.StatusForbidden, nil
 			}}}
 			for range 20 {
-				call(t, tr, "GET", "/items/1")
+				require.Equal(t, 200, call(t, tr, tt.method, "/items/1", tt.header...).StatusCode, name)
 			}
-			require.Equal(t, 403, call(t, tr, "GET", "/items/2").StatusCode)
-			if permit {
-				require.Equal(t, []bool{true, false}, asked)
-			} else {
-				require.Equal(t, []bool{true}, asked)
-			}
+			asked = nil
+			resp := call(t, tr, tt.method, "/items/2", tt.header...)
+			require.Equal(t, tt.status, resp.StatusCode, name)
+			require.Len(t, s.sent, 20+tt.sent, name)
+			require.False(t, asked[0], name)
+			info, _ := InfoFrom(resp)
+			require.NoError(t, info.StopReason, name)
+			start := time.Now()
+			require.Equal(t, 200, call(t, tr, tt.method, "/items/1", tt.header...).StatusCode, name)
+			require.Zero(t, time.Since(start), name)
 		})
 	}
-}
-
-// TestTransport_stray403sFailFewCalls checks a healthy server that responds with 403 to 2 % of the
-// requests of several callers. Each of them is retried, and no call fails.
-func TestTransport_stray403sFailFewCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var n, failed, retried atomic.Int64
-		base := baseFunc(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(10 * time.Millisecond)
-			status := http.StatusOK
-			if AttemptFrom(r.Context()) == 0 && n.Add(1)%50 == 0 {
-				status = http.StatusForbidden
-			}
-			return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-		})
-		tr := &Transport{Base: base, Trace: &Trace{Retry: func(*http.Request, RetryInfo) { retried.Add(1) }}}
-		const callers, calls = 10, 100
-		done := make(chan error, callers)
-		for range callers {
-			go func() {
-				for range calls {
-					resp, err := get(t, tr)
-					if err != nil {
-						done <- err
-						return
-					}
-					if resp.StatusCode != http.StatusOK {
-						failed.Add(1)
-					}
-				}
-				done <- nil
-			}()
-		}
-		for range callers {
-			require.NoError(t, <-done)
-		}
-		require.Zero(t, failed.Load())
-		require.EqualValues(t, callers*calls/50, retried.Load())
-	})
 }

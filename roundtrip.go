@@ -84,13 +84,12 @@ type roundTrip struct {
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
 	attempts       int           // attempts sent
 	sent           *http.Request // the latest attempt
+	rejected       bool          // an attempt was throttled
 	failures       int           // attempts that failed and were not throttled
 	resp           *http.Response
 	err            error
 	report         headers.Report          // what resp states about limits, if it is a failure
 	retryAfter     time.Duration           // wait that resp states if it is a rejection
-	retryOnce      bool                    // resp is a 403 that is probably temporary, see throttle.Feedback
-	retriedOnce    bool                    // such a response was retried, or could not be: the next one is final
 	endedAt        time.Time               // time of resp or err; zero if it is a success
 	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
 	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
@@ -105,7 +104,7 @@ type roundTrip struct {
 	lastDelay       time.Duration // latest result of backoffPolicy
 	zeroRetryAfters int           // responses with a Retry-After of 0
 	delay           time.Duration // delay before the next attempt
-	latencyBudget   time.Duration // half of the time to the caller's deadline; 0 if there is none or it is not computed yet
+	highLatency     time.Duration // the longest of the latest latencies of the route; 0: not known
 	info            Info
 	waitStart       WaitStartInfo // of the present attempt
 	longestWait     WaitDoneInfo  // the longest wait of the call in the queue
@@ -304,14 +303,13 @@ func (rt *roundTrip) acquire() error {
 	if err := rt.addQuotaDemands(); err != nil {
 		return err
 	}
-	deadline, hasDeadline := rt.ctx.Deadline()
-	if hasDeadline && rt.hasDemands {
-		rt.expectLatency(deadline)
-	}
 	rt.waitStart = WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
+	if err != nil && !rt.opts.NoWait {
+		rt.reportGaveUp(err)
+	}
 	if rt.granted && rt.attempts == 0 && !rt.noRetry {
 		switch budget := rt.retry.Budget; {
 		case !rt.grantedAt.IsZero():
@@ -324,9 +322,8 @@ func (rt *roundTrip) acquire() error {
 	if waited > 0 {
 		rt.addWait(waited, err)
 	}
-	// Only calls with a deadline use what is measured. Of their attempts that had to pass a limit
-	// without waiting, about one of 16 is measured.
-	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || hasDeadline && rt.grantedAt.UnixNano()>>10&15 == 0)
+	deadline, hasDeadline := rt.ctx.Deadline()
+	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || hasDeadline && rt.isSample(deadline))
 	if f := rt.trace.WaitStart; f != nil && rt.waitStart.At.IsZero() {
 		f(rt.req, rt.waitStart)
 	}
@@ -334,6 +331,21 @@ func (rt *roundTrip) acquire() error {
 		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
+}
+
+// reportGaveUp reports to the limit of the server that the call stops waiting because of err, unless that is the
+// decision of the caller.
+func (rt *roundTrip) reportGaveUp(err error) {
+	if d := rt.ticket.Demands[rt.quotaSlot]; d.Limiter != nil && !errors.Is(err, context.Canceled) {
+		throttle.Observe(rt.ctx, d.Limiter, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
+	}
+}
+
+// isSample reports whether the latency of an attempt that has not waited is measured, which only
+// calls with a deadline use. It is measured of each of their attempts while it is not known, or
+// long compared with the time that they have, and otherwise of about one of 16.
+func (rt *roundTrip) isSample(deadline time.Time) bool {
+	return rt.highLatency == 0 || rt.highLatency > deadline.Sub(rt.grantedAt)/8 || rt.grantedAt.UnixNano()>>10&15 == 0
 }
 
 // newAttempt returns the request of the next attempt. It is the caller's request if this
@@ -435,20 +447,37 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 		now = rt.t.resolved.now()
 	}
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0], &rt.report)
+	f.Repeated = rt.rejected
+	rt.rejected = rt.rejected || f.Outcome == throttle.Throttled
 	f.Partial = rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd()
 	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
-	rt.granted, rt.outcome, rt.retryAfter, rt.retryOnce, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.RetryOnce, f.Now
-	if rt.measured && rt.outcome == throttle.Accepted {
-		end := rt.endedAt
-		if end.IsZero() {
-			end = rt.t.resolved.now()
-		}
-		rt.t.resolved.quota.ObserveLatency(rt.req, end.Sub(rt.grantedAt), end)
+	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.Now
+	if rt.measured {
+		rt.observeLatency(f.Cause)
 	}
 	if f := rt.trace.AttemptDone; f != nil {
 		f(req, rt.attemptDoneInfo(resp, err))
 	}
 	return resp, err
+}
+
+// observeLatency reports to the Tracker how long the latest attempt took, if the server accepted
+// it, or if the caller's deadline has ended it after a wait. Without a wait, the time that the
+// attempt had is not the reason for that.
+func (rt *roundTrip) observeLatency(cause throttle.Cause) {
+	end := rt.endedAt
+	if end.IsZero() {
+		end = rt.t.resolved.now()
+	}
+	took := end.Sub(rt.grantedAt)
+	if rt.outcome == throttle.Accepted {
+		rt.t.resolved.quota.ObserveLatency(rt.req, took, end)
+		return
+	}
+	deadline, hasDeadline := rt.ctx.Deadline()
+	if waited := rt.ticket.Waited(); waited > 0 && cause == throttle.CauseCanceled && hasDeadline && time.Until(deadline) <= 0 {
+		rt.t.resolved.quota.ObserveExpired(rt.req, took, waited, end)
+	}
 }
 
 // holdsUntilEnd reports whether a limit of the ticket holds its claim until the end of

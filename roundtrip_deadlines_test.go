@@ -211,7 +211,7 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 		}},
 		"queue, for a limit of the server": {"MaxElapsed", false, func() *Transport {
 			next := time.Now().Add(100 * time.Second)
-			return &Transport{Base: newScript(200), Limiter: estimate{&next}}
+			return &Transport{Base: newScript(200), Limiter: serverLimit{next: &next}}
 		}},
 		"queue, before a retry": {"RetryPolicy.MaxWait", true, func() *Transport {
 			return &Transport{Base: newScript(503, 200), Limiter: throttle.NewTokenBucket(per100s)}

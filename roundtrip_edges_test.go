@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,37 +126,37 @@ func TestTransport_firstOfTwoEqualRules(t *testing.T) {
 	})
 }
 
-// TestTransport_latencyCountsUpToHalfOfTheTime sends requests to a server that took 4 s. One whose
-// caller gives 5 s waits 2 s for a limit, because its response may arrive in the rest of the time.
-func TestTransport_latencyCountsUpToHalfOfTheTime(t *testing.T) {
-	for timeout, sent := range map[time.Duration]bool{5 * time.Second: true, 3900 * time.Millisecond: false} {
+// TestTransport_waitsOnlyIfTimeIsLeftForTheResponse sends requests to a server that takes 4 s. The
+// next unit of the limit is there in 2 s. A call whose deadline is too early for both fails
+// immediately, but a MaxWait does not include the response.
+func TestTransport_waitsOnlyIfTimeIsLeftForTheResponse(t *testing.T) {
+	for _, tt := range []struct {
+		timeout, maxWait time.Duration
+		took             time.Duration // 0: it fails
+	}{
+		{5900 * time.Millisecond, 0, 0},
+		{6100 * time.Millisecond, 0, 6 * time.Second},
+		{6100 * time.Millisecond, 2100 * time.Millisecond, 6 * time.Second},
+		{6100 * time.Millisecond, 1900 * time.Millisecond, 0},
+		{time.Minute, 2100 * time.Millisecond, 6 * time.Second},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(respondAfter(4*time.Second, 200))
-			tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 5 * time.Second}), Quota: &quota.Tracker{InitialConcurrency: -1}}
-			for range 2 { // the latency of the second one is measured, because it waits
-				resp, err := get(t, tr)
-				require.NoError(t, err)
-				resp.Body.Close()
-			}
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				if resp, err := get(t, tr); assert.NoError(t, err) {
+			tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 6 * time.Second})}
+			call := func(timeout, maxWait time.Duration) error {
+				ctx, cancel := context.WithTimeout(WithOptions(t.Context(), RequestOptions{MaxWait: maxWait}), timeout)
+				defer cancel()
+				resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+				if err == nil {
 					resp.Body.Close()
 				}
-			})
-			time.Sleep(4 * time.Second) // the next unit is there in 2 s
-			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			defer cancel()
-			start := time.Now()
-			_, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			if sent {
-				require.Equal(t, timeout, time.Since(start), "in flight")
-			} else {
-				require.Zero(t, time.Since(start))
+				return err
 			}
-			wg.Wait()
-			require.Equal(t, sent, s.sent() == 4)
+			require.NoError(t, call(time.Minute, 0))
+			start := time.Now()
+			err := call(tt.timeout, tt.maxWait)
+			require.Equal(t, tt.took, time.Since(start))
+			require.Equal(t, tt.took > 0, err == nil)
 		})
 	}
 }

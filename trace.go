@@ -80,7 +80,7 @@ type WaitStartInfo struct {
 	Limit string
 
 	// Reason is the reason for which a limit of the server rejects requests: "quota",
-	// "retry-after", "learned rate", "slow start", "slow responses", or "quota of" and a
+	// "retry-after", "learned rate", "slow start", "overload", or "quota of" and a
 	// unit. Empty means that Limit is a limit of the program, or not known.
 	Reason string
 

@@ -18,20 +18,20 @@ func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var holds []heed.HoldInfo
 		var learned []heed.LimitLearnedInfo
-		rejected := false
+		rejected := 0
 		s := &simulatedServer{rtt: time.Millisecond, serve: func(time.Time) (int, http.Header) {
 			h := http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"99"}, "X-Ratelimit-Reset": {"60"}}
-			if !rejected {
-				rejected = true
+			if rejected++; rejected <= 5 {
 				return 429, http.Header{"Retry-After": {"5"}}
 			}
 			return 200, h
 		}}
-		client := heed.NewClient(&heed.Transport{Base: s, Trace: &heed.Trace{
+		client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{NeverTest: true}, Trace: &heed.Trace{
 			Hold:         func(h heed.HoldInfo) { holds = append(holds, h) },
 			LimitLearned: func(l heed.LimitLearnedInfo) { learned = append(learned, l) },
 		}})
-		failed, _ := runJob(t, client, 2, 1)
+		confirmHold(t, client)
+		failed, _ := runJob(t, client, 1, 1)
 		require.Zero(t, failed)
 		require.Len(t, holds, 2)
 		require.True(t, holds[0].Held)
@@ -41,6 +41,19 @@ func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 		require.False(t, holds[1].Held)
 		require.Equal(t, heed.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 100}, learned[0])
 	})
+}
+
+// confirmHold sends five requests that the server must reject, the last of which begins a hold.
+func confirmHold(t *testing.T, client *http.Client) {
+	t.Helper()
+	for range 5 {
+		ctx := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/items", nil)
+		require.NoError(t, err)
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		resp.Body.Close()
+	}
 }
 
 // TestTrace_reportsALearnedRate checks that LimitLearned is called when an estimated rate
@@ -76,15 +89,14 @@ func TestTrace_reportsALearnedRate(t *testing.T) {
 // that wait for a hold.
 func TestTracker_forgetReleasesWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rejected := false
+		rejected := 0
 		s := &simulatedServer{rtt: time.Millisecond, serve: func(time.Time) (int, http.Header) {
-			if !rejected {
-				rejected = true
+			if rejected++; rejected <= 5 {
 				return 429, http.Header{"Retry-After": {"60"}}
 			}
 			return 200, nil
 		}}
-		var tracker quota.Tracker
+		tracker := quota.Tracker{NeverTest: true}
 		client := heed.NewClient(&heed.Transport{Base: s, Quota: &tracker})
 		go func() {
 			time.Sleep(10 * time.Second)
@@ -94,14 +106,15 @@ func TestTracker_forgetReleasesWaitingRequests(t *testing.T) {
 			}
 			tracker.Forget(req)
 		}()
+		confirmHold(t, client)
 		failed, elapsed := runJob(t, client, 5, 5)
 		require.Zero(t, failed)
 		require.InDelta(t, 10*time.Second, elapsed, float64(time.Second))
 	})
 }
 
-// TestTracker_modes checks that StatedOnly and Disabled hold nothing for a server that
-// rejects with 429 without rate-limit headers, and that StatedOnly obeys Retry-After.
+// TestTracker_modes checks that StatedOnly and Disabled learn no rate of a server that
+// rejects with 429 without rate-limit headers.
 func TestTracker_modes(t *testing.T) {
 	for _, tt := range []struct {
 		mode       quota.Mode
@@ -109,7 +122,7 @@ func TestTracker_modes(t *testing.T) {
 		wasted     func(int) bool
 	}{
 		{quota.Full, false, func(n int) bool { return n <= 25 }},
-		{quota.StatedOnly, false, func(n int) bool { return n > 100 }},
+		{quota.StatedOnly, false, func(n int) bool { return n > 25 }},
 		{quota.StatedOnly, true, func(n int) bool { return n <= 300 }},
 		{quota.Disabled, true, func(n int) bool { return n > 60 }},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -90,18 +91,21 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 		want WaitDoneInfo
 	}{
 		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitDoneInfo{Limit: "own"}},
-		"stated":  {&Transport{Base: newScript(throttled, 200)}, WaitDoneInfo{Limit: "api.test: retry-after", Reason: "retry-after", ServerImposed: true}},
-		"learned": {&Transport{Base: newScript(200), Limiter: estimate{new(time.Time)}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
+		"stated":  {&Transport{Base: newScript(append(repeat(5, throttled), 200)...), Quota: &quota.Tracker{NeverTest: true, Rand: func() float64 { return 0 }}}, WaitDoneInfo{Limit: "api.test: retry-after", Reason: "retry-after", ServerImposed: true}},
+		"learned": {&Transport{Base: newScript(200), Limiter: serverLimit{new(time.Time), true}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var last WaitDoneInfo
 			tt.tr.Trace = &Trace{WaitDone: func(_ *http.Request, i WaitDoneInfo) { last = i }}
-			once := WithOptions(t.Context(), RequestOptions{NoRetry: true})
-			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(once))
-			require.NoError(t, err)
+			if name == "stated" {
+				confirmHold(t, tt.tr)
+			} else {
+				_, err := get(t, tt.tr)
+				require.NoError(t, err)
+			}
 			require.Equal(t, WaitDoneInfo{Attempt: 1, Cost: 1, Start: WaitStartInfo{Attempt: 1, Cost: 1}}, last)
 
-			_, err = tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
+			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
 			require.ErrorIs(t, err, ErrMaxWait, name)
 			require.ErrorIs(t, last.Err, throttle.ErrRefused)
 			want := tt.want
@@ -121,15 +125,22 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 	}
 }
 
-// An estimate is an estimated limit of a server of one request in 5 s.
-type estimate struct{ next *time.Time }
+// A serverLimit is a limit of a server of one request in 5 s.
+type serverLimit struct {
+	next      *time.Time
+	estimated bool
+}
 
-func (estimate) NonBlocking() bool                                         { return true }
-func (estimate) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-func (l estimate) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (serverLimit) NonBlocking() bool                                         { return true }
+func (serverLimit) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (l serverLimit) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	wait := max(l.next.Sub(c.Now), 0)
 	if wait > 0 {
-		return throttle.Decision{Policy: "learned", At: c.Now, Wait: wait, ServerImposed: true, Estimated: true}, nil
+		d := throttle.Decision{Policy: "learned", At: c.Now, Wait: wait, ServerImposed: true, Estimated: l.estimated}
+		if !l.estimated {
+			d.Expected = wait
+		}
+		return d, nil
 	}
 	if !c.DryRun {
 		*l.next = c.Now.Add(5 * time.Second)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -237,7 +238,7 @@ func TestRetryable_table(t *testing.T) {
 		option := post.WithContext(WithOptions(t.Context(), RequestOptions{Idempotent: true}))
 		require.Equal(t, tt.want != never, Retryable(option, resp, nil), "option %d %s", tt.status, tt.headers)
 		require.False(t, Retryable(get.WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})), resp, nil))
-		forbidden := classifyResponse(resp, throttle.Accepted, false) == retryForbidden
+		forbidden := classifyResponse(resp, throttle.Accepted, new(headers.Report)) == retryForbidden
 		require.Equal(t, tt.headers != "" && tt.want == never && tt.status >= 400, forbidden, "%d %s", tt.status, tt.headers)
 	}
 	get := &http.Request{Method: http.MethodGet}
@@ -246,7 +247,7 @@ func TestRetryable_table(t *testing.T) {
 	require.True(t, Retryable(get, nil, errConnRefused))
 	require.False(t, Retryable(get, nil, context.Canceled))
 	for status, want := range map[int]retryClass{399: retryIdempotent, 400: retryAlways, 499: retryAlways, 501: retryNever} {
-		require.Equal(t, want, classifyResponse(&http.Response{StatusCode: status}, throttle.Throttled, false), status)
+		require.Equal(t, want, classifyResponse(&http.Response{StatusCode: status}, throttle.Throttled, new(headers.Report)), status)
 	}
 }
 

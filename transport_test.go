@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
@@ -70,6 +72,22 @@ func get(t *testing.T, tr http.RoundTripper) (*http.Response, error) {
 	}
 	return tr.RoundTrip(req)
 }
+
+// confirmHold sends requests through tr until their rejections make others wait: four that were sent after the first
+// one had been rejected. The server must reject all of them.
+func confirmHold(t *testing.T, tr *Transport) {
+	t.Helper()
+	for range 5 {
+		_, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})))
+		require.NoError(t, err)
+	}
+}
+
+// repeat returns n times step.
+func repeat(n int, step any) []any { return slices.Repeat([]any{step}, n) }
+
+// noJitter adds nothing to a Retry-After.
+var noJitter = backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}
 
 func text(t *testing.T, resp *http.Response) string {
 	t.Helper()

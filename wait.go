@@ -119,14 +119,17 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	return err
 }
 
-// expectLatency sets the expected latency of the request in the ticket. The queue then
-// rejects a wait after which the response could not arrive before the deadline. The
-// latency counts up to half of the time that the caller gave.
-func (rt *roundTrip) expectLatency(deadline time.Time) {
-	if rt.latencyBudget == 0 {
-		rt.latencyBudget = max(time.Until(deadline)/2, 1)
+// expectLatency sets the latency of the server in the ticket. The queue then rejects a wait
+// after which the response would probably arrive after the deadline, and prefers callers that
+// have enough time even for a slow response. If the wait must end earlier than the deadline, the
+// time from its end on counts for the response.
+func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
+	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.now())
+	after := time.Duration(0)
+	if !waitEnd.IsZero() {
+		after = max(deadline.Sub(waitEnd), 0)
 	}
-	rt.ticket.Latency = min(rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.now()), rt.latencyBudget)
+	rt.highLatency, rt.ticket.Latency, rt.ticket.HighLatency = high, max(typical-after, 0), max(high-after, 0)
 }
 
 // wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait.
@@ -144,11 +147,7 @@ func (rt *roundTrip) wait() error {
 			w.end()
 		}
 	}()
-	q := rt.t.resolved.queue
-	var err error
-	if rt.opts.NoWait {
-		err = q.Try(w, &rt.ticket)
-	} else {
+	if !rt.opts.NoWait {
 		if !rt.retryUntil.IsZero() {
 			w.limit, w.reason = max(rt.retryUntil.Sub(rt.t.resolved.now()), 1), (*roundTrip).errMaxElapsed
 		}
@@ -158,6 +157,14 @@ func (rt *roundTrip) wait() error {
 		if w.reason != nil {
 			w.deadline = time.Now().Add(w.limit)
 		}
+	}
+	if deadline, ok := rt.ctx.Deadline(); ok {
+		rt.expectLatency(deadline, w.deadline)
+	}
+	var err error
+	if q := rt.t.resolved.queue; rt.opts.NoWait {
+		err = q.Try(w, &rt.ticket)
+	} else {
 		err = q.WaitHooks(w, &rt.ticket, rt.hooks)
 	}
 	if err != nil {

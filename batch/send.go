@@ -289,8 +289,7 @@ func (o *Outbox) remove(e *entry) {
 }
 
 // maxStatedDelay is the longest delay that a server can impose. A later end may be a mistake:
-// the request is then tried again, and a heed.Transport decides whether it is sent, see
-// quota.Tracker.MaxHold.
+// the request is then tried again, and a heed.Transport decides whether it is sent.
 const maxStatedDelay = 24 * time.Hour
 
 // delay waits before the first request is sent again. It returns false when the Outbox is

@@ -170,7 +170,7 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 		p := &Page{Title: "reports"}
 		base := &script{responses: []http.Response{
 			{StatusCode: http.StatusOK, Header: http.Header{"Ratelimit-Policy": {`"default";q=5000;w=3600`}, "Ratelimit": {`"default";r=1200;t=600`}}},
-			throttled("30"),
+			throttled("30"), throttled("30"), throttled("30"), throttled("30"), throttled("30"),
 		}}
 		var sentence string
 		trace := heed.JoinTraces(p.Trace(), &heed.Trace{WaitDone: func(_ *http.Request, i heed.WaitDoneInfo) {
@@ -178,7 +178,7 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 				sentence = i.String()
 			}
 		}})
-		noJitter := &quota.Tracker{Rand: func() float64 { return 0 }}
+		noJitter := &quota.Tracker{NeverTest: true, Rand: func() float64 { return 0 }}
 		transport := &heed.Transport{Base: base, Trace: trace, Quota: noJitter}
 		p.Add("", transport)
 		require.True(t, stateOf(t, p).NoEvents)
@@ -199,6 +199,12 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 		require.Contains(t, page, "<b>1,200</b> left of 5,000 requests per 1 h, resets in 10 min")
 		require.Contains(t, page, `<rect class="left" width="24" height="8"/>`)
 
+		once, err := http.NewRequestWithContext(heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true}), http.MethodGet, "https://api.test/items", http.NoBody)
+		require.NoError(t, err)
+		for range 5 { // the last one shows that others would be rejected, too
+			_, err = client.Do(once)
+			require.NoError(t, err)
+		}
 		var running sync.WaitGroup
 		running.Go(func() { _, err = client.Get("https://api.test/items") })
 		time.Sleep(10 * time.Second)
@@ -214,8 +220,8 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 		require.Equal(t, "api.test: retry-after", s.Queues[0].Limits[0].Name)
 		require.Equal(t, 1, s.Summary.Waiting)
 		require.Equal(t, 1, s.Summary.Holds)
-		require.Equal(t, 2, s.Summary.SentLastMinute)
-		require.Equal(t, 1, s.Summary.ThrottledLastMin)
+		require.Equal(t, 6, s.Summary.SentLastMinute)
+		require.Equal(t, 5, s.Summary.ThrottledLastMin)
 		page = htmlOf(t, p)
 		require.Contains(t, page, "held for 20 s")
 		require.Contains(t, page, "quota api.test (retry-after)")
@@ -233,7 +239,7 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 				require.Equal(t, sentence, d.Text)
 			}
 		}
-		require.Equal(t, []kind{kindRelease, kindWait, kindRetry, kindHold, kindLimit}, kinds)
+		require.Equal(t, []kind{kindRelease, kindWait, kindHold, kindLimit}, kinds)
 		page = htmlOf(t, p)
 		for _, d := range s.Decisions {
 			require.Contains(t, page, html.EscapeString(d.Text))
@@ -458,11 +464,17 @@ func manyHosts(t testing.TB) *Page {
 		case i < 60:
 			name = fmt.Sprintf("held-%d", i)
 			f.Outcome, f.RetryAfter = throttle.Throttled, time.Hour
+			f.RemoteLimits = nil
 		case i < 100:
 			name = fmt.Sprintf("low-%d", i)
 			f.RemoteLimits[0].Remaining = 5
 		}
-		observe(t, tracker, &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: name + ".test", Path: "/"}, Header: http.Header{}}, f)
+		req := &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: name + ".test", Path: "/"}, Header: http.Header{}}
+		for range 5 { // so many rejections begin a hold
+			if observe(t, tracker, req, f); f.Outcome != throttle.Throttled {
+				break
+			}
+		}
 	}
 	return p
 }

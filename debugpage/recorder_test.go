@@ -118,7 +118,7 @@ func TestRecorder_sharedTrackersReportEventsOnce(t *testing.T) {
 	for _, d := range r.copy(now).decisions {
 		got = append(got, fmt.Sprint(d.Text, " ", d.Count))
 	}
-	require.Equal(t, []string{"quota api.test (retry-after) is held for 1 s 2", "quota api.test: learned limit of 10 1"}, got)
+	require.Equal(t, []string{"quota api.test (retry-after) is held for 1 s 2", "quota api.test: stated limit of 10 1"}, got)
 }
 
 func TestChart_pathAndScale(t *testing.T) {

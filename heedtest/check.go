@@ -98,7 +98,7 @@ var checks = []check{
 	{"request-body", "wrong bodies", 0, checkRequestBody},
 	{"response-body", "unnoticed", 0, checkResponseBody},
 	{"duplicate-post", "repetitions", 0, checkDuplicatePost},
-	{"herd", "requests in 20 ms", 10, checkHerd},
+	{"herd", "requests in 20 ms", 15, checkHerd},
 	{"retry-bound", "attempts", 10, checkRetryBound},
 	{"nested-retries", "times as many", 1, checkNestedRetries},
 	{"last-response", "lost responses", 0, checkLastResponse},

@@ -335,8 +335,8 @@ func TestRun_faults(t *testing.T) {
 		{"healthy-server", "stops after 429", "429: ", stoppingAfter(func(status int) bool { return status == 429 })},
 		{"healthy-server", "stops after 500", "500: ", stoppingAfter(func(status int) bool { return status == 500 })},
 		{"healthy-server", "stops after 503", "503: ", stoppingAfter(func(status int) bool { return status == 503 })},
-		{"dialects", "reads only Retry-After", "requests of 30 calls were rejected", newRetrier},
-		{"dialects", "retries once without reading headers", "429 with RateLimit: 1 retries came before the stated time", func(base http.RoundTripper) http.RoundTripper {
+		{"dialects", "reads only Retry-After", "retries came before the stated time", newRetrier},
+		{"dialects", "retries once without reading headers", "requests of 30 calls were rejected", func(base http.RoundTripper) http.RoundTripper {
 			return newHeed(roundTripper(func(r *http.Request) (*http.Response, error) {
 				resp, err := base.RoundTrip(r)
 				if err != nil || resp.StatusCode != http.StatusTooManyRequests || sleep(r.Context(), time.Second) != nil {

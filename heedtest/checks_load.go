@@ -134,11 +134,13 @@ func checkHealthyServer(e *evaluation) {
 // in use.
 //
 // Harm: A client that does not read them is rejected, and some servers ban. A client that
-// misreads them is rejected too, or waits for no reason.
+// misreads them is rejected too, or waits for no reason. A few requests that test whether the
+// statements are right do no harm.
 // Source: draft-ietf-httpapi-ratelimit-headers-03 and -10; the X-RateLimit fields of GitHub
 // and Okta; retry-after-ms of OpenAI.
 func checkDialects(e *evaluation) {
 	const calls, workers, rate = 30, 5, 10 // a window of 10 s admits 10
+	const maxTests = 12                    // a client that does not read what remains has 16 or more rejections, or 10 with a Retry-After
 	for name, tt := range inOrder(map[string]struct {
 		dialect headers.Dialect
 		edit    func(http.Header)
@@ -166,7 +168,11 @@ func checkDialects(e *evaluation) {
 			all.Wait()
 			rejected, took := tr.rejected(), time.Since(start)
 			return func() {
-				e.measured(float64(rejected), "%s: %d requests of %d calls were rejected although each response stated what remains", name, rejected, calls)
+				figure := float64(rejected)
+				if rejected <= maxTests {
+					figure = 0
+				}
+				e.measured(figure, "%s: %d requests of %d calls were rejected although each response stated what remains", name, rejected, calls)
 				if took > 2*time.Minute {
 					e.fail("%s: %d calls took %v at a server that admits %d in 10 s", name, calls, took, rate)
 				}

@@ -47,7 +47,7 @@ func (b *earlyGuard) record(key string, status int, h http.Header, now time.Time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	current := b.holds[key]
-	if now.After(current.until) || current.from.IsZero() {
+	if !now.Before(current.until) {
 		current.from = now.Add(grace)
 	}
 	if until := now.Add(wait); until.After(current.until) {

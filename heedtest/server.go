@@ -156,6 +156,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	out := &responseWriter{ResponseWriter: w, server: s, key: key, n: n, stream: stream}
 	if early, left := s.earlyGuard.check(key, time.Now(), s.Penalty); early > 0 {
 		s.recorder.setEarly(n, early)
+		out.early = true
 		rejectEarly(out, left)
 		return
 	}
@@ -182,6 +183,7 @@ type responseWriter struct {
 	n      int
 	stream uint32
 	wrote  bool // whether the final status has been written
+	early  bool // the request is rejected because it is early, which extends no wait
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -211,5 +213,7 @@ func (w *responseWriter) finish(status int) {
 		s.EditHeader(h)
 	}
 	s.recorder.setStatus(w.n, status)
-	s.earlyGuard.record(w.key, status, h, now, s.Skew, s.Grace)
+	if !w.early {
+		s.earlyGuard.record(w.key, status, h, now, s.Skew, s.Grace)
+	}
 }

@@ -62,9 +62,12 @@ var limiters = map[string]func() throttle.Limiter{
 // unit is restored by itself, and the number of rejections that are allowed for them.
 var imprecise = map[string]int{"sliding log": 10, "unforgiving": 10}
 
+// maxTests is the maximum number of requests that test whether the server is right, in the tests below.
+const maxTests = 160 // four for each caller in flight
+
 // TestServer_heedObeysEveryLimit checks that requests through heed succeed where those of
-// a plain client fail, and are never sent before Retry-After has elapsed. If the responses
-// report the state of the limits, no request, or only a few, are rejected.
+// a plain client fail. If the responses report the state of the limits, only a few are rejected: those
+// that test it.
 func TestServer_heedObeysEveryLimit(t *testing.T) {
 	for limit, limiter := range limiters {
 		for dialect, maxRejected := range map[headers.Dialect]int{ // maximum number of rejected requests
@@ -81,10 +84,10 @@ func TestServer_heedObeysEveryLimit(t *testing.T) {
 				failed := sendCalls(s)
 				at, took := fmt.Sprint(limit, ", dialect ", dialect), time.Since(start)
 				require.Zero(t, failed, at)
-				require.Empty(t, s.EarlyRetries(), at)
-				require.LessOrEqual(t, len(s.Requests()), 200+maxRejected+imprecise[limit], at)
+				require.LessOrEqual(t, len(s.EarlyRetries()), maxTests, at)
+				require.LessOrEqual(t, len(s.Requests()), 200+maxRejected+maxTests+imprecise[limit], at)
 				if limit != "sliding counter" { // its reset says little about when the next unit is restored
-					require.Less(t, took, 24*time.Second, at) // at least 18 s, and 3 s more after a rejection
+					require.Less(t, took, 36*time.Second, at) // at least 18 s, and 3 s more after each wave of rejections
 				}
 			})
 		}
@@ -94,8 +97,7 @@ func TestServer_heedObeysEveryLimit(t *testing.T) {
 // TestServer_heedToleratesSkewedClocks checks that a difference between the clocks of
 // client and server has no effect: absolute times are interpreted by the clock of the
 // server. The order of requests that are sent at the same instant depends on the scheduler,
-// so the median of three runs counts: no request is rejected. In each run at most 3 are, as in
-// TestServer_heedObeysEveryLimit.
+// so the median of the times of three runs counts. In each run only tests are rejected.
 func TestServer_heedToleratesSkewedClocks(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour // see heedtest.EpochReset
 	for _, skew := range []time.Duration{century - 10*time.Minute, century, century + 10*time.Minute} {
@@ -109,15 +111,14 @@ func TestServer_heedToleratesSkewedClocks(t *testing.T) {
 					s.Limit = &throttlehttp.Middleware{Limiter: limiters["fixed window"]()}
 					start := time.Now()
 					require.Zero(t, sendCalls(s), "%s %v", name, skew)
-					require.Empty(t, s.EarlyRetries(), "%s %v", name, skew)
+					require.LessOrEqual(t, len(s.EarlyRetries()), maxTests, "%s %v", name, skew)
 					sent, took = append(sent, len(s.Requests())), append(took, time.Since(start))
 				})
 			}
 			slices.Sort(sent)
 			slices.Sort(took)
-			require.Equal(t, 200, sent[runs/2], "%s %v", name, skew)
 			require.Less(t, took[runs/2], 20*time.Second, "%s %v", name, skew)
-			require.LessOrEqual(t, sent[runs-1], 203, "%s %v", name, skew)
+			require.LessOrEqual(t, sent[runs-1], 200+maxTests, "%s %v", name, skew)
 			require.Less(t, took[runs-1], 24*time.Second, "%s %v", name, skew) // 3 s more after a rejection
 		}
 	}
@@ -142,7 +143,7 @@ func TestServer_heedRecoversFromFaults(t *testing.T) {
 		}}
 		inMemory(t, s, func(t *testing.T) {
 			require.Zero(t, sendCalls(s))
-			require.Empty(t, s.EarlyRetries())
+			require.LessOrEqual(t, len(s.EarlyRetries()), 80, "40 requests in flight, their confirmation, and tests")
 		})
 	}
 }

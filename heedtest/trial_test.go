@@ -181,7 +181,7 @@ func TestRunner_busyClient(t *testing.T) {
 	require.Equal(t, Failed, m.Result)
 	require.Contains(t, m.Detail, "the client blocked for 100ms without letting virtual time advance")
 	m = r.mark(t, *find("herd"))
-	require.Equal(t, Mark{Check: "herd", Result: Failed, Limit: 10, Unit: "requests in 20 ms", Detail: "not run: the client still blocks in check leaks"}, m)
+	require.Equal(t, Mark{Check: "herd", Result: Failed, Limit: 15, Unit: "requests in 20 ms", Detail: "not run: the client still blocks in check leaks"}, m)
 }
 
 func TestRunner_noClient(t *testing.T) {

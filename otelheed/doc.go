@@ -21,8 +21,8 @@
 //	heed.client.queued_requests         requests that wait now
 //	heed.client.throttled               responses that reject a request because of a limit
 //	heed.client.retries.refused         failed attempts that are not retried, by heed.reason
-//	heed.client.quota.limit             gauges for what servers state:
-//	heed.client.quota.remaining           by server.address, heed.quota.name, heed.quota.unit
+//	heed.client.quota.limit             gauges for the limits of servers:
+//	heed.client.quota.remaining           by server.address, heed.quota.name, heed.quota.unit, heed.quota.known
 //	heed.client.quota.utilization
 //	heed.client.quota.reset
 //	heed.client.quota.hold              gauge, time until a server may be sent requests again

@@ -32,12 +32,12 @@ import (
 func TestSentence_isTheSameInErrorLogSpanAndPage(t *testing.T) {
 	const wait = "waited 5 s for quota api.test (retry-after), 1 ahead"
 	for name, tt := range map[string]struct {
-		statuses []int  // of the first request, the one ahead, and the one that is compared
+		statuses []int  // after five rejections: of the one ahead, and the one that is compared
 		giveUp   string // beginning of the sentence about the failure; empty: it succeeds
 	}{
-		"granted":                          {[]int{429, 200, 200}, ""},
-		"granted, then broken":             {[]int{429, 200, 0}, "gave up after 1 attempt, the last: broken: heed: "},
-		"given up because the hold is new": {[]int{429, 429}, `gave up before the first attempt: throttle: rejected by limit "api.test: retry-after": `},
+		"granted":                          {[]int{200, 200}, ""},
+		"granted, then broken":             {[]int{200, 0}, "gave up after 1 attempt, the last: broken: heed: "},
+		"given up because the hold is new": {[]int{429}, `gave up before the first attempt: throttle: rejected by limit "api.test: retry-after": `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,11 @@ func TestSentence_isTheSameInErrorLogSpanAndPage(t *testing.T) {
 				require.NoError(t, err)
 				observed := heed.JoinTraces(heed.LogTrace(slog.New(slog.NewJSONHandler(&log, nil))), telemetry.Trace(), page.Trace())
 
-				tr := &heed.Transport{Base: respond(tt.statuses...), Quota: &quota.Tracker{Rand: func() float64 { return 0 }}}
+				tr := &heed.Transport{Base: respond(append([]int{429, 429, 429, 429, 429}, tt.statuses...)...), Quota: &quota.Tracker{NeverTest: true, Rand: func() float64 { return 0 }}}
 				once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
-				require.NoError(t, post(once, tr))
+				for range 5 {
+					require.NoError(t, post(once, tr))
+				}
 				var ahead sync.WaitGroup
 				ahead.Go(func() { _ = post(once, tr) })
 				synctest.Wait()

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
@@ -127,8 +128,9 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		telemetry, provider, recorder := traced(t)
 		var want []string
-		tr := newTransport(telemetry, provider, respond(429, 500))
-		tr.Retry = &heed.RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 2}
+		tr := newTransport(telemetry, provider, respond(429, 429, 429, 429, 429, 500, 500))
+		tr.Quota.NeverTest = true
+		tr.Retry = &heed.RetryPolicy{MaxAttempts: 2, Backoff: backoff.Constant(time.Second)}
 		tr.Trace = heed.JoinTraces(tr.Trace, &heed.Trace{
 			WaitDone: func(_ *http.Request, i heed.WaitDoneInfo) {
 				if i.Waited > 0 {
@@ -138,14 +140,20 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 			Retry:  func(_ *http.Request, i heed.RetryInfo) { want = append(want, i.String()) },
 			GiveUp: func(_ *http.Request, i heed.GiveUpInfo) { want = append(want, i.String()) },
 		})
+		once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
+		for range 5 { // the last one shows that others would be rejected, too
+			require.NoError(t, get(t, once, tr))
+		}
+		recorder.Reset()
+		want = nil
 		start := time.Now()
 		ctx, caller := provider.Tracer("test").Start(t.Context(), "caller")
 		require.NoError(t, get(t, ctx, tr))
 		caller.End()
 		require.Equal(t, []string{
-			"attempt 1 failed with status 429: retry when the server permits, in 5 s",
 			"waited 5 s for quota api.test (retry-after)",
-			"gave up after 2 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 1",
+			"attempt 1 failed with status 500: retry in 1 s",
+			"gave up after 2 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 2",
 		}, want)
 
 		var got []string
@@ -158,8 +166,8 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 				require.Equal(t, start.Add(5*time.Second), span.EndTime())
 				require.Equal(t, codes.Unset, span.Status().Code)
 				require.Equal(t, map[string]string{
-					"heed.description": want[1], "heed.limit.name": "api.test: retry-after", "heed.reason": "retry-after",
-					"heed.result": "acquired", "heed.ahead": "0", "heed.attempt": "2",
+					"heed.description": want[0], "heed.limit.name": "api.test: retry-after", "heed.reason": "retry-after",
+					"heed.result": "acquired", "heed.ahead": "0", "heed.attempt": "1",
 				}, attributesOf(span))
 				got = append(got, attributesOf(span)["heed.description"])
 			case "caller":
@@ -170,7 +178,7 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, []string{want[1], "heed.retry: " + want[0], "heed.give_up: " + want[2]}, got)
+		require.Equal(t, []string{want[0], "heed.retry: " + want[1], "heed.give_up: " + want[2]}, got)
 	})
 }
 

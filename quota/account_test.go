@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -78,10 +79,67 @@ func TestTracker_distinguishesSigningKeys(t *testing.T) {
 		{`Digest username="ann", nonce="1"`, `Digest username="ann", nonce="2"`, `Digest username="bob", nonce="1"`},
 		{`OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="2", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="u"`},
 		{`Hawk id="a", ts="1"`, `Hawk id="a", ts="2"`, `Hawk id="b", ts="1"`},
+		{"AWS A:1", "AWS A:2", "AWS B:1"},
+		{"GOOG4-HMAC-SHA256 Credential=A/20260101/auto/storage/goog4_request, SignedHeaders=host, Signature=1", "GOOG4-HMAC-SHA256 Credential=A/20260102/auto/storage/goog4_request, SignedHeaders=host, Signature=2", "GOOG4-HMAC-SHA256 Credential=B/20260101/auto/storage/goog4_request, SignedHeaders=host, Signature=1"},
+		{"SharedKey a:1", "SharedKey a:2", "SharedKey b:1"},
+		{"SharedKeyLite a:1", "SharedKeyLite a:2", "SharedKeyLite b:1"},
+		{"SharedAccessSignature sr=x&sig=1&se=1&skn=a", "SharedAccessSignature sr=x&sig=2&se=2&skn=a", "SharedAccessSignature sr=x&sig=1&se=1&skn=b"},
+		{`Signature keyId="t/u/a",algorithm="rsa-sha256",signature="1"`, `Signature keyId="t/u/a",algorithm="rsa-sha256",signature="2"`, `Signature keyId="t/u/b",algorithm="rsa-sha256",signature="1"`},
+		{"TC3-HMAC-SHA256 Credential=A/2026-01-01/cvm/tc3_request, Signature=1", "TC3-HMAC-SHA256 Credential=A/2026-01-02/cvm/tc3_request, Signature=2", "TC3-HMAC-SHA256 Credential=B/2026-01-01/cvm/tc3_request, Signature=1"},
+		{"ACS3-HMAC-SHA256 Credential=A,SignedHeaders=host,Signature=1", "ACS3-HMAC-SHA256 Credential=A,SignedHeaders=host,Signature=2", "ACS3-HMAC-SHA256 Credential=B,SignedHeaders=host,Signature=1"},
+		{"SDK-HMAC-SHA256 Access=A, SignedHeaders=host, Signature=1", "SDK-HMAC-SHA256 Access=A, SignedHeaders=host, Signature=2", "SDK-HMAC-SHA256 Access=B, SignedHeaders=host, Signature=1"},
+		{"EG1-HMAC-SHA256 client_token=a;access_token=a;nonce=1;signature=s", "EG1-HMAC-SHA256 client_token=a;access_token=a;nonce=2;signature=t", "EG1-HMAC-SHA256 client_token=b;access_token=a;nonce=1;signature=s"},
+		{"HMAC-SHA256 Credential=A/20260101/cn/iam/request, Signature=1", "HMAC-SHA256 Credential=A/20260101/cn/iam/request, Signature=2", "HMAC-SHA256 Credential=B/20260101/cn/iam/request, Signature=1"},
 	} {
 		require.True(t, shareQuota(&tr, auth(c[0]), auth(c[1])), c[0])
 		require.False(t, shareQuota(&tr, auth(c[0]), auth(c[2])), c[0])
 	}
+}
+
+// The table of providers has the places of API keys, so that a rejection of one account does not hold the
+// others.
+func TestTracker_distinguishesAccountsOfProviders(t *testing.T) {
+	var tr Tracker
+	for _, c := range []struct{ name, url, header string }{
+		{"GitLab", "https://gitlab.com/api", "Private-Token"},
+		{"Fastly", "https://api.fastly.com/service", "Fastly-Key"},
+		{"Elsevier", "https://api.elsevier.com/content", "X-ELS-APIKey"},
+		{"DNS Made Easy", "https://api.dnsmadeeasy.com/V2.0", "x-dnsme-apiKey"},
+		{"KuCoin", "https://api.kucoin.com/api", "KC-API-KEY"},
+		{"Bybit", "https://api.bybit.com/v5", "X-BAPI-API-KEY"},
+		{"Bitget", "https://api.bitget.com/api", "ACCESS-KEY"},
+		{"bitFlyer", "https://api.bitflyer.com/v1", "ACCESS-KEY"},
+		{"Walmart", "https://marketplace.walmartapis.com/v3", "WM_SEC.ACCESS_TOKEN"},
+		{"NS1", "https://api.nsone.net/v1", "X-NSONE-Key"},
+		{"Alpaca", "https://api.alpaca.markets/v2", "APCA-API-KEY-ID"},
+		{"Coinbase", "https://api.exchange.coinbase.com/x", "CB-ACCESS-KEY"},
+		{"CoinMarketCap", "https://pro-api.coinmarketcap.com/v1", "X-CMC_PRO_API_KEY"},
+		{"Meraki", "https://api.meraki.com/api", "X-Cisco-Meraki-API-Key"},
+		{"Hetzner DNS", "https://dns.hetzner.com/api", "Auth-API-Token"},
+		{"Xero", "https://api.xero.com/api", "xero-tenant-id"},
+		{"MailerLite", "https://api.mailerlite.com/api", "X-MailerLite-ApiKey"},
+		{"Trello", "https://api.trello.com/1?key=K&token=%s", ""},
+		{"Facebook", "https://graph.facebook.com/v19.0/me?access_token=%s", ""},
+		{"Pipedrive", "https://api.pipedrive.com/v1/deals?api_token=%s", ""},
+		{"Discogs", "https://api.discogs.com/releases?token=%s", ""},
+		{"ip-api", "https://pro.ip-api.com/json?key=%s", ""},
+		{"Telegram", "https://api.telegram.org/bot%s/sendMessage", ""},
+		{"Mapbox", "https://api.mapbox.com/x?access_token=%s", ""},
+		{"Finnhub", "https://finnhub.io/api?token=%s", ""},
+		{"OpenWeather", "https://api.openweathermap.org/data?appid=%s", ""},
+	} {
+		of := func(key string) *http.Request {
+			if c.header != "" {
+				return request(t, c.url, c.header, key)
+			}
+			return request(t, fmt.Sprintf(c.url, key))
+		}
+		require.False(t, shareQuota(&tr, of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"), of("220201543:BBHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")), c.name)
+		require.True(t, shareQuota(&tr, of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"), of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")), c.name)
+	}
+	own := &Tracker{Reader: &headers.Reader{Hosts: map[string]headers.Provider{"api.test": {AccountHeaders: []string{"X-Acme-Key"}}}}}
+	require.False(t, shareQuota(own, request(t, "https://api.test:443/", "X-Acme-Key", "a"), request(t, "https://api.test/", "X-Acme-Key", "b")))
+	require.True(t, shareQuota(own, request(t, "https://other.test/", "X-Acme-Key", "a"), request(t, "https://other.test/", "X-Acme-Key", "b")))
 }
 
 func TestTracker_callsAccount(t *testing.T) {
@@ -93,8 +151,12 @@ func TestTracker_callsAccount(t *testing.T) {
 }
 
 func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
-	var tr Tracker
+	tr := Tracker{Reader: &headers.Reader{Hosts: map[string]headers.Provider{"a.test": {AccountHeaders: []string{"X-Acme-Key"}}}}}
 	for _, req := range []*http.Request{
+		request(t, "https://api.telegram.org/bot1:secret/send"),
+		request(t, "https://api.fastly.com/", "Fastly-Key", "one"),
+		request(t, "https://api.test/", "Authorization", "AWS4-HMAC-SHA256 Credential=AKID/20260101/us-east-1/s3/aws4_request, Signature=1"),
+		request(t, "https://api.test/?X-Amz-Credential=AKID%2F20260101&X-Amz-Signature=1"),
 		request(t, "https://api.test/"),
 		request(t, "https://api.test:443/x?q=1&page=2", "Authorization", "Bearer one", "Accept", "application/json", "User-Agent", "x", "Accept-Encoding", "gzip"),
 		request(t, "https://ann:secret@api.test/", "X-Api-Key", "one"),
@@ -112,10 +174,7 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &Tracker{MaxAccounts: 160}
 		hot := request(t, "https://hot.test/")
-		d := tr.Demand(hot)
-		dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
-		require.NoError(t, err)
-		throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(hot, d, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
+		reject(t, tr, "https://hot.test/", "Retry-After", "60")
 		for i := range 800 {
 			r := request(t, "https://tenant.test/", "Authorization", fmt.Sprint("Bearer ", i))
 			d := tr.Demand(r)
@@ -128,7 +187,7 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 			}
 		}
 		tr.Demand(request(t, "https://third.test/"))
-		dec, _ = tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		dec, _ := tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.False(t, dec.OK, "its hold of 60 s is kept")
 	})
 }

@@ -40,3 +40,10 @@ func TestTracker_noAllocs(t *testing.T) {
 	}
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, round(stated)), 1.0)
 }
+
+func TestSharing_hashesRoutesWithoutAllocs(t *testing.T) {
+	_, q, _ := sharedQuota(t, .5)
+	req := request(t, users)
+	q.endpoint.route(req)
+	require.Zero(t, testing.AllocsPerRun(1000, func() { q.endpoint.route(req) }))
+}

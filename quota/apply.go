@@ -3,7 +3,6 @@ package quota
 import (
 	"time"
 
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -13,9 +12,6 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	switch u.Kind {
 	case UpdateFetched:
 		return ep.endFetch()
-	case UpdateRejections:
-		ep.applyRejections(&u, now)
-		return false
 	}
 	f := throttle.Feedback{Now: now, RemoteLimits: u.Limits}
 	if len(u.Limits) > 0 {
@@ -28,9 +24,6 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	if q == nil {
 		return false
 	}
-	if u.Kind != UpdateJoin {
-		ep.unlimited.Store(false)
-	}
 	q.change(now, func(now time.Time) {
 		q.shared.addPeer(&u, now)
 		q.ApplyLimits(u.Limits, now)
@@ -40,6 +33,9 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 		switch u.Kind {
 		case UpdateHold:
 			known = u.Wait > 0 && q.HeldElsewhere(now.Add(u.Wait), u.Stated, u.Sender < ep.tracker.sharing.self, now)
+			if u.Pause > 0 {
+				q.TestRejectedElsewhere(u.Pause, now)
+			}
 		case UpdateProbe:
 			known = q.ProbedElsewhere(now)
 		case UpdateRelease:
@@ -59,10 +55,8 @@ func (ep *endpoint) endFetch() (sooner bool) {
 	defer ep.mu.Unlock()
 	for _, q := range ep.all() {
 		q.mu.Lock()
-		if until := q.shared.fetchUntil; !until.IsZero() && q.Hold.Until.Equal(until) { // it is not held since
-			q.Hold.Until, sooner = time.Time{}, true
-		}
-		q.shared.fetchUntil = time.Time{}
+		sooner = sooner || !q.FetchUntil.IsZero()
+		q.FetchUntil = time.Time{}
 		q.mu.Unlock()
 	}
 	return sooner
@@ -81,27 +75,6 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 		ep.rememberRoute(route, q)
 	}
 	return q
-}
-
-// applyRejections adds rejections of another process to the evidence, and holds the quota if that
-// suffices.
-func (ep *endpoint) applyRejections(u *Update, now time.Time) {
-	ep.mu.Lock()
-	q, _ := ep.lookUp(u.Route, nil)
-	ep.mu.Unlock()
-	ep.unlimited.Store(false)
-	before, stop := ep.accepted(now), false
-	q.change(now, func(now time.Time) {
-		q.shared.addPeer(u, now)
-		stop = q.AddEvidence(u.Rejections, before, now)
-	})
-	if !stop {
-		return
-	}
-	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
-	if q = ep.quotaOfUpdate(u.Route, &f); q != nil {
-		q.rejectedExternally(&f, learnedlimit.AcceptedSpan{})
-	}
 }
 
 // addPeer records that the sender of u uses the quota. No updates of it are expected while it waits.

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func sharedQuota(t *testing.T, random float64) (tr *Tracker, q *quota, now time.
 // Other processes know a hold that they have reported or ended. One that begins here is not known to them,
 // whatever else they report.
 func TestEndpoint_whichHoldsOtherProcessesKnow(t *testing.T) {
-	own := hold.Hold{Active: true, RejectedAt: time.Unix(1_700_000_000, 0).Add(-time.Second), Until: time.Unix(1_700_000_000, 0).Add(time.Minute)}
+	own := hold.Hold{Suspected: true, Held: true, Latest: time.Unix(1_700_000_000, 0).Add(-time.Second), Until: time.Unix(1_700_000_000, 0).Add(time.Minute)}
 	for name, tt := range map[string]struct {
 		u     Update
 		hold  hold.Hold
@@ -38,7 +37,7 @@ func TestEndpoint_whichHoldsOtherProcessesKnow(t *testing.T) {
 		"a hold that is over":             {Update{Kind: UpdateHold, Stated: true}, own, false},
 		"a probe":                         {Update{Kind: UpdateProbe}, own, true},
 		"a probe after a hold that ended": {Update{Kind: UpdateProbe}, hold.Hold{}, false},
-		"a release, but it ends later":    {Update{Kind: UpdateRelease}, own, false},
+		"a release before its end":        {Update{Kind: UpdateRelease}, own, false},
 		"limits":                          {Update{Kind: UpdateLimits}, own, false},
 		"a join":                          {Update{Kind: UpdateJoin}, own, false},
 	} {
@@ -49,22 +48,9 @@ func TestEndpoint_whichHoldsOtherProcessesKnow(t *testing.T) {
 		require.Equal(t, tt.known, q.shared.held, name)
 	}
 	_, q, now := sharedQuota(t, .5)
-	q.Hold, q.shared.held = hold.Hold{Active: true, Until: now}, true
+	q.Hold, q.shared.held = hold.Hold{Suspected: true, Held: true, Until: now}, true
 	require.True(t, q.endpoint.apply(Update{Kind: UpdateRelease}, now))
 	require.False(t, q.shared.held, "it is over")
-}
-
-// A process that was rejected is one that uses the quota. Its evidence may change what Events report.
-func TestEndpoint_appliesRejectionsOfOthers(t *testing.T) {
-	tr, q, now := sharedQuota(t, .5)
-	var limits []string
-	events := &Events{Hold: func(h HoldInfo) { limits = append(limits, h.Limit) }}
-	tr.Listen(events)
-	q.endpoint.applyRejections(&Update{Sender: 9, Rejections: 1}, now)
-	tr.listeners.Load().deliver()
-	require.Equal(t, 1, q.shared.peers.Len())
-	require.Equal(t, []string{"api.test: slow start"}, limits)
-	runtime.KeepAlive(events)
 }
 
 // knownLimits returns what other processes know if they know limits.
@@ -120,8 +106,7 @@ func TestQuota_dropsPeers(t *testing.T) {
 	}
 }
 
-// An update of another process concerns the quota of its route, which may be new, and ends the
-// freedom of an unlimited host, unless another process only joins.
+// An update of another process concerns the quota of its route, which may be new.
 func TestEndpoint_appliesUpdates(t *testing.T) {
 	_, q, now := sharedQuota(t, .5)
 	ep := q.endpoint
@@ -129,27 +114,18 @@ func TestEndpoint_appliesUpdates(t *testing.T) {
 	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
 	require.False(t, ep.apply(Update{Kind: UpdateJoin, Sender: 3}, now))
 	require.Equal(t, 1, q.shared.peers.Len())
-	ep.unlimited.Store(true)
 	ep.apply(Update{Kind: UpdateJoin, Sender: 4}, now)
-	require.True(t, ep.unlimited.Load())
 	require.False(t, ep.statesLimits.Load())
 	require.True(t, ep.apply(Update{Kind: UpdateLimits, Sender: 3, Route: route, Limits: limits}, now), "a window may have begun")
-	require.False(t, ep.unlimited.Load())
 	require.True(t, ep.statesLimits.Load())
 	known, ok := ep.lookUp(route, nil)
 	require.True(t, ok)
 	require.Len(t, known.Estimates, 1)
 	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
-	require.True(t, known.Hold.Active)
-	require.False(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "the hold ends much later")
-	known.Hold.Until = now
+	require.True(t, known.Hold.Held)
+	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route}, now), "an accepted test ends a hold before its time")
+	require.False(t, known.Hold.Held)
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: time.Minute}, now))
 	require.True(t, ep.apply(Update{Kind: UpdateRelease, Sender: 3, Route: route, Wait: 0}, now))
-	require.False(t, known.Hold.Active)
-	ep.unlimited.Store(true)
-	for range 2 {
-		ep.apply(Update{Kind: UpdateRejections, Sender: 3, Route: route, Rejections: 5}, now)
-	}
-	require.False(t, ep.unlimited.Load())
-	require.True(t, known.Hold.Active, "evidence")
-	require.True(t, known.Hold.Estimated)
+	require.False(t, known.Hold.Held)
 }

@@ -38,7 +38,7 @@ func TestTracker_declareHoldsFromTheFirstRequest(t *testing.T) {
 		"too high": {
 			throttle.Limit{Count: 20, Per: time.Second}, Full,
 			func() server { return fixedWindow(10, time.Second, false, false) },
-			35, 10, [2]time.Duration{3 * time.Second, 6 * time.Second},
+			35, 24, [2]time.Duration{3 * time.Second, 6 * time.Second},
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,26 @@
 //	quota           the server states how many requests are left, and all of these are in flight
 //	retry-after     the server rejected a request and asked the client to stop
 //	learned rate    the server rejects requests without stating a limit, so its rate is estimated
-//	slow start      little is known of the host yet, so few requests are in flight
-//	slow responses  the server responds late or fails, so no more requests are in flight than before
+//	overload        failures depend on the requests in flight, so fewer of these are sent
+//	slow start      a host is new or a wait has ended, so that requests are sent at a growing rate
 //
-// [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
-// [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and
-// [Tracker.Forget] drops what is known. [Events] report holds and limits as they are
-// learned. All rules, with their figures, are in docs/server-limits.md and docs/estimates.md
-// of the repository.
+// [Tracker.Mode] switches off learned rates (StatedOnly) or all of them (Disabled),
+// [Tracker.NeverTest] the tests of what the server states, and [Tracker.InitialConcurrency]
+// the slow start of new hosts. [Tracker.Forget] drops what is known. [Events] report holds and
+// limits as they are learned. docs/server-limits.md of the repository explains the rules.
+//
+// # Rules
+//
+//  1. A rejected request is sent again no earlier than its own response stated, see heed.RetryPolicy.
+//  2. A statement that nothing is left delays the requests of a quota until the time that it states.
+//  3. Rejections delay others only if requests that were sent later are rejected as well.
+//  4. While requests wait, one at a time is sent as a test, at most one per second and host.
+//  5. A statement that accepted requests contradict is ignored until rejections coincide with it.
+//  6. While a fifth of the responses are failures, fewer requests are in flight, if that helps.
+//  7. If rejections without a time depend on the rate, requests are sent at the rate that is accepted.
+//  8. Nothing else delays a request, except the slow start of a new host and what follows a wait.
+//  9. Permissions, missing pages, latency and canceled requests show nothing about limits.
+//  10. Every wait has a name, is visible, and can be switched off.
 //
 // # Requests and responses
 //
@@ -29,25 +41,21 @@
 // and a path without identifiers. [Tracker.Demand] returns the quota of a request as a
 // throttle.Limiter, which grants a claim if all of these admit it, in this order:
 //
-//	hold            no claim until its end, then one probe
-//	slow start      a bound on the requests in flight, also after a 429 that states nothing
-//	slow responses  a bound on the requests in flight
-//	estimates       the units that are left of each limit that the server states
-//	learned rate    the time between two requests, or the requests in a learned window
+//	hold           no claim until the stated end, or until a test is accepted
+//	estimates      the units that are left of each limit that the server states
+//	learned rate   the time between two requests, or the requests in a learned window
+//	overload       a bound on the requests in flight
+//	slow start     a bound on the requests in flight that grows with time
 //
 // [Tracker.Feedback] classifies a response and finds its quota, which observes it:
 //
 //	states a limit            corrects the estimate of that limit
 //	does not state a limit    takes one unit from its estimate, unless the request failed
-//	success                   counts for slow start and the accepted rate; as a probe, ends a hold
-//	rejected, states a wait   begins a hold; evidence, unless a stated limit is used up
-//	rejected, states nothing  evidence: bounds the requests in flight, or begins a hold
-//	503, 403, no response     evidence, of another kind: begins a learned rate
-//	late, or failed           begins slow responses
-//
-// It also remembers how many of the latest 20 responses to requests of each route were a 2xx. A 403
-// that states nothing mostly means that a permission is missing. If 10 of them were a 2xx, it is
-// probably temporary, and throttle.Feedback.RetryOnce is set.
+//	success                   ends a hold, if it was sent after all rejected requests
+//	rejected                  lowers a learned limit; otherwise begins or confirms a hold
+//	failed                    counts for the overload
+//	canceled by its caller    nothing
+//	403 or 404                nothing: they show missing permissions and pages
 //
 // # Estimates
 //
@@ -72,43 +80,42 @@
 // one unit would be back. Units that are used, but not by this process, are used by other clients:
 // then what is left is spread over the time until T.
 //
-// # Holds
+// An estimate that no rejection has confirmed delays requests for at most a second. One that
+// more accepted requests contradict than were left is ignored until rejections coincide with it.
 //
-// A hold ends at the time that the server stated. If it stated none, probes are sent when windows
-// of usual lengths would end, of 1, 2, 3, 5, 10 ... seconds. Then one request, the probe, tests
-// whether the hold is over. The other requests follow when the probe is accepted.
+// # Holds and tests
 //
-// # Slow start and slow responses
-//
-// Slow start bounds the requests in flight as in TCP. The bound grows from 4 to 18 with the first
-// successes. After 100 it doubles in each round trip until less than half of it is used, and
-// ends. It ends earlier if 50 requests succeeded and none is in flight. Slow start also follows a
-// 429 that states nothing, until eight responses in a row are successful, and a hold whose limit
-// was not learned.
-//
-// Slow responses begin with a late response, and keep the number of requests in flight, or with 4
-// failures among 8 responses, and halve it. When a request that was sent after that gets a response
-// in time, the bound doubles in the same way.
+// One rejection shows that one request is rejected: one resource, tenant or backend may be. So it
+// delays only that request. A hold begins when requests that were sent after it arrived, and were
+// not rejected before, are rejected as well: at least four, and more where rejections and failures
+// are frequent, so that random ones begin a hold once in a hundred times. A hold ends at the latest
+// time that a rejection stated, or when a later request is accepted. While requests wait, one at a
+// time is sent as a test: after a round trip, and then after pauses that grow by half from a
+// second. After two holds that were right, the first rejection begins the next one. What has waited
+// is sent at a growing rate.
 //
 // # Learned rates
 //
-// A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or
-// when 6 of the last 10 or 15 of the last 50 are a 503, a 403, a closed connection or a timeout
-// that states nothing. After the 429s there is a hold first. If it took longer than sending the
-// requests before it, they are tried as a learned window: so many requests in so long a time.
-// Otherwise the rate loop begins with the rate that was accepted. It increases the rate until a
-// rejection, returns to the rate that was accepted, and after a while exceeds it again, as CUBIC
-// does. A learned rate ends when it has grown to four times the rate that the server was seen to
-// accept and less than half of it is used, or when lower rates do not make rejections rarer.
+// After two holds in a row that were right and whose end the server had not stated, what was
+// accepted before them is tried as a window: so many requests in so long a time. If that proves
+// wrong, or the times fit no window, the rate loop begins with the rate that was accepted. It
+// increases the rate until a rejection, returns to the rate that was accepted, and after a while
+// exceeds it again, as CUBIC does. A rate is also tried where most requests fail, whatever their
+// number in flight, and dropped if failures do not become rarer. When calls give up because they
+// waited for an estimate, a few requests more than it allows are sent at pauses of 1 to 640 s. If
+// they are accepted it is doubled, and after the next ones dropped.
 //
-// Requests also stop when those that slow start admits hang, because some servers reject late or
-// never. Then a request that hangs counts as rejected as soon as it is late, until one of them is
-// accepted after all.
+// # Overload
+//
+// While a fifth of the latest 64 responses are failures or rejections without a time, the requests
+// in flight are bounded: by 0.7 times as many after each round trip with a failure, and one more
+// after each without. Failures are compared with few and with many requests in flight. If they do
+// not depend on the number, it is restored, and the rule rests for a minute or longer.
 //
 // # Internal packages
 //
 // The models have no clock and no lock, and are in internal packages: statedlimit estimates a limit that is
-// stated, learnedlimit infers one from responses alone, hold stops requests, concurrency bounds those in
+// stated, learnedlimit infers one from rejections, hold stops requests, concurrency bounds those in
 // flight, which inflight counts, and peers divides what is left among processes. Package model combines
 // them: it decides on the requests of one quota. Package routes tells which requests are alike, and
 // credentials which have one account. This package decides which quota a request and its response concern,

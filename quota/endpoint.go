@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/concurrency"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -39,16 +37,10 @@ const (
 //	  a quota that similar routes have shown may have    that quota, see patterns
 //	  another quota is likely to have                    that quota
 //	  no quota has                                       a new quota
-//	is a rejection that does not state units left, and
-//	  the route has a quota                              its quota
-//	  the route matches a pattern                        the quota of the pattern
-//	  a known quota admitted the request                 that quota
-//	  another quota is held: the host limits its         the held quota, and so does each
-//	  routes together                                    route that has none
-//	  no quota is held                                   a new quota
+//	is a rejection of a request with a quota name        a new quota, if it has none
 //
 // A new quota is the unknown one with all that it has learned. Routes without a quota continue
-// with a new unknown one, so a rejection of one route does not hold the others. A route without
+// with a new unknown one. A route without
 // a quota uses that of the pattern that it matches, or else the only quota known if three other
 // routes share that, or else the unknown one. A route that is a quota name, see WithName, shares
 // its quota with no other route.
@@ -66,12 +58,11 @@ type endpoint struct {
 	lastUsed     uint64      // value of Tracker.uses when usedRecently was last found set; guarded by Tracker.mu
 	usedRecently atomic.Bool // since then
 
-	statesLimits atomic.Bool  // a response has stated a limit
-	successes    atomic.Int64 // responses below status 400, counted until statesLimits is set
-	hasQuotas    atomic.Bool  // a quota was ever added to quotas
-	hasReplaced  atomic.Bool  // replaced is not empty
-	unlimited    atomic.Bool  // the host is known and has shown no limit: Demand returns no Limiter
-	histories    routes.Histories
+	statesLimits atomic.Bool               // a response has stated a limit
+	successes    atomic.Int64              // responses below status 400, counted until statesLimits is set
+	hasQuotas    atomic.Bool               // a quota was ever added to quotas
+	hasReplaced  atomic.Bool               // replaced is not empty
+	resetUnit    atomic.Pointer[resetUnit] // nil: no reset without a unit was seen
 
 	mu       sync.Mutex              // guards the fields below, except that unknown is loaded without it
 	unknown  atomic.Pointer[quota]   // quota of all routes without one; may be one of quotas
@@ -85,8 +76,6 @@ type endpoint struct {
 	// remaining units in any order.
 	peak   int64
 	peakAt time.Time
-
-	samples [2]learnedlimit.AcceptedSpan // the latest two, see addSample
 }
 
 // limiterOf returns the quota or smallQuota that must admit req.
@@ -133,72 +122,29 @@ func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known boo
 	return ep.unknown.Load(), false
 }
 
-// observe applies what the response to req states, or that there was none. asked is the quota that
-// admitted req; nil means that none did, because ep was unlimited. If the limits that f states are
-// of another quota, that one is updated, and f.RemoteLimits becomes nil so that asked does not apply
-// them. If a learned rate explains f, f.Outcome becomes Throttled.
+// observe applies what the response to req states. asked is the quota that admitted req; nil means that none did. If
+// the limits that f states are of another quota, that one is updated, and f.RemoteLimits becomes nil so that asked does
+// not apply them.
 func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
-	stop := false // there is evidence that the server limits requests, so asked stops sending them
-	if model.IsEstimated[f.Cause] && ep.tracker.Mode == Full {
-		ep.unlimited.Store(false)
-		q, before := asked, learnedlimit.AcceptedSpan{}
-		if q == nil {
-			q, before = ep.quotaOf(req), ep.accepted(f.Now)
-		}
-		if ep.id != "" && f.Cause == throttle.CauseUnstated {
-			q.addRejection(ep.route(req))
-		}
-		q.change(f.Now, func(now time.Time) { stop = q.Suspect(f, before, asked != nil, now) })
-		if asked == nil && f.Outcome != throttle.Throttled {
-			ep.addSample(f.Now) // what was accepted before has been evaluated
-		}
-	}
-	statesLimits := len(f.RemoteLimits) > 0
-	if !statesLimits && f.Outcome != throttle.Throttled {
+	states := len(f.RemoteLimits) > 0
+	if !states && f.Outcome != throttle.Throttled {
 		return
 	}
-	learned := *f // what the quotas learn
-	if f.Outcome == throttle.Throttled && model.IsEstimated[f.Cause] && !stop {
-		if !statesLimits {
-			return // it shows nothing about the quota of its route
-		}
-		learned.Outcome = throttle.Accepted
-	}
-	ep.unlimited.Store(false)
-	if statesLimits {
+	if states {
 		ep.statesLimits.Store(true)
 	}
-	ep.learn(req, asked, f, &learned)
-}
-
-// addUngranted adds the success of req to the evidence of its quota. No quota granted req, because ep
-// was unlimited when it was sent; a possible rejection has ended that. Without the successes, the
-// rejections among the requests that were in flight then would look like a burst.
-func (ep *endpoint) addUngranted(req *http.Request, now time.Time) {
-	if now.IsZero() {
-		now = ep.tracker.now()
-	}
-	q := ep.quotaOf(req)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.SucceededUngranted(now)
-}
-
-// learn assigns the quota that a response concerns to the route of req. f is what asked observes,
-// and learned what the quotas learn, see observe.
-func (ep *endpoint) learn(req *http.Request, asked *quota, f, learned *throttle.Feedback) {
 	q := asked
 	if q == nil {
 		q = ep.quotaOf(req)
 	}
-	own := ep.assignRoute(req, q, learned)
+	own := ep.assignRoute(req, q, f)
 	switch {
 	case asked == nil: // no quota observes f
-		if own && len(learned.RemoteLimits) > 0 {
-			q.applyStated(learned.RemoteLimits, learned.Now)
+		if own && states {
+			q.applyStated(f.RemoteLimits, f.Now)
 		}
-		if learned.Outcome == throttle.Throttled {
-			q.rejectedExternally(learned, ep.accepted(learned.Now))
+		if f.Outcome == throttle.Throttled {
+			q.rejectedExternally(f)
 		}
 	case !own:
 		concernsOther(f)
@@ -252,8 +198,8 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quota, f *throttle.Feedback) *quota {
 	q := ep.routes[route]
 	if !statesRemaining(f.RemoteLimits) {
-		if q == nil && f.Outcome == throttle.Throttled {
-			q = ep.quotaOfRejection(route, req, asked, f.Now)
+		if q == nil && f.Outcome == throttle.Throttled && routes.IsNamed(route) {
+			q = ep.addQuota(route, asked, f.Now)
 		}
 		return q
 	}
@@ -294,27 +240,6 @@ func (ep *endpoint) quotaOfSimilar(req *http.Request, limits []throttle.RemoteLi
 	return nil
 }
 
-// quotaOfRejection is quotaOfResponse for a rejection that states no remaining units, of a route
-// that has no quota.
-func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quota, now time.Time) *quota {
-	if q := ep.patterns.Of(ep.tracker.seed, req); q != nil {
-		return q
-	}
-	if routes.IsNamed(route) {
-		return ep.addQuota(route, asked, now)
-	}
-	if slices.Contains(ep.quotas, asked) {
-		return asked
-	}
-	for _, q := range ep.quotas {
-		if !q.named && q.isHeld(now) {
-			ep.replace(ep.unknown.Swap(q))
-			return q
-		}
-	}
-	return ep.addQuota(route, asked, now)
-}
-
 // reordered returns how many responses to requests that q admitted may have arrived before the
 // response to the oldest request in flight, at most.
 func (q *quota) reordered() int64 {
@@ -335,13 +260,13 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
 		return nil
 	}
 	asked.mu.Lock()
-	dropped, successes := asked.Dropped, asked.SlowStart.Successes
+	dropped := asked.Dropped
 	asked.mu.Unlock()
 	q := asked
 	if dropped || slices.Contains(ep.quotas, asked) {
-		q = ep.newQuota(concurrency.KnownAfter)
+		q = ep.newQuota()
 	} else {
-		ep.unknown.Store(ep.newQuota(successes))
+		ep.unknown.Store(ep.newQuota())
 		ep.replace(asked)
 	}
 	q.named = routes.IsNamed(route)
@@ -431,57 +356,22 @@ func (ep *endpoint) forget(now time.Time) {
 	ep.small.forget()
 }
 
-// holdAll holds all quotas of ep but asked, because the server states that the rejection f
-// concerns the whole account. asked, which may be nil, observes f itself.
-func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
+// holdAll holds all quotas of ep, because the server states that the rejection f concerns the whole account.
+func (ep *endpoint) holdAll(f *throttle.Feedback) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, Cause: throttle.CauseStated, RetryAfter: f.RetryAfter}
 	for _, q := range ep.all() {
-		if q != asked {
-			q.rejectedExternally(&all, learnedlimit.AcceptedSpan{Since: f.Now})
-		}
+		q.change(f.Now, func(now time.Time) { q.HoldAll(f.RetryAfter, now) })
 	}
 	ep.small.hold(min(f.RetryAfter, headers.MaxDelay), f.Now)
 }
 
-// rejectedExternally applies the rejection f of a request that q did not admit: a request of an
-// unlimited endpoint, of another quota or of another process. accepted is what was accepted
-// before. The first rejection begins a hold. The others until its end are of the same burst and
-// only extend it.
-func (q *quota) rejectedExternally(f *throttle.Feedback, accepted learnedlimit.AcceptedSpan) {
-	q.change(f.Now, func(now time.Time) { q.RejectedElsewhere(f, accepted, now) })
+// rejectedExternally applies the rejection f of a request that q did not admit: of another quota or of another process.
+func (q *quota) rejectedExternally(f *throttle.Feedback) {
+	q.change(f.Now, func(now time.Time) { q.RejectedElsewhere(f, now) })
 }
 
 const (
 	sampleFirst = 16 // successful responses of an endpoint whose headers are read for limits
 	sampleEvery = 64 // of the later ones, the headers of one in so many are read, until one states a limit
 )
-
-// addSample records how many responses were successful, as of a successful response whose headers
-// were read, or of a failure. The requests of an unlimited endpoint need no Limiter, so they are only counted, and
-// one in sampleEvery adds a sample. When a request is rejected, the estimate begins with what was
-// accepted since the sample before the latest:
-//
-//	sample            sample             sample    rejection
-//	  │◀─ sampleEvery ─▶│◀─ sampleEvery ─▶│            │
-//	                    ├──────── accepted ────────────┤
-func (ep *endpoint) addSample(now time.Time) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	ep.samples = [2]learnedlimit.AcceptedSpan{ep.samples[1], {Since: now, N: ep.successes.Load()}}
-}
-
-// accepted returns the requests that were accepted since the sample before the latest.
-func (ep *endpoint) accepted(now time.Time) learnedlimit.AcceptedSpan {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	s := ep.samples[0]
-	if s.Since.IsZero() {
-		s = ep.samples[1]
-	}
-	if s.Since.IsZero() {
-		return learnedlimit.AcceptedSpan{Since: now}
-	}
-	return learnedlimit.AcceptedSpan{Since: s.Since, N: ep.successes.Load() - s.N}
-}

@@ -27,6 +27,20 @@ func ask(t *testing.T, tr *Tracker, url string, resp *http.Response) throttle.De
 	return d
 }
 
+// holdAfter is the number of rejections that begin a hold where none was accepted lately: the first one, and
+// four of requests that were sent after it.
+const holdAfter = 5
+
+// reject lets tr send requests that are rejected, until others wait.
+func reject(t *testing.T, tr *Tracker, url string, header ...string) {
+	n := 0
+	for ask(t, tr, url, answer(429, header...)).OK {
+		n++
+		require.LessOrEqual(t, n, 2*holdAfter)
+	}
+	require.Positive(t, n)
+}
+
 func mayAsk(t *testing.T, tr *Tracker, url string) bool {
 	d, err := tr.Demand(request(t, url)).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 	require.NoError(t, err)
@@ -43,12 +57,17 @@ func quotaOf(name, limit, left, reset string) *http.Response {
 	return answer(200, "X-RateLimit-Resource", name, "X-RateLimit-Limit", limit, "X-RateLimit-Remaining", left, "X-RateLimit-Reset", reset)
 }
 
-func TestEndpoint_rejectionOfOneRouteDoesNotDelayAnother(t *testing.T) {
+// A route that is always rejected, a tenth of all requests, delays no other one, because requests that are sent later are accepted.
+func TestEndpoint_rejectionsOfOneRouteDoNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		ask(t, &tr, users, answer(200))
-		ask(t, &tr, search, answer(429, "Retry-After", "60"))
-		require.False(t, mayAsk(t, &tr, search))
+		for range 50 {
+			for range 9 {
+				require.True(t, ask(t, &tr, users, answer(200)).OK)
+				time.Sleep(time.Millisecond)
+			}
+			require.True(t, ask(t, &tr, search, answer(429, "Retry-After", "60")).OK)
+		}
 		require.True(t, mayAsk(t, &tr, users))
 		require.True(t, mayAsk(t, &tr, issues), "a route that was never requested")
 	})
@@ -63,7 +82,7 @@ func TestEndpoint_rejectionOfAllRoutesHoldsThemAll(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
 		ask(t, &tr, search, quotaOf("search", "5", "4", "60"))
-		ask(t, &tr, search, answer(429, "Retry-After", "60", "X-RateLimit-Global", "true"))
+		reject(t, &tr, search, "Retry-After", "60", "X-RateLimit-Global", "true")
 		require.False(t, mayAsk(t, &tr, search))
 		require.True(t, mayAsk(t, &tr, users), "the header of an unknown host")
 	})
@@ -110,21 +129,6 @@ func TestEndpoint_sameSizeButMoreLeftIsAnotherQuota(t *testing.T) {
 		ask(t, &tr, issues, answer(200, "X-RateLimit-Limit", "900", "X-RateLimit-Remaining", "899", "X-RateLimit-Reset", "600"))
 		require.False(t, mayAsk(t, &tr, users))
 		require.True(t, mayAsk(t, &tr, issues))
-	})
-}
-
-// A hold concerns one route, unless a second route is rejected meanwhile. One bare 429 is no hold.
-func TestEndpoint_secondRejectedRouteHoldsAllRoutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tr Tracker
-		ask(t, &tr, users, answer(429))
-		ask(t, &tr, issues, answer(429))
-		require.True(t, mayAsk(t, &tr, search), "two bare 429s are no evidence")
-		time.Sleep(time.Second)
-		ask(t, &tr, users, answer(429, "Retry-After", "30"))
-		require.True(t, mayAsk(t, &tr, search))
-		ask(t, &tr, issues, answer(429, "Retry-After", "30"))
-		require.False(t, mayAsk(t, &tr, search), "the host limits all of its routes together")
 	})
 }
 
@@ -180,26 +184,4 @@ func TestEndpoint_quotasBeyondTheMaximumAreNotMerged(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A rejection that concerns all routes holds each quota once, also the one that routes without a quota
-// use: each hold takes one random number.
-func TestEndpoint_rejectionOfAllRoutesHoldsEachQuotaOnce(t *testing.T) {
-	discord, ok := headers.ProviderByName("Discord")
-	require.True(t, ok)
-	synctest.Test(t, func(t *testing.T) {
-		drawn := 0
-		tr := Tracker{
-			Reader: &headers.Reader{Hosts: map[string]headers.Provider{"api.test": discord}},
-			Rand:   func() float64 { drawn++; return 0 },
-		}
-		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
-		ask(t, &tr, search, answer(429, "Retry-After", "60"))
-		ask(t, &tr, issues, answer(429, "Retry-After", "60")) // now that of all routes without a quota
-		req := request(t, users)
-		d, before := tr.Demand(req), drawn
-		tr.Feedback(req, d, answer(429, "Retry-After", "90", "X-RateLimit-Global", "true"), nil, time.Now(), nil)
-		require.Equal(t, 1, drawn-before)
-		require.False(t, mayAsk(t, &tr, "https://api.test/other"))
-	})
 }

@@ -11,6 +11,7 @@ import (
 	weakly "weak"
 
 	"github.com/heed-go/heed/internal/explain"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // Events holds functions that a Tracker calls when a hold begins or ends, and when it learns
@@ -36,8 +37,8 @@ type HoldInfo struct {
 	// Held is true when the hold begins, and false when it ends.
 	Held bool
 
-	// For is the time until requests, or one probe, may be sent again, when the hold began or
-	// changed. Zero when the hold ends.
+	// For is the time until the end that the server stated, or else until one request may be sent
+	// as a test, when the hold began or changed. Zero when the hold ends.
 	For time.Duration
 
 	// Estimated is set if the server did not state the hold.
@@ -74,15 +75,25 @@ type LimitLearnedInfo struct {
 	// means that it is not known.
 	Per time.Duration
 
-	// Rate is the estimated limit in requests per second. Zero means that the server stated
-	// the limit.
+	// Rate is the estimated limit in requests per second. Zero means that the limit is a window.
 	Rate float64
 }
 
-// String returns a sentence such as "quota api.example.com: learned limit default of 100 per 1
-// min".
+// Estimated reports whether the limit is estimated from rejections. If not, the server stated it.
+func (l LimitLearnedInfo) Estimated() bool { return strings.HasSuffix(l.Limit, learnedRate) }
+
+// String returns a sentence such as "quota api.example.com: stated limit default of 100 per 1
+// min" or "quota api.example.com (learned rate): changed learned limit of 8.33 per second".
 func (l LimitLearnedInfo) String() string {
-	s := explain.Limit(l.Limit) + ": " + l.Change.String() + " limit"
+	s := explain.Limit(l.Limit) + ": "
+	if l.Change != Learned {
+		s += l.Change.String() + " "
+	}
+	if l.Estimated() {
+		s += "learned limit"
+	} else {
+		s += "stated limit"
+	}
 	if l.Name != "" {
 		s += " " + l.Name
 	}
@@ -181,74 +192,85 @@ func (l *listeners) deliver() {
 	}
 }
 
-// watch begins to watch q, which is locked. The result adds the events for what has changed since, as
-// of now: holds that have begun, ended, or been extended by more than a second, and limits.
-func (l *listeners) watch(q *quota, now time.Time) (record func()) {
-	heldBefore, cutBefore, limitsBefore := q.reported()
-	return func() {
-		held, cut, limits := q.reported()
-		l.recordHolds(q, heldBefore, held, cutBefore, cut, now)
-		for _, before := range limitsBefore {
-			if !slices.ContainsFunc(limits, before.isSame) {
-				before.Change = Dropped
-				l.add(before)
+// record adds the events for what has changed in a quota, which is locked, since before, as of now: holds that have
+// begun, ended, or been extended by more than a second, and limits.
+func (l *listeners) record(before reported, now time.Time) {
+	after := before.q.reported(now)
+	if after.heldUntil.IsZero() { // Forget has removed what is known of it
+		after.estimated = before.estimated
+	}
+	l.recordHolds(&before, &after, now)
+	for _, old := range before.limits {
+		if !slices.ContainsFunc(after.limits, old.isSame) {
+			old.Change = Dropped
+			l.add(old)
+		}
+	}
+	for _, limit := range after.limits {
+		if slices.Contains(before.limits, limit) {
+			continue
+		}
+		if i := slices.IndexFunc(before.limits, limit.isSame); i >= 0 {
+			limit.Change = Changed
+			if rate := before.limits[i].Rate; rate > 0 && math.Abs(limit.Rate-rate) <= rate/100 {
+				continue // by less than 1 %
 			}
 		}
-		for _, limit := range limits {
-			if slices.Contains(limitsBefore, limit) {
-				continue
-			}
-			if i := slices.IndexFunc(limitsBefore, limit.isSame); i >= 0 {
-				limit.Change = Changed
-				if before := limitsBefore[i].Rate; before > 0 && math.Abs(limit.Rate-before) <= before/100 {
-					continue // by less than 1 %
-				}
-			}
-			l.add(limit)
-		}
+		l.add(limit)
 	}
 }
 
-// reported returns what events report of q: the end of its hold, zero if there is none, that of its
-// concurrency.Cut, and its limits.
-func (q *quota) reported() (heldUntil, cutUntil time.Time, limits []LimitLearnedInfo) {
+// reported is what events report of a quota.
+type reported struct {
+	q         *quota
+	heldUntil time.Time // end of its hold; zero: there is none
+	estimated bool      // the server has not stated it
+	limits    []LimitLearnedInfo
+}
+
+// reported returns what events report of q.
+func (q *quota) reported(now time.Time) (r reported) {
 	ep := q.endpoint
-	if q.Hold.Active {
-		heldUntil = q.Hold.Until
+	if r.q = q; q.Hold.Held {
+		r.heldUntil, r.estimated = q.holdUntil(now), q.Hold.Estimated()
 	}
-	if inf := q.Inference; inf != nil {
-		cutUntil = inf.Cut.Until
-		if w := &inf.Window; w.On() && !w.Declared {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Size: w.ConfirmedLimit, Per: w.Length})
+	if learned := q.Learned; learned != nil {
+		if w := &learned.Window; w.On() && !w.Declared {
+			r.limits = append(r.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Size: w.ConfirmedLimit, Per: w.Length})
 		}
-		if inf.Loop.On() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Rate: inf.Loop.FiniteGoal()})
+		if learned.Loop.On() {
+			r.limits = append(r.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.LearnedRate, Rate: learned.Loop.FiniteGoal()})
 		}
 	}
 	for i := range q.Estimates {
 		if e := &q.Estimates[i]; !e.Distrusted() {
-			limits = append(limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.Quota, Name: e.Name, Size: e.Limit, Per: e.Per})
+			r.limits = append(r.limits, LimitLearnedInfo{Host: ep.host, Limit: ep.Names.Quota, Name: e.Name, Size: e.Limit, Per: e.Per})
 		}
 	}
-	return heldUntil, cutUntil, limits
+	return r
 }
 
-// recordHolds adds the events for the hold and the concurrency.Cut of q, whose ends have changed.
-func (l *listeners) recordHolds(q *quota, heldBefore, held, cutBefore, cut, now time.Time) {
-	ep := q.endpoint
-	hold := HoldInfo{Host: ep.host, Limit: ep.Names.RetryAfter, Estimated: q.Hold.Estimated}
+// holdUntil returns the end of the hold as the server stated it, or else when it is tested next.
+func (q *quota) holdUntil(now time.Time) time.Time {
+	if q.Hold.Estimated() {
+		return ticks.Later(q.NextTest(), now)
+	}
+	return q.Hold.Until
+}
+
+// recordHolds adds the events for a hold whose end has changed.
+func (l *listeners) recordHolds(was, is *reported, now time.Time) {
+	ep, before, held := is.q.endpoint, was.heldUntil, is.heldUntil
+	hold := HoldInfo{Host: ep.host, Limit: ep.Names.RetryAfter, Estimated: is.estimated}
 	if hold.Estimated {
 		hold.Limit = ep.Names.LearnedRate
 	}
 	switch {
-	case !held.IsZero() && (heldBefore.IsZero() || held.Sub(heldBefore) > time.Second):
-		hold.Held, hold.For = true, held.Sub(now)
+	case !held.IsZero() && (before.IsZero() || held.Sub(before) > time.Second):
+		hold.Held, hold.For = true, max(held.Sub(now), 0)
 		l.add(hold)
-	case held.IsZero() && !heldBefore.IsZero():
+	case held.IsZero() && !before.IsZero():
 		l.add(hold)
-	}
-	if cut.After(cutBefore) && cut.After(now) {
-		l.add(HoldInfo{Host: ep.host, Limit: ep.Names.SlowStart, Held: true, For: cut.Sub(now), Estimated: true})
 	}
 }
 
@@ -258,5 +280,5 @@ func (l LimitLearnedInfo) isSame(o LimitLearnedInfo) bool {
 	if l.Limit != o.Limit || l.Name != o.Name || (l.Rate > 0) != (o.Rate > 0) {
 		return false
 	}
-	return l.Per == o.Per || strings.HasSuffix(l.Limit, learnedRate)
+	return l.Per == o.Per || l.Estimated()
 }

@@ -54,6 +54,10 @@ func TestEvents_reportWhatHasChanged(t *testing.T) {
 		expect()
 		exchange(t, tr, 200, stating("80", "40"))
 		expect(limit("a", 80, time.Minute, quota.Changed))
+		for range 4 {
+			exchange(t, tr, 429, http.Header{"Retry-After": {"7"}})
+			expect()
+		}
 		exchange(t, tr, 429, http.Header{"Retry-After": {"7"}})
 		expect(hold)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)

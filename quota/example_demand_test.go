@@ -12,7 +12,8 @@ import (
 )
 
 // A program with a RoundTripper of its own uses a Tracker directly: it waits for the Demand of
-// each request, and reports the response. A heed.Transport does all of this.
+// each request, and reports the response. A heed.Transport does all of this. Others wait when requests are rejected that
+// were sent after the first rejection.
 func ExampleTracker_Demand() {
 	clk := clock.NewMock()
 	tracker := &quota.Tracker{Clock: clk}
@@ -20,7 +21,7 @@ func ExampleTracker_Demand() {
 	tracker.Notify(q)
 	server := respond(http.StatusTooManyRequests, "Retry-After", "30")
 
-	for range 2 {
+	for range 6 {
 		ctx := context.Background()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/", nil)
 		if err != nil {
@@ -44,6 +45,10 @@ func ExampleTracker_Demand() {
 		fmt.Println(resp.StatusCode, f.Outcome, f.RetryAfter)
 	}
 	// Output:
+	// 429 throttled 30s
+	// 429 throttled 30s
+	// 429 throttled 30s
+	// 429 throttled 30s
 	// 429 throttled 30s
 	// not sent
 }

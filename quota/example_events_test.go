@@ -30,13 +30,18 @@ func ExampleTracker_Listen() {
 	defer runtime.KeepAlive(events) // the functions are called for as long as the program keeps them
 
 	client := heed.NewClient(&heed.Transport{
-		Base:  respond(http.StatusTooManyRequests, "Retry-After", "30", "RateLimit-Policy", `"default";q=100;w=60`, "RateLimit", `"default";r=0;t=30`),
+		Base:  respond(http.StatusTooManyRequests, "Retry-After", "30"),
 		Clock: clk,
 		Quota: tracker,
 	})
-	send(client, "https://api.example.com/")
+	for range 5 { // one rejection may concern one request
+		send(client, "https://api.example.com/")
+	}
 	// Output:
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
 	// api.example.com: retry-after: held for 30s
-	// api.example.com: quota: learned, 100 per 1m0s
 	// sent: 429
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/heed-go/heed/quota/fleet"
 )
 
-// Two Trackers share what servers state, as those of two processes do: the rejection of one
-// holds both. A LocalBus connects them in memory; package throttleredis connects processes.
+// Two Trackers share what servers state, as those of two processes do: the rejections of one
+// hold both. A LocalBus connects them in memory; package throttleredis connects processes.
 func ExampleExchange() {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
@@ -30,9 +30,15 @@ func ExampleExchange() {
 			Quota: tracker,
 		}))
 	}
-	send(clients[0], "https://api.example.com/")
+	for range 5 {
+		send(clients[0], "https://api.example.com/")
+	}
 	send(clients[1], "https://api.example.com/")
 	// Output:
 	// sent: 429
-	// not sent: api.example.com: retry-after, for 30s
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// not sent: api.example.com: retry-after
 }

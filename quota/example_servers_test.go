@@ -26,7 +26,7 @@ var fixedWindow = scenario{
 }
 
 // The server states what is left and when the window ends. heed sends what is left, waits for
-// the reset, and sends again; no request is rejected. All plots are explained in
+// the reset, and sends again. The rejected requests are tests. All plots are explained in
 // docs/server-limits.md. They show what happens to 60 calls that are made at the start and to
 // 30 calls per second after that, each of which is retried until it succeeds.
 func Example_fixedWindow() {
@@ -36,16 +36,16 @@ func Example_fixedWindow() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted   100 │▁                   █                   █
-	//                │█                   █                   █
-	//                │█▂▂▂▂▁ ▁            █                   █
-	// rejected       │
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬
+	// accepted    83 │▄                    ▇                   █
+	//                │█                    █                   █
+	//                │█▃▃▃▃▁              ▇█                  ▅█ ▁
+	// rejected       │     1    1      1            1
+	// waits for      │s    qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
+	//                └┬───────────────────┬───────────────────┬───
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, s = slow start, q = quota
-	//     0 s  quota api.example.com: learned limit of 100 per 5 s
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 10.1 s (ideal 10 s)
+	//     0 s  quota api.example.com: stated limit of 100 per 5 s
+	// 300 calls: 304 requests sent, 4 rejected, 0 calls failed, 10.8 s (ideal 10 s)
 }
 
 var bucketWithHeaders = scenario{
@@ -64,16 +64,18 @@ func Example_tokenBucket() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    50 │█
+	// accepted    54 │█
 	//                │█
-	//                │█▁▆▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▁
-	// rejected       │
+	//                │█▂▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▁
+	// rejected       │+1
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, q = quota
-	//     0 s  quota api.example.com: learned limit of 50
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.5 s (ideal 12.5 s)
+	// 1 column = 250 ms, + = 10 or more, q = quota
+	//     0 s  quota api.example.com: stated limit of 50
+	//   0.1 s  quota api.example.com: dropped stated limit
+	//   0.1 s  quota api.example.com: stated limit of 50
+	// 300 calls: 312 requests sent, 12 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -92,16 +94,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    67 │█                   ▇                   ▇
-	//                │█                   █   ▃               █   ▃
-	//                │█▃▃▃▃▁ ▁            █   █   ▄           █   █   ▁   ▃
-	// rejected       │
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted    67 │█                    ▁                      ▁
+	//                │█                    █  ▁                ▁  █
+	//                │█▃▃▃▃▂              ██  █   ▄           ██  █   ▁▂▁▁▁
+	// rejected       │     1    1      1                   1  ++  9
+	// waits for      │s    qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqs  q
 	//                └┬───────────────────┬───────────────────┬────────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, s = slow start, q = quota
-	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 13.1 s (ideal 11.3 s)
+	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
+	//     0 s  quota api.example.com: stated limit of 100
+	// 300 calls: 369 requests sent, 69 rejected, 0 calls failed, 13.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -123,14 +125,14 @@ func Example_slidingCounter() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▁ ▁            ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
-	// rejected       │
+	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
+	// rejected       │     1    1      1
 	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s
 	// 1 column = 250 ms, s = slow start, q = quota
-	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 15.1 s (ideal 15 s)
+	//     0 s  quota api.example.com: stated limit of 100
+	// 300 calls: 303 requests sent, 3 rejected, 0 calls failed, 15.1 s (ideal 15 s)
 }
 
 var withoutReset = scenario{
@@ -142,8 +144,8 @@ var withoutReset = scenario{
 	ideal: 10 * time.Second, // 100, and 200 at 20/s
 }
 
-// The server states what is left, but not when units come back. One request at a time asks, until
-// the rate is learned from the responses.
+// The server states what is left, but not when units come back. That delays requests only after a
+// rejection has confirmed it.
 func Example_withoutReset() {
 	withoutReset.plot()
 	// Output:
@@ -153,14 +155,16 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂   ▁▇ ▄▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▁▂▂▂▂▂
-	// rejected       │
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────
+	//                │█▃▃▃▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
+	// rejected       │     3889++++8
+	// waits for      │s    q       rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬───────────────────┬───────────────────┬─────────────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, s = slow start, q = quota
-	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.9 s (ideal 10 s)
+	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota, r = learned rate
+	//   1.4 s  quota api.example.com: stated limit of 100
+	//   1.4 s  quota api.example.com: dropped stated limit
+	//   3.4 s  quota api.example.com (learned rate): learned limit of 15.6 per second
+	// 300 calls: 386 requests sent, 86 rejected, 0 calls failed, 14.3 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -179,16 +183,16 @@ func Example_concurrency() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▂
-	// accepted    15 │ ▅ ▇ █ ▅ ▇  ▄▅ ▅ ▄ █   ▄ ▄  ▄▄    ▄▂ ▄ ▄ ▂▇▄ ▂
-	//                │▂█▅█▅█▂███▅███████▇█▂███▅█▇▄███▅████▇█ █▇███▅███
-	//                │██████████████████████████████████████▇█████████
-	// rejected       │
-	// waits for      │ssqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬────────
+	// accepted    14 │█▂▇▅▃▂▇▃▅  ▇▃▇▂ ▇▃▅▃ ▃▃ ▃  ▅ ▅▃ ▂ ▇  ▃ ▂▂▂▇▇▂ ▅
+	//                │█████████▆█████▄████▄█████▃█▆██▄████▃████████▄██
+	//                │████████████████████████████████████████████████▂
+	// rejected       │+
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬─────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, s = slow start, q = quota
-	//   0.2 s  quota api.example.com: learned limit concurrency of 10
-	// 500 calls: 500 requests sent, 0 rejected, 0 calls failed, 12.2 s (ideal 10 s)
+	// 1 column = 250 ms, + = 10 or more, q = quota
+	//     0 s  quota api.example.com: stated limit concurrency of 10
+	// 500 calls: 533 requests sent, 33 rejected, 0 calls failed, 12.3 s (ideal 10 s)
 }
 
 var retryAfterOnly = scenario{
@@ -201,8 +205,9 @@ var retryAfterOnly = scenario{
 	varies: true,
 }
 
-// The first rejection states when to come back, but neither the limit nor what is left. One
-// request, the probe, tests then whether the hold is over, and the others follow.
+// The rejections state when to come back, but neither the limit nor what is left. When others are
+// rejected, too, requests wait until then, and single ones test that. From the third wait on the
+// first rejection begins it.
 func Example_retryAfterOnly() {
 	retryAfterOnly.plot()
 	// Output:
@@ -210,16 +215,15 @@ func Example_retryAfterOnly() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted   100 │▂                                                  █
-	//                │█         ▆▃         ▃▆        ▃▆        ▂▇        █
-	//                │█▄▃       ██         ██        ██        ██        █
-	// rejected       │  1        +                                  1
-	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarr
+	// accepted   100 │▂          █          █        █          █       ▆
+	//                │█          █          █        █          █       █
+	//                │█▄▃        █          █        █          █       █▃
+	// rejected       │  42 1  1  +2   1     +      1 +          +
+	// waits for      │s  aaaaaaaasaaaaaaaaaasaaaaaaaaaaaaaaaaaaasaaaaaaaa
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after, r = learned rate
-	//  10.7 s  quota api.example.com (learned rate): learned limit of 100 per 5 s
-	// 600 calls: 620 requests sent, 20 rejected, 0 calls failed, 25.9 s (ideal 25 s)
+	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after
+	// 600 calls: 772 requests sent, 172 rejected, 0 calls failed, 25.5 s (ideal 25 s)
 }
 
 var headersInRejections = scenario{
@@ -243,13 +247,13 @@ func Example_headersInRejections() {
 	// accepted   100 │▂         █         █         █         █         █
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
-	// rejected       │  1       1
-	// waits for      │s aaaqqqqqaqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// rejected       │  2  1  1 +    1           1
+	// waits for      │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqsqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, s = slow start, q = quota, a = retry-after
-	//   1.4 s  quota api.example.com: learned limit of 100
-	// 600 calls: 602 requests sent, 2 rejected, 0 calls failed, 25 s (ideal 25 s)
+	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
+	//   1.4 s  quota api.example.com: stated limit of 100
+	// 600 calls: 624 requests sent, 24 rejected, 0 calls failed, 25.3 s (ideal 25 s)
 }
 
 var bareWindow = scenario{
@@ -259,9 +263,9 @@ var bareWindow = scenario{
 	ideal: 15 * time.Second, // 100 at 0, 5, 10 and 15 s
 }
 
-// Rejections state nothing. After a few of them heed stops and sends probes, at the times at which
-// windows of usual lengths would end. The number of requests that were accepted and the time until
-// a probe was accepted are a window, which is dropped when it proves wrong.
+// Rejections state nothing. When others are rejected, too, requests wait until a test is accepted.
+// After two such waits the number of requests that were accepted and the time until then are a
+// window, which is dropped when it proves wrong.
 func Example_bareWindow() {
 	bareWindow.plot()
 	// Output:
@@ -269,16 +273,16 @@ func Example_bareWindow() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
-	// accepted   100 │▂            █
-	//                │█            █
-	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃          ▄
-	// rejected       │  411 1  1   +   1                     2
-	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
-	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
-	//  11.7 s  quota api.example.com (learned rate): learned limit of 11.4 per second
-	// 400 calls: 429 requests sent, 29 rejected, 0 calls failed, 25.5 s (ideal 15 s)
+	// accepted   100 │▂                      █         █
+	//                │█            ▁█        █         █
+	//                │█▄▃          ██        █         █
+	// rejected       │  42 1  1         1
+	// waits for      │s  rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬───
+	//                 0 s       5 s       10 s      15 s
+	// 1 column = 500 ms, s = slow start, r = learned rate
+	//   6.6 s  quota api.example.com (learned rate): learned limit of 100 per 5 s
+	// 400 calls: 409 requests sent, 9 rejected, 0 calls failed, 16.9 s (ideal 15 s)
 }
 
 var bareBucket = scenario{
@@ -297,18 +301,16 @@ func Example_bareBucket() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    22 │█ █
-	//                │█ █▃▄▆▇▂▄▁▃▃▄▂▂▃▃▃▄▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▄▄ ▄▃▃▃▃▃▃▃▃▃▃▃▃▄▃▃▃
-	//                │█ ████████████████████████████████████████████████████████▂
-	// rejected       │+      1 1   1                          1
-	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	// accepted    30 │█
+	//                │█                         ▁▁     ▁ ▁ ▁
+	//                │████████████████████████████▆██████████▆██████████████████▆
+	// rejected       │++                          1          1
+	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, r = learned rate
-	//     1 s  quota api.example.com (learned rate): learned limit of 22 per 1 s
-	//   1.5 s  quota api.example.com (learned rate): dropped limit
-	//   1.5 s  quota api.example.com (learned rate): learned limit of 21.4 per second
-	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 29 s (ideal 28.9 s)
+	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
+	//   0.9 s  quota api.example.com (learned rate): learned limit of 19.9 per second
+	// 600 calls: 722 requests sent, 122 rejected, 0 calls failed, 29.4 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -318,8 +320,8 @@ var bare503 = scenario{
 	ideal: 28950 * time.Millisecond, // 21, and 579 at 20/s
 }
 
-// A 503 may be a failure of the server, so more evidence is needed than with a 429, and heed
-// reduces the rate instead of stopping.
+// A 503 may be a failure of the server. While many of the responses are failures, fewer requests are
+// in flight, and if that does not help a lower rate is tried.
 func Example_bare503() {
 	bare503.plot()
 	// Output:
@@ -327,16 +329,16 @@ func Example_bare503() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    28 │█
-	//                │█ ▁▃▃ ▁ ▁▁ ▁▁▁▂▂▂ ▁▁ ▁▁ ▁▁ ▁▁ ▁▁ ▁▁▁ ▁▁▁▁▁▁▂▃▄▂ ▁▁▁▁ ▁▁▁▁
-	//                │█▇████████████████████████████████████████████████████████▃
-	// rejected       │+   11          1                             1
-	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	// accepted    30 │█
+	//                │█                          ▁▁▂▂  ▁
+	//                │██████████████████████████████████████████████████████████▃
+	// rejected       │++                            1   1
+	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, r = learned rate
-	//   0.1 s  quota api.example.com (learned rate): learned limit of 15.4 per second
-	// 600 calls: 622 requests sent, 22 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
+	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
+	//   0.9 s  quota api.example.com (learned rate): learned limit of 19.5 per second
+	// 600 calls: 719 requests sent, 122 rejected, 3 calls failed, 29.2 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -349,8 +351,8 @@ var ban = scenario{
 	varies: true,
 }
 
-// Each rejection that exceeds the limit is followed by a ban of 10 s. The time until a probe is
-// accepted is that of the ban.
+// Each rejection that exceeds the limit is followed by a ban of 10 s. The pauses between tests grow,
+// until one is accepted.
 func Example_ban() {
 	ban.plot()
 	// Output:
@@ -358,16 +360,18 @@ func Example_ban() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    99 │▂                      █
-	//                │█                      █
-	//                │█▄▃                   ▁█                                       ▃▃▃▃▃▃▃▃▃
-	// rejected       │  411 1  1   1         +         1         1
-	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
-	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s      35 s
-	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
-	//  31.6 s  quota api.example.com (learned rate): learned limit of 100 per 30 s
-	// 300 calls: 329 requests sent, 29 rejected, 0 calls failed, 35.9 s (ideal 10 s)
+	// accepted    74 │█
+	//                │█
+	//                │█▅▄                             ▁▅███▅         ▁▁▁▂▂▃▂▄▄▅▅█▁
+	// rejected       │  42 1  1    1      1
+	// waits for      │s  rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, s = slow start, r = learned rate
+	//  16.5 s  quota api.example.com (learned rate): learned limit of 100 per 15 s
+	//    24 s  quota api.example.com (learned rate): dropped learned limit
+	//    24 s  quota api.example.com (learned rate): learned limit of 6.01 per second
+	// 300 calls: 310 requests sent, 10 rejected, 0 calls failed, 29.5 s (ideal 10 s)
 }
 
 var healthy = scenario{
@@ -402,29 +406,28 @@ var late = scenario{
 	server: func() serverrules.Server {
 		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
 	},
-	calls: 400, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	calls: 400, burst: 60, rate: 30, column: time.Second,
 	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
 }
 
-// A server rejects requests late. heed stops as soon as the requests beyond the limit hang, tests with
-// single requests whether the server responds again, and then learns the rate.
+// A server rejects requests late. heed does not take latency for a limit, so it waits when the
+// rejections arrive, and then learns the rate.
 func Example_lateRejections() {
 	late.plot()
 	// Output:
 	// sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s
-	// arrivals    74 │█
-	//                │█
-	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
-	// accepted    50 │█
-	//                │█
-	//                │█     ▄▅▅▆▇▇▇▃▆▅▆▆▆▆▆▆▆▆▆▆▆▆▅▆▆▆▆▆▆▆▆▆▂
-	// rejected       │+   1       21
-	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬────────
-	//                 0 s       5 s       10 s      15 s
-	// 1 column = 500 ms, + = 10 or more, r = learned rate
-	//   3.1 s  quota api.example.com (learned rate): learned limit of 18.7 per second
-	// 400 calls: 422 requests sent, 22 rejected, 0 calls failed, 19.1 s (ideal 16 s)
+	// arrivals    89 │█
+	//                │█▁▁▁▁▁▁▁▁▁▁
+	//                │███████████▃
+	// accepted    50 │█          █
+	//                │█   ▂      █                           ▄▃▂▁▄ ▂ ▁▁
+	//                │█   █      █                         ▁▇█████▇█▆██▄▇▆▅▃▂▁▃▂▂▂▁ ▁▂▁▁▁ ▁▁
+	// rejected       │+++5++++   ++ 8++ +++++++++++++++++++++21
+	// waits for      │s  oo  rrrrss
+	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────
+	//                 0 s  5 s  10 s 15 s 20 s 25 s 30 s 35 s 40 s 45 s 50 s 55 s 60 s 65 s
+	// 1 column = 1 s, + = 10 or more, s = slow start, r = learned rate, o = overload
+	// 400 calls: 2253 requests sent, 1853 rejected, 0 calls failed, 69.6 s (ideal 16 s)
 }
 
 var overloaded = scenario{
@@ -434,9 +437,8 @@ var overloaded = scenario{
 	ideal: 30 * time.Second, // the last call
 }
 
-// A server becomes slow and rejects requests, because it can process fewer than before. heed keeps
-// the number of requests in flight, learns the rate that the server accepts, and raises it until
-// all calls are served.
+// A server becomes slow and rejects requests, because it can process fewer than before. Failures
+// depend on the requests in flight, so heed sends fewer at a time until all calls are served.
 func Example_overloaded() {
 	overloaded.plot()
 	// Output:
@@ -444,16 +446,15 @@ func Example_overloaded() {
 	// arrivals    15 │▇███████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████▂
-	// accepted    55 │                                                         ▁▄▄█
-	//                │                                                    ▃▃▅▅█████  ▆▇
-	//                │▇▇▇▇▇▇▇▇▇▇▇▇▃▁  ▂▃▄▅▆▃▂▂▃▃▃▃▂▄▂▂▃▄▄▄▄▄▄▄▅▄▄▅▄▅▅▆▇▇███████████▇▇██
-	// rejected       │            7        32   1   1                              3
-	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	// accepted    26 │                                  ████████████████████
+	//                │▅▆▆▆▆▆▆▆▆▆▆▆                      ████████████████████▇▆▆▆▆▆
+	//                │████████████▆ ▅▅▅▅▆▅▅▆▅▅▅▆▅▅▅▆▅▅▅▇██████████████████████████▁
+	// rejected       │            +
+	// waits for      │            ooooooooooooooooooooooooooooooooooooooooooo
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
-	// 1 column = 500 ms, r = learned rate, l = slow responses
-	//   6.3 s  quota api.example.com (learned rate): learned limit of 11.2 per second
-	// 900 calls: 917 requests sent, 17 rejected, 0 calls failed, 34.4 s (ideal 30 s)
+	// 1 column = 500 ms, + = 10 or more, o = overload
+	// 900 calls: 913 requests sent, 13 rejected, 0 calls failed, 30 s (ideal 30 s)
 }
 
 var shared = scenario{
@@ -474,22 +475,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1  32 │█
-	//                │█
-	//                │█▂▃▂▂▃▂▁▁▁▆▅▅▄▅▄▃▃▄▃▅▅▅▅▄▅▄▃▃▃▄▆▄▃▅▃▃▃▃▃▅▄▄▅▅▃▃▃▃▃▄▄▄▅▄▄▃▄▃▂▅▃
-	// rejected 1     │
-	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  32 │█
-	//                │█
-	//                │█▃▃▂▃▁▁▂▁▁▄▄▆▃▅▄▃▃▃▃▄▅▄▅▃▃▄▃▃▃▅▅▃▅▅▅▃▅▃▄▄▆▅▄▃▄▄▃▄▃▅▆▄▆▄▅▄▃▃▃▄
-	// rejected 2     │
-	// waits for 2    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	// accepted 1  33 │█
+	//                │█ ▂                                             ▁▃        ▂▃▃
+	//                │█▃█       ▆▆▅▄▄▄▄▃▂ ▃▁        ▃▁▁ ▁     ▃▄▆▆▇▆█▇███▆▆▇▅▆▇▇███
+	// rejected 1     │  2  1  1         1     1   1
+	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  83 │                    █         ▂
+	//                │▂                   █         █
+	//                │█▁▅       ▂▂▂▂▂▂▂▂▅ █▃▂       █▃▃▃▃▁    ▂
+	// rejected 2     │  2  1  1                  1
+	// waits for 2    │qqqqqqqqqqqqqqqqqqqqq qqqqqqqqs    qqqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
-	// 1 column = 500 ms, q = quota
-	//     0 s  quota api.example.com: learned limit of 100 per 5 s
-	//     0 s  quota api.example.com: learned limit of 100 per 5 s
-	// 600 calls: 600 requests sent, 0 rejected, 0 calls failed, 30.7 s (ideal 25 s)
+	// 1 column = 500 ms, s = slow start, q = quota
+	//     0 s  quota api.example.com: stated limit of 100 per 5 s
+	//     0 s  quota api.example.com: stated limit of 100 per 5 s
+	// 600 calls: 612 requests sent, 12 rejected, 0 calls failed, 30.2 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/benbjohnson/clock"
 
@@ -17,23 +16,23 @@ import (
 // A Transport without a Quota has a Tracker of its own. A program sets Quota to change its
 // settings, or to share a Tracker between Transports. Here the server states that it admits
 // two requests per minute and that none is left. NoWait makes the second request fail instead
-// of waiting.
+// of waiting. NeverTest switches off the request that would test whether the statement is right.
 func ExampleTracker() {
 	clk := clock.NewMock()
 	client := heed.NewClient(&heed.Transport{
 		Base:  respond(http.StatusOK, "RateLimit-Policy", `"default";q=2;w=60`, "RateLimit", `"default";r=0;t=60`),
 		Clock: clk,
-		Quota: &quota.Tracker{Clock: clk},
+		Quota: &quota.Tracker{NeverTest: true, Clock: clk},
 	})
 	send(client, "https://api.example.com/items/1")
 	send(client, "https://api.example.com/items/2")
 	// Output:
 	// sent: 200
-	// not sent: api.example.com: quota, for 1m0s
+	// not sent: api.example.com: quota
 }
 
-// The mode selects what a Tracker obeys. StatedOnly switches off all estimates: slow start,
-// learned rates, and the bound on requests to slow servers. Disabled holds no requests.
+// The mode selects what a Tracker obeys. StatedOnly switches off learned rates. Disabled holds no
+// requests.
 func ExampleTracker_mode() {
 	for _, mode := range []quota.Mode{quota.Full, quota.StatedOnly, quota.Disabled} {
 		clk := clock.NewMock()
@@ -42,25 +41,37 @@ func ExampleTracker_mode() {
 			Clock: clk,
 			Quota: &quota.Tracker{Mode: mode, Clock: clk},
 		})
+		for range 5 {
+			send(client, "https://api.example.com/")
+		}
+		fmt.Print(mode, ": ")
 		send(client, "https://api.example.com/")
-		send(client, "https://api.example.com/")
-		fmt.Println()
 	}
 	// Output:
 	// sent: 429
-	// not sent: api.example.com: retry-after, for 30s
-	//
-	// sent: 429
-	// not sent: api.example.com: retry-after, for 30s
-	//
 	// sent: 429
 	// sent: 429
+	// sent: 429
+	// sent: 429
+	// full: not sent: api.example.com: retry-after
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// stated only: not sent: api.example.com: retry-after
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// disabled: sent: 429
 }
 
 // Forget drops what is known of an account at a host, for instance after its limit was raised.
 func ExampleTracker_Forget() {
 	clk := clock.NewMock()
-	tracker := &quota.Tracker{Clock: clk}
+	tracker := &quota.Tracker{NeverTest: true, Clock: clk}
 	client := heed.NewClient(&heed.Transport{
 		Base:  respond(http.StatusOK, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"),
 		Clock: clk,
@@ -78,29 +89,29 @@ func ExampleTracker_Forget() {
 	send(client, "https://api.example.com/items/1")
 	// Output:
 	// sent: 200
-	// not sent: api.example.com: quota, for 1h0m0s
+	// not sent: api.example.com: quota
 	// sent: 200
 }
 
-// A server states that it is closed for a day. After MaxHold, one request tests whether that is
-// still true.
-func ExampleTracker_maxHold() {
-	clk := clock.NewMock()
-	client := heed.NewClient(&heed.Transport{
-		Base:  respond(http.StatusTooManyRequests, "Retry-After", "86400"),
-		Clock: clk,
-		Quota: &quota.Tracker{MaxHold: 5 * time.Minute, Clock: clk},
-	})
-	send(client, "https://api.example.com/")
-	send(client, "https://api.example.com/")
-	clk.Add(5*time.Minute + time.Second)
-	send(client, "https://api.example.com/")
-	send(client, "https://api.example.com/")
+// A server states that nothing is left for an hour. One request tests that, unless NeverTest is set, because the
+// overage of the quota costs money.
+func ExampleTracker_neverTest() {
+	for _, never := range []bool{false, true} {
+		clk := clock.NewMock()
+		client := heed.NewClient(&heed.Transport{
+			Base:  respond(http.StatusOK, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"),
+			Clock: clk,
+			Quota: &quota.Tracker{NeverTest: never, Clock: clk},
+		})
+		for range 2 {
+			send(client, "https://api.example.com/")
+		}
+	}
 	// Output:
-	// sent: 429
-	// not sent: api.example.com: retry-after, for 5m0s
-	// sent: 429
-	// not sent: api.example.com: retry-after, for 15m0s
+	// sent: 200
+	// sent: 200
+	// sent: 200
+	// not sent: api.example.com: quota
 }
 
 // Accounts have separate limits. By default they are distinguished by their credentials; Account
@@ -115,13 +126,17 @@ func ExampleTracker_account() {
 			Clock:   clk,
 		},
 	})
-	for _, workspace := range []string{"blue", "green", "blue"} {
+	for _, workspace := range []string{"blue", "blue", "blue", "blue", "blue", "green", "blue"} {
 		send(client, "https://api.example.com/?workspace="+workspace)
 	}
 	// Output:
 	// sent: 429
 	// sent: 429
-	// not sent: api.example.com: retry-after, for 30s
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// sent: 429
+	// not sent: api.example.com: retry-after
 }
 
 // Headroom leaves at least this part of each quota to other programs that use the same account.
@@ -135,9 +150,9 @@ func ExampleTracker_headroom() {
 	client := heed.NewClient(&heed.Transport{
 		Base:  base,
 		Clock: clk,
-		Quota: &quota.Tracker{Headroom: 0.5, Pacing: quota.Burst, Clock: clk},
+		Quota: &quota.Tracker{Headroom: 0.5, Clock: clk},
 	})
-	for range 5 {
+	for range 6 {
 		send(client, "https://api.example.com/")
 	}
 	fmt.Println(left, "of 10 left")
@@ -146,8 +161,9 @@ func ExampleTracker_headroom() {
 	// sent: 200
 	// sent: 200
 	// sent: 200
-	// not sent: api.example.com: quota, for 5s
-	// 6 of 10 left
+	// sent: 200
+	// not sent: api.example.com: quota
+	// 5 of 10 left
 }
 
 type roundTripFunc func(*http.Request) (*http.Response, error)
@@ -176,7 +192,7 @@ func send(client *http.Client, url string) {
 	resp, err := client.Do(req)
 	var refused *throttle.RefusedError
 	if errors.As(err, &refused) {
-		fmt.Printf("not sent: %s, for %v\n", refused.Decision.Policy, refused.Decision.Wait.Truncate(time.Second))
+		fmt.Println("not sent:", refused.Decision.Policy)
 		return
 	}
 	if err != nil {

@@ -55,13 +55,17 @@ type Update struct {
 	// Account identifies the account: a keyed hash of scheme, host and credentials.
 	Account string
 
-	// Route is a keyed hash of a route that uses the quota. Zero means that the Update
-	// concerns no quota.
+	// Route is a keyed hash of a route that uses the quota. Zero means the quota of all routes of
+	// which nothing else is known.
 	Route uint64
 
-	// Wait is the time until the hold ends (UpdateHold), or the time since the probe was
-	// sent (UpdateRelease). Zero for other kinds.
+	// Wait is the time until the hold ends, or until its next test if the server has not stated its
+	// end (UpdateHold), or the time since the probe was sent (UpdateRelease). Zero for other kinds.
 	Wait time.Duration
+
+	// Pause is the time until Sender sends the next probe, because one was rejected (UpdateHold).
+	// Zero means that none was rejected since its latest UpdateHold.
+	Pause time.Duration
 
 	// Stated is set if the server stated the hold. Otherwise it is estimated.
 	Stated bool
@@ -69,9 +73,6 @@ type Update struct {
 	// Limits are the limits of the quota, in requests. Only Name, Limit, Remaining, Per and
 	// ResetAfter are set. At most 8 are used.
 	Limits []throttle.RemoteLimit
-
-	// Rejections is the number of rejected requests (UpdateRejections).
-	Rejections int
 
 	// Age is the time since the Update was published. Publishers leave it zero.
 	Age time.Duration
@@ -84,11 +85,11 @@ const (
 	// UpdateFetched means that Fetch has returned all that is kept of the account.
 	UpdateFetched UpdateKind = iota
 
-	// UpdateHold means that the server rejected a request, so that no requests are sent for
-	// the time Wait.
+	// UpdateHold means that rejections have shown that other requests would be rejected, too, so that
+	// requests wait for the time Wait or until a test is accepted, or that a probe was rejected.
 	UpdateHold
 
-	// UpdateProbe means that the probe was sent that tests whether the hold is over.
+	// UpdateProbe means that a probe was sent: a request that tests whether the hold is over.
 	UpdateProbe
 
 	// UpdateRelease means that the probe was accepted.
@@ -99,16 +100,13 @@ const (
 
 	// UpdateJoin means that the Tracker begins to use the account.
 	UpdateJoin
-
-	// UpdateRejections means that requests were rejected without rate-limit headers.
-	UpdateRejections
 )
 
 // Keep returns for how long u is of use to processes that fetch it, from its publication on. Zero
 // means that it need not be kept. A release is kept for a second, so that it replaces the hold.
 func (u *Update) Keep() (keep time.Duration) {
 	switch u.Kind {
-	case UpdateProbe, UpdateRejections:
+	case UpdateProbe:
 		return 0
 	case UpdateHold:
 		keep = u.Wait
@@ -125,7 +123,7 @@ func (u *Update) Keep() (keep time.Duration) {
 func (u Update) aged() Update {
 	age := min(max(u.Age, 0), headers.MaxDelay)
 	limits := u.Limits
-	u.Limits, u.Age = nil, 0
+	u.Limits, u.Age, u.Pause = nil, 0, min(max(u.Pause, 0), headers.MaxDelay)
 	for _, l := range limits {
 		if l.ResetAfter -= age; l.ResetAfter > 0 && statedlimit.CountsRequests(l) && len(u.Limits) < statedlimit.MaxEstimates {
 			u.Limits = append(u.Limits, l)

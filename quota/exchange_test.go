@@ -25,7 +25,6 @@ func TestUpdate_isKept(t *testing.T) {
 		"limits":           {Update{Kind: UpdateLimits, Wait: 9, Limits: limits}, 7},
 		"release":          {Update{Kind: UpdateRelease, Wait: time.Hour}, time.Second},
 		"probe":            {Update{Kind: UpdateProbe, Limits: limits}, 0},
-		"rejections":       {Update{Kind: UpdateRejections, Limits: limits}, 0},
 		"release, limited": {Update{Kind: UpdateRelease, Limits: []throttle.RemoteLimit{{ResetAfter: time.Minute}}}, time.Minute},
 	} {
 		require.Equal(t, tt.want, tt.u.Keep(), name)

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/heed-go/heed/internal/h2error"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -16,14 +17,11 @@ import (
 // limits of the request. The limits that the response states are appended to buf, which may
 // be nil, and returned as Feedback.RemoteLimits.
 //
-// The Outcome is throttle.Throttled for a 429, for a 503 with Retry-After, and for other
-// responses whose headers, or the first bytes of whose body, mark them as a rejection. It is
-// also Throttled for a 503, a 403, a closed connection or a timeout while there is evidence
-// that the server rejects requests in that way, see the package documentation. The Outcome is
-// throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason.
-// Feedback.RetryOnce is set for a 403 that states nothing, if Mode is Full and 10 of the latest 20
-// responses to requests of its route had a status of 2xx. If the body was inspected, resp.Body is
-// replaced by one that returns all of it.
+// The Outcome is throttle.Throttled for a 429, for a 503 with Retry-After, for other
+// responses whose headers, or the first bytes of whose body, mark them as a rejection, and for the
+// HTTP/2 error ENHANCE_YOUR_CALM. It is throttle.Failed for other 5xx and for other errors.
+// Feedback.Cause is the reason. If the body was inspected, resp.Body is replaced by one that returns
+// all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	var report headers.Report
 	return t.FeedbackReport(req, d, resp, err, now, buf, &report)
@@ -57,17 +55,10 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	}
 	responded := err == nil && resp != nil
 	success := responded && resp.StatusCode < 400
-	healthy := false // the route of req was, before this response
-	if responded && ep != nil && t.Mode == Full {
-		healthy = ep.histories.Record(ep.tracker.seed, req, resp.StatusCode)
-	}
 	reads := !success || ep != nil && ep.statesLimits.Load()
 	if !reads && ep != nil { // the host has stated no limit: the headers of some successes are read
 		n := ep.successes.Add(1)
 		reads = n <= sampleFirst || n%sampleEvery == 0
-		if asked == nil && small == nil && success && !ep.unlimited.Load() {
-			ep.addUngranted(req, now)
-		}
 	}
 	if !reads && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
 		return throttle.Feedback{Now: now}
@@ -78,25 +69,23 @@ func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	f := throttle.Feedback{Now: now}
 	if responded {
 		*report = t.reader.Read(provider, resp, now)
+		if ep != nil {
+			ep.scaleResets(report, resp.StatusCode, now)
+		}
 		classify(&f, resp.StatusCode, report, buf)
 	} else {
-		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
+		f.Outcome, f.Cause = classifyError(req, err)
 	}
-	f.RetryOnce = healthy && f.Cause == throttle.CauseForbidden
 	switch {
 	case ep == nil:
 		return f
 	case small != nil:
 		ep.observeSmall(req, small, &f)
 	default:
-		if success && asked == nil {
-			ep.addSample(now)
-		}
 		ep.observe(req, asked, &f)
 	}
-	f.RetryOnce = f.RetryOnce && f.Outcome == throttle.Accepted
 	if responded && report.Global && f.Outcome == throttle.Throttled {
-		ep.holdAll(asked, &f)
+		ep.holdAll(&f)
 	}
 	if ep.hasReplaced.Load() {
 		ep.renewWaits()
@@ -122,27 +111,27 @@ func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttl
 		f.Cause = throttle.CauseRetryNow
 	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
 		f.Cause = throttle.CauseUnstated
+	case unavailable && !r.Permanent:
+		f.Cause = throttle.CauseUnavailable
 	case f.Outcome == throttle.Throttled:
 		f.Cause = throttle.CauseStated
-	case r.Permanent:
-	case unavailable:
-		f.Cause = throttle.CauseUnavailable
-	case status == http.StatusForbidden:
-		f.Cause = throttle.CauseForbidden
 	}
 }
 
-// causeOf returns the cause of a request that failed with err instead of a response: CauseUnknown if
-// servers do not reject requests in that way.
-func causeOf(req *http.Request, err error) throttle.Cause {
+// classifyError returns what a request shows that failed with err instead of a response. ENHANCE_YOUR_CALM of
+// HTTP/2 is a rejection that states no time. The cause of a failure is CauseUnknown if servers do not reject
+// requests in that way.
+func classifyError(req *http.Request, err error) (throttle.Outcome, throttle.Cause) {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case req.Context().Err() != nil: // the deadline of the caller shows nothing about the server
-		return throttle.CauseCanceled
+		return throttle.Failed, throttle.CauseCanceled
+	case h2error.IsCalm(err):
+		return throttle.Throttled, throttle.CauseUnstated
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return throttle.CauseDropped
+		return throttle.Failed, throttle.CauseDropped
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return throttle.CauseTimeout
+		return throttle.Failed, throttle.CauseTimeout
 	}
-	return throttle.CauseUnknown
+	return throttle.Failed, throttle.CauseUnknown
 }

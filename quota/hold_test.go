@@ -2,7 +2,7 @@ package quota
 
 import (
 	"net/http"
-	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,41 +10,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Requests that wait for the end of a hold are not sent in one round trip, although the host was
-// known to be without a limit before: it may reject all of them.
-func TestTracker_sendsFewRequestsAfterAHold(t *testing.T) {
+// Requests that wait for the end of a hold are not sent together: they are sent at a growing rate, within a tenth of the
+// time that the hold lasted, whether or not the host was known to be without a limit before.
+func TestTracker_releasesRequestsAfterAHold(t *testing.T) {
 	const (
-		far     = 40 * time.Millisecond
-		bounded = 5 // round trips of the first 100 responses
+		far  = 40 * time.Millisecond
+		held = 20 * time.Second
 	)
-	for name, tt := range map[string]struct {
-		before int // requests that were accepted before
-		most   int // requests in one round trip
-	}{
-		"known host": {200, 18},
-		"new host":   {1, 18},
-	} {
+	for name, before := range map[string]int{"known host": 200, "new host": 1} { // requests that were accepted before
 		synctest.Test(t, func(t *testing.T) {
-			tr := seeded(1)
+			tr, start := seeded(1), time.Now()
 			d := driver{t, tr}
-			for range tt.before {
+			for range before {
 				require.True(t, d.send("/", 200), name)
 				time.Sleep(time.Millisecond)
 			}
-			d.send("/", 429, "Retry-After", "2")
-			j := play(t, tr, func(time.Time) (int, http.Header) { return 200, nil }, 1000, 1000, far)
+			for d.send("/", 429, "Retry-After", "20") {
+				require.Less(t, time.Since(start), time.Second)
+			}
+			stopped := time.Now()
+			s := func(now time.Time) (int, http.Header) {
+				if now.Sub(stopped) < held {
+					return 429, http.Header{"Retry-After": {strconv.Itoa(int((held - now.Sub(stopped) + time.Second - 1) / time.Second))}}
+				}
+				return 200, nil
+			}
+			j := play(t, tr, s, 1000, 1000, far)
 			require.Zero(t, j.failed, name)
-			probe := slices.Min(j.arrivals)
-			require.GreaterOrEqual(t, probe, 2*time.Second, name)
-			trips := map[time.Duration]int{}
+			require.LessOrEqual(t, j.throttled, 8, "%s: tests", name)
+			first := 0
 			for _, at := range j.arrivals {
-				trips[(at-probe)/far]++
+				if at >= held && at < held+held/10/2 {
+					first++
+				}
 			}
-			require.Equal(t, 1, trips[0], "%s: the probe", name)
-			for i := range time.Duration(bounded) {
-				require.LessOrEqual(t, trips[i+1], tt.most, "%s, round trip %d: %v", name, i+1, trips)
-			}
-			require.Less(t, j.elapsed, 4*time.Second, "%s: the bound is doubled then: %v", name, trips)
+			require.Less(t, first, 300, "%s: in the first half of the time, with a late start", name)
+			require.Less(t, j.elapsed, held+held/10+time.Second, name)
 		})
 	}
 }

@@ -12,17 +12,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/internal/serverrules"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
 // loopOf returns the rate loop of q; nil if none is on.
 func loopOf(q *quota) *learnedlimit.RateLoop {
-	if q.Inference == nil || !q.Inference.Loop.On() {
+	if q.Learned == nil || !q.Learned.Loop.On() {
 		return nil
 	}
-	return &q.Inference.Loop
+	return &q.Learned.Loop
 }
 
 // rejectUntilStopped sends requests to url that are rejected with a bare 429, until a stop begins.
@@ -30,7 +29,7 @@ func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	for range 20 {
 		ask(t, tr, url, answer(429))
 		q, _ := tr.Demand(request(t, url)).Limiter.(*quota)
-		if q.Hold.Active {
+		if q.Hold.Held {
 			return
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -59,8 +58,7 @@ func TestTracker_learnsTheRateOfBare503s(t *testing.T) {
 			j := play(t, tr, s, 300, 30, time.Millisecond)
 			t.Logf("job %d: %v", i+1, j)
 			require.Zero(t, j.failed)
-			require.LessOrEqual(t, j.throttled, 40)
-			require.LessOrEqual(t, j.elapsed, 20*time.Second)
+			goal(t, "rate of bare 503s", j.throttled <= 30 && j.elapsed <= 20*time.Second, "job %d: %v", i+1, j)
 			time.Sleep(8 * time.Second)
 		}
 	})
@@ -151,30 +149,3 @@ func (e *netError) Unwrap() error { return e.error }
 func (e *netError) Timeout() bool { return errors.Is(e.error, errTimeout) }
 
 var errTimeout = errors.New("i/o timeout")
-
-// A firewall bans for 10 s a client that sends more than 20 requests in a second, with 403s, and
-// each request during the ban begins it again. Few calls fail, and the second job is not banned.
-func TestTracker_learnsTheRateOfAFirewall(t *testing.T) {
-	for _, blocking := range []time.Duration{5 * time.Second, 10 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			rule := serverrules.ModEvasive(20, blocking, http.StatusForbidden)
-			s := func(now time.Time) (int, http.Header) {
-				if r := rule(serverrules.Request{At: now}); !r.OK() {
-					return r.Status, r.Header
-				}
-				return 200, nil
-			}
-			tr := seeded(1)
-			j := play(t, tr, s, 300, 30, time.Millisecond)
-			t.Log(j)
-			require.LessOrEqual(t, j.failed, 8)
-			require.LessOrEqual(t, j.throttled, 30)
-			require.LessOrEqual(t, j.elapsed, 80*time.Second)
-			time.Sleep(time.Minute)
-			j = play(t, tr, s, 300, 30, time.Millisecond)
-			t.Log(j)
-			require.Zero(t, j.failed)
-			require.LessOrEqual(t, j.throttled, 3)
-		})
-	}
-}

@@ -1,7 +1,10 @@
 package quota
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"io"
 	"net/http"
 	"strings"
@@ -24,18 +27,19 @@ import (
 func TestEndpoint_ignoresWhatIsOver(t *testing.T) {
 	_, q, now := sharedQuota(t, .5)
 	ep := q.endpoint
-	route := ep.route(request(t, users))
-	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route}, now))
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3}, now))
+	require.False(t, q.Hold.Held)
+	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Wait: 1}, now))
+	require.True(t, q.Hold.Held, "that of all routes of which nothing is known")
 	require.Empty(t, ep.quotas)
-	require.False(t, ep.apply(Update{Kind: UpdateHold, Stated: true, Sender: 3, Route: route, Wait: 1}, now))
-	require.Len(t, ep.quotas, 1)
 
 	_, q, now = sharedQuota(t, .5)
-	q.shared.fetchUntil = now.Add(fetchTime)
-	q.Hold.Until = now.Add(time.Minute)
-	require.False(t, q.endpoint.endFetch(), "it is held since")
-	require.Equal(t, now.Add(time.Minute), q.Hold.Until)
-	require.Zero(t, q.shared.fetchUntil)
+	q.FetchUntil = now.Add(fetchTime)
+	q.Hold.Begin(0, now.Add(time.Minute), now)
+	require.True(t, q.endpoint.endFetch())
+	require.False(t, q.endpoint.endFetch())
+	require.Equal(t, now.Add(time.Minute), q.Hold.Until, "it is held since")
+	require.Zero(t, q.FetchUntil)
 }
 
 // Processes of two releases share accounts and routes during a deployment, so their hashes are the same in
@@ -48,10 +52,9 @@ func TestSharing_hashesAreThoseOfOtherReleases(t *testing.T) {
 	require.Equal(t, id("account", "http", "api.test", ""), tr.endpointOf(request(t, "http://api.test/")).id)
 	require.Equal(t, id("account", "https", "api.test", "Authorization\x00\x03one"), tr.endpointOf(request(t, users, "Authorization", "one")).id)
 	for _, route := range []string{"r/users", "r//orders", "/"} {
-		h := s.basis
-		for _, c := range []byte(route) {
-			h = (h ^ uint64(c)) * 1099511628211
-		}
+		mac := hmac.New(sha256.New, s.hash("route"))
+		mac.Write([]byte(route))
+		h := binary.BigEndian.Uint64(mac.Sum(nil))
 		req := request(t, "https://api.test/"+strings.Replace(strings.TrimPrefix(route, "r/"), "/", "17/", 1))
 		if route[0] != 'r' {
 			req = request(t, "https://api.test")
@@ -66,7 +69,7 @@ func TestEndpoint_rejectionWithoutLimitsIsObserved(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	req := request(t, users)
 	ep := (&Tracker{}).endpointOf(req)
-	asked, other := ep.unknown.Load(), ep.newQuota(0)
+	asked, other := ep.unknown.Load(), ep.newQuota()
 	ep.quotas = []*quota{other}
 	ep.routes = map[uint64]*quota{ep.route(req): other}
 	require.True(t, ep.assignRoute(req, asked, &throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: time.Second}))
@@ -127,7 +130,7 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"all are in flight":      {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, 0, 5, nil},
 		"the rest is reserved":   {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
 		"a probe is due":         {statedlimit.Estimate{Limit: 10, At: now, Reset: now}, 0, 0, nil},
-		"a probe is in flight":   {statedlimit.Estimate{Limit: 10, At: now, Reset: now, Probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}},
+		"a probe is in flight":   {statedlimit.Estimate{Limit: 10, At: now, Reset: now, Probe: true}, 0, 1, nil}, // others follow it
 		"all workers are busy":   {concurrentEstimate(10, 0, now.Add(1)), 0, 0, nil},
 		"all of them are ours":   {concurrentEstimate(10, 5, now.Add(1)), 0, 5, nil},
 		"other clients share it": {sharedEstimate(now), 0, 0, nil},
@@ -141,25 +144,32 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		require.Equal(t, tt.want, q.holdSnapshot(now), name)
 	}
 	for name, tt := range map[string]struct {
-		change func(q *quota)
-		n      int
-		reason string
+		ramp, limiter int64
+		n             int
+		reason        string
 	}{
-		"new":             {func(*quota) {}, 4, "slow start"},
-		"known":           {func(q *quota) { q.SlowStart.Successes = concurrency.KnownAfter }, 0, ""},
-		"stated only":     {func(q *quota) { q.Account.Full = false }, 0, ""},
-		"no slow start":   {func(q *quota) { q.Account.InitialConcurrency = -1 }, 0, ""},
-		"a cut":           {func(q *quota) { q.Inference = &model.Inference{Cut: concurrency.Cut{MaxInFlight: 3}} }, 3, "slow start"},
-		"a higher cut":    {func(q *quota) { q.Inference = &model.Inference{Cut: concurrency.Cut{MaxInFlight: 5}} }, 4, "slow start"},
-		"slow responses":  {func(q *quota) { q.Slow.MaxInFlight = 1 }, 1, "slow responses"},
-		"equal":           {func(q *quota) { q.Slow.MaxInFlight = 4 }, 4, "slow start"},
-		"known, but slow": {func(q *quota) { q.SlowStart.Successes, q.Slow.MaxInFlight = concurrency.KnownAfter, 9 }, 9, "slow responses"},
+		"nothing":              {0, 0, 0, ""},
+		"slow start":           {4, 0, 4, "slow start"},
+		"overload":             {0, 3, 3, "overload"},
+		"the limiter is lower": {4, 3, 3, "overload"},
+		"the ramp is lower":    {2, 3, 2, "slow start"},
+		"they are the same":    {3, 3, 3, "slow start"},
 	} {
 		q := quotaAt(t, 0)
-		tt.change(q)
-		n, reason := q.concurrency()
+		if tt.ramp > 0 {
+			q.Ramp = concurrency.NewRamp(tt.ramp, now, time.Second)
+		}
+		limitOverload(&q.Overload, tt.limiter, now)
+		n, reason := q.concurrency(now)
 		require.Equal(t, tt.n, n, name)
 		require.Equal(t, tt.reason, reason, name)
+	}
+}
+
+// limitOverload makes g limit the requests in flight to n; 0: it does not.
+func limitOverload(g *concurrency.AdaptiveLimiter, n int64, now time.Time) {
+	for i := uint64(1); n > 0 && g.Limit() != n && i < 100; i++ {
+		g.Add(concurrency.Outcome{Claim: i, Failed: true, With: n + 1, Open: n + 2, Sent: 100, RoundTrip: time.Millisecond}, now.Add(time.Duration(i)*time.Millisecond))
 	}
 }
 

@@ -13,9 +13,17 @@ func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Ti
 	t.latencies.Observe(routes.HashOfHost(t.seed, req), d, now)
 }
 
-// Latency returns the 10th percentile of the last ten latencies on the route of req: nine of
-// ten responses take longer. It is zero if none was observed in the last minute.
-func (t *Tracker) Latency(req *http.Request, now time.Time) time.Duration {
+// ObserveExpired records that req, which had waited before it was sent, was ended by the deadline of its caller
+// after d, at now, without a response: the server takes longer than d.
+func (t *Tracker) ObserveExpired(req *http.Request, d, waited time.Duration, now time.Time) {
+	t.once.Do(t.init)
+	t.latencies.ObserveExpired(routes.HashOfHost(t.seed, req), d, waited, now)
+}
+
+// Latency returns the time that the server takes to respond to requests of the route of req: typical is the
+// lower quartile of the responses to the latest 24 requests, and high the longest time that one of these took,
+// also without a response. A zero is not known: there was no response, or no request in the last minute.
+func (t *Tracker) Latency(req *http.Request, now time.Time) (typical, high time.Duration) {
 	t.once.Do(t.init)
 	return t.latencies.Latency(routes.HashOfHost(t.seed, req), now)
 }

@@ -11,9 +11,15 @@ import (
 func TestTracker_latencyOfARoute(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var tr Tracker
-	require.Zero(t, tr.Latency(request(t, users), now))
-	tr.ObserveLatency(request(t, users), time.Millisecond, now)
-	require.Equal(t, time.Millisecond, tr.Latency(request(t, "https://api.test/users/18"), now))
-	require.Zero(t, tr.Latency(request(t, search), now), "another route")
-	require.Zero(t, tr.Latency(request(t, "https://other.test/users/17"), now), "another host")
+	require.Equal(t, [2]time.Duration{}, latencyOf(t, &tr, users, now))
+	tr.ObserveLatency(request(t, users), 4*time.Microsecond, now)
+	tr.ObserveExpired(request(t, users), 8*time.Microsecond, 16*time.Microsecond, now)
+	require.Equal(t, [2]time.Duration{4 * time.Microsecond, 12 * time.Microsecond}, latencyOf(t, &tr, "https://api.test/users/18", now))
+	require.Zero(t, latencyOf(t, &tr, search, now), "another route")
+	require.Zero(t, latencyOf(t, &tr, "https://other.test/users/17", now), "another host")
+}
+
+func latencyOf(t *testing.T, tr *Tracker, url string, now time.Time) [2]time.Duration {
+	typical, high := tr.Latency(request(t, url), now)
+	return [2]time.Duration{typical, high}
 }

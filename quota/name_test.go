@@ -30,24 +30,26 @@ func TestWithName_separatesQuotasOfOneURL(t *testing.T) {
 		return d.OK
 	}
 	rejected := func(name string) {
-		req := request(name)
-		demand := tr.Demand(req)
-		d, err := demand.Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
-		require.NoError(t, err)
-		require.True(t, d.OK, name)
-		resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}}
-		f := tr.Feedback(req, demand, resp, nil, now, nil)
-		demand.Limiter.(throttle.Observer).Observe(t.Context(), throttle.Claim{Now: now}, d, f)
+		for range holdAfter {
+			req := request(name)
+			demand := tr.Demand(req)
+			d, err := demand.Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
+			require.NoError(t, err)
+			require.True(t, d.OK, name)
+			resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}}
+			f := tr.Feedback(req, demand, resp, nil, now, nil)
+			demand.Limiter.(throttle.Observer).Observe(t.Context(), throttle.Claim{Now: now}, d, f)
+		}
 	}
 	long := strings.Repeat("deployment-", 30)
 	rejected("large")
 	for name, want := range map[string]bool{"large": false, "small": true, "": true, long: true} {
-		require.Equal(t, want, grants(name), "after a rejection of large: %.20q", name)
+		require.Equal(t, want, grants(name), "after rejections of large: %.20q", name)
 	}
-	rejected("small") // a second rejection does not mean that the host limits all of them
+	rejected("small") // rejections of a second one do not mean that the host limits all of them
 	rejected(long)
 	for name, want := range map[string]bool{"large": false, "small": false, "": true, "medium": true, long: false, long + "2": true} {
-		require.Equal(t, want, grants(name), "after three rejections: %.20q", name)
+		require.Equal(t, want, grants(name), "after those of three: %.20q", name)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTracker_leavesHeadroomToOtherClients(t *testing.T) {
 	})
 }
 
-// The last tenth of an hourly quota is spread over the hour.
+// What is left of an hourly quota is spent immediately, unless it is spread over the hour.
 func TestTracker_spreadsRemainingUnits(t *testing.T) {
 	for _, tt := range []struct {
 		pace  Pacing
@@ -56,8 +56,7 @@ func TestTracker_spreadsRemainingUnits(t *testing.T) {
 		max   int
 		burst time.Duration
 	}{
-		{Burst, 100, 100, time.Minute},
-		{Auto, 93, 97, 30 * time.Minute},
+		{Auto, 100, 100, time.Minute},
 		{Spread, 48, 55, 30 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ const (
 
 // letters are those of the reasons of package quota, and the digit for many rejections.
 var letters = []struct{ letter, reason string }{
-	{"+", "10 or more"}, {"s", "slow start"}, {"q", "quota"}, {"a", "retry-after"}, {"r", "learned rate"}, {"l", "slow responses"},
+	{"+", "10 or more"}, {"s", "slow start"}, {"q", "quota"}, {"a", "retry-after"}, {"r", "learned rate"}, {"o", "overload"},
 }
 
 // reasonOf returns the reason in the name of a limit.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
-	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
@@ -25,10 +24,10 @@ type quota struct {
 	shared *sharedState // nil: there is no Tracker.Exchange
 }
 
-// newQuota returns a quota of ep that has the number of successful responses and, apart from a
-// declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
-func (ep *endpoint) newQuota(successes int) *quota {
-	q := &quota{endpoint: ep, Quota: model.Quota{Units: model.Units{Account: &ep.Account}, SlowStart: concurrency.SlowStart{Successes: successes}}}
+// newQuota returns a quota of ep that, apart from a declared limit, knows nothing. Its memory is reserved when it is
+// added to ep.quotas.
+func (ep *endpoint) newQuota() *quota {
+	q := &quota{endpoint: ep, Quota: model.Quota{Units: model.Units{Account: &ep.Account}}}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 		q.Peers = &q.shared.peers
@@ -63,13 +62,14 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 			t.sharing.publish(q.endpoint, *probe)
 		}
 	}()
-	now := ticks.Later(c.Now, q.LastGranted)
+	now := q.timeOf(c.Now)
 	d.At = now
-	if l := t.listeners.Load(); l != nil && !c.DryRun && q.ChangesWithTime(now) {
-		defer l.watch(q, now)()
+	if l := t.listeners.Load(); l != nil && !c.DryRun && q.ChangesWithTime() {
+		defer l.record(q.reported(now), now)
 	}
-	if q.Claim(&d, n, c.DryRun, now); shared && d.OK && !c.DryRun {
-		probe = q.newProbe(d.Grant)
+	claim := model.Claim{Units: n, DryRun: c.DryRun, Waits: c.Waits, Deadline: c.Deadline}
+	if q.Claim(&d, claim, now); shared && d.OK && !c.DryRun {
+		probe = q.newProbe()
 	}
 	return d, nil
 }
@@ -82,12 +82,24 @@ func (*quota) NonBlocking() bool { return true }
 func (q *quota) change(now time.Time, f func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now = ticks.Later(now, q.LastGranted)
+	now = q.timeOf(now)
 	if l := q.endpoint.tracker.listeners.Load(); l != nil {
-		defer l.watch(q, now)()
+		defer l.record(q.reported(now), now)
 	}
 	f(now)
 }
+
+// timeOf returns the time of a call that was made at now: it is never before the latest granted claim, unless the clock
+// was set back since. The caller holds q.mu.
+func (q *quota) timeOf(now time.Time) time.Time {
+	if q.LastGranted.Sub(now) > setBack {
+		q.SetBack(now)
+	}
+	return ticks.Later(now, q.LastGranted)
+}
+
+// setBack is the time by which a call is earlier than another one only if the clock was set back.
+const setBack = time.Minute
 
 // Cancel implements throttle.Limiter: the request of claim c was not sent.
 func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
@@ -102,7 +114,8 @@ func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	}
 }
 
-// Observe implements throttle.Observer. The first feedback on a claim counts as its response.
+// Observe implements throttle.Observer. The first feedback on a claim counts as its response. The zero Decision means
+// that the caller of a claim that was never granted has given up.
 func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if small := q.small.Load(); small != nil {
 		small.Observe(ctx, c, d, f)
@@ -112,15 +125,21 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	if f.Now.IsZero() {
 		f.Now = t.now() // not under a lock
 	}
+	sooner := false
 	q.change(f.Now, func(now time.Time) {
-		if !d.OK || !q.InFlight.End(d.Grant) {
+		if !d.OK {
+			sooner = q.GaveUp(now)
+			return
+		}
+		if !q.InFlight.End(model.Number(d.Grant)) {
 			return
 		}
 		usedUp := len(q.units) > 0 && f.Cause != throttle.CauseOtherQuota && q.applyUnits(f.RemoteLimits, now)
-		if known := q.Responded(d.Grant, &f, usedUp, now); known && !q.endpoint.hasQuotas.Load() {
-			q.endpoint.unlimited.Store(true)
-		}
+		q.Responded(d.Grant, &f, usedUp, now)
 	})
+	if sooner {
+		t.wake()
+	}
 	if l := t.listeners.Load(); l != nil {
 		l.deliver()
 	}
@@ -155,12 +174,6 @@ func (q *quota) statesOther(limits []throttle.RemoteLimit) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.Quota.StatesOther(limits)
-}
-
-func (q *quota) isHeld(now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.Quota.IsHeld(now)
 }
 
 func (q *quota) isBlank() bool {

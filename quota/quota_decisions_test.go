@@ -53,7 +53,7 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 	} {
 		ep := (&Tracker{}).endpointOf(request(t, users))
 		for i := range maxQuotas {
-			q := ep.newQuota(0)
+			q := ep.newQuota()
 			q.LastGranted = now.Add(time.Duration(i) * time.Second)
 			ep.Memory.Reserve(quotaBytes)
 			ep.quotas = append(ep.quotas, q)
@@ -146,19 +146,17 @@ func TestQuota_observesAtTheTimeOfTheClock(t *testing.T) {
 	})
 }
 
-// A claim that was not sent is not watched for its response.
-func TestQuota_cancelledClaimsAreNotWatched(t *testing.T) {
+// A claim that was not sent is not in flight.
+func TestQuota_cancelledClaimsAreNotInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := quotaAt(t, 0)
 		d, err := q.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		require.EqualValues(t, 1, q.Slow.Watched)
 		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
 		require.EqualValues(t, 1, q.InFlight.Open, "it was not granted")
 		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
 		require.EqualValues(t, 1, q.InFlight.Open, "no such claim")
 		q.Cancel(t.Context(), throttle.Claim{}, d)
-		require.Zero(t, q.Slow.Watched)
 		require.Zero(t, q.InFlight.Open)
 	})
 }
@@ -247,54 +245,49 @@ func TestListeners_reportChanges(t *testing.T) {
 		want          []any
 	}{
 		"nothing":                      {nil, nil, nil},
-		"a hold begins":                {nil, func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
-		"a stop begins":                {nil, func(q *quota) { q.Hold.Active, q.Hold.Until, q.Hold.Estimated = true, in(time.Second), true }, []any{hold("learned rate", true, time.Second, true)}},
-		"a hold ends now":              {nil, func(q *quota) { q.Hold.Active, q.Hold.Until = true, now }, []any{hold("retry-after", true, 0, false)}},
-		"a hold is extended":           {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
-		"a hold is extended by little": {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 1) }, nil},
-		"a hold ends":                  {func(q *quota) { q.Hold.Active, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Active = false }, []any{hold("retry-after", false, 0, false)}},
-		"a stop ends":                  {func(q *quota) { q.Hold.Active, q.Hold.Until, q.Hold.Estimated = true, in(1), true }, func(q *quota) { q.Hold.Active = false }, []any{hold("learned rate", false, 0, true)}},
-		"a cut begins":                 {nil, func(q *quota) { q.Inference.Cut.Until = in(1) }, []any{hold("slow start", true, 1, true)}},
-		"a cut is over":                {nil, func(q *quota) { q.Inference.Cut.Until = now }, nil},
-		"a cut goes on":                {func(q *quota) { q.Inference.Cut.Until = in(1) }, nil, nil},
-		"a rate":                       {nil, func(q *quota) { q.Inference.Loop = loop(100) }, []any{rate(Learned, 100)}},
-		"a rate changes":               {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
-		"a rate changes by 1 %":        {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(101) }, nil},
-		"a rate becomes 1 % lower":     {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(99) }, nil},
-		"a low rate, almost the same":  {func(q *quota) { q.Inference.Loop = loop(.5) }, func(q *quota) { q.Inference.Loop = loop(.504) }, nil},
-		"a rate becomes lower":         {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
-		"a rate is dropped":            {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) { q.Inference.Loop = learnedlimit.RateLoop{} }, []any{rate(Dropped, 100)}},
+		"a hold begins":                {nil, func(q *quota) { q.Hold.Held, q.Hold.Until = true, in(time.Second) }, []any{hold("retry-after", true, time.Second, false)}},
+		"a stop begins":                {nil, func(q *quota) { q.Hold.Held = true }, []any{hold("learned rate", true, 0, true)}},
+		"a hold ends now":              {nil, func(q *quota) { q.Hold.Held, q.Hold.Until = true, now }, []any{hold("retry-after", true, 0, false)}},
+		"a hold is extended":           {func(q *quota) { q.Hold.Held, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 2) }, []any{hold("retry-after", true, time.Second+2, false)}},
+		"a hold is extended by little": {func(q *quota) { q.Hold.Held, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Until = in(time.Second + 1) }, nil},
+		"a hold ends":                  {func(q *quota) { q.Hold.Held, q.Hold.Until = true, in(1) }, func(q *quota) { q.Hold.Held = false }, []any{hold("retry-after", false, 0, false)}},
+		"a stop ends":                  {func(q *quota) { q.Hold.Held = true }, func(q *quota) { q.Hold.Held = false }, []any{hold("learned rate", false, 0, true)}},
+		"a rate":                       {nil, func(q *quota) { q.Learned.Loop = loop(100) }, []any{rate(Learned, 100)}},
+		"a rate changes":               {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) { q.Learned.Loop = loop(101.1) }, []any{rate(Changed, 101.1)}},
+		"a rate changes by 1 %":        {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) { q.Learned.Loop = loop(101) }, nil},
+		"a rate becomes 1 % lower":     {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) { q.Learned.Loop = loop(99) }, nil},
+		"a low rate, almost the same":  {func(q *quota) { q.Learned.Loop = loop(.5) }, func(q *quota) { q.Learned.Loop = loop(.504) }, nil},
+		"a rate becomes lower":         {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) { q.Learned.Loop = loop(98.9) }, []any{rate(Changed, 98.9)}},
+		"a rate is dropped":            {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) { q.Learned.Loop = learnedlimit.RateLoop{} }, []any{rate(Dropped, 100)}},
 		"a limit is not obeyed": {func(q *quota) {
 			q.Estimates = make([]statedlimit.Estimate, 1)
 			q.Estimates[0].Update(throttle.RemoteLimit{Limit: 9, ResetAfter: time.Hour}, 0, now, &inflight.Claims{})
 		}, func(q *quota) {
-			for range 3 { // contradictions
-				q.Estimates[0].Accepted(1, now)
-			}
+			q.Estimates[0].Accepted(1, true, now) // a contradiction
 		},
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Dropped, Size: 9}}},
 		"one of two limits changes": {func(q *quota) { q.Estimates = []statedlimit.Estimate{{Limit: 9}, {Limit: 99, Per: time.Minute}} }, func(q *quota) { q.Estimates[0].Limit = 8 },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Change: Changed, Size: 8}}},
-		"a window": {func(q *quota) { q.Inference.Loop = loop(100) }, func(q *quota) {
-			q.Inference.Loop, q.Inference.Window = learnedlimit.RateLoop{}, learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
+		"a window": {func(q *quota) { q.Learned.Loop = loop(100) }, func(q *quota) {
+			q.Learned.Loop, q.Learned.Window = learnedlimit.RateLoop{}, learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
 		}, []any{rate(Dropped, 100), LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Size: 10, Per: time.Minute}}},
 		"a window becomes longer": {func(q *quota) {
-			q.Inference.Window = learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
-		}, func(q *quota) { q.Inference.Window.Length = time.Hour },
+			q.Learned.Window = learnedlimit.Window{Limit: 9, ConfirmedLimit: 10, Length: time.Minute}
+		}, func(q *quota) { q.Learned.Window.Length = time.Hour },
 			[]any{LimitLearnedInfo{Host: "api.test", Limit: "api.test: learned rate", Change: Changed, Size: 10, Per: time.Hour}}},
-		"a declared window": {nil, func(q *quota) { q.Inference.Window = learnedlimit.Window{Limit: 9, Declared: true} }, nil},
+		"a declared window": {nil, func(q *quota) { q.Learned.Window = learnedlimit.Window{Limit: 9, Declared: true} }, nil},
 	} {
 		q := quotaAt(t, 0)
-		q.Inference = new(model.Inference)
+		q.Learned = new(model.Learned)
 		if tt.before != nil {
 			tt.before(q)
 		}
 		var l listeners
-		record := l.watch(q, now)
+		before := q.reported(now)
 		if tt.after != nil {
 			tt.after(q)
 		}
-		record()
+		l.record(before, now)
 		require.Equal(t, tt.want, l.pending, name)
 	}
 }

@@ -58,25 +58,15 @@ func TestQuota_dryRunChangesNothing(t *testing.T) {
 
 // state returns the state of q that a dry run could change.
 func (q *quota) state() []any {
-	inf := model.Inference{}
-	if q.Inference != nil {
-		inf = *q.Inference
+	learned := model.Learned{}
+	if q.Learned != nil {
+		learned = *q.Learned
 	}
-	return []any{q.InFlight.Sent, q.InFlight.Open, q.Hold, inf, q.Span, append([]statedlimit.Estimate(nil), q.Estimates...), q.SlowStart, q.LastGranted}
+	return []any{q.InFlight.Sent, q.InFlight.Open, q.Hold, learned, q.Span, append([]statedlimit.Estimate(nil), q.Estimates...), q.Ramp, q.Overload, q.NextTest(), q.Testing(), q.LastGranted}
 }
 
-// After the reset, dry runs are granted until a claim is granted: the probe.
-func TestQuota_dryRunDoesNotUseUpTheProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := seeded(1)
-		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "0", "RateLimit-Reset", "2"))
-		time.Sleep(3 * time.Second)
-		for range 5 {
-			require.True(t, mayAsk(t, tr, users))
-		}
-		d, err := tr.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
-		require.NoError(t, err)
-		require.True(t, d.OK)
-		require.False(t, mayAsk(t, tr, users), "the probe is in flight")
-	})
+// quotaAt returns the unknown quota of a new host, of a Tracker whose random numbers are all random.
+func quotaAt(t *testing.T, random float64) *quota {
+	tr := &Tracker{Rand: func() float64 { return random }}
+	return tr.endpointOf(request(t, users)).unknown.Load()
 }

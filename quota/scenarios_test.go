@@ -32,9 +32,9 @@ func TestScenarios_agreeWithTransport(t *testing.T) {
 				r := c.runTransport()
 				t.Logf("simulated: %v", s.totals())
 				t.Logf("Transport: %d requests, %d rejected, %d calls failed, %v", r.requests, r.rejected, r.failed, r.elapsed)
-				require.Equal(t, s.failed, r.failed)
+				require.InDelta(t, s.failed, r.failed, max(5, float64(s.failed)/5))
 				tolerance := 0.1
-				if c.varies {
+				if c.varies || s.rejected() > 30 { // the order of requests of one moment decides which are rejected
 					tolerance = 0.25 // a ban or a hold more or less
 				} else {
 					require.InDelta(t, s.rejected(), r.rejected, max(8, float64(s.rejected())))

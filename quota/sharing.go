@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -27,15 +28,13 @@ import (
 //	          quotas. The first requests wait until the fetch has ended, at most for fetchTime.
 //	limits    Remaining units are published when they have fallen by a quarter, at most once in
 //	          publishEvery, and once a second. Each process keeps to its part, see peers.Set.
-//	hold      A rejection that holds a quota holds it in all processes. The process that was
-//	          rejected sends the probe and publishes that. The other processes send theirs 50 to
-//	          250 ms later, or 1 to 2 s after a probe whose result does not arrive.
+//	hold      Rejections that hold a quota hold it in all processes. The process that was rejected
+//	          sends the tests, and publishes each of them and its result. The other processes test
+//	          only if the next test, or its result, is 1 to 2 s late.
 //
-//	            rejected process    hold ────────── end ▶ probe ────────▶ accepted
-//	            other processes     hold ────────── end ── delay ── wait ──┐ │
-//	                                                              release ◀┘─┘
-//
-//	evidence  Rejections without rate-limit headers count as evidence in all processes.
+//	            rejected process    hold ── test ── rejected ── pause ── test ── accepted
+//	                                 │        │         │                  │        │
+//	            other processes     hold   wait 1-2 s  pause + 1-2 s    wait 1-2 s  release
 //
 // The state of a quota is published when it differs from the state that was last published or
 // received, so each change is published by one process.
@@ -43,7 +42,7 @@ type sharing struct {
 	tracker *Tracker
 	key     []byte          // Exchange.Key
 	self    uint64          // Update.Sender
-	basis   uint64          // initial value of the hashes of routes; depends on key
+	macs    sync.Pool       // of *routeMAC
 	ctx     context.Context // of the subscription; done after Tracker.Close
 	cancel  context.CancelFunc
 
@@ -52,16 +51,16 @@ type sharing struct {
 }
 
 const (
-	fetchTime     = 100 * time.Millisecond // maximum wait of the first requests of an account for a fetch
-	publishEvery  = 5 * time.Millisecond   // minimum time between updates of limits, unless nothing remains
-	joinEvery     = time.Second            // time between updates without a change, which show that the process exists
-	probeEvery    = 100 * time.Millisecond // minimum time between updates of probes
-	maxRejections = 100                    // rejections in one update
+	fetchTime    = 100 * time.Millisecond // maximum wait of the first requests of an account for a fetch
+	publishEvery = 5 * time.Millisecond   // minimum time between updates of limits, unless nothing remains
+	joinEvery    = time.Second            // time between updates without a change, which show that the process exists
+	probeEvery   = 100 * time.Millisecond // minimum time between updates of probes
 )
 
 func newSharing(t *Tracker) *sharing {
 	s := &sharing{tracker: t, key: t.Exchange.Key(), self: rand.Uint64(), endpoints: make(map[string]*endpoint)}
-	s.basis = binary.BigEndian.Uint64(s.hash("route"))
+	routeKey := s.hash("route")
+	s.macs.New = func() any { return &routeMAC{mac: hmac.New(sha256.New, routeKey)} }
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	t.Exchange.Subscribe(s.ctx, s.receive)
 	return s
@@ -90,7 +89,7 @@ func (s *sharing) hash(words ...string) []byte {
 // share makes ep, the new endpoint of the account of req, a shared one. Without a key, accounts with
 // credentials are not shared. The first requests wait for the fetch that announce begins.
 func (s *sharing) share(ep *endpoint, req *http.Request) {
-	all := credentials.Join(func(found func(name, value string)) { s.tracker.credentials(req, ep.host, found) })
+	all := credentials.Join(func(found func(name, value string)) { s.tracker.credentials(req, ep.provider, found) })
 	if s.ctx.Err() != nil || all != "" && len(s.key) == 0 {
 		return
 	}
@@ -99,8 +98,7 @@ func (s *sharing) share(ep *endpoint, req *http.Request) {
 		scheme = "http"
 	}
 	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, ep.host, all)[:16])
-	q, until := ep.unknown.Load(), s.tracker.now().Add(fetchTime)
-	q.Hold.Until, q.shared.fetchUntil = until, until
+	ep.unknown.Load().FetchUntil = s.tracker.now().Add(fetchTime)
 }
 
 // add begins to apply updates to ep, which the Tracker keeps from now on.
@@ -158,45 +156,51 @@ func (s *sharing) receive(u Update) {
 	s.tracker.listeners.Load().deliver()
 }
 
-// route returns the hash of the route of req. In updates it is FNV-1a with an initial value that
-// depends on the key, so that all processes compute the same.
+// route returns the hash of the route of req. In updates it is a message authentication code, so that all
+// processes with the key compute the same, and none without it can test which path a hash is of, whatever
+// other paths it knows.
 func (ep *endpoint) route(req *http.Request) uint64 {
 	if ep.id == "" {
 		return routes.Hash(ep.tracker.seed, req)
 	}
-	var buf [routes.Max]byte
-	h := ep.tracker.sharing.basis
-	route := routes.Append(buf[:0], req)
-	for _, c := range route {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return routes.Mark(h, route)
+	m := ep.tracker.sharing.macs.Get().(*routeMAC)
+	defer ep.tracker.sharing.macs.Put(m)
+	return m.of(req)
+}
+
+// A routeMAC computes HMAC-SHA256 of routes, truncated to 64 bits, without allocations.
+type routeMAC struct {
+	mac   hash.Hash
+	route [routes.Max]byte
+	sum   [sha256.Size]byte
+}
+
+func (m *routeMAC) of(req *http.Request) uint64 {
+	route := routes.Append(m.route[:0], req)
+	m.mac.Reset()
+	m.mac.Write(route)
+	return routes.Mark(binary.BigEndian.Uint64(m.mac.Sum(m.sum[:0])), route)
 }
 
 // A sharedState is the state of a shared quota that updates are made of, and what other processes
 // know of it: what this process has published or received. It is guarded by quota.mu.
 type sharedState struct {
-	route      uint64    // of the latest response that concerned the quota; identifies it in updates; 0: none yet
-	fetchUntil time.Time // requests wait until then for a fetch; zero: no fetch has begun, or it has ended
-	peers      peers.Set
+	route uint64 // of the latest response that concerned the quota; identifies it in updates; 0: none yet, or the unknown quota
+	peers peers.Set
 
-	rejections    int    // without rate-limit headers, that are not published yet
-	rejectedRoute uint64 // of the latest of them
-
-	held         bool // the quota is held
-	heldSince    time.Time
-	heldUntil    time.Time
-	limits       peers.Limits
-	probedAt     time.Time // when a probe was last published
-	limitsAt     time.Time // when limits were last published
-	rejectionsAt time.Time // when rejections were last published
+	held      bool // the quota is held
+	heldSince time.Time
+	heldUntil time.Time
+	tests     int // rejected tests
+	limits    peers.Limits
+	probedAt  time.Time // when a test was last published
+	limitsAt  time.Time // when limits were last published
 }
 
-// newProbe returns the update about claim n, which was granted. It is nil if n is no probe, or if one
-// was published just now.
-func (q *quota) newProbe(n uint64) *Update {
+// newProbe returns the update about the latest claim. It is nil if that is no test, or if one was published just now.
+func (q *quota) newProbe() *Update {
 	s := q.shared
-	if !q.Hold.Active || n <= q.Hold.LastSent || q.LastGranted.Sub(s.probedAt) < probeEvery {
+	if !q.Testing() || q.LastGranted.Sub(s.probedAt) < probeEvery {
 		return nil
 	}
 	s.probedAt = q.LastGranted
@@ -211,13 +215,6 @@ func (q *quota) setRoute(route uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shared.route = route
-}
-
-// addRejection records a rejection without rate-limit headers of a request of route.
-func (q *quota) addRejection(route uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.shared.rejections, q.shared.rejectedRoute = min(q.shared.rejections+1, maxRejections), route
 }
 
 // publishQuota publishes the state of the quota of req after a response to it, unless that is
@@ -236,35 +233,33 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
 	now = ticks.Later(now, q.LastGranted)
-	s, rejections := q.shared, Update{}
-	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
-		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}
-		s.rejections, s.rejectionsAt = 0, now
-	}
 	state := q.newState(now)
 	q.mu.Unlock()
-	q.endpoint.tracker.sharing.publish(q.endpoint, rejections)
 	q.endpoint.tracker.sharing.publish(q.endpoint, state)
 }
 
 // newState returns an update of the hold and the limits; the zero Update if other processes know
-// them, or if no response has concerned q yet.
+// them, or if no response has concerned q yet. The unknown quota has no route.
 func (q *quota) newState(now time.Time) (u Update) {
 	h, s := &q.Hold, q.shared
-	if s.route == 0 {
+	if s.route == 0 && q.endpoint.unknown.Load() != q {
 		return u
 	}
 	limitsChanged := q.limitsChanged(now)
+	tests, pause := q.RejectedTests()
 	switch {
-	case h.Active && h.Estimated && q.Inference != nil && q.Inference.Forbidden: // each process finds that out by itself
-	case h.Active && (!s.held || h.RejectedAt.After(s.heldSince) || h.Until.Sub(s.heldUntil) > statedlimit.Tolerance):
-		u = Update{Kind: UpdateHold, Wait: max(h.Until.Sub(now), 0), Stated: !h.Estimated}
-	case !h.Active && s.held && !h.Abandoned:
+	case h.Held && (!s.held || h.Since.After(s.heldSince) || tests > s.tests || h.Until.Sub(s.heldUntil) > statedlimit.Tolerance):
+		u = Update{Kind: UpdateHold, Wait: max(q.holdUntil(now).Sub(now), 0), Stated: !h.Estimated()}
+		if tests > s.tests {
+			u.Pause = pause
+		}
+	case !h.Held && s.held:
 		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.LastGranted), 0)}
 	case limitsChanged:
 		u.Kind = UpdateLimits
 	}
 	s.setHold(h)
+	s.tests = tests
 	if u.Kind != UpdateFetched {
 		u.Route, u.Limits, s.limitsAt = s.route, q.setLimits(now), now
 	}
@@ -273,7 +268,7 @@ func (q *quota) newState(now time.Time) (u Update) {
 
 // setHold records that other processes know h.
 func (s *sharedState) setHold(h *hold.Hold) {
-	s.held, s.heldSince, s.heldUntil = h.Active, h.RejectedAt, h.Until
+	s.held, s.heldSince, s.heldUntil = h.Held, h.Since, h.Until
 }
 
 // limitsChanged reports whether the limits differ so much from what other processes know that

@@ -16,6 +16,26 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
+// Updates do not reveal which paths their hashes are of, also if the path of one is known. FNV-1a with a secret
+// initial value, which they were, can be inverted from the hash of a known path to that value.
+func TestSharing_aKnownRouteDoesNotRevealOthers(t *testing.T) {
+	_, q, _ := sharedQuota(t, .5)
+	hash := func(path string) uint64 { return q.endpoint.route(request(t, "https://api.test"+path)) }
+	const prime, inverse = 1099511628211, 0xce965057aff6957b // modulo 2^64
+	known, victim := hash("/healthz"), hash("/internal/payroll")
+	for _, top := range []uint64{0, 1 << 63} { // the bit of named routes is cleared
+		basis := known | top
+		for i := len("r/healthz") - 1; i >= 0; i-- {
+			basis = basis*inverse ^ uint64("r/healthz"[i])
+		}
+		for _, c := range []byte("r/internal/payroll") {
+			basis = (basis ^ uint64(c)) * prime
+		}
+		require.NotEqual(t, victim, basis&^(1<<63))
+	}
+	require.Equal(t, victim, hash("/internal/payroll"), "all processes compute the same")
+}
+
 // Lost, repeated and late messages cause rejected requests and delays, but no failed calls.
 func TestSharing_toleratesLossAndRepetition(t *testing.T) {
 	for name, copies := range map[string]func(message) int{
@@ -46,7 +66,7 @@ func TestSharing_ignoresForgedMessages(t *testing.T) {
 		_, other := two(t, b)
 		id := other.endpointOf(request(t, users)).id
 		b.copies = func(message) int { return 0 }
-		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Route: other.endpointOf(request(t, users)).route(request(t, users)), Wait: time.Hour})
+		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Wait: time.Hour})
 		valid := b.published[len(b.published)-1].Content
 		for name, text := range map[string]string{
 			"half":    valid[:len(valid)/2],
@@ -124,11 +144,11 @@ func TestSharing_publishesLittle(t *testing.T) {
 // FuzzSharing_apply is a process that knows the secret and has errors, or an Exchange that has.
 func FuzzSharing_apply(f *testing.F) {
 	for kind := range byte(8) {
-		f.Add(kind, int64(time.Minute), true, 3, "a", int64(1)<<53, int64(1), int64(time.Second), int64(time.Hour), int64(0), uint8(3))
-		f.Add(kind, int64(math.MaxInt64), false, math.MaxInt, "", int64(-1), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), uint8(0))
-		f.Add(kind, int64(math.MinInt64), false, -1, "", int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(1), int64(math.MinInt64), uint8(2))
+		f.Add(kind, int64(time.Minute), true, "a", int64(1)<<53, int64(1), int64(time.Second), int64(time.Hour), int64(0), uint8(3))
+		f.Add(kind, int64(math.MaxInt64), false, "", int64(-1), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), uint8(0))
+		f.Add(kind, int64(math.MinInt64), false, "", int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(1), int64(math.MinInt64), uint8(2))
 	}
-	f.Fuzz(func(t *testing.T, kind byte, wait int64, stated bool, rejections int, name string, limit, left, per, reset, age int64, asked uint8) {
+	f.Fuzz(func(t *testing.T, kind byte, wait int64, stated bool, name string, limit, left, per, reset, age int64, asked uint8) {
 		now := time.Unix(1_700_000_000, 0)
 		tr := &Tracker{Exchange: newExchange(silentBus{}, nil, nil), Clock: stopped(now), Rand: func() float64 { return 0.999 }}
 		req := request(t, users)
@@ -138,7 +158,7 @@ func FuzzSharing_apply(f *testing.F) {
 			tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		}
 		tr.sharing.receive(Update{
-			Kind: UpdateKind(kind), Sender: 1, Account: ep.id, Route: ep.route(req), Wait: time.Duration(wait), Stated: stated, Rejections: rejections, Age: time.Duration(age),
+			Kind: UpdateKind(kind), Sender: 1, Account: ep.id, Route: ep.route(req), Wait: time.Duration(wait), Stated: stated, Age: time.Duration(age),
 			Limits: []throttle.RemoteLimit{{Name: name, Limit: limit, Remaining: left, Per: time.Duration(per), ResetAfter: time.Duration(reset)}},
 		})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})

@@ -59,7 +59,7 @@ func TestSharing_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 				held := b.published[len(b.published)-1]
 				time.Sleep(40 * time.Second)
 				b.deliver(held)
-				require.InDelta(t, 20*time.Second, claim(t, all[1], users).Wait, float64(2*time.Second))
+				require.InDelta(t, 20*time.Second, heldFor(t, all[1], users), float64(2*time.Second))
 				time.Sleep(21 * time.Second)
 				require.True(t, claim(t, all[1], users).OK)
 			})

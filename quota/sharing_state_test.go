@@ -25,27 +25,26 @@ func TestQuota_publishesChanges(t *testing.T) {
 		want  Update
 	}{
 		"nothing":              {hold.Hold{}, sharedState{}, Update{}},
-		"hold":                 {hold.Hold{Active: true, Until: end}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"estimated hold":       {hold.Hold{Active: true, Until: end, Estimated: true}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute}},
-		"hold that is over":    {hold.Hold{Active: true, Until: now.Add(-1)}, sharedState{}, Update{Kind: UpdateHold, Stated: true}},
-		"known hold":           {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end}, Update{}},
-		"longer":               {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance - 1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"hardly longer":        {hold.Hold{Active: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance)}, Update{}},
-		"another rejection":    {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
-		"the same rejection":   {hold.Hold{Active: true, Until: end, RejectedAt: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
+		"hold":                 {hold.Hold{Held: true, Until: end}, sharedState{}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"estimated hold":       {hold.Hold{Held: true}, sharedState{}, Update{Kind: UpdateHold}},
+		"hold that is over":    {hold.Hold{Held: true, Until: now.Add(-1)}, sharedState{}, Update{Kind: UpdateHold, Stated: true}},
+		"known hold":           {hold.Hold{Held: true, Until: end}, sharedState{held: true, heldUntil: end}, Update{}},
+		"longer":               {hold.Hold{Held: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance - 1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"hardly longer":        {hold.Hold{Held: true, Until: end}, sharedState{held: true, heldUntil: end.Add(-statedlimit.Tolerance)}, Update{}},
+		"another hold":         {hold.Hold{Held: true, Until: end, Since: now}, sharedState{held: true, heldUntil: end, heldSince: now.Add(-1)}, Update{Kind: UpdateHold, Wait: time.Minute, Stated: true}},
+		"the same hold":        {hold.Hold{Held: true, Until: end, Since: now}, sharedState{held: true, heldUntil: end, heldSince: now}, Update{}},
 		"release":              {hold.Hold{}, sharedState{held: true}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
-		"no probe":             {hold.Hold{Abandoned: true}, sharedState{held: true}, Update{}},
-		"release of a restart": {hold.Hold{RejectedAt: now, Until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
+		"release of a restart": {hold.Hold{Since: now, Until: end}, sharedState{held: true, heldSince: now}, Update{Kind: UpdateRelease, Wait: 2 * time.Second}},
 	} {
 		known := tt.known
-		q := quota{shared: &known, Quota: model.Quota{Hold: tt.hold, Units: model.Units{LastGranted: now.Add(-2 * time.Second)}}}
+		q := quota{endpoint: &endpoint{}, shared: &known, Quota: model.Quota{Hold: tt.hold, Units: model.Units{LastGranted: now.Add(-2 * time.Second)}}}
 		require.Zero(t, q.newState(now), "%s: no response has concerned it", name)
 		known.route = 7
 		if tt.want.Kind != UpdateFetched {
 			tt.want.Route = 7
 		}
 		require.Equal(t, tt.want, q.newState(now), name)
-		require.Equal(t, []any{tt.hold.Active, tt.hold.RejectedAt, tt.hold.Until}, []any{known.held, known.heldSince, known.heldUntil}, name)
+		require.Equal(t, []any{tt.hold.Held, tt.hold.Since, tt.hold.Until}, []any{known.held, known.heldSince, known.heldUntil}, name)
 		require.Equal(t, tt.want.Kind != UpdateFetched, known.limitsAt.Equal(now), name)
 		require.Zero(t, q.newState(now), "%s: it is known now", name)
 	}
@@ -73,46 +72,31 @@ func TestQuota_publishesLimits(t *testing.T) {
 	}
 }
 
-// Rejections that state nothing are published every five milliseconds, at most a hundred in an update.
-func TestQuota_publishesRejections(t *testing.T) {
-	tr, q, now := sharedQuota(t, .5)
-	e := &recordingExchange{}
-	tr.Exchange = e
-	for i := range 2 * maxRejections {
-		q.addRejection(uint64(i))
-	}
-	q.publish(now)
-	require.Equal(t, []Update{{Kind: UpdateRejections, Route: 2*maxRejections - 1, Rejections: maxRejections}}, e.take())
-	q.addRejection(3)
-	q.publish(now.Add(5*time.Millisecond - 1))
-	require.Empty(t, e.take())
-	q.addRejection(4)
-	q.publish(now.Add(5 * time.Millisecond))
-	require.Equal(t, []Update{{Kind: UpdateRejections, Route: 4, Rejections: 2}}, e.take())
-	q.publish(now.Add(time.Second))
-	require.Empty(t, e.take(), "nothing new")
-}
-
-// A probe is published once in 100 ms, and only if it is one.
-func TestQuota_publishesProbes(t *testing.T) {
+// A test is published once in 100 ms, and only if it is one.
+func TestQuota_publishesTests(t *testing.T) {
 	for name, tt := range map[string]struct {
-		active   bool
-		lastSent uint64
-		since    time.Duration // since one was published
-		dryRun   bool
-		want     int
+		held   bool
+		since  time.Duration // since one was published
+		dryRun bool
+		want   int
 	}{
-		"probe":            {true, 0, probeEvery, false, 1},
-		"published lately": {true, 0, probeEvery - 1, false, 0},
-		"dry run":          {true, 0, probeEvery, true, 0},
-		"no hold":          {false, 0, probeEvery, false, 0},
-		"no later request": {true, 1, probeEvery, false, 0},
+		"test":             {true, probeEvery, false, 1},
+		"published lately": {true, probeEvery - 1, false, 0},
+		"dry run":          {true, probeEvery, true, 0},
+		"no hold":          {false, probeEvery, false, 0},
 	} {
 		tr, q, now := sharedQuota(t, .5)
 		e := &recordingExchange{}
 		tr.Exchange = e
-		q.Hold = hold.Hold{Active: tt.active, LastSent: tt.lastSent}
-		q.shared.probedAt, q.shared.route = now.Add(-tt.since), 7
+		q.shared.route = 7
+		if tt.held {
+			q.Hold.Begin(0, time.Time{}, now)
+			d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
+			require.NoError(t, err)
+			require.False(t, d.OK, "the first test is sent after a round trip")
+			now = q.NextTest()
+		}
+		q.shared.probedAt = now.Add(-tt.since)
 		d, err := q.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: tt.dryRun})
 		require.NoError(t, err)
 		require.True(t, d.OK, name)
@@ -158,10 +142,10 @@ func TestSharing_receivesUpdates(t *testing.T) {
 	own.Sender, unknown.Account = tr.sharing.self, "another"
 	for _, u := range []Update{own, unknown} {
 		tr.sharing.receive(u)
-		require.False(t, q.Hold.Active)
+		require.False(t, q.Hold.Held)
 	}
 	tr.sharing.receive(hold)
-	require.True(t, q.Hold.Active)
+	require.True(t, q.Hold.Held)
 	require.Equal(t, []bool{true}, *held, "listeners are told")
 	runtime.KeepAlive(events)
 }

@@ -188,6 +188,8 @@ type call struct {
 	attempts, failures int
 	demand             throttle.Demand
 	delay              time.Duration // before the last retry
+	rejected           bool          // before
+	immediate          bool          // it was repeated without a delay
 }
 
 func newSimulatedClient(s *simulation, number int) *simulatedClient {
@@ -276,6 +278,7 @@ func (c *simulatedClient) send(one *call, claim throttle.Claim, d throttle.Decis
 func (c *simulatedClient) receive(one *call, claim throttle.Claim, d throttle.Decision, reply serverrules.Reply, sent time.Time) {
 	resp, err := respondWith(reply, c.req)
 	f := c.tracker.Feedback(c.req, one.demand, resp, err, c.s.now, nil)
+	f.Repeated = one.rejected
 	if o, ok := one.demand.Limiter.(throttle.Observer); ok {
 		o.Observe(context.Background(), claim, d, f)
 	}
@@ -302,8 +305,7 @@ func respondWith(reply serverrules.Reply, req *http.Request) (*http.Response, er
 	return resp, nil
 }
 
-// retry reports whether the call will be repeated: immediately while the Tracker holds the
-// limit, because the call waits for that, and else after a delay.
+// retry reports whether the call will be repeated, after what the rejection states or after the backoff.
 func (c *simulatedClient) retry(one *call, f throttle.Feedback) bool {
 	throttled := f.Outcome == throttle.Throttled
 	if !throttled {
@@ -312,20 +314,33 @@ func (c *simulatedClient) retry(one *call, f throttle.Feedback) bool {
 	if one.failures == maxFailures || one.attempts == maxAttempts {
 		return false
 	}
-	if throttled && c.holds(f.RetryAfter) {
-		c.s.after(0, func() { c.join(one) })
-		return true
-	}
-	if !c.budget.Withdraw(c.s.now) {
+	one.rejected = one.rejected || throttled
+	held := throttled && f.Cause != throttle.CauseRetryNow && c.holds(f.RetryAfter)
+	if !throttled && !c.budget.Withdraw(c.s.now) {
 		return false
 	}
-	if f.RetryAfter > 0 {
-		one.delay = backoff.RetryAfterJitter{Rand: c.delays.Float64}.Delay(f.RetryAfter, one.attempts)
-	} else {
-		one.delay = backoff.Exponential{Rand: c.delays.Float64}.Delay(one.attempts, one.delay)
-	}
-	c.s.after(one.delay, func() { c.join(one) })
+	c.s.after(c.delay(one, &f, held), func() { c.join(one) })
 	return true
+}
+
+// delay returns the time until a call is repeated.
+func (c *simulatedClient) delay(one *call, f *throttle.Feedback, held bool) time.Duration {
+	switch stated := quota.StatedDelay(f); {
+	case f.RetryAfter > 0 && held:
+		return f.RetryAfter
+	case f.RetryAfter > 0:
+		return backoff.RetryAfterJitter{Rand: c.delays.Float64}.Delay(f.RetryAfter, one.attempts)
+	case stated > 0:
+		return stated
+	case f.Cause == throttle.CauseRetryNow && !one.immediate:
+		one.immediate = true
+		return 0
+	}
+	one.delay = backoff.Exponential{Rand: c.delays.Float64}.Delay(one.attempts, one.delay)
+	if f.Cause == throttle.CauseRetryNow {
+		return one.delay / 10
+	}
+	return one.delay
 }
 
 // holds reports whether a request sent now would wait at least that long.

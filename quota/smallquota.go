@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -19,8 +17,8 @@ import (
 // smallQuotas are the quotas of an endpoint that has more of them than there is memory for: some
 // hosts have a quota for each of hundreds of routes, and each response states the name and the rest
 // of the one that its request used. A quota of type quota takes more than a kilobyte, a smallQuota
-// with its route 64 bytes. It knows the one limit that the responses state and nothing else: no
-// learned limits, no other clients, no cost, no sharing between processes.
+// with its route 64 bytes. It knows the one limit that the responses state and nothing else: no holds,
+// no learned limits, no other clients, no cost, no sharing between processes.
 //
 // An endpoint begins to use them when there is no memory for one more quota, and a response states one
 // limit with a name. Quotas that no request uses then become small ones, too. endpoint.mu guards all
@@ -41,18 +39,41 @@ const (
 	maxSmallShown = 16 // small quotas in an AccountSnapshot
 )
 
-// A smallQuota is a quota of which one limit is known. It implements throttle.Limiter.
+// A smallQuota is a quota of which one limit is known. It implements throttle.Limiter. It obeys what
+// the server states of that limit, and no rejections that state nothing.
+//
+// While no unit is left, one request at a time is sent as a test, at intervals that grow from one second
+// with each rejected test; the first test of a statement that no rejection has confirmed is sent
+// immediately. If a test is accepted although no units have come back, the statement is ignored until its
+// reset, or until a rejection repeats it.
 type smallQuota struct {
 	endpoint  *endpoint
 	name      uint64        // hash of the name of the limit; 0: no response has stated it
 	reset     time.Duration // when units return, since smallQuotas.began
-	lastUsed  uint32        // seconds since smallQuotas.began
+	lastUsed  uint32        // time of the latest request, in smallTick since smallQuotas.began
 	limit     int32         // 0 without a name: a response stated no limit, so the unknown quota is used
 	remaining int32         // as last stated, less accepted requests whose responses stated nothing
-	open      int32         // requests in flight
 	sent      uint32        // number of the latest request, modulo 2^32
 	seen      uint32        // number of the latest request when remaining was stated
+	open      uint16        // requests in flight
+	rejected  uint8         // rejected tests, see judge
+	belief    belief
 }
+
+// A belief is whether a smallQuota obeys the statement that no units are left.
+type belief uint8
+
+const (
+	obeyed  belief = iota
+	tested         // the latest request is a test, and in flight
+	ignored        // a test was accepted; until the reset, or the next rejection that states it
+)
+
+const (
+	smallTick       = time.Second / 16
+	smallFirstPause = time.Second // between two tests; half as much more after each rejected one
+	maxSmallPauses  = 40          // of which the longest lasts for months
+)
 
 // find returns the small quota of route; nil if it has none.
 func (s *smallQuotas) find(route uint64) *smallQuota {
@@ -194,12 +215,12 @@ func (ep *endpoint) shrinkQuotas(now time.Time) {
 func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.InFlight.Open > 0 || q.Inference != nil || len(q.units) > 0 || len(q.Estimates) != 1 {
+	if q.InFlight.Open > 0 || q.Learned != nil || len(q.units) > 0 || len(q.Estimates) != 1 {
 		return w, false
 	}
 	e := &q.Estimates[0]
 	w = throttle.RemoteLimit{Name: e.Name, Limit: e.Limit, Remaining: e.Left(now), ResetAfter: e.Reset.Sub(now), Per: e.Per}
-	if held := q.Hold.Until.Sub(now); q.Hold.Active || held > 0 {
+	if held, waits := q.Hold.Waits(now); waits {
 		w.Remaining, w.ResetAfter = 0, max(w.ResetAfter, held)
 	}
 	return w, isSmall([]throttle.RemoteLimit{w}) && !e.CountsInFlight()
@@ -208,19 +229,13 @@ func (q *quota) shrunk(now time.Time) (w throttle.RemoteLimit, ok bool) {
 // statesNothing reports whether the route of q is known to have no small quota.
 func (q *smallQuota) statesNothing() bool { return q.name == 0 && q.limit == 0 }
 
-// set begins to count against w.
+// set begins to count against w. A statement that is ignored is not repeated.
 func (q *smallQuota) set(w throttle.RemoteLimit, now time.Time) {
-	q.limit, q.remaining = int32(w.Limit), int32(min(max(w.Remaining, 0), math.MaxInt32)) //nolint:gosec // see isSmall
-	q.reset, q.seen = q.tested(statedlimit.ResetOf(w, now), now), q.sent
-}
-
-// tested returns end, as a time of small quotas. An end that is too far away is tested with one
-// request after Tracker.MaxHold, see hold.
-func (q *smallQuota) tested(end, now time.Time) time.Duration {
-	if end.Sub(now) > hold.MaxStated {
-		end = now.Add(min(end.Sub(now), q.endpoint.Pacing.MaxHold))
+	if q.belief == ignored && w.Remaining <= int64(q.remaining) && now.Sub(q.endpoint.small.began) < q.reset {
+		return
 	}
-	return end.Sub(q.endpoint.small.began)
+	q.limit, q.remaining = int32(w.Limit), int32(min(max(w.Remaining, 0), math.MaxInt32)) //nolint:gosec // see isSmall
+	q.reset, q.seen, q.belief = statedlimit.ResetOf(w, now).Sub(q.endpoint.small.began), q.sent, obeyed
 }
 
 // update applies w, which the response to a request that q did not admit states: such a response
@@ -263,26 +278,64 @@ func (q *smallQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	at := now.Sub(ep.small.began)
-	pacing := ep.Pacing
-	free := int64(q.remaining) - int64(q.open) - pacing.Reserved(int64(q.limit))
-	wait := q.reset - at
-	d := throttle.Decision{Policy: ep.Names.Quota, At: now, Limit: max(int64(q.limit), 1), Remaining: max(free, 0), ResetAfter: max(wait, 0)}
-	switch {
-	case free >= min(n, max(int64(q.limit), 1)), wait <= 0 && q.open == 0: // units are left, or one request tests whether they have returned
-		d.OK = true
-	case wait > 0:
-		d.Wait, d.ServerImposed = wait, true
-	default:
-		d.ServerImposed = true // the response to that request decides
-	}
+	d := throttle.Decision{Policy: ep.Names.Quota, At: now}
+	test := q.decide(&d, n, c.DryRun, now.Sub(ep.small.began), now)
 	if d.OK && !c.DryRun {
 		q.sent++
 		q.open++
-		q.lastUsed = uint32(max(at/time.Second, 0)) //nolint:gosec // for comparisons
+		q.lastUsed = uint32(max(now.Sub(ep.small.began)/smallTick, 0)) //nolint:gosec // years
 		d.Grant = uint64(q.sent)
+		if test {
+			q.belief = tested
+			ep.Host.Tested(now)
+		}
 	}
 	return d, nil
+}
+
+// decide decides on a claim of n units as of now, which is at since smallQuotas.began. test is set if it is granted
+// as a test.
+func (q *smallQuota) decide(d *throttle.Decision, n int64, dryRun bool, at time.Duration, now time.Time) (test bool) {
+	ep := q.endpoint
+	n = min(n, max(int64(q.limit), 1))
+	wait := q.reset - at
+	free := int64(q.remaining) - int64(q.open) - ep.Pacing.Reserved(int64(q.limit))
+	d.Limit, d.Remaining, d.ResetAfter = max(int64(q.limit), 1), max(free, 0), max(wait, 0)
+	switch {
+	case q.open == math.MaxUint16:
+	case free >= n, wait <= 0 && q.open == 0, wait > 0 && q.belief == ignored: // after the reset, one request tests whether units have returned
+		d.OK = true
+		return false
+	}
+	d.ServerImposed = true
+	switch {
+	case wait <= 0, q.belief == tested: // the response to that request decides
+		return false
+	case q.remaining > 0, ep.NeverTest: // units are in flight, or left to others
+		d.Wait = wait
+		return false
+	case q.rejected > 0:
+		d.Expected = wait
+	}
+	switch due := max(q.testDueIn(at), ep.Host.TestIn(now)); {
+	case due > 0:
+		d.Wait = min(due, wait)
+	case dryRun && q.rejected == 0:
+		d.Wait = time.Millisecond
+	default:
+		d.OK, d.ServerImposed, d.Expected = true, false, 0
+		return true
+	}
+	return false
+}
+
+// testDueIn returns the time until a test may be sent.
+func (q *smallQuota) testDueIn(at time.Duration) time.Duration {
+	if q.rejected == 0 {
+		return 0
+	}
+	pause := float64(smallFirstPause) * math.Pow(1.5, float64(q.rejected-1))
+	return time.Duration(q.lastUsed)*smallTick + time.Duration(pause) - at
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
@@ -293,11 +346,24 @@ func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Deci
 	q.endpoint.mu.Lock()
 	defer q.endpoint.mu.Unlock()
 	if d.OK {
-		q.open = max(q.open-1, 0)
+		q.end()
+		q.endTest(d)
 	}
 }
 
-// Observe implements throttle.Observer.
+// end applies that a request is not in flight any more.
+func (q *smallQuota) end() { q.open -= min(q.open, 1) }
+
+// endTest reports whether the request of d is the test, which has ended.
+func (q *smallQuota) endTest(d throttle.Decision) bool {
+	if q.belief != tested || uint32(d.Grant) != q.sent { //nolint:gosec // modulo 2^32
+		return false
+	}
+	q.belief = obeyed
+	return true
+}
+
+// Observe implements throttle.Observer. The zero Decision means that a caller has given up.
 func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	ep, now := q.endpoint, f.Now
 	if now.IsZero() {
@@ -308,38 +374,61 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 	if !d.OK || f.Partial && !isSmall(f.RemoteLimits) {
 		return
 	}
+	test := false
 	if !f.Partial {
-		q.open = max(q.open-1, 0)
+		q.end()
+		test = q.endTest(d)
 	}
-	switch stated := isSmall(f.RemoteLimits); {
-	case f.Outcome == throttle.Failed, f.Cause == throttle.CauseOtherQuota:
-	case stated && (int32(uint32(d.Grant)-q.seen) > 0 || q.reset <= now.Sub(ep.small.began)): //nolint:gosec // modulo 2^32
+	if f.Outcome == throttle.Failed || f.Cause == throttle.CauseOtherQuota {
+		return
+	}
+	q.judge(test, &f, now)
+	switch stated, over := isSmall(f.RemoteLimits), q.reset <= now.Sub(ep.small.began); {
+	case stated && (int32(uint32(d.Grant)-q.seen) > 0 || over): //nolint:gosec // modulo 2^32
 		q.set(f.RemoteLimits[0], now)
 	case stated:
 		q.update(f.RemoteLimits[0], now)
+	case f.Outcome != throttle.Accepted || q.belief == ignored:
+	case q.remaining <= 0 && over: // the server does not state the limit any more
+		q.name, q.limit = 0, 0
+		ep.replace(q)
 	default:
 		q.remaining = max(q.remaining-1, 0)
 	}
-	if f.Outcome == throttle.Throttled && f.Cause != throttle.CauseRetryNow && f.Cause != throttle.CauseOtherQuota {
-		q.hold(min(f.RetryAfter, headers.MaxDelay), now)
+}
+
+// judge applies what the response f shows about the statement that no units are left. test reports whether its
+// request was sent as a test.
+func (q *smallQuota) judge(test bool, f *throttle.Feedback, now time.Time) {
+	stated := isSmall(f.RemoteLimits)
+	switch {
+	case f.Outcome == throttle.Throttled && test:
+		q.rejected = min(q.rejected+1, maxSmallPauses)
+	case f.Outcome == throttle.Throttled && stated && f.RemoteLimits[0].Remaining <= 0:
+		if q.belief == ignored { // more than the acceptance of the test has subtracted
+			q.rejected = min(q.rejected+3, maxSmallPauses)
+		}
+		q.rejected, q.belief = max(q.rejected, 1), obeyed
+	case f.Outcome == throttle.Accepted && test:
+		q.rejected -= min(q.rejected, 2)
+		q.endpoint.Host.Accepts(now)
+		if !stated || f.RemoteLimits[0].Remaining <= int64(q.remaining) { // no units have come back
+			q.belief = ignored
+		}
 	}
 }
 
-// hold lets no request pass for a time; zero: none is stated, so for hold.BasePause unless a reset is.
-func (q *smallQuota) hold(wait time.Duration, now time.Time) {
-	if at := now.Sub(q.endpoint.small.began); wait <= 0 && q.reset <= at {
-		wait = hold.BasePause
-	}
-	q.remaining, q.reset = 0, max(q.reset, q.tested(now.Add(wait), now))
-}
-
-// hold lets no request of a small quota pass for a time.
+// hold lets no request of a small quota but tests pass for a time, because the server has documented that a
+// rejection concerns all of the account.
 func (s *smallQuotas) hold(wait time.Duration, now time.Time) {
 	if s == nil {
 		return
 	}
+	until := now.Add(wait).Sub(s.began)
 	for _, r := range s.routes {
-		r.quota.hold(wait, now)
+		q := r.quota
+		q.remaining, q.reset, q.rejected, q.belief = 0, max(q.reset, until), max(q.rejected, 1), obeyed
+		q.lastUsed = uint32(max(now.Sub(s.began)/smallTick, 0)) //nolint:gosec // years
 	}
 }
 
@@ -349,7 +438,7 @@ func (s *smallQuotas) forget() {
 		return
 	}
 	for _, r := range s.routes {
-		r.quota.remaining, r.quota.reset = math.MaxInt32, 0
+		r.quota.remaining, r.quota.reset, r.quota.belief = math.MaxInt32, 0, obeyed
 	}
 	s.routes = nil
 }
@@ -368,8 +457,8 @@ func (s *smallQuotas) snapshots(host string, now time.Time) (all []QuotaSnapshot
 		seen[q] = true
 		reset, left := s.began.Add(q.reset), max(int64(q.remaining)-int64(q.open), 0)
 		snap := QuotaSnapshot{Name: host, InFlight: int(q.open), Limits: []LimitSnapshot{{Unit: "requests", Size: int64(q.limit), Remaining: left, RemainingKnown: true, Reset: reset}}}
-		if q.remaining <= 0 && reset.After(now) {
-			snap.Hold = &HoldSnapshot{Reason: "quota", Until: reset}
+		if q.remaining <= 0 && q.belief != ignored && reset.After(now) {
+			snap.Hold = &HoldSnapshot{Reason: "quota", Until: reset, Probe: q.belief == tested}
 		}
 		all = append(all, snap)
 	}

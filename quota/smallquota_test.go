@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -120,6 +119,8 @@ func TestSmallQuota_probesAfterTheReset(t *testing.T) {
 		tr, s, route := small(t, 1)
 		req := request(t, routeURL(route))
 		m := tr.Demand(req)
+		tr.NeverTest = true
+		endpointIn(tr).NeverTest = true
 		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
 		require.False(t, d.OK)
@@ -136,22 +137,90 @@ func TestSmallQuota_probesAfterTheReset(t *testing.T) {
 	})
 }
 
-// Rejections hold a small quota for the stated time, a rejection of all routes holds all, and Forget
-// releases them.
+// A rejection that states nothing of a limit holds no other request. A rejection of all routes holds all small quotas,
+// and Forget releases them.
 func TestSmallQuota_rejections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, _, route := small(t, 100)
-		ask(t, tr, routeURL(route), answer(http.StatusTooManyRequests, "Retry-After", "30"))
-		require.False(t, mayAsk(t, tr, routeURL(route)))
-		require.True(t, mayAsk(t, tr, routeURL(route-1)), "another quota")
+		for _, header := range [][]string{nil, {"Retry-After", "30"}} {
+			ask(t, tr, routeURL(route), answer(http.StatusTooManyRequests, header...))
+			require.True(t, mayAsk(t, tr, routeURL(route)), "%v", header)
+		}
 		ep := endpointIn(tr)
-		ep.holdAll(nil, &throttle.Feedback{Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour})
-		require.False(t, mayAsk(t, tr, routeURL(route-1)))
+		ep.holdAll(&throttle.Feedback{Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour})
+		for _, i := range []int{route, route - 1} {
+			require.False(t, mayAsk(t, tr, routeURL(i)))
+		}
 		m := tr.Demand(request(t, routeURL(route)))
 		tr.Forget(request(t, routeURL(route)))
 		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
 		require.True(t, d.OK, "a request that waited is admitted")
+	})
+}
+
+// While the server states that no unit is left, one request at a time tests that: immediately if no rejection has
+// confirmed it, and then at intervals that grow.
+func TestSmallQuota_testsStatements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, _, route := small(t, 10)
+		url := routeURL(route)
+		none := func(status int) *http.Response {
+			return answer(status, "X-RateLimit-Resource", "quota"+strconv.Itoa(route), "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset-After", "600")
+		}
+		require.True(t, ask(t, tr, url, none(200)).OK)
+		stated := time.Now()
+		var sent []time.Duration
+		for time.Since(stated) < 20*time.Second {
+			if d := ask(t, tr, url, none(429)); d.OK {
+				sent = append(sent, time.Since(stated).Round(100*time.Millisecond))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, []time.Duration{0, time.Second, 2500 * time.Millisecond, 4800 * time.Millisecond, 8100 * time.Millisecond, 13200 * time.Millisecond}, sent)
+		d := ask(t, tr, url, none(429))
+		require.False(t, d.OK)
+		require.Greater(t, d.Expected, 9*time.Minute, "rejections have confirmed it")
+
+		other := tr.Demand(request(t, url)).Limiter.(*smallQuota)
+		other.endpoint.NeverTest = true
+		time.Sleep(time.Minute)
+		require.False(t, mayAsk(t, tr, url), "tests are switched off")
+		other.endpoint.NeverTest = false
+		first := tr.Demand(request(t, url))
+		test, err := first.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.True(t, test.OK)
+		second, _ := first.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.False(t, second.OK)
+		require.Zero(t, second.Wait, "the response to the test decides")
+		first.Limiter.Cancel(t.Context(), throttle.Claim{}, test)
+		require.Equal(t, obeyed, other.belief)
+	})
+}
+
+// A statement that an accepted test contradicts is ignored until its window is over, or until a rejection repeats it.
+func TestSmallQuota_ignoresStatementsThatAreContradicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, _, route := small(t, 10)
+		url := routeURL(route)
+		none := func(status int) *http.Response {
+			return answer(status, "X-RateLimit-Resource", "quota"+strconv.Itoa(route), "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset-After", "60")
+		}
+		for range 50 {
+			require.True(t, ask(t, tr, url, none(200)).OK)
+		}
+		m := tr.Demand(request(t, url))
+		for range 20 { // together
+			d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			require.True(t, d.OK)
+			m.Limiter.Cancel(t.Context(), throttle.Claim{}, d)
+		}
+		require.True(t, ask(t, tr, url, none(429)).OK)
+		require.False(t, ask(t, tr, url, none(200)).OK, "a rejection has repeated it")
+		time.Sleep(2 * time.Minute)
+		require.True(t, mayAsk(t, tr, url), "the window is over")
 	})
 }
 
@@ -163,29 +232,6 @@ func TestSmallQuota_routesShareNames(t *testing.T) {
 		ask(t, tr, routeURL(route), s.answer(other))
 		require.Same(t, tr.Demand(request(t, routeURL(other))).Limiter, tr.Demand(request(t, routeURL(route))).Limiter)
 	})
-}
-
-// A rejection that states no time is not followed by a request in each round trip, and an end that is
-// a year away is tested after Tracker.MaxHold.
-func TestSmallQuota_boundsProbes(t *testing.T) {
-	for name, tt := range map[string]struct {
-		header []string
-		wait   time.Duration
-	}{
-		"no time":  {nil, hold.BasePause},
-		"a year":   {[]string{"Retry-After", "31536000"}, defaultHold},
-		"a minute": {[]string{"Retry-After", "60"}, time.Minute},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			tr, _, route := small(t, 100)
-			time.Sleep(2 * time.Minute) // the window is over
-			require.True(t, ask(t, tr, routeURL(route), answer(http.StatusTooManyRequests, tt.header...)).OK, name)
-			time.Sleep(tt.wait - time.Millisecond)
-			require.False(t, mayAsk(t, tr, routeURL(route)), name)
-			time.Sleep(time.Millisecond)
-			require.True(t, mayAsk(t, tr, routeURL(route)), name)
-		})
-	}
 }
 
 // newSmall returns the small quota of the route of users, and the time from which its times count.
@@ -205,7 +251,7 @@ func TestSmallQuota_admits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limit, left, cost int64
 		headroom          float64
-		open              int32
+		open              uint16
 		after             time.Duration
 		ok                bool
 		wait              time.Duration
@@ -221,7 +267,7 @@ func TestSmallQuota_admits(t *testing.T) {
 		"over, and one is in flight":      {10, 0, 1, 0, 1, time.Minute, false, 0, 0},
 		"almost over":                     {10, 0, 1, 0, 0, time.Minute - 1, false, 1, 0},
 	} {
-		tr := &Tracker{Headroom: tt.headroom}
+		tr := &Tracker{Headroom: tt.headroom, NeverTest: true}
 		q, start := newSmall(t, tr, tt.limit, tt.left, time.Minute)
 		q.open = tt.open
 		now := start.Add(tt.after)
@@ -233,7 +279,7 @@ func TestSmallQuota_admits(t *testing.T) {
 		want.Grant = 0
 		if d, _ = q.Reserve(t.Context(), throttle.Claim{Cost: tt.cost, Now: now}); tt.ok {
 			want.Grant = 1
-			require.Equal(t, []uint32{uint32(tt.open) + 1, 1, uint32(tt.after / time.Second)}, []uint32{uint32(q.open), q.sent, q.lastUsed}, name)
+			require.Equal(t, []uint32{uint32(tt.open) + 1, 1, uint32(tt.after / smallTick)}, []uint32{uint32(q.open), q.sent, q.lastUsed}, name)
 		}
 		require.Equal(t, want, d, name)
 	}
@@ -269,11 +315,11 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 		"older, before the reset":   {5, stated(9, 50*s), 60*s - 1, 9, 110*s - 1, 12, 2},
 		"states nothing":            {6, throttle.Feedback{}, 10 * s, 7, 60 * s, 10, 2},
 		"failed":                    {6, with(stated(3, 50*s), throttle.Failed, 0, 0), 10 * s, 8, 60 * s, 10, 2},
-		"rejected, states nothing":  {6, with(throttle.Feedback{}, throttle.Throttled, 0, 0), 10 * s, 0, 60 * s, 10, 2},
-		"rejected, states the rest": {6, with(stated(3, 30*s), throttle.Throttled, 0, 0), 10 * s, 0, 40 * s, 12, 2},
-		"rejected, states a wait":   {6, with(throttle.Feedback{}, throttle.Throttled, 0, 70*s), 10 * s, 0, 80 * s, 10, 2},
-		"rejected, a shorter wait":  {6, with(throttle.Feedback{}, throttle.Throttled, 0, 20*s), 10 * s, 0, 60 * s, 10, 2},
-		"rejected, to retry now":    {6, with(throttle.Feedback{}, throttle.Throttled, throttle.CauseRetryNow, 0), 10 * s, 7, 60 * s, 10, 2},
+		"rejected, states nothing":  {6, with(throttle.Feedback{}, throttle.Throttled, 0, 0), 10 * s, 8, 60 * s, 10, 2},
+		"rejected, states the rest": {6, with(stated(3, 30*s), throttle.Throttled, 0, 0), 10 * s, 3, 40 * s, 12, 2},
+		"rejected, states a wait":   {6, with(throttle.Feedback{}, throttle.Throttled, 0, 70*s), 10 * s, 8, 60 * s, 10, 2},
+		"rejected, a shorter wait":  {6, with(throttle.Feedback{}, throttle.Throttled, 0, 20*s), 10 * s, 8, 60 * s, 10, 2},
+		"rejected, to retry now":    {6, with(throttle.Feedback{}, throttle.Throttled, throttle.CauseRetryNow, 0), 10 * s, 8, 60 * s, 10, 2},
 		"not named":                 {6, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Limit: 12, Remaining: 3, ResetAfter: s}}}, 10 * s, 7, 60 * s, 10, 2},
 		"part, states nothing":      {6, throttle.Feedback{Partial: true}, 10 * s, 8, 60 * s, 10, 3},
 		"part, states the rest":     {6, throttle.Feedback{Partial: true, RemoteLimits: stated(9, 0).RemoteLimits}, 10 * s, 9, 11 * s, 12, 3},
@@ -283,7 +329,7 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 		f := tt.f
 		f.Now = start.Add(tt.after)
 		q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, f)
-		require.Equal(t, []int32{tt.remaining, tt.limit, tt.open}, []int32{q.remaining, q.limit, q.open}, name)
+		require.Equal(t, []int32{tt.remaining, tt.limit, tt.open}, []int32{q.remaining, q.limit, int32(q.open)}, name)
 		require.Equal(t, tt.reset, q.reset, name)
 		q.open = 0
 		q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, throttle.Feedback{Now: f.Now, Outcome: throttle.Failed})
@@ -307,30 +353,6 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true})
 		require.Zero(t, q.open)
 	}
-}
-
-// An end that is more than an hour away is tested after Tracker.MaxHold, and a rejection without a
-// stated end is followed by a pause only if the reset is over.
-func TestSmallQuota_ends(t *testing.T) {
-	q, now := newSmall(t, &Tracker{}, 10, 8, time.Minute)
-	for end, want := range map[time.Duration]time.Duration{
-		-time.Minute: -time.Minute, time.Hour: time.Hour, time.Hour + 1: defaultHold, 24 * time.Hour: defaultHold,
-	} {
-		require.Equal(t, want, q.tested(now.Add(end), now), "%v", end)
-	}
-	long := &Tracker{MaxHold: 2 * time.Hour}
-	q, now = newSmall(t, long, 10, 8, time.Minute)
-	require.Equal(t, 90*time.Minute, q.tested(now.Add(90*time.Minute), now))
-	for after, want := range map[time.Duration]time.Duration{time.Minute - 1: time.Minute, time.Minute: time.Minute + hold.BasePause} {
-		q, now = newSmall(t, &Tracker{}, 10, 8, time.Minute)
-		q.endpoint.small.hold(0, now.Add(after))
-		require.Equal(t, want, q.reset, "%v", after)
-		require.Zero(t, q.remaining)
-	}
-	(*smallQuotas)(nil).hold(0, now)
-	(*smallQuotas)(nil).forget()
-	require.Nil(t, (*smallQuotas)(nil).find(1))
-	require.Nil(t, (*smallQuotas)(nil).snapshots("", now))
 }
 
 // A limit with a name, in requests, makes a small quota; others do not.
@@ -395,7 +417,7 @@ func TestQuota_isShrunk(t *testing.T) {
 	var tr Tracker
 	ep := tr.endpointOf(request(t, users))
 	fresh := func() *quota {
-		q := ep.newQuota(0)
+		q := ep.newQuota()
 		q.Estimates = []statedlimit.Estimate{{Name: "a", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute), Per: time.Hour}}
 		return q
 	}
@@ -404,7 +426,7 @@ func TestQuota_isShrunk(t *testing.T) {
 	require.Equal(t, throttle.RemoteLimit{Name: "a", Limit: 10, Remaining: 4, ResetAfter: time.Minute, Per: time.Hour}, w)
 	for name, change := range map[string]func(q *quota){
 		"in flight":         func(q *quota) { q.InFlight.Add() },
-		"inference":         func(q *quota) { q.Inference = &model.Inference{} },
+		"learned":           func(q *quota) { q.Learned = &model.Learned{} },
 		"units":             func(q *quota) { q.units = []*unitQuota{{}} },
 		"two limits":        func(q *quota) { q.Estimates = append(q.Estimates, q.Estimates[0]) },
 		"no limit":          func(q *quota) { q.Estimates = nil },
@@ -422,13 +444,12 @@ func TestQuota_isShrunk(t *testing.T) {
 		remaining int64
 		reset     time.Duration
 	}{
-		"hold that is over":      {false, 0, 4, time.Minute},
-		"hold, not probed yet":   {true, 0, 0, time.Minute},
-		"hold":                   {true, time.Hour, 0, time.Hour},
-		"hold of another origin": {false, 1, 0, time.Minute},
+		"hold that is over":  {false, 0, 4, time.Minute},
+		"hold that ends now": {true, 0, 4, time.Minute},
+		"hold":               {true, time.Hour, 0, time.Hour},
 	} {
 		q := fresh()
-		q.Hold.Active, q.Hold.Until = tt.active, now.Add(tt.until)
+		q.Hold.Held, q.Hold.Until = tt.active, now.Add(tt.until)
 		w, ok = q.shrunk(now)
 		require.True(t, ok, name)
 		require.Equal(t, []int64{tt.remaining, int64(tt.reset)}, []int64{w.Remaining, int64(w.ResetAfter)}, name)
@@ -470,7 +491,7 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	ep := tr.endpointOf(request(t, users))
 	ep.small = &smallQuotas{began: now}
 	add := func(route uint64) *quota {
-		q := ep.addQuota(route, ep.newQuota(0), now)
+		q := ep.addQuota(route, ep.newQuota(), now)
 		q.Estimates = []statedlimit.Estimate{{Name: "limit", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute)}}
 		ep.rememberRoute(route, q)
 		return q

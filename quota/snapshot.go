@@ -60,7 +60,7 @@ type QuotaSnapshot struct { //nolint:revive // quota.Snapshot describes all quot
 	// means no maximum.
 	Concurrency int
 
-	// ConcurrencyReason is the reason for Concurrency: "slow start" or "slow responses".
+	// ConcurrencyReason is the reason for Concurrency: "slow start" or "overload".
 	ConcurrencyReason string
 
 	// Rate is the learned rate in requests per second. Zero means that there is none.
@@ -74,23 +74,22 @@ type QuotaSnapshot struct { //nolint:revive // quota.Snapshot describes all quot
 	Limits []LimitSnapshot
 }
 
-// A HoldSnapshot describes a hold: no requests are sent until its end.
+// A HoldSnapshot describes a hold: requests wait until its end, and single ones test it.
 type HoldSnapshot struct {
-	// Reason is the reason for the hold, as in errors: "retry-after", "quota", "learned rate"
-	// or "slow start".
+	// Reason is the reason for the hold, as in errors: "retry-after", "quota" or "learned rate".
 	Reason string
 
 	// Since is when the latest response that caused the hold was received.
 	Since time.Time
 
-	// Until is when requests, or one probe, may be sent again. It is in the past while a
-	// probe is due or in flight.
+	// Until is the end of the hold if the server stated it, and otherwise when the next probe may be
+	// sent. It is in the past while a probe is due or in flight.
 	Until time.Time
 
 	// Estimated is set if the server did not state the hold.
 	Estimated bool
 
-	// Probe is set while the hold waits for the response to a probe.
+	// Probe is set while the response to a probe is awaited, a request that tests the hold.
 	Probe bool
 }
 
@@ -197,7 +196,7 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	for _, q := range all {
 		snap, last, blank := q.snapshot(now)
 		a.LastUsed = ticks.Later(a.LastUsed, last)
-		if !blank || len(all) == 1 && !ep.unlimited.Load() {
+		if !blank || snap.Concurrency > 0 {
 			a.Quotas = append(a.Quotas, snap)
 		}
 	}
@@ -211,19 +210,19 @@ func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, bla
 	defer q.mu.Unlock()
 	now = ticks.Later(now, q.LastGranted)
 	snap = QuotaSnapshot{Name: q.endpoint.host, InFlight: int(q.InFlight.Count), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
-	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
-	if q.Inference != nil && q.Inference.Loop.On() {
-		snap.Rate = q.Inference.Loop.Rate
+	snap.Concurrency, snap.ConcurrencyReason = q.concurrency(now)
+	if q.Learned != nil && q.Learned.Loop.On() {
+		snap.Rate = q.Learned.Loop.Rate
 	}
-	blank = q.InFlight.Open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.Inference == nil
+	blank = q.InFlight.Open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.Learned == nil
 	return snap, q.LastGranted, blank
 }
 
 // limitSnapshots describes the limits of q as of now. The caller holds q.mu.
 func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 	all = unitSnapshots(&q.Units, now)
-	if q.Inference != nil && q.Inference.Window.On() {
-		all = append(all, learnedLimit(&q.Inference.Window, &q.InFlight, now))
+	if q.Learned != nil && q.Learned.Window.On() {
+		all = append(all, learnedLimit(&q.Learned.Window, &q.InFlight, now))
 	}
 	for _, u := range q.units {
 		u.mu.Lock()
@@ -235,15 +234,12 @@ func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 
 // holdSnapshot describes the hold of q as of now; nil if there is none. The caller holds q.mu.
 func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
-	switch h := &q.Hold; {
-	case h.Active:
+	if h := &q.Hold; h.Held {
 		reason := "retry-after"
-		if h.Estimated {
+		if h.Estimated() {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: h.RejectedAt, Until: h.Until, Estimated: h.Estimated, Probe: q.InFlight.After(h.LastSent) > 0}
-	case q.Inference != nil && q.Inference.Cut.Until.After(now):
-		return &HoldSnapshot{Reason: "slow start", Since: q.LastResponse, Until: q.Inference.Cut.Until, Estimated: true}
+		return &HoldSnapshot{Reason: reason, Since: h.Latest, Until: q.holdUntil(now), Estimated: h.Estimated(), Probe: q.Testing()}
 	}
 	use := q.Account.Pacing
 	for i := range q.Estimates {
@@ -251,30 +247,22 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 		if free, _ := e.Free(now, &q.InFlight, use); free > 0 || e.CountsInFlight() || e.Left(now) > use.Reserved(e.Limit) {
 			continue // it admits a request, or only waits for responses
 		}
-		return &HoldSnapshot{Reason: "quota", Since: e.At, Until: e.OpensAt(use), Probe: e.Probe}
+		return &HoldSnapshot{Reason: "quota", Since: e.At, Until: e.OpensAt(), Probe: e.Probe}
 	}
 	return nil
 }
 
 // concurrency returns the maximum number of requests in flight and its reason. Zero means that
 // there is no maximum. The caller holds q.mu.
-func (q *quota) concurrency() (n int, reason string) {
-	start := q.Account.InitialConcurrency
-	if !q.Account.Full || start < 0 {
-		return 0, ""
+func (q *quota) concurrency(now time.Time) (n int, reason string) {
+	limiter, ramp := q.Overload.Limit(), q.Ramp.Bound(now)
+	if limiter > 0 && (ramp == 0 || limiter < ramp) {
+		return int(limiter), "overload"
 	}
-	lowest := int64(0)
-	lower := func(to int64, why string) {
-		if to > 0 && (lowest == 0 || to < lowest) {
-			lowest, reason = to, why
-		}
+	if ramp > 0 {
+		return int(ramp), "slow start"
 	}
-	lower(q.MaxInFlight(), "slow start")
-	if q.Inference != nil {
-		lower(q.Inference.Cut.MaxInFlight, "slow start")
-	}
-	lower(q.Slow.MaxInFlight, "slow responses")
-	return int(lowest), reason
+	return 0, ""
 }
 
 // statedLimit describes e as of now, while the claims of f are in flight.

@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -50,13 +50,13 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 		"a stated limit, one unit of which is in flight": {
 			[]*http.Response{answer(200, "RateLimit-Policy", window, "RateLimit", left), nil},
 			func(start time.Time) QuotaSnapshot {
-				return QuotaSnapshot{Name: "api.test", InFlight: 1, Concurrency: 5, ConcurrencyReason: "slow start", Limits: []LimitSnapshot{
+				return QuotaSnapshot{Name: "api.test", InFlight: 1, Concurrency: 4, ConcurrencyReason: "slow start", Limits: []LimitSnapshot{
 					{Name: "default", Unit: "requests", Size: 100, Remaining: 39, RemainingKnown: true, Per: time.Minute, Reset: start.Add(30 * time.Second)},
 				}}
 			},
 		},
 		"a hold": {
-			[]*http.Response{answer(429, "Retry-After", "7")},
+			slices.Repeat([]*http.Response{answer(429, "Retry-After", "7")}, holdAfter),
 			func(start time.Time) QuotaSnapshot {
 				return QuotaSnapshot{
 					Name: "api.test", Concurrency: 4, ConcurrencyReason: "slow start",
@@ -68,7 +68,7 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 			[]*http.Response{answer(200, "RateLimit-Policy", window, "RateLimit", `"default";r=0;t=30`)},
 			func(start time.Time) QuotaSnapshot {
 				return QuotaSnapshot{
-					Name: "api.test", Concurrency: 5, ConcurrencyReason: "slow start",
+					Name: "api.test", Concurrency: 4, ConcurrencyReason: "slow start",
 					Hold: &HoldSnapshot{Reason: "quota", Since: start, Until: start.Add(30600*time.Millisecond + time.Microsecond)},
 					Limits: []LimitSnapshot{
 						{Name: "default", Unit: "requests", Size: 100, RemainingKnown: true, Per: time.Minute, Reset: start.Add(30 * time.Second)},
@@ -101,9 +101,9 @@ func TestTrackerSnapshot_showsThatAProbeIsInFlight(t *testing.T) {
 		tr := &Tracker{Rand: func() float64 { return 0 }}
 		req := request(t, "https://api.test/")
 		hold := func() *HoldSnapshot { return tr.Snapshot(1).Shown[0].Quotas[0].Hold }
-		exchange(t, tr, req, answer(429, "Retry-After", "7"))
+		reject(t, tr, "https://api.test/", "Retry-After", "7")
 		require.False(t, hold().Probe)
-		time.Sleep(8 * time.Second)
+		time.Sleep(time.Second)
 		require.False(t, hold().Probe, "a probe is due")
 		exchange(t, tr, req, nil)
 		require.True(t, hold().Probe)
@@ -129,8 +129,9 @@ func TestTrackerSnapshot_describesOtherUnits(t *testing.T) {
 func TestTrackerSnapshot_showsNoQuotasOfAHostWithoutLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		for range 2 * concurrency.KnownAfter {
+		for range 200 {
 			exchange(t, &tr, request(t, "https://api.test/"), answer(200))
+			time.Sleep(time.Millisecond)
 		}
 		require.Empty(t, tr.Snapshot(0).Shown[0].Quotas)
 	})
@@ -159,7 +160,7 @@ func TestTrackerSnapshot_showsWhatMattersMost(t *testing.T) {
 			exchange(t, tr, request(t, "https://"+host+"/"), resp)
 			time.Sleep(time.Millisecond)
 		}
-		send("held.test", answer(429, "Retry-After", "60"))
+		reject(t, tr, "https://held.test/", "Retry-After", "60")
 		for _, left := range []int{50, 5, 90} {
 			send(fmt.Sprintf("left%d.test", left), answer(200, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset", "60"))
 		}

@@ -27,9 +27,9 @@ import (
 // that the server was seen to have, see [Tracker.Demand]. Hosts are compared without regard to
 // case, a default port, and a trailing dot. Credentials are kept only as a keyed hash.
 type Tracker struct {
-	// InitialConcurrency is the maximum number of requests in flight to a host that has not
-	// stated a limit yet, at the beginning of slow start. Zero means 4; a negative value
-	// means no maximum.
+	// InitialConcurrency is the maximum number of requests in flight to a new host. It doubles every 10 ms,
+	// and there is none after 100 ms, or after a tenth of the time to the deadline of a request that waits for
+	// it if that is less. Zero means 4; a negative value means no maximum.
 	InitialConcurrency int
 
 	// MaxAccounts is the maximum number of accounts whose state is kept. Beyond it, accounts
@@ -49,8 +49,10 @@ type Tracker struct {
 	// Account returns the account of a request at its host. It must return the same account
 	// for a request each time, and "" for requests without an account. Nil means that
 	// accounts are distinguished by credentials: the header fields that carry them
-	// (Authorization, X-API-Key and others, but not cookies), the user of the URL, and the
-	// query parameters api_key, apikey and those of headers.Provider.AccountParams.
+	// (Authorization, X-API-Key and others, but not cookies), the user of the URL, the query
+	// parameters api_key and apikey, and those that headers.Provider lists for the host
+	// (AccountHeaders, AccountParams, AccountSegment). Of a signed request only the identifier of
+	// the key counts.
 	Account func(*http.Request) string
 
 	// Rand returns random numbers in [0, 1). It is not called concurrently, and must not call
@@ -60,11 +62,10 @@ type Tracker struct {
 	// Mode disables estimates, or all holds. Zero means Full.
 	Mode Mode
 
-	// MaxHold is the time after which a stated end of a hold or quota is tested with one
-	// request, if that end is more than an hour away and not within a window that the
-	// server states. Further tests follow after three times, nine times ... as long. Zero
-	// or less means 15 minutes.
-	MaxHold time.Duration
+	// NeverTest disables requests that test whether the server accepts requests before the time
+	// that it stated. It is for quotas whose overage costs money. A statement that is wrong is then
+	// obeyed until its end.
+	NeverTest bool
 
 	// Headroom is the part of each stated quota that is left to other clients, in [0, 1).
 	// Requests wait while the remaining units do not exceed it. Zero, a negative value and NaN mean
@@ -78,6 +79,7 @@ type Tracker struct {
 	once        sync.Once        // calls init, which sets the fields of this paragraph: the ones above, or their defaults
 	now         func() time.Time // of Clock
 	reader      *headers.Reader
+	providers   map[string]*headers.Provider // of reader.Hosts
 	config      model.Config
 	maxAccounts int
 	seed        maphash.Seed
@@ -88,7 +90,8 @@ type Tracker struct {
 	uses      uint64                   // numbers the uses of endpoints for endpoint.lastUsed
 	recent    atomic.Pointer[endpoint] // of the latest request, and probably of the next one; set with mu locked, read without
 
-	randMu    sync.Mutex // serializes the calls of Rand
+	randMu    sync.Mutex           // serializes the calls of Rand
+	hosts     [numHosts]model.Host // by endpoint.hostKey: hosts that share one share its tests
 	latencies routes.Latencies
 
 	// Nil until Declare, Listen and Notify are called. The values are replaced and never changed.
@@ -99,17 +102,15 @@ type Tracker struct {
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
 // all requests that share a quota, and implements throttle.Observer. Demand.Limiter is nil if
-// Mode is Disabled, or if the host is known and has never stated or enforced a limit. Demand
-// must be called again for each attempt, and when a request that waits is to be limited by
-// another Limiter, see Notify.
+// Mode is Disabled. Demand must be called again for each attempt, and when a request that waits is to
+// be limited by another Limiter, see Notify. A caller that stops waiting calls Observe of the Limiter
+// with the zero throttle.Decision: that calls give up is a reason to test an estimate.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}
 	}
 	ep := t.endpointOf(req)
 	switch {
-	case ep.unlimited.Load():
-		return throttle.Demand{}
 	case !ep.hasQuotas.Load():
 		return throttle.Demand{Limiter: ep.unknown.Load()}
 	}
@@ -123,14 +124,12 @@ func (t *Tracker) init() {
 	if t.reader = t.Reader; t.reader == nil {
 		t.reader = new(headers.Reader)
 	}
-	t.config = model.Config{Full: t.Mode == Full, InitialConcurrency: t.InitialConcurrency, Random: t.random}
+	t.providers = copyOf(t.reader.Hosts)
+	t.config = model.Config{Full: t.Mode == Full, NeverTest: t.NeverTest, InitialConcurrency: t.InitialConcurrency, Random: t.random}
 	if t.config.InitialConcurrency == 0 {
 		t.config.InitialConcurrency = 4
 	}
-	t.config.Pacing = statedlimit.Pacing{Burst: t.Pacing == Burst, Spread: t.Pacing == Spread, Headroom: t.Headroom, MaxHold: t.MaxHold}
-	if t.MaxHold <= 0 {
-		t.config.Pacing.MaxHold = defaultHold
-	}
+	t.config.Pacing = statedlimit.Pacing{Spread: t.Pacing == Spread, Headroom: t.Headroom}
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
 	}
@@ -171,12 +170,13 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 	if req.URL.Scheme == "http" {
 		hostKey++
 	}
-	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.reader.Provider(host)}
+	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.provider(host)}
 	ep.Config = &t.config
 	n := &ep.Names
 	n.Quota, n.RetryAfter, n.LearnedRate = host+": quota", host+": retry-after", host+learnedRate
-	n.SlowStart, n.SlowResponses = host+": slow start", host+": slow responses"
-	ep.unknown.Store(ep.newQuota(0))
+	n.SlowStart, n.Overload = host+": slow start", host+": overload"
+	ep.unknown.Store(ep.newQuota())
+	ep.Host = &t.hosts[hostKey%numHosts]
 	if t.sharing != nil {
 		t.sharing.share(ep, req)
 	}
@@ -307,10 +307,8 @@ const (
 	// Full obeys the limits that servers state, and estimates those that they do not state.
 	Full Mode = iota
 
-	// StatedOnly obeys the limits that servers state: Retry-After, the remaining units of a
-	// quota, and documented errors. There is no slow start, no learned rate, and no bound on
-	// requests in flight to a server that responds late. No 403 that states nothing is taken
-	// for temporary, see throttle.Feedback.RetryOnce.
+	// StatedOnly is Full without learned rates: what servers do not state is not estimated from
+	// their rejections.
 	StatedOnly
 
 	// Disabled holds no requests and remembers nothing. Responses are still classified, each
@@ -321,27 +319,23 @@ const (
 // String returns the name of m in lower case.
 func (m Mode) String() string { return nameOf(uint8(m), "mode", "full", "stated only", "disabled") }
 
-// defaultHold is Tracker.MaxHold if it is zero.
-const defaultHold = 15 * time.Minute
+// numHosts is the number of hosts whose tests are counted apart.
+const numHosts = 64
 
 // A Pacing selects how the remaining units of a quota are spent over the time until its reset.
 type Pacing uint8
 
 const (
-	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
-	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
-	// hour away, or is within a window that the server states.
+	// Auto sends requests immediately until no units remain. While other clients use the quota, too,
+	// it spreads them over the time until the reset.
 	Auto Pacing = iota
-
-	// Burst sends requests immediately until no units remain.
-	Burst
 
 	// Spread sends requests at even intervals, so that no units remain at the reset.
 	Spread
 )
 
 // String returns the name of p in lower case.
-func (p Pacing) String() string { return nameOf(uint8(p), "pacing", "auto", "burst", "spread") }
+func (p Pacing) String() string { return nameOf(uint8(p), "pacing", "auto", "spread") }
 
 // nameOf returns the name with index i, or kind and i if there is none.
 func nameOf(i uint8, kind string, names ...string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,13 +54,12 @@ func TestTracker_rejectionHoldsOneAccount(t *testing.T) {
 		var tr Tracker
 		one := tr.Demand(request(t, "https://api.test/", "Authorization", "one"))
 		two := tr.Demand(request(t, "https://api.test/", "Authorization", "two"))
+		for range holdAfter {
+			exchange(t, &tr, request(t, "https://api.test/", "Authorization", "one"), answer(429, "Retry-After", "60"))
+		}
 		d, err := one.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		throttle.Observe(t.Context(), one.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://api.test/", "Authorization", "one"), one, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
-		d, _ = one.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.False(t, d.OK)
-		require.GreaterOrEqual(t, d.Wait, time.Minute, "never earlier than stated")
-		require.LessOrEqual(t, d.Wait, 62*time.Second)
 		d, _ = two.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.True(t, d.OK)
 	})
@@ -68,13 +68,18 @@ func TestTracker_rejectionHoldsOneAccount(t *testing.T) {
 func TestTracker_memoryIsBounded(t *testing.T) {
 	tr := Tracker{MaxAccounts: 64}
 	kept := tr.Demand(request(t, "https://kept.test/"))
-	d, _ := kept.Limiter.Reserve(t.Context(), throttle.Claim{})
-	throttle.Observe(t.Context(), kept.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://kept.test/"), kept, answer(429, "Retry-After", "3600"), nil, time.Now(), nil))
+	reject(t, &tr, "https://kept.test/", "Retry-After", "3600")
 	for i := range 10_000 {
 		tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 	}
 	require.Len(t, tr.endpoints, 64)
 	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "blank endpoints are dropped first")
+}
+
+func withBody(status int, body string) *http.Response {
+	resp := answer(status)
+	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	return resp
 }
 
 func TestTracker_Feedback(t *testing.T) {
@@ -93,11 +98,23 @@ func TestTracker_Feedback(t *testing.T) {
 		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
 		"429, stated":          {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
 		"429, now":             {answer(429, "Retry-After", "0"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}},
+		"429, since a minute":  {answer(429, "Retry-After", "Wed, 31 Dec 1969 23:59:00 GMT"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}},
+		"429, a sentence":      {withBody(429, "Too Many Requests"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
+		"429, a code":          {withBody(429, `{"error":{"code":"rate_limit_exceeded"}}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
+		"429, a time":          {withBody(429, "Try again in 4 seconds."), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 4 * time.Second}},
+		"429, money":           {withBody(429, `{"error":{"code":"insufficient_quota"}}`), nil, throttle.Feedback{}},
+		"429, a locked object": {withBody(429, `{"error":{"code":"lock_timeout"}}`), nil, throttle.Feedback{}},
+		"529":                  {withBody(529, `{"error":{"type":"overloaded_error"}}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
+		"503, a code":          {withBody(503, `{"error":{"code":"rate_limit_exceeded"}}`), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
+		"503, overloaded":      {withBody(503, `{"error":{"type":"overloaded_error"}}`), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
+		"503, a time":          {withBody(503, `{"retry_after":4}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnavailable, RetryAfter: 4 * time.Second}},
+		"403, a full disk":     {withBody(403, `{"code":"QuotaExceeded"}`), nil, throttle.Feedback{}},
+		"calm":                 {nil, errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"), throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
 		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
-		"403":                  {answer(403), nil, throttle.Feedback{Cause: throttle.CauseForbidden}},
+		"403":                  {answer(403), nil, throttle.Feedback{}},
 		"closed connection":    {nil, io.EOF, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseDropped}},
 		"timeout":              {nil, &netError{errTimeout}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}},
-		"503, stated":          {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
+		"503, stated":          {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnavailable, RetryAfter: 7 * time.Second}},
 		"Retry-After of a 200": {answer(200, "Retry-After", "7"), nil, throttle.Feedback{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +208,9 @@ func TestTracker_dropsTheAccountUsedLeastRecently(t *testing.T) {
 func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
 	var tr Tracker
 	m := tr.Demand(request(t, users))
+	now := time.Now()
 	reserve := func() throttle.Decision {
-		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Waits: true, Now: now})
 		require.NoError(t, err)
 		return d
 	}
@@ -212,7 +230,7 @@ func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
 func TestTracker_settingsHaveNames(t *testing.T) {
 	for want, v := range map[string]fmt.Stringer{
 		"full": Full, "stated only": StatedOnly, "disabled": Disabled, "mode 3": Mode(3),
-		"auto": Auto, "burst": Burst, "spread": Spread, "pacing 255": Pacing(255),
+		"auto": Auto, "spread": Spread, "pacing 255": Pacing(255),
 	} {
 		require.Equal(t, want, v.String())
 	}

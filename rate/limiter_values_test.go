@@ -3,6 +3,7 @@ package rate_test
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -516,4 +517,32 @@ func TestLimiter_allowEndsItsClaim(t *testing.T) {
 	require.True(t, l.AllowN(morning, 3))
 	require.Equal(t, 2, ended.observed)
 	require.False(t, rate.New(&endCounter{Limiter: throttle.DenyAll}).Allow())
+}
+
+// A caller that waits behind others fails immediately if their units take longer than its deadline
+// allows, and waits otherwise.
+func TestLimiter_waitBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rate.NewLimiter(1, 1)
+		require.NoError(t, l.Wait(t.Context()))
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { _ = l.Wait(t.Context()) })
+			synctest.Wait()
+		}
+		start := time.Now()
+		for _, deadline := range []time.Duration{5 * time.Second, 6*time.Second - 1, 6*time.Second + 1} {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			err := l.Wait(ctx)
+			cancel()
+			if deadline > 6*time.Second {
+				require.NoError(t, err)
+				require.Equal(t, 6*time.Second, time.Since(start))
+			} else {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Zero(t, time.Since(start))
+			}
+		}
+		wg.Wait()
+	})
 }

@@ -13,7 +13,7 @@ func TestCause_hasAName(t *testing.T) {
 	require.Equal(t, "unknown", throttle.CauseUnknown.String())
 	require.Equal(t, "retry now", throttle.CauseRetryNow.String())
 	require.Equal(t, "other quota", throttle.CauseOtherQuota.String())
-	require.Equal(t, "cause 10", (throttle.CauseOtherQuota + 1).String())
+	require.Equal(t, "cause 9", (throttle.CauseOtherQuota + 1).String())
 	require.Equal(t, "cause 255", throttle.Cause(255).String())
 	names := map[string]bool{}
 	for c := throttle.CauseUnknown; c <= throttle.CauseOtherQuota; c++ {

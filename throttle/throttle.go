@@ -68,6 +68,10 @@ type Claim struct {
 
 	// Waited is how long a caller that sets Waits has waited so far. Zero without Waits.
 	Waited time.Duration
+
+	// Deadline is when the caller stops waiting, on the system clock. Zero means that it has no
+	// deadline, or that it is not known.
+	Deadline time.Time
 }
 
 // Units returns the number of units that c asks for: Cost, or 1 if Cost is 0. The error is
@@ -136,6 +140,11 @@ type Decision struct {
 	// when the state of the limit changes), and Forever that an equal claim will never be
 	// granted.
 	Wait time.Duration
+
+	// Expected is, for a rejected claim, the time after which an equal claim is expected to be
+	// granted. It may be more than Wait: the limit is asked earlier if what it is based on is
+	// tested meanwhile. Zero means Wait or, if ServerImposed is set, that it is not known.
+	Expected time.Duration
 
 	// Limit is the maximum number of units that can be granted at one time. Zero means that
 	// the limiter does not count units.
@@ -222,10 +231,9 @@ type Feedback struct {
 	// Partial reports that the claim is still in use and that more feedback follows.
 	Partial bool
 
-	// RetryOnce reports that the response is a 403 that states nothing about limits, and is
-	// probably temporary, because requests like this one have just succeeded. So an idempotent
-	// request may be retried, but only once: a second such response is final. Limiters ignore it.
-	RetryOnce bool
+	// Repeated reports that the same request was rejected before, so that this outcome says less
+	// about other requests.
+	Repeated bool
 }
 
 // ExtraCost returns by how many units the actual cost of the claim c, granted by d,
@@ -296,11 +304,10 @@ type Cause uint8
 // CauseUnknown is the zero Cause: only the Outcome is known.
 const (
 	CauseUnknown     Cause = iota
-	CauseStated            // a rejection that states that the client must stop: Retry-After, an exhausted quota, a documented error
+	CauseStated            // a rejection that states until when the client must stop: Retry-After, an exhausted quota, a documented wait
 	CauseRetryNow          // a rejection that allows a retry without delay: Retry-After: 0
-	CauseUnstated          // a rejection that states nothing more: a 429 without rate-limit headers
-	CauseUnavailable       // 503 without Retry-After
-	CauseForbidden         // 403 that states nothing about limits
+	CauseUnstated          // a rejection that states no time: a 429 without rate-limit headers
+	CauseUnavailable       // 503, with Outcome Throttled if it states a Retry-After
 	CauseDropped           // the connection was closed before a response
 	CauseTimeout           // no response in time, other than by the caller's own deadline
 	CauseCanceled          // no response, because the caller gave up: its context has ended
@@ -309,7 +316,7 @@ const (
 
 var causes = [...]string{
 	CauseUnknown: "unknown", CauseStated: "stated", CauseRetryNow: "retry now", CauseUnstated: "unstated", CauseUnavailable: "unavailable",
-	CauseForbidden: "forbidden", CauseDropped: "dropped", CauseTimeout: "timeout", CauseCanceled: "canceled", CauseOtherQuota: "other quota",
+	CauseDropped: "dropped", CauseTimeout: "timeout", CauseCanceled: "canceled", CauseOtherQuota: "other quota",
 }
 
 // String returns the name of c in lower case, without the word cause.

@@ -61,6 +61,12 @@ func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Cli
 	return f(base, limit), nil
 }
 
+// Constructor returns the constructor of the client with the given name, which must exist, without
+// a limit.
+func Constructor(name string) func(base http.RoundTripper) *http.Client {
+	return func(base http.RoundTripper) *http.Client { return constructors[name](base, nil) }
+}
+
 // Names returns the names of all clients.
 func Names() []string {
 	names := make([]string, 0, len(constructors))

@@ -2,9 +2,8 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"slices"
+	"regexp"
 	"time"
 
 	"github.com/heed-go/heed/bench/clients"
@@ -13,167 +12,208 @@ import (
 
 // A row is one kind of traffic to one kind of server.
 type row struct {
-	loop     string
-	fault    string
-	percent  float64
-	deadline time.Duration
+	family, name string
+	simulation.Scenario
+	goal goal
 }
 
-// A result is one client in one row with one seed. The seed decides which of the
-// arriving requests fail; clients that retry at random times add to the variance.
+// A goal bounds what heed does in a row. Calls are compared with those of the best of peers, and so are
+// times.
+type goal struct {
+	peers  []string
+	points float64 // percentage of calls that fail in addition to those of the peer
+	times  float64 // time as a multiple of that of a peer that fails no more; zero means any
+
+	elapsed  time.Duration // maximum; zero means any
+	overload time.Duration // maximum of the time at which the server is overloaded; zero means any
+}
+
+// A result is one client in one row with one seed.
 type result struct {
-	Client    string  `json:"client"`
-	Loop      string  `json:"loop"`
-	Fault     string  `json:"fault"`
-	Percent   float64 `json:"percent"`
-	Deadline  float64 `json:"deadline_s"` // 0: none
-	Seed      int     `json:"seed"`
-	Calls     int     `json:"calls"`
-	Failed    int     `json:"failed"`
-	Elapsed   float64 `json:"elapsed_s"`
-	Sent      int     `json:"sent"`
-	Overload  float64 `json:"overload_s,omitempty"` // time until the server last exceeded its capacity
-	row       row
-	lastInRow bool
-}
-
-const (
-	retryNow        = "429 Retry-After: 0"
-	singleRejection = "one 429 Retry-After: 60 on 50 routes"
-	none            = "none"
-)
-
-// faults are the ways in which a healthy server fails a small share of requests.
-var faults = map[string]simulation.Response{
-	"503":           {Status: 503},
-	"500":           {Status: 500},
-	"drop":          {Drop: true},
-	"429":           {Status: 429},
-	"403":           {Status: 403},
-	retryNow:        {Status: 429, Header: http.Header{"Retry-After": {"0"}}},
-	singleRejection: {Status: 429, Header: http.Header{"Retry-After": {"60"}}},
-	none:            {},
-}
-
-// rows returns all rows, in the order in which they are printed.
-func rows() (all []row) {
-	ordinary := []string{"503", "500", "drop", "429", "403"}
-	percents := []float64{.1, 1, 5}
-	deadlines := []time.Duration{5 * time.Second, 300 * time.Millisecond}
-	for _, deadline := range deadlines {
-		for _, fault := range ordinary {
-			for _, percent := range percents {
-				all = append(all, row{"open", fault, percent, deadline})
-			}
-		}
-		all = append(all, row{"open", singleRejection, 0, deadline})
-	}
-	for _, loop := range []string{"closed", "crowd"} {
-		for _, fault := range ordinary {
-			for _, percent := range percents {
-				all = append(all, row{loop, fault, percent, 0})
-			}
-		}
-	}
-	all = append(all, row{"crowd", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
-	for _, fault := range []string{"503", "drop", "429"} {
-		for _, percent := range []float64{30, 60} {
-			all = append(all, row{"overload", fault, percent, 5 * time.Second})
-		}
-	}
-	return all
+	Client     string  `json:"client"`
+	Family     string  `json:"family"`
+	Row        string  `json:"row"`
+	Seed       int     `json:"seed"`
+	Calls      int     `json:"calls"`
+	Failed     int     `json:"failed"`
+	Elapsed    float64 `json:"elapsed_s"`
+	Mean       float64 `json:"mean_s"` // of the calls that have not failed
+	Sent       int     `json:"sent"`
+	Refused    int     `json:"refused"`
+	Early      int     `json:"early"`                // requests sent again before the Retry-After of their own response
+	Overloaded float64 `json:"overload_s,omitempty"` // time until the server last exceeded twice its capacity
+	row        row
+	lastInRow  bool
 }
 
 // run makes the calls of r with one client. It must be called in virtual time.
 func (r row) run(client string, seed int) result {
-	b := &behaviour{row: r, random: rand.New(rand.NewPCG(uint64(seed), 1)), start: time.Now()}
-	b.rejectedRequest = 1000 + b.random.IntN(4000)
-	s := simulation.NewServer(b.respond)
-	defer s.Close()
-	callers := 2000
-	if r.fault == "drop" {
-		callers = 0
-	}
-	c, err := clients.New(client, s.Transport(callers), nil)
-	if err != nil {
-		panic(err)
-	}
-	out := r.calls(c, s.URL)
+	x := r.Run(clients.Constructor(client), simulation.Seed(r.family+" "+r.name, seed), nil)
 	return result{
-		Client: client, Loop: r.loop, Fault: r.fault, Percent: r.percent, Deadline: r.deadline.Seconds(), Seed: seed,
-		Calls: out.Calls, Failed: out.Failed, Elapsed: out.Elapsed.Seconds(), Sent: s.Received(), Overload: b.overload.Seconds(),
-		row: r,
+		Client: client, Family: r.family, Row: r.name, Seed: seed, Calls: x.Calls, Failed: x.Failed,
+		Elapsed: x.Elapsed.Seconds(), Mean: x.Mean.Seconds(), Sent: x.Sent, Refused: x.Refused, Early: x.Early,
+		Overloaded: x.Overloaded.Seconds(), row: r,
 	}
 }
 
-func (r row) calls(c *http.Client, url string) simulation.Outcome {
-	const interval = 10 * time.Millisecond
-	switch r.loop {
-	case "open":
-		load := simulation.Load{Calls: 12_000, Deadline: r.deadline}
-		if r.fault == singleRejection {
-			load.Routes = 50
-		}
-		return load.Open(c, url, interval)
-	case "closed":
-		return simulation.Load{Calls: 2000}.Closed(c, url, 50)
-	case "crowd":
-		return simulation.Load{Calls: 2000}.Spike(c, url)
-	case "cold":
-		return simulation.Load{Calls: 640, Deadline: r.deadline, Pause: 10 * time.Millisecond}.Closed(c, url, 32)
-	case "polls":
-		return simulation.Load{Calls: 25}.Spike(c, url)
-	case "overload":
-		return simulation.Load{Calls: 2000, Burst: 100, Deadline: r.deadline}.Open(c, url, interval)
-	}
-	panic(fmt.Sprintf("healthy: no loop %q", r.loop))
-}
-
-// A behaviour determines the responses of the server of a row.
-type behaviour struct {
-	row
-	random          *rand.Rand
-	start           time.Time
-	rejectedRequest int           // the number of the request that is rejected, if only one is
-	overload        time.Duration // time at which the server last exceeded its capacity
-}
+// openLoop reports whether the time of a row is that of its calls, because the loop lasts
+// as long with every client.
+func (r row) openLoop() bool { return r.Loads[0].Interval > 0 }
 
 const (
-	pollDelay  = 30 * time.Second      // of a long poll
-	capacity   = 8                     // requests in flight that an overloaded server can process
-	processing = 70 * time.Millisecond // of a request, with at most capacity in flight
+	ms       = time.Millisecond
+	second   = time.Second
+	interval = 10 * ms     // of an open loop
+	short    = 300 * ms    // a deadline that leaves no time for a second
+	long     = 5 * second  // a deadline
+	quick    = 10 * ms     // a response
+	poll     = 30 * second // a response to a long poll
+	capacity = 8           // of an overloaded server
 )
 
-func (b *behaviour) respond(r simulation.Request) simulation.Response {
-	chosen := b.random.Float64()*100 < b.percent
-	delay := 10 * time.Millisecond
-	switch {
-	case b.fault == singleRejection:
-		chosen = r.N == b.rejectedRequest
-	case b.loop == "crowd":
-		delay = time.Millisecond
-	case b.loop == "polls":
-		delay = pollDelay
-	case b.loop == "overload":
-		delay = processing * time.Duration(max(r.InFlight, capacity)) / capacity
-		if r.InFlight > 2*capacity {
-			b.overload = r.At.Sub(b.start)
-		}
-		chosen = chosen && r.InFlight > capacity
-	}
-	if !chosen {
-		return simulation.Response{Delay: delay}
-	}
-	response := faults[b.fault]
-	response.Delay = delay
-	return response
+var (
+	retries = []string{"retryablehttp"}
+	plain   = []string{"plain"}
+	peers   = []string{"plain", "retryablehttp"}
+)
+
+// failures are the ways in which a server fails a small share of requests.
+var failures = []struct {
+	name string
+	simulation.Fault
+}{
+	{"503", simulation.Fault{Status: 503}},
+	{"500", simulation.Fault{Status: 500}},
+	{"drop", simulation.Fault{Drop: true}},
+	{"429", simulation.Fault{Status: 429}},
+	{"403", simulation.Fault{Status: 403}},
 }
 
-// matching returns the rows with the given loops, faults and percentages. An empty list
-// matches all.
-func matching(all []row, loops, faults []string, percents []string) []row {
-	asked := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
-	return slices.DeleteFunc(all, func(r row) bool {
-		return !asked(loops, r.loop) || !asked(faults, r.fault) || !asked(percents, fmt.Sprint(r.percent))
-	})
+// rows returns all rows, in the order in which they are printed.
+func rows() (all []row) {
+	all = append(all, openRows()...)
+	for _, f := range failures {
+		for _, percent := range []float64{.1, 1, 5} {
+			f.Share = percent / 100
+			for _, noise := range noises(percent) {
+				all = append(all, closedRow(f.name, f.Fault, percent, noise))
+			}
+		}
+	}
+	for _, f := range failures {
+		for _, percent := range []float64{.1, 1, 5} {
+			f.Share = percent / 100
+			g := goal{peers: retries, points: .5, times: 2}
+			if f.name == "403" {
+				g = goal{peers: retries, points: .5, elapsed: 4 * second}
+			}
+			all = append(all, crowd(fmt.Sprintf("%s %v %%", f.name, percent), f.Fault, g))
+		}
+	}
+	now := simulation.Fault{Share: .01, Status: 429, RetryAfter: []int{0}}
+	all = append(all, crowd("429 Retry-After: 0 1 %", now, goal{peers: retries, points: .5, elapsed: 100 * ms}))
+	for _, noise := range []float64{0, .5, 1} {
+		all = append(all, row{"cold", noisy("no fault", noise), simulation.Scenario{
+			Loads: []simulation.Load{{Calls: 640, Workers: 32, Deadline: short, Pause: 10 * ms}},
+			Site:  simulation.Site{Latency: simulation.Latency{Mean: quick, Noise: noise}},
+		}, goal{peers: retries}})
+	}
+	all = append(all, row{"polls", "25 of 30 s", simulation.Scenario{
+		Loads: []simulation.Load{{Calls: 25}},
+		Site:  simulation.Site{Latency: simulation.Latency{Mean: poll}},
+	}, goal{peers: retries, elapsed: poll + 3*second}})
+	for _, noise := range []float64{0, .5, 1} {
+		for _, f := range failures {
+			for _, percent := range []float64{30, 60} {
+				if f.name == "500" || f.name == "403" {
+					continue
+				}
+				f.Share = percent / 100
+				all = append(all, row{"overload", noisy(fmt.Sprintf("%s %v %%", f.name, percent), noise),
+					simulation.Overload(capacity, f.Fault, noise), goal{peers: plain, overload: 10 * second}})
+			}
+		}
+	}
+	return append(all, field()...)
+}
+
+// openRows are 100 calls a second for two minutes.
+func openRows() (all []row) {
+	traffic := func(deadline time.Duration, routes int) []simulation.Load {
+		return []simulation.Load{{Calls: 12_000, Interval: interval, Deadline: deadline, Routes: routes}}
+	}
+	for _, deadline := range []time.Duration{long, short} {
+		for _, f := range failures {
+			for _, percent := range []float64{.1, 1, 5} {
+				f.Share = percent / 100
+				for _, noise := range noises(percent) {
+					name := noisy(fmt.Sprintf("%s %v %%, deadline %v", f.name, percent, deadline), noise)
+					all = append(all, row{"open", name, simulation.Scenario{Loads: traffic(deadline, 1),
+						Site: simulation.Site{Latency: simulation.Latency{Mean: quick, Noise: noise}, Faults: []simulation.Fault{f.Fault}}},
+						goal{peers: retries, points: .5}})
+				}
+			}
+		}
+		all = append(all, row{"open", fmt.Sprintf("one 429 Retry-After: 60 on 50 routes, deadline %v", deadline), simulation.Scenario{
+			Loads: traffic(deadline, 50),
+			Site:  simulation.Site{Latency: simulation.Latency{Mean: quick}, Faults: []simulation.Fault{once(2500, 60)}},
+		}, goal{peers: retries, points: 1}})
+		all = append(all, row{"open", fmt.Sprintf("six 429s Retry-After: 1 to 60 on 50 routes, deadline %v", deadline), simulation.Scenario{
+			Loads: traffic(deadline, 50),
+			Site: simulation.Site{Latency: simulation.Latency{Mean: quick}, Faults: []simulation.Fault{
+				once(50, 5), once(900, 1), once(2500, 60), once(2510, 10), once(6000, 30), once(9000, 2)}},
+		}, goal{peers: retries, points: 1}})
+	}
+	return all
+}
+
+// once is a 429 for the request after the first n.
+func once(n, retryAfter int) simulation.Fault {
+	return simulation.Fault{After: n, Requests: 1, Status: 429, RetryAfter: []int{retryAfter}}
+}
+
+// closedRow is 2,000 calls from 50 workers.
+func closedRow(name string, f simulation.Fault, percent, noise float64) row {
+	g := goal{peers: retries, points: .5, times: 1.2}
+	if f.Status == http.StatusForbidden {
+		g = goal{peers: retries, points: .5, elapsed: 2 * second}
+	}
+	return row{"closed", noisy(fmt.Sprintf("%s %v %%", name, percent), noise), simulation.Scenario{
+		Loads: []simulation.Load{{Calls: 2000, Workers: 50}},
+		Site:  simulation.Site{Latency: simulation.Latency{Mean: quick, Noise: noise}, Faults: []simulation.Fault{f}},
+	}, g}
+}
+
+// crowd is 2,000 calls at the same moment.
+func crowd(name string, f simulation.Fault, g goal) row {
+	return row{"crowd", name, simulation.Scenario{
+		Loads: []simulation.Load{{Calls: 2000}},
+		Site:  simulation.Site{Latency: simulation.Latency{Mean: ms}, Faults: []simulation.Fault{f}},
+	}, g}
+}
+
+// noises returns the noises of the latency for rows with a percentage: noise matters as little
+// for the others.
+func noises(percent float64) []float64 {
+	if percent == 1 {
+		return []float64{0, .5, 1}
+	}
+	return []float64{0}
+}
+
+func noisy(name string, noise float64) string {
+	if noise == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s, noise %v", name, noise)
+}
+
+// matching returns the rows whose family and name match the expressions.
+func matching(all []row, family, name *regexp.Regexp) (some []row) {
+	for _, r := range all {
+		if family.MatchString(r.family) && name.MatchString(r.name) {
+			some = append(some, r)
+		}
+	}
+	return some
 }

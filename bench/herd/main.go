@@ -1,8 +1,10 @@
 // Herd makes many callers send requests at the same time to a server that admits ten per
 // second, and measures the distribution of their retries. The server responds with
-// Retry-After: 1 and states nothing else.
+// Retry-After: 1 and states nothing else. With -example it runs examples/herd, thousands of clients in
+// virtual time, and compares heed without StartJitter with a loop that has full jitter.
 //
-//	go run ./bench/herd -client heed -json
+//	go run ./herd -client heed -json
+//	go run ./herd -example -check
 package main
 
 import (
@@ -87,8 +89,20 @@ func main() {
 	name := flag.String("client", "heed", "one of "+strings.Join(clients.Names(), ", "))
 	n := flag.Int("n", 50, "callers, one call each")
 	rate := flag.Int("rate", 10, "requests a second that the server serves")
-	asJSON := flag.Bool("json", false, "print a line of JSON")
+	fromExample := flag.Bool("example", false, "run examples/herd instead")
+	check := flag.Bool("check", false, "with -example, exit with code 1 if heed sends more requests than full jitter")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each client")
 	flag.Parse()
+	if *fromExample {
+		more, err := example("../examples/herd", *asJSON)
+		if err != nil {
+			log.Fatal("herd: ", err)
+		}
+		if more && *check {
+			os.Exit(1)
+		}
+		return
+	}
 	s := &server{rate: *rate}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -33,6 +33,8 @@ import (
 	"path"
 	"regexp"
 	"time"
+
+	"github.com/heed-go/heed/bench/internal/source"
 )
 
 // A result is the outcome of one change.
@@ -128,7 +130,7 @@ func selection(pkg, exclude string, tracker bool) (func(change) bool, error) {
 	return func(c change) bool {
 		included := exclude == "" || !not.MatchString(c.File)
 		if tracker {
-			included = isTracker(path.Dir(c.File))
+			included = source.IsTracker(path.Dir(c.File))
 		}
 		return included && only.MatchString(c.at())
 	}, nil

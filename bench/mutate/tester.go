@@ -3,13 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/bench/internal/source"
 )
 
 // A scope selects the packages whose tests run.
@@ -27,14 +28,10 @@ func (t *tester) runs(p, changed *pkg) bool {
 	case ownPackage:
 		return p == changed
 	case ownTracker:
-		return isTracker(t.packages.dirs[p.ImportPath])
+		return source.IsTracker(t.packages.dirs[p.ImportPath])
 	}
 	return true
 }
-
-// isTracker reports whether dir, below the root of the repository, is package quota or one of its internal
-// packages.
-func isTracker(dir string) bool { return dir == "quota" || strings.HasPrefix(dir, "quota/internal/") }
 
 // A tester runs tests with one change at a time.
 type tester struct {
@@ -139,15 +136,7 @@ func (t *tester) overlay(c change) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(t.dir, "changed.go"), filepath.Join(t.dir, "overlay.json")
-	if err := os.WriteFile(changed, c.apply(text), 0o600); err != nil {
-		return "", err
-	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {c.path: changed}})
-	if err != nil {
-		return "", err
-	}
-	return overlay, os.WriteFile(overlay, replace, 0o600)
+	return source.Overlay(t.dir, c.path, c.apply(text))
 }
 
 // binary is the path of the test program that compile has made.

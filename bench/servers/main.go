@@ -23,7 +23,7 @@ func main() {
 	log.SetFlags(0)
 	servers := flag.String("server", "", "only servers that match this regular `expression`")
 	names := flag.String("client", "^(heed|retryablehttp|plain)$", "clients that match this regular `expression`")
-	seed := flag.Int("seed", 1, "the first seed; it decides how long responses take")
+	seed := flag.Int("seed", 1, "the first seed; it decides when jobs begin, how long responses take, in which order requests are served, and the bodies")
 	runs := flag.Int("runs", 1, "runs of each server and client, each with the next seed")
 	check := flag.Bool("check", false, "exit with code 1 and list the misses if heed misses a goal")
 	asJSON := flag.Bool("json", false, "print a line of JSON for each server, client and job instead of a table")
@@ -34,8 +34,8 @@ func main() {
 	if len(chosen) == 0 || len(clientNames) == 0 || *runs <= 0 {
 		log.Fatal("servers: nothing to measure: see -help")
 	}
-	if *check && !slices.Contains(clientNames, "heed") {
-		log.Fatal("servers: -check needs the client heed")
+	if *check && (!slices.Contains(clientNames, "heed") || !slices.Contains(clientNames, "retryablehttp")) {
+		log.Fatal("servers: -check needs the clients heed and retryablehttp")
 	}
 	r := &report{rows: chosen, clients: clientNames}
 	show := r.print
@@ -54,12 +54,12 @@ func main() {
 				return 1
 			}
 		}
-		if !*check {
-			return 0
-		}
 		missed := r.misses()
 		for _, m := range missed {
 			fmt.Fprintln(os.Stderr, m)
+		}
+		if !*check {
+			return 0
 		}
 		return min(len(missed), 1)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sethvargo/go-limiter/httplimit"
 	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/bench/clients"
@@ -73,6 +74,7 @@ func TestRows_idealIsTheTimeOfAGreedyClient(t *testing.T) {
 }
 
 func TestIdeal_isThatOfTheRule(t *testing.T) {
+	const phase = 1700 * time.Millisecond
 	for name, tt := range map[string]struct {
 		ideal ideal
 		n     int
@@ -168,24 +170,38 @@ func limitHeaders(h http.Header) string {
 	return strings.Join(lines, " ")
 }
 
-// A part of what the command measures. Servers that state their limits are those on which
-// nothing may become worse.
+// A part of what the command measures: servers that state their limits, and some whose limits are
+// inferred with some margin.
 func TestRows_meetTheirGoals(t *testing.T) {
-	measure(t, matching(rows(), regexp.MustCompile(`^(express|hono|fastify|koa|tollbooth|throttled, 20)`)), []string{"heed"}, 1, 1, func(r result) {
-		require.Equal(t, calls, r.Sent, "%s, job %d", r.Server, r.Job)
-		require.Empty(t, stated[r.Job-1].missedBy([]result{r}), "%s, job %d", r.Server, r.Job)
+	chosen := matching(rows(), regexp.MustCompile(`^(express|hono|fastify|koa|tollbooth|throttled, [^,]*$|Rack::Attack, RateLimit|Varnish vsthrottle, remaining)`))
+	require.Len(t, chosen, 14)
+	measure(t, chosen, []string{"heed"}, 1, 1, func(r result) {
+		assert.Empty(t, goals[r.Job-1].missedBy([]result{r}), "%s, job %d", r.Server, r.Job)
 	})
 }
 
-// Servers whose limits are inferred, as far as they meet their goals with some margin.
-func TestRows_meetTheirOwnGoals(t *testing.T) {
-	chosen := matching(rows(), regexp.MustCompile(`^(Rack::Attack, (RateLimit|bare)|mod_qos|Varnish vsthrottle, remaining|throttled, 2/s)`))
-	require.Len(t, chosen, 5)
-	for _, r := range chosen {
-		measure(t, []row{r}, []string{"heed"}, 1, 1, func(got result) {
-			require.Empty(t, r.goals[got.Job-1].missedBy([]result{got}), "%s, job %d", got.Server, got.Job)
+// Neither a client that does not retry meets the goals, nor one that retries and does not
+// learn.
+func TestRows_goalsCanBeMissed(t *testing.T) {
+	chosen := matching(rows(), regexp.MustCompile(`^(nginx, 429, 20/s burst 20|koa-ratelimit, 100 per 5 s)$`))
+	require.Len(t, chosen, 2)
+	measure(t, chosen, []string{"plain", "retryablehttp"}, 1, 1, func(r result) {
+		require.NotEmpty(t, goals[r.Job-1].missedBy([]result{r}), "%s, job %d, %s", r.Server, r.Job, r.Client)
+	})
+}
+
+// Jobs begin at a random fraction of a second, and requests are served in random order.
+func TestRow_varies(t *testing.T) {
+	r := matching(rows(), regexp.MustCompile(`^Rack::Attack, bare 429`))[0]
+	ideals := map[float64]bool{}
+	for seed := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			for _, job := range r.run("plain", seed) {
+				ideals[job.Ideal] = true
+			}
 		})
 	}
+	require.Len(t, ideals, 10, "that of windows of the clock depends on the beginning")
 }
 
 func TestRow_countsWhatTheServerRefuses(t *testing.T) {
@@ -221,8 +237,6 @@ func TestRows_areComplete(t *testing.T) {
 		names[r.server] = true
 		require.NotNil(t, r.new, r.server)
 		require.Positive(t, r.ideal(calls, 0), r.server)
-		require.GreaterOrEqual(t, r.goals[1].time, 1.0, r.server)
-		require.GreaterOrEqual(t, r.goals[0].time, 1.0, r.server)
 	}
 	pages := map[string]bool{}
 	for i := range calls {
@@ -250,16 +264,36 @@ func TestGoal_listsMisses(t *testing.T) {
 }
 
 func TestReport_summarizesRuns(t *testing.T) {
-	server := row{server: "s", goals: general}
+	server := row{server: "s"}
 	r := &report{rows: []row{server}, clients: []string{"heed", "plain"}}
-	for seed, wasted := range []int{5, 30, 7} {
+	for seed, wasted := range []int{5, 31, 7} {
 		for job := 1; job <= 2; job++ {
 			r.add(result{Client: "heed", Server: "s", Job: job, Seed: seed, Calls: 300, Wasted: wasted * (2 - job), Elapsed: 10, Ideal: 10})
 			r.add(result{Client: "plain", Server: "s", Job: job, Seed: seed, Calls: 300, Wasted: 9, Failed: 9, Elapsed: 1, Ideal: 10})
 		}
 	}
-	require.Equal(t, []string{"s, job 1: 30 wasted of at most 20"}, r.misses())
+	require.Equal(t, []string{"s, job 1: 31 wasted of at most 30"}, r.misses())
 	require.Contains(t, string(r.markdown(1, 3)),
-		"| s | 10.0 | 7 (30) | 1.00 | 0 | 0 | 1.00 | 0 | 9 | - | 9 | 9 | - | 9 | missed: job 1 30 wasted of at most 20 |")
+		"| s | 10.0 | 7 (31) | 1.00 | 0 | 0 | 1.00 | 0 | 9 | - | 9 | 9 | - | 9 | missed: job 1 31 wasted of at most 30 |")
 	require.Contains(t, string(r.markdown(1, 3)), "heed meets the goals on 0 of 1 servers.")
+}
+
+func TestWorse_comparesWithGoRetryablehttp(t *testing.T) {
+	run := func(wasted, failed int, elapsed float64) []result {
+		return []result{{Calls: calls, Wasted: wasted, Failed: failed, Elapsed: elapsed, Ideal: 10}}
+	}
+	for name, tt := range map[string]struct {
+		ours, theirs []result
+		want         []string
+	}{
+		"better":                   {run(20, 0, 14), run(279, 0, 15), nil},
+		"about as good":            {run(281, 2, 15.7), run(279, 0, 15), nil},
+		"wasted":                   {run(310, 0, 15), run(279, 0, 15), []string{"310 wasted, go-retryablehttp 279"}},
+		"failed":                   {run(20, 4, 15), run(279, 0, 15), []string{"4 failed, go-retryablehttp 0"}},
+		"slow":                     {run(20, 0, 15.8), run(279, 0, 15), []string{"1.58 x, go-retryablehttp 1.50 x"}},
+		"slow, but others fail":    {run(20, 0, 66), run(279, 279, .01), nil},
+		"the worst of several run": {append(run(20, 0, 14), run(20, 9, 14)...), run(20, 0, 14), []string{"9 failed, go-retryablehttp 0"}},
+	} {
+		require.Equal(t, tt.want, worse(tt.ours, tt.theirs), name)
+	}
 }

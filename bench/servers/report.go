@@ -2,10 +2,11 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/heed-go/heed/bench/internal/simulation"
 )
 
 // A report summarizes results and compares heed with its goals.
@@ -25,9 +26,6 @@ func (r *report) print(job result) {
 		fmt.Printf("%-74s %-14s %3s %4s %6s %6s %6s %9s %8s %6s\n", "server", "client", "job", "seed", "sent", "wasted", "failed", "elapsed s", "ideal s", "x")
 	}
 	line := fmt.Sprintf("%-74s %-14s %3d %4d %6d %6d %6d %9.2f %8.2f %6s", job.Server, job.Client, job.Job, job.Seed, job.Sent, job.Wasted, job.Failed, job.Elapsed, job.Ideal, ratio(job))
-	if job.Client == "heed" {
-		line += "  " + verdict(r.goalOf(job).missedBy([]result{job}))
-	}
 	fmt.Println(line)
 }
 
@@ -47,14 +45,9 @@ func verdict(missed []string) string {
 	return "missed: " + strings.Join(missed, ", ")
 }
 
-func (r *report) goalOf(job result) goal {
-	i := slices.IndexFunc(r.rows, func(row row) bool { return row.server == job.Server })
-	return r.rows[i].goals[job.Job-1]
-}
-
 // missedBy returns the goals that any of the runs of a job misses.
 func (g goal) missedBy(runs []result) (missed []string) {
-	worst := func(f func(result) float64) float64 { return summarize(runs, f).max }
+	worst := func(f func(result) float64) float64 { return simulation.Summarize(runs, f).Max }
 	if w := worst(result.wasted); int(w) > g.wasted {
 		missed = append(missed, fmt.Sprintf("%.0f wasted of at most %d", w, g.wasted))
 	}
@@ -67,17 +60,48 @@ func (g goal) missedBy(runs []result) (missed []string) {
 	return missed
 }
 
+// tolerance is how much worse than go-retryablehttp heed may be: figures of two runs differ.
+const tolerance = 1.05
+
+// worse lists in what heed is worse than go-retryablehttp: by the worst runs of a job. Times are compared if no
+// more than 1 % of the calls of the other fail.
+func worse(ours, theirs []result) (in []string) {
+	for _, f := range []struct {
+		format string
+		of     func(result) float64
+		spare  float64
+	}{{"%.0f wasted, go-retryablehttp %.0f", result.wasted, calls / 100}, {"%.0f failed, go-retryablehttp %.0f", result.failed, calls / 100}, {"%.2f x, go-retryablehttp %.2f x", result.times, 0}} {
+		us, them := simulation.Summarize(ours, f.of).Max, simulation.Summarize(theirs, f.of).Max
+		if f.spare == 0 && simulation.Summarize(theirs, result.failed).Max > calls/100 {
+			continue
+		}
+		if us > tolerance*them+f.spare {
+			in = append(in, fmt.Sprintf(f.format, us, them))
+		}
+	}
+	return in
+}
+
 // misses returns a line for each job in which heed misses a goal.
 func (r *report) misses() (lines []string) {
 	for _, row := range r.rows {
 		for job := 1; job <= 2; job++ {
-			runs := r.runs(row.server, "heed", job)
-			if missed := row.goals[job-1].missedBy(runs); len(missed) > 0 {
+			if missed := r.missedBy(row, job); len(missed) > 0 {
 				lines = append(lines, fmt.Sprintf("%s, job %d: %s", row.server, job, strings.Join(missed, ", ")))
 			}
 		}
 	}
 	return lines
+}
+
+// missedBy returns the goals that heed misses in any run of a job, or with a row that is
+// compared in what it is worse.
+func (r *report) missedBy(row row, job int) []string {
+	ours := r.runs(row.server, "heed", job)
+	if row.compared {
+		return worse(ours, r.runs(row.server, "retryablehttp", job))
+	}
+	return goals[job-1].missedBy(ours)
 }
 
 // runs returns the results of a job with all seeds.
@@ -124,7 +148,7 @@ func (r *report) markdown(seed, runs int) []byte {
 // missesOf returns the goals that heed misses in any run of row.
 func (r *report) missesOf(row row) (missed []string) {
 	for job := 1; job <= 2; job++ {
-		for _, m := range row.goals[job-1].missedBy(r.runs(row.server, "heed", job)) {
+		for _, m := range r.missedBy(row, job) {
 			missed = append(missed, fmt.Sprintf("job %d %s", job, m))
 		}
 	}
@@ -134,15 +158,15 @@ func (r *report) missesOf(row row) (missed []string) {
 // cells returns the cells of a job: wasted, time and failed.
 func cells(runs []result) string {
 	cell := func(format string, f func(result) float64) string {
-		s := summarize(runs, f)
-		median, most := fmt.Sprintf(format, s.median), fmt.Sprintf(format, s.max)
+		s := simulation.Summarize(runs, f)
+		median, most := fmt.Sprintf(format, s.Median), fmt.Sprintf(format, s.Max)
 		if median == most {
 			return median
 		}
 		return fmt.Sprintf("%s (%s)", median, most)
 	}
 	x := cell("%.2f", result.times)
-	if summarize(runs, result.failed).median > calls/100 {
+	if simulation.Summarize(runs, result.failed).Median > calls/100 {
 		x = "-"
 	}
 	return fmt.Sprintf(" %s | %s | %s |", cell("%.0f", result.wasted), x, cell("%.0f", result.failed))
@@ -150,18 +174,3 @@ func cells(runs []result) string {
 
 func (r result) wasted() float64 { return float64(r.Wasted) }
 func (r result) failed() float64 { return float64(r.Failed) }
-
-// A summary is the median and the maximum of runs.
-type summary struct{ median, max float64 }
-
-func summarize(runs []result, f func(result) float64) summary {
-	if len(runs) == 0 {
-		return summary{}
-	}
-	values := make([]float64, 0, len(runs))
-	for _, r := range runs {
-		values = append(values, f(r))
-	}
-	slices.SortFunc(values, cmp.Compare)
-	return summary{values[(len(values)-1)/2], values[len(values)-1]}
-}

@@ -17,9 +17,9 @@ const (
 	// penalties that are not extended meanwhile, apart from windows of a minute.
 	minPause = 30 * time.Second
 
-	// phase is how long after the beginning of a minute the second job begins, so that it
-	// does not begin together with a window.
-	phase = 1700 * time.Millisecond
+	// phase is how long after the beginning of a minute the second job begins, in addition to a random
+	// fraction of a second, so that it does not begin together with a window.
+	phase = 1200 * time.Millisecond
 
 	// headerTimeout is the time after which the transport of all clients gives up a request
 	// that is not responded to.
@@ -46,18 +46,21 @@ type result struct {
 func (r result) times() float64 { return r.Elapsed / r.Ideal }
 
 // run makes both jobs with one client, which keeps what it learned. It must be called in
-// virtual time. The seed decides how long responses take, 0.5 to 1.5 ms.
+// virtual time. The seed decides at which fraction of a second a job begins, how long responses take, 0.5 to
+// 1.5 ms, and all that Server.Vary does.
 func (r row) run(client string, seed int) []result {
-	random := rand.New(rand.NewPCG(uint64(seed), 1))
-	rule, wasted := r.new(), 0
+	varied := simulation.Seed(r.server, seed)
+	random := rand.New(rand.NewPCG(varied, 1))
+	start, rule, wasted := time.Now(), r.new(), 0
 	s := simulation.NewServer(func(q simulation.Request) simulation.Response {
 		reply := rule(serverrules.Request{At: q.At, Path: q.HTTP.URL.Path})
 		if !reply.OK() {
 			wasted++
 		}
-		delay := 500*time.Microsecond + time.Duration(random.Int64N(int64(time.Millisecond)))
+		delay := 500*time.Microsecond + time.Duration(q.Random.Int64N(int64(time.Millisecond)))
 		return simulation.Response{Status: reply.Status, Header: reply.Header, Delay: delay + reply.Delay, Drop: reply.Drop, Hang: reply.Hang}
 	})
+	s.Vary(varied)
 	defer s.Close()
 	connections := workers
 	if r.closes {
@@ -69,15 +72,13 @@ func (r row) run(client string, seed int) []result {
 	if err != nil {
 		panic(err)
 	}
-	load := simulation.Load{Calls: calls, Path: r.path}
-	if r.path == nil {
-		load.Routes = 1
-	}
-	start, results := time.Now(), []result{}
+	results := []result{}
 	for job := range 2 {
 		if job > 0 {
 			pause(start)
 		}
+		time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+		load := simulation.Load{Calls: calls, Path: r.path, First: job * calls, Seed: varied + uint64(job) + 1}
 		at, sent, before := time.Since(start), s.Received(), 0
 		s.Do(func() { before = wasted })
 		out := load.Closed(c, s.URL, workers)

@@ -106,13 +106,14 @@ func (row row) run() result {
 	return r
 }
 
-// goal is the time in seconds that the calls may take.
+// goal is the time in seconds that the calls may take: only the rejected one waits, with the default jitter of a tenth of
+// backoff.RetryAfterJitter.
 func (r result) goal() float64 {
 	wait := 0
 	if r.RetryAfter != nil {
 		wait = *r.RetryAfter
 	}
-	return float64(wait) + 1.1*r.Baseline + tolerance
+	return 1.1*float64(wait) + 1.1*r.Baseline + tolerance
 }
 
 func (r result) meetsGoal() bool { return r.Failed == 0 && r.Elapsed <= r.goal() }

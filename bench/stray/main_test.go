@@ -27,7 +27,7 @@ func TestMeasure_meetsTheGoals(t *testing.T) {
 
 func TestResult_knowsItsGoal(t *testing.T) {
 	ten := 10
-	require.InDelta(t, 12.45, result{RetryAfter: &ten, Baseline: 2}.goal(), 1e-9)
+	require.InDelta(t, 13.45, result{RetryAfter: &ten, Baseline: 2}.goal(), 1e-9)
 	require.True(t, result{Baseline: 2, Elapsed: 2.4}.meetsGoal())
 	require.False(t, result{Baseline: 2, Elapsed: 2.5}.meetsGoal())
 	require.False(t, result{Baseline: 2, Elapsed: 2, Failed: 1}.meetsGoal())

@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/examples/uses/stripe"
 )
 
-// maxAttempts is the default of heed.RetryPolicy.MaxAttempts.
-const maxAttempts = 4
+// maxAttempts is the default of heed.RetryPolicy.MaxThrottledAttempts.
+const maxAttempts = 10
 
 // TestScenarios_heedFailsNoCall checks each example with heed, and that the job is one that
 // needs it.
@@ -25,7 +25,10 @@ func TestScenarios_heedFailsNoCall(t *testing.T) {
 		t.Logf("%+v", heed)
 		require.Zero(t, heed.Failed, s.Name)
 		require.Zero(t, heed.Duplicated, s.Name)
-		require.LessOrEqual(t, heed.Throttled*100, heed.Sent, "%s: more than 1 %% was throttled", s.Name)
+		// Slow start lasts 100 ms and may end before the first response (QUOTA section 2 rule 8), and until several
+		// rejections have shown that others would be rejected, these do not wait (rule 3). So more than the server admits
+		// is sent once.
+		require.LessOrEqual(t, heed.Throttled*2, heed.Sent, "%s: more than half was throttled", s.Name)
 		require.LessOrEqual(t, heed.MostSends, maxAttempts, s.Name)
 		if heed.OldestSignature != nil {
 			require.LessOrEqual(t, *heed.OldestSignature, 1.0, s.Name)

@@ -11,7 +11,7 @@ import (
 )
 
 // reasons are the reasons of package quota for which a request waits.
-var reasons = []string{"quota", "retry-after", "learned rate", "slow start", "slow responses"}
+var reasons = []string{"quota", "retry-after", "learned rate", "slow start", "overload"}
 
 // SplitLimit splits the name of a quota, such as "api.example.com: retry-after", into the
 // quota and the reason for which it rejects requests. The reason is "" for other limits.

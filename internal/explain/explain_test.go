@@ -36,7 +36,7 @@ func TestSplitLimit_knowsTheReasonsOfQuotas(t *testing.T) {
 		{"api.test: retry-after", "api.test", "retry-after", "quota api.test (retry-after)"},
 		{"api.test: learned rate", "api.test", "learned rate", "quota api.test (learned rate)"},
 		{"api.test: slow start", "api.test", "slow start", "quota api.test (slow start)"},
-		{"api.test: slow responses", "api.test", "slow responses", "quota api.test (slow responses)"},
+		{"api.test: overload", "api.test", "overload", "quota api.test (overload)"},
 		{"api.test: quota of points", "api.test", "quota of points", "quota api.test (points)"},
 		{"a: b: quota", "a: b", "quota", "quota a: b"},
 		{": quota", "", "quota", "quota "},

@@ -51,11 +51,16 @@ var credentials = map[string]bool{
 	"X-N8n-Api-Key": true, "X-Redmine-Api-Key": true,
 }
 
-// secrets are header fields with secrets that do not identify an account: they belong to
-// another party, or differ between sessions.
+// secrets are header fields with secrets that do not identify an account at any host: they
+// belong to another party, differ between sessions, or are the API keys of one API, which the
+// table of providers lists.
 var secrets = map[string]bool{
 	"Cookie": true, "Proxy-Authorization": true, "X-Csrf-Token": true,
 	"X-Amz-Security-Token": true,
+	"Access-Key":           true, "Apca-Api-Key-Id": true, "Apca-Api-Secret-Key": true, "Auth-Api-Token": true, "Cb-Access-Key": true,
+	"Fastly-Key": true, "Kc-Api-Key": true, "Wm_sec.access_token": true, "X-Bapi-Api-Key": true, "X-Cisco-Meraki-Api-Key": true,
+	"X-Cmc_pro_api_key": true, "X-Dnsme-Apikey": true, "X-Els-Apikey": true, "X-Finnhub-Token": true,
+	"X-Mailerlite-Apikey": true, "X-Nsone-Key": true,
 }
 
 // IsCredential reports whether the header field with this name, in canonical form,

@@ -50,6 +50,7 @@ const (
 	Stated     = "heed.stated"
 	QuotaName  = "heed.quota.name"
 	QuotaUnit  = "heed.quota.unit"
+	QuotaKnown = "heed.quota.known"
 	StoreMode  = "heed.store.mode"
 	StoreCall  = "heed.store.operation"
 	otherValue = "_OTHER" // of an attribute with too many values, as the semantic conventions have it
@@ -117,10 +118,10 @@ var (
 	}
 	quotaHold = Instrument{
 		Name: "heed.client.quota.hold", Unit: "s", Kind: Gauge,
-		Description: "Time until requests, or one probe, may be sent to a server that is held.",
+		Description: "Time until the end of a hold that the server stated, or else until one request may be sent as a test.",
 		Attributes:  []string{Address, Port, Reason},
 	}
-	quotaAttributes = []string{Address, Port, QuotaName, QuotaUnit}
+	quotaAttributes = []string{Address, Port, QuotaName, QuotaUnit, QuotaKnown}
 
 	serverRequests = Instrument{
 		Name: "heed.server.requests", Unit: "{request}", Kind: Counter,

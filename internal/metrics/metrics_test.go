@@ -212,12 +212,12 @@ func TestRecorder_describesTheAccountThatMattersMost(t *testing.T) {
 		got[p.Instrument.Name+" "+strings.TrimRight(strings.Join(p.Labels[:], ","), ",")] = p.Value
 	}
 	require.Equal(t, map[string]float64{
-		"heed.client.quota.limit api.test,8443,n,tokens":       100,
-		"heed.client.quota.remaining api.test,8443,n,tokens":   20,
-		"heed.client.quota.utilization api.test,8443,n,tokens": .8,
-		"heed.client.quota.reset api.test,8443,n,tokens":       60,
-		"heed.client.quota.hold api.test,8443,quota":           70,
-		"heed.client.quota.limit b.test,,,requests":            5,
+		"heed.client.quota.limit api.test,8443,n,tokens,stated":       100,
+		"heed.client.quota.remaining api.test,8443,n,tokens,stated":   20,
+		"heed.client.quota.utilization api.test,8443,n,tokens,stated": .8,
+		"heed.client.quota.reset api.test,8443,n,tokens,stated":       60,
+		"heed.client.quota.hold api.test,8443,quota":                  70,
+		"heed.client.quota.limit b.test,,,requests,stated":            5,
 	}, got)
 }
 
@@ -260,4 +260,17 @@ func TestRecorder_boundsTheNumberOfQuotas(t *testing.T) {
 		s.Shown = append(s.Shown, quota.AccountSnapshot{Host: fmt.Sprintf("h%d.test", i%50), Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{{Name: fmt.Sprint(i / 50), Size: 1}}}}})
 	}
 	require.Len(t, NewRecorder(recording{}).Quotas(s), 500)
+}
+
+// An attribute distinguishes a learned limit and a declared one from one that the server states.
+func TestRecorder_statesHowAQuotaIsKnown(t *testing.T) {
+	r := NewRecorder(recording{})
+	for want, limit := range map[string]quota.LimitSnapshot{
+		"stated": {Size: 5}, "learned": {Size: 5, Learned: true}, "declared": {Size: 5, Declared: true},
+	} {
+		limit.Unit = "requests"
+		points := r.Quotas(quota.Snapshot{Shown: []quota.AccountSnapshot{{Host: "api.test", Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{limit}}}}}})
+		require.Len(t, points, 1)
+		require.Equal(t, Labels{"api.test", "", "", "requests", want}, points[0].Labels)
+	}
 }

@@ -26,7 +26,7 @@ func (r *Recorder) Quotas(s quota.Snapshot) (all []Point) {
 				holds[l] = max(holds[l], h.Until.Sub(s.At).Seconds())
 			}
 			for _, limit := range q.Limits {
-				l := Labels{srv.address, srv.port, r.quotas.value(limit.Name), r.units.value(limit.Unit)}
+				l := Labels{srv.address, srv.port, r.quotas.value(limit.Name), r.units.value(limit.Unit), known(limit)}
 				if old, ok := quotas[l]; (!ok && len(quotas) < maxSeries) || ok && used(limit) > used(old) {
 					quotas[l] = limit
 				}
@@ -51,6 +51,18 @@ func (r *Recorder) Quotas(s quota.Snapshot) (all []Point) {
 		all = append(all, Point{&quotaHold, seconds, l})
 	}
 	return all
+}
+
+// known returns how q is known: the server states it, it is learned from rejections, or the program
+// has declared it.
+func known(q quota.LimitSnapshot) string {
+	switch {
+	case q.Learned:
+		return "learned"
+	case q.Declared:
+		return "declared"
+	}
+	return "stated"
 }
 
 // used returns the used part of q, 0 if it is not known.

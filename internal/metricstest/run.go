@@ -63,9 +63,13 @@ func NewTracker() (*quota.Tracker, *Clock) {
 // A server responds to the paths of the script.
 type server struct{ retried atomic.Bool }
 
-// RoundTrip implements http.RoundTripper. Each response takes a second.
+// RoundTrip implements http.RoundTripper. Each response takes a second, those of held 0.1 s.
 func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
-	time.Sleep(time.Second)
+	if req.URL.Path == "/held" {
+		time.Sleep(100 * time.Millisecond)
+	} else {
+		time.Sleep(time.Second)
+	}
 	w := httptest.NewRecorder()
 	switch path := req.URL.Path; {
 	case path == "/throttled" && !s.retried.Swap(true):
@@ -99,6 +103,12 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	tr := &heed.Transport{
 		Base: new(server), Quota: tracker, Trace: e.Trace(),
 		Retry: &heed.RetryPolicy{Budget: &backoff.Budget{Ratio: -1, MinPerSecond: -1}},
+		RetryFor: func(req *http.Request) *heed.RetryPolicy {
+			if req.URL.Path != "/throttled" {
+				return nil
+			}
+			return &heed.RetryPolicy{Budget: new(backoff.Budget), RetryAfterJitter: backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}}
+		},
 	}
 	send := func(ctx context.Context, method, url string) {
 		req := newRequest(ctx, t, method, url)
@@ -112,7 +122,9 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	send(t.Context(), "GET", "https://api.test/500")                  // refused by the budget
 	send(t.Context(), "POST", "https://api.test:8443/502")            // not idempotent
 	send(t.Context(), "GET", "https://broken.test/secret")            // no response, and refused by the budget
-	send(once, "GET", "https://held.test/held")                       // holds the host for 60 s
+	for range 6 {
+		send(once, "GET", "https://held.test/held") // the fifth holds the host for 60 s, and the sixth waits and is a test
+	}
 	send(heed.WithOptions(t.Context(), heed.RequestOptions{MaxWait: time.Second}), "GET", "https://held.test/held")
 	sendCanceled(t, e, tr, queued)
 	serve(t, e)
@@ -186,26 +198,26 @@ func Want() map[string]Value {
 		"call.duration{http.request.method=GET,server.address=api.test,http.response.status_code=500,error.type=500}":                   {1, 1},
 		"call.duration{http.request.method=POST,server.address=api.test,server.port=8443,http.response.status_code=502,error.type=502}": {1, 1},
 		"call.duration{http.request.method=GET,server.address=broken.test,error.type=" + brokenType + "}":                               {1, 1},
-		"call.duration{http.request.method=GET,server.address=held.test,http.response.status_code=429,error.type=429}":                  {1, 1},
+		"call.duration{http.request.method=GET,server.address=held.test,http.response.status_code=429,error.type=429}":                  {6, 0.65},
 		"call.duration{http.request.method=GET,server.address=held.test,error.type=refused}":                                            {1, 0},
 		"call.duration{http.request.method=GET,server.address=own.test,http.response.status_code=200}":                                  {1, 1},
 		"call.duration{http.request.method=GET,server.address=own.test}":                                                                {1, 2},
 		"call.retries{http.request.method=GET,server.address=api.test}":                                                                 {1, 1},
 		"call.retry_delay{http.request.method=GET,server.address=api.test}":                                                             {1, 5},
-		"request.time_in_queue{heed.limit.name=api.test,heed.reason=retry-after,heed.result=acquired}":                                  {1, 5},
+		"request.time_in_queue{heed.limit.name=held.test,heed.reason=retry-after,heed.result=acquired}":                                 {1, .05},
 		"request.time_in_queue{heed.limit.name=held.test,heed.reason=retry-after,heed.result=too_long}":                                 {1, 0},
 		"request.time_in_queue{heed.limit.name=own,heed.result=canceled}":                                                               {1, 2},
-		"queued_requests{heed.limit.name=api.test,heed.reason=retry-after}":                                                             {},
+		"queued_requests{heed.limit.name=held.test,heed.reason=retry-after}":                                                            {},
 		"queued_requests{heed.limit.name=own}":                                                                                          {},
 		"throttled{server.address=api.test,http.response.status_code=429,heed.stated=true}":                                             {Sum: 1},
-		"throttled{server.address=held.test,http.response.status_code=429,heed.stated=true}":                                            {Sum: 1},
+		"throttled{server.address=held.test,http.response.status_code=429,heed.stated=true}":                                            {Sum: 6},
 		"retries.refused{server.address=api.test,heed.reason=budget}":                                                                   {Sum: 1},
 		"retries.refused{server.address=api.test,server.port=8443,heed.reason=unsafe}":                                                  {Sum: 1},
 		"retries.refused{server.address=broken.test,heed.reason=budget}":                                                                {Sum: 1},
-		"quota.limit{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests}":                                         {Sum: 100},
-		"quota.remaining{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests}":                                     {Sum: 40},
-		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests}":                                   {Sum: .6},
-		"quota.reset{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests}":                                         {Sum: 20},
+		"quota.limit{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 100},
+		"quota.remaining{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":             {Sum: 40},
+		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":           {Sum: .6},
+		"quota.reset{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 20.35},
 		"quota.hold{server.address=held.test,heed.reason=retry-after}":                                                                  {Sum: 54},
 	} {
 		want["heed.client."+series] = v

@@ -28,9 +28,9 @@ type content struct {
 	Route  uint64  `json:"route"`
 	Say    string  `json:"say"`
 	Wait   micros  `json:"wait,omitempty"`
+	Pause  micros  `json:"pause,omitempty"`
 	Stated bool    `json:"told,omitempty"`
 	Limits []limit `json:"left,omitempty"`
-	Count  int     `json:"count,omitempty"`
 }
 
 type limit struct {
@@ -44,15 +44,14 @@ type limit struct {
 // kinds are the words for each quota.UpdateKind. UpdateFetched is not sent.
 var kinds = []string{
 	quota.UpdateHold: "shut", quota.UpdateProbe: "probe", quota.UpdateRelease: "open",
-	quota.UpdateLimits: "left", quota.UpdateJoin: "here", quota.UpdateRejections: "rejected",
+	quota.UpdateLimits: "left", quota.UpdateJoin: "here",
 }
 
 const (
-	maxContent    = 4096 // bytes; eight limits with long names are less than half of it
-	maxLimits     = 8
-	maxUnits      = 1 << 53
-	maxRejections = 100
-	macBytes      = 12
+	maxContent = 4096 // bytes; eight limits with long names are less than half of it
+	maxLimits  = 8
+	maxUnits   = 1 << 53
+	macBytes   = 12
 )
 
 type micros int64
@@ -63,7 +62,7 @@ func (m micros) plausible() bool         { return m >= 0 && m <= micros(headers.
 
 // encode returns the content of a message.
 func encode(secret []byte, u *quota.Update, s stamp) string {
-	c := content{From: u.Sender, stamp: s, Route: u.Route, Say: kinds[u.Kind], Wait: inMicros(u.Wait), Stated: u.Stated, Count: u.Rejections}
+	c := content{From: u.Sender, stamp: s, Route: u.Route, Say: kinds[u.Kind], Wait: inMicros(u.Wait), Pause: inMicros(u.Pause), Stated: u.Stated}
 	for _, l := range u.Limits {
 		c.Limits = append(c.Limits, limit{l.Name, l.Limit, l.Remaining, inMicros(l.Per), inMicros(l.ResetAfter)})
 	}
@@ -91,7 +90,7 @@ func decode(secret []byte, account, text string) (u quota.Update, s stamp, ok bo
 	}
 	u = quota.Update{
 		Kind: quota.UpdateKind(slices.Index(kinds, c.Say)), Sender: c.From, Account: account, Route: c.Route,
-		Wait: c.Wait.duration(), Stated: c.Stated, Rejections: c.Count,
+		Wait: c.Wait.duration(), Pause: c.Pause.duration(), Stated: c.Stated,
 	}
 	for _, l := range c.Limits {
 		u.Limits = append(u.Limits, throttle.RemoteLimit{Name: l.Name, Limit: l.Limit, Remaining: l.Remaining, Per: l.Per.duration(), ResetAfter: l.Reset.duration()})
@@ -102,7 +101,7 @@ func decode(secret []byte, account, text string) (u quota.Update, s stamp, ok bo
 // plausible reports whether all values of c are within bounds: a process that knows the secret may
 // have errors.
 func (c *content) plausible() bool {
-	if c.Sequence == 0 || slices.Index(kinds, c.Say) <= 0 || !c.Wait.plausible() || len(c.Limits) > maxLimits || c.Count < 0 || c.Count > maxRejections {
+	if c.Sequence == 0 || slices.Index(kinds, c.Say) <= 0 || !c.Wait.plausible() || !c.Pause.plausible() || len(c.Limits) > maxLimits {
 		return false
 	}
 	for _, l := range c.Limits {

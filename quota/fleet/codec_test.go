@@ -17,9 +17,9 @@ import (
 var secret = []byte("of the fleet")
 
 func TestCodec_decodesWhatItEncoded(t *testing.T) {
-	for kind := quota.UpdateHold; kind <= quota.UpdateRejections; kind++ {
+	for kind := quota.UpdateHold; kind <= quota.UpdateJoin; kind++ {
 		u := quota.Update{
-			Kind: kind, Sender: 1 << 63, Account: "a", Route: 4711, Wait: time.Minute, Stated: true, Rejections: 3,
+			Kind: kind, Sender: 1 << 63, Account: "a", Route: 4711, Wait: time.Minute, Pause: 1500 * time.Millisecond, Stated: true,
 			Limits: []throttle.RemoteLimit{
 				{Name: "core", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: 1500 * time.Microsecond},
 				{Limit: 1 << 53, ResetAfter: time.Second},
@@ -39,11 +39,22 @@ func TestCodec_wireFormat(t *testing.T) {
 			Kind: quota.UpdateHold, Sender: 17, Account: "a", Route: 4711, Wait: time.Minute, Stated: true,
 			Limits: []throttle.RemoteLimit{{Name: "core", Limit: 100, Remaining: 7, Per: time.Hour, ResetAfter: 1500 * time.Millisecond}},
 		},
-		`{"from":17,"seq":3,"at":1764000000000000,"route":0,"say":"here"}._YZBwBnHXBkn9eKq`:               {Kind: quota.UpdateJoin, Sender: 17, Account: "a"},
-		`{"from":17,"seq":3,"at":1764000000000000,"route":1,"say":"rejected","count":5}.HYUf8POeLQmI9nUe`: {Kind: quota.UpdateRejections, Sender: 17, Account: "a", Route: 1, Rejections: 5},
+		`{"from":17,"seq":3,"at":1764000000000000,"route":0,"say":"here"}._YZBwBnHXBkn9eKq`: {Kind: quota.UpdateJoin, Sender: 17, Account: "a"},
+		`{"from":17,"seq":3,"at":1764000000000000,"route":1,"say":"shut","wait":1800000,"pause":1500000}.n6wElhwQkeIWUjZV`: {
+			Kind: quota.UpdateHold, Sender: 17, Account: "a", Route: 1, Wait: 1800 * time.Millisecond, Pause: 1500 * time.Millisecond,
+		},
 	} {
 		require.Equal(t, text, encode(secret, &u, stamp{3, 1764000000000000}))
 	}
+}
+
+// Processes with versions of the package from before a member, or with later ones, understand the rest.
+func TestCodec_ignoresUnknownMembers(t *testing.T) {
+	body := `{"from":17,"seq":3,"at":5,"route":1,"say":"shut","wait":1000000,"later":{"left":[1]},"count":5}`
+	u, s, ok := decode(secret, "a", body+"."+macOf(secret, "a", []byte(body)))
+	require.True(t, ok)
+	require.Equal(t, stamp{3, 5}, s)
+	require.Equal(t, quota.Update{Kind: quota.UpdateHold, Sender: 17, Account: "a", Route: 1, Wait: time.Second}, u)
 }
 
 func TestCodec_rejectsWhatWasNotEncodedForTheAccount(t *testing.T) {
@@ -80,7 +91,8 @@ func TestCodec_rejectsValuesOutOfBounds(t *testing.T) {
 		`{"seq":1,"say":"left","left":[{"limit":1,"left":1,"reset":-1}]}`,
 		`{"seq":1,"say":"left","left":[{"limit":1,"left":1,"per":-1,"reset":1}]}`,
 		`{"seq":1,"say":"left","left":[{},{},{},{},{},{},{},{},{}]}`,
-		`{"seq":1,"say":"rejected","count":-1}`, `{"seq":1,"say":"rejected","count":101}`,
+		`{"seq":1,"say":"shut","wait":1,"pause":-1}`,
+		`{"seq":1,"say":"rejected","count":5}`,
 		`{"seq":1,"say":"what"}`, `{"seq":1,"say":""}`, `{"seq":1}`, `{}`, `[]`, `null`, ``,
 	} {
 		_, _, ok := decode(nil, "a", body+"."+macOf(nil, "a", []byte(body)))
@@ -112,8 +124,9 @@ func TestCodec_boundaries(t *testing.T) {
 		{`{"seq":1,"say":"shut","wait":-1}`, false},
 		{`{"seq":1,"say":"left","left":[` + limits(8) + `]}`, true},
 		{`{"seq":1,"say":"left","left":[` + limits(9) + `]}`, false},
-		{`{"seq":1,"say":"rejected","count":100}`, true},
-		{`{"seq":1,"say":"rejected","count":101}`, false},
+		{fmt.Sprintf(`{"seq":1,"say":"shut","pause":%d}`, year), true},
+		{fmt.Sprintf(`{"seq":1,"say":"shut","pause":%d}`, year+1), false},
+		{`{"seq":1,"say":"shut","other":[{"a":"b"}]}`, true},
 		{`{"seq":1,"say":"left","left":[{"limit":9007199254740992,"left":9007199254740992}]}`, true},
 		{`{"seq":1,"say":"left","left":[{"limit":9007199254740993}]}`, false},
 		{`{"seq":1,"say":"left","left":[{"left":9007199254740993}]}`, false},
@@ -135,7 +148,7 @@ func FuzzCodec_decode(f *testing.F) {
 		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"open","wait":31622400000000}`,
 		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"probe"}`, `{"from":1,"seq":1,"at":-9223372036854775808,"say":"here"}`,
 		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"left","left":[{"name":"a","limit":9007199254740992,"left":1,"per":1,"reset":31622400000000}]}`,
-		`{"from":1,"seq":1,"at":0,"route":1,"say":"rejected","count":100}`, `{`, ``,
+		`{"from":1,"seq":1,"at":0,"route":1,"say":"shut","wait":1,"pause":31622400000000}`, `{`, ``,
 	} {
 		f.Add(seed, int64(0), true)
 		f.Add(seed, int64(1)<<62, false)
@@ -152,6 +165,7 @@ func FuzzCodec_decode(f *testing.F) {
 		if ok {
 			require.True(t, sign || strings.HasSuffix(text, macOf(secret, "a", []byte(text[:strings.LastIndexByte(text, '.')]))))
 			require.GreaterOrEqual(t, u.Wait, time.Duration(0))
+			require.GreaterOrEqual(t, u.Pause, time.Duration(0))
 			require.LessOrEqual(t, len(u.Limits), maxLimits)
 			again, stamp, ok := decode(secret, "a", encode(secret, &u, s))
 			if len(encode(secret, &u, s)) <= maxContent { // JSON escapes can be longer than what was read

@@ -18,12 +18,15 @@
 //	seq    number of the message among those of the Exchange that published it, from 1 on
 //	at     when it was published, in microseconds since the Unix epoch by the clock of the process
 //	route  hash of a route that uses the quota
-//	say    "shut", "probe", "open", "left", "here" or "rejected": the Kind of the update, a hold,
-//	       probe, release, limits, join or rejections
+//	say    "shut", "probe", "open", "left" or "here": the Kind of the update, a hold, probe,
+//	       release, limits or join
 //	wait   the time until the hold ends, or since the probe was sent
+//	pause  the time until the next probe, if one was rejected
 //	told   true if the server stated the hold
 //	left   limits of the quota: name, limit, left, per and reset
-//	count  number of rejections
+//
+// Members that are not known are ignored, and so are messages that say something else: processes with earlier
+// versions of this package can share.
 //
 // # Security
 //

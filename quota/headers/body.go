@@ -19,10 +19,12 @@ const maxPeek = 8 << 10
 // rejection, until when, and what is left. rep is the result of Parse for the same
 // response. At most 8 KiB are read, and a truncated body is read as far as possible.
 //
-// Error codes in known members make a 403, 429 or 503 a rejection. Phrases do so only on
-// 429 and 503, because the text of other errors may mention rate limits without being a
-// rejection; those of GitHub's secondary limit also do on 403. On any other status only the
-// ErrorCodes of the host's Provider count, and in a 200 only the codes of errors.
+// The ErrorCodes of the host's Provider make any error a rejection. The problem types of the
+// IETF draft, the text of GitHub's secondary limit and that of a quota of Azure API Management
+// make a 403 one, and the problem types also a 503. Other codes and phrases do so only in a 200,
+// as the codes of errors: a 403 or 503 may mention limits without being a rejection, and to a 429
+// they add nothing. The time in a sentence such as "Try again in 4 seconds." counts if a rejection
+// states no other.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]
@@ -30,7 +32,7 @@ func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 		r.Body(status, h, peek, rep)
 		return
 	}
-	b := bodyParser{status: status, provider: rep.provider}
+	b := bodyParser{status: status, provider: rep.provider, clock: clock{header: h}}
 	if t := bytes.TrimSpace(peek); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		d := json.NewDecoder(bytes.NewReader(t))
 		d.UseNumber()
@@ -49,10 +51,16 @@ type bodyParser struct {
 	status   int
 	provider *Provider // properties of the host; nil: none
 
+	clock clock
+
 	throttled, permanent, global bool
-	githubSecondary              bool // the text of GitHub's secondary limit
+	documented                   bool          // one of the ErrorCodes of provider
+	overloaded                   bool          // a code of a server that did not process the request
+	locked                       bool          // a code of an object that another request has locked
+	documentedWait               time.Duration // wait that the API documents for this rejection; 0: none
 	hasDelay                     bool
-	delay                        time.Duration
+	delay                        time.Duration // in a member
+	textDelay                    time.Duration // in a sentence; 0: none
 	cost                         shopifyCost
 	violated                     []string
 }
@@ -67,9 +75,14 @@ type jsonContext struct {
 	atCodePath bool   // at the top level, or inside objects in which APIs put error codes
 }
 
-// githubSecondaryWait is the delay that GitHub documents for a rejection by its secondary
-// limit without a header that states a delay.
-const githubSecondaryWait = time.Minute
+const (
+	// githubSecondaryWait is the delay that GitHub documents for a rejection by its secondary
+	// limit without a header that states a delay.
+	githubSecondaryWait = time.Minute
+
+	// documentedDelay is the base delay after a throttling error in the SDKs of AWS.
+	documentedDelay = time.Second
+)
 
 // maxDepth is the maximum number of nested levels of JSON that are read.
 const maxDepth = 12
@@ -130,15 +143,24 @@ func mayHoldCode(key string) bool {
 // isCodeKey reports whether key is the name of a member that is an error code.
 func isCodeKey(key string) bool {
 	switch key {
-	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "__type", "Code":
+	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "error_name", "__type", "Code":
+		return true
+	}
+	return false
+}
+
+// isMessageKey reports whether key is the name of a member that describes an error in prose.
+func isMessageKey(key string) bool {
+	switch key {
+	case "message", "Message", "detail", "title", "error_message", "errorMessage", "error_description", "DeveloperErrorMessage":
 		return true
 	}
 	return false
 }
 
 // string reads a string. In a success only the code of an error counts, because other
-// strings may be data. Of an error the messages of the first three levels are searched for
-// phrases: deeper ones describe details.
+// strings may be data. Of an error the messages of the first three levels are read: deeper
+// ones describe details.
 func (b *bodyParser) string(m jsonContext, depth int, s string) {
 	switch {
 	case m.key == "retryDelay":
@@ -149,29 +171,40 @@ func (b *bodyParser) string(m jsonContext, depth int, s string) {
 		if len(b.violated) < maxEntries {
 			b.violated = append(b.violated, s[:min(len(s), maxNameLen)])
 		}
-	case m.key == "message" && b.status >= 400:
+	case m.key == "quotaId" && b.status == http.StatusTooManyRequests && strings.Contains(s, "PerDay"):
+		b.addDelay(b.delayUntil(nextPacificMidnight)) // Google's quotas per day
+	case m.key == "policyName" && b.status == http.StatusTooManyRequests && s == "DAILY":
+		// HubSpot's quota per day ends at midnight in the time zone of the account, which is on the hour in most zones.
+		b.documentedWait = b.delayUntil(func(now time.Time) time.Time { return now.Truncate(time.Hour).Add(time.Hour) })
+	case m.key == "message" && m.inError && b.status < 400:
+		b.throttled = b.throttled || s == "Throttled"
+	case isMessageKey(m.key) && b.status >= 400:
 		if m.atCodePath && depth <= 3 {
 			b.scanText(s)
 		}
-	case m.key == "message" && m.inError:
-		b.throttled = b.throttled || s == "Throttled"
 	case isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400):
 		b.addCode(s)
+		if m.key == "error" && b.status >= 400 { // of some APIs it is a sentence
+			b.scanText(s)
+		}
 	}
 }
 
 // addCode reads an error code.
 func (b *bodyParser) addCode(s string) {
 	if b.provider.hasErrorCode(s) {
-		b.throttled = true
+		b.throttled, b.documented = true, true
 		return
 	}
 	switch b.status {
 	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
-		b.permanent = b.permanent || isPermanentCode(s)
-		b.throttled = b.throttled || isThrottleCode(s)
+		letters := lettersOf(s)
+		b.throttled = b.throttled || isProblemOfLimit(s)
+		b.permanent = b.permanent || isPermanentCode(letters)
+		b.overloaded = b.overloaded || b.status >= 500 && isOverloadCode(letters)
+		b.locked = b.locked || letters == "locktimeout"
 	default:
-		b.throttled = b.throttled || b.status < 400 && isThrottleCode(s)
+		b.throttled = b.throttled || b.status < 400 && isThrottleCode(lettersOf(s))
 	}
 }
 
@@ -180,7 +213,7 @@ func (b *bodyParser) number(key string, n decimal) {
 		return
 	}
 	switch key {
-	case "retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds":
+	case "retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds", "retry_in_seconds", "retryInSeconds", "retryAfterSec", "backoff_seconds":
 		b.addDelay(n.duration(time.Second))
 	case "retry_after_ms", "retryAfterMs":
 		b.addDelay(n.duration(time.Millisecond))
@@ -197,24 +230,35 @@ func (b *bodyParser) addDelay(d time.Duration) {
 	b.delay, b.hasDelay = max(b.delay, d), true
 }
 
-// addTo adds the results to rep.
+// delayUntil returns the delay from the time of the response until the instant that next returns for it.
+func (b *bodyParser) delayUntil(next func(time.Time) time.Time) time.Duration {
+	b.clock.received = time.Now() // for a response without a Date
+	now := b.clock.serverTime()
+	return next(now).Sub(now)
+}
+
+// addTo adds the results to rep. A delay in a 503 is its Retry-After.
 func (b *bodyParser) addTo(rep *Report) {
 	rep.Violated = append(rep.Violated, b.violated...)
-	rep.Throttled = rep.Throttled || b.throttled
-	rep.explicit = rep.explicit || b.throttled
-	if b.githubSecondary {
-		rep.documentedWait = githubSecondaryWait
-	}
-	if b.permanent {
-		rep.Permanent, rep.Throttled = true, false
-	}
+	rep.NotProcessed = rep.NotProcessed || b.overloaded
+	rep.Throttled = (rep.Throttled || b.throttled) && !b.permanent && !b.locked
+	rep.Permanent = rep.Permanent || b.permanent
 	b.addCost(rep)
-	if !rep.Throttled {
+	if !rep.Throttled && (b.status != http.StatusServiceUnavailable || b.permanent) {
 		return
 	}
 	rep.Global = rep.Global || b.global
-	if b.hasDelay && (!rep.HasRetryAfter || b.delay > rep.RetryAfter) {
+	if b.documentedWait > 0 {
+		rep.documentedWait = b.documentedWait
+	}
+	if b.documented {
+		rep.MinDelay = documentedDelay
+	}
+	switch {
+	case b.hasDelay && (!rep.HasRetryAfter || b.delay > rep.RetryAfter):
 		rep.RetryAfter, rep.HasRetryAfter, rep.RetryFormat = b.delay, true, FormatDeltaSeconds
+	case b.textDelay > 0 && rep.Throttled && !b.hasDelay && !rep.HasRetryAfter && !rep.anyExhausted(true):
+		rep.RetryAfter, rep.HasRetryAfter, rep.RetryFormat = b.textDelay, true, FormatDuration
 	}
 }
 
@@ -228,34 +272,43 @@ func (b *bodyParser) addCost(rep *Report) {
 	})
 }
 
-// scanText searches prose and XML for phrases that make a 429 or 503 an explicit rejection.
-// The names of GitHub's secondary limit count on 403 as well.
+// scanText searches prose and XML for the texts of GitHub's secondary limit, for that of a quota of
+// Azure API Management, which comes with a 403, and for the time after which to retry.
 func (b *bodyParser) scanText(s string) {
-	switch b.status {
-	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-	default:
-		return
-	}
 	s = strings.ToLower(s)
-	if b.status != http.StatusServiceUnavailable && (strings.Contains(s, "secondary rate limit") || strings.Contains(s, "abuse detection mechanism")) {
-		b.throttled, b.githubSecondary = true, true
-	}
-	if b.status == http.StatusForbidden {
-		return
-	}
-	for _, phrase := range throttlePhrases {
-		if strings.Contains(s, phrase) {
-			b.throttled = true
-			return
+	if b.status == http.StatusForbidden || b.status == http.StatusTooManyRequests {
+		if strings.Contains(s, "secondary rate limit") || strings.Contains(s, "abuse detection mechanism") {
+			b.throttled, b.documentedWait = true, githubSecondaryWait
 		}
+	}
+	d, ok := waitInText(s)
+	if !ok && strings.Contains(s, "resume") && strings.Contains(s, "at gmt 00:00") { // Zoom's quotas per day
+		d = b.delayUntil(func(now time.Time) time.Time { return now.Truncate(day).Add(day) })
+	}
+	b.textDelay = max(b.textDelay, d)
+	if ok && b.status == http.StatusForbidden && strings.Contains(s, "quota will be replenished in ") {
+		b.throttled = true
 	}
 }
 
-// throttlePhrases are phrases of rejections, in lower case.
-var throttlePhrases = []string{
-	"rate limit exceeded", "exceeded the rate limit", "exceeded your rate limit",
-	"exceeded rate limit", "rate limit reached", "rate limited", "rate-limited", "ratelimited", "rate_limit", "ratelimitexceeded",
-	"abuse detection", "too many requests", "request_limit_exceeded", "slowdown", "slow down", "throttl",
+// waitPhrases are the words before the time after which to retry, in lower case.
+var waitPhrases = [...]string{
+	"try again in ", "try again after ", "retry in ", "retry after ", "retry after: ", "available in ",
+	"replenished in ", "reset in ", "resets in ", "wait ",
+}
+
+// waitInText returns the time after one of waitPhrases in s, which is in lower case.
+func waitInText(s string) (d time.Duration, ok bool) {
+	for _, phrase := range waitPhrases {
+		for rest := s; !ok; {
+			var found bool
+			if _, rest, found = strings.Cut(rest, phrase); !found {
+				break
+			}
+			d, ok = leadingDuration(rest)
+		}
+	}
+	return d, ok
 }
 
 // scanProviderCodes searches XML and prose for one of the error codes of the host.
@@ -266,7 +319,7 @@ func (b *bodyParser) scanProviderCodes(s string) {
 	isCode := func(c rune) bool { return c < 0x80 && (isLetter(byte(c)) || isDigit(byte(c)) || c == '_') }
 	for word := range strings.FieldsFuncSeq(s, func(c rune) bool { return !isCode(c) }) {
 		if b.provider.hasErrorCode(word) {
-			b.throttled = true
+			b.throttled, b.documented = true, true
 			return
 		}
 	}
@@ -290,30 +343,40 @@ func (p *Provider) hasErrorCode(code string) bool {
 // problemTypePrefix is the common prefix of the URIs of problem types (RFC 9457).
 const problemTypePrefix = "https://iana.org/assignments/http-problem-types#"
 
-// isThrottleCode reports whether an error code states that a limit rejected the request: it
-// is a problem type of draft-ietf-httpapi-ratelimit-headers, or its letters are those of a
-// known code.
-func isThrottleCode(code string) bool {
-	if kind, ok := strings.CutPrefix(code, problemTypePrefix); ok {
-		return kind == "quota-exceeded" || kind == "temporary-reduced-capacity" || kind == "abnormal-usage-detected"
-	}
-	switch lettersOf(code) {
+// isProblemOfLimit reports whether an error code is a problem type of
+// draft-ietf-httpapi-ratelimit-headers.
+func isProblemOfLimit(code string) bool {
+	kind, ok := strings.CutPrefix(code, problemTypePrefix)
+	return ok && (kind == "quota-exceeded" || kind == "temporary-reduced-capacity" || kind == "abnormal-usage-detected")
+}
+
+// isThrottleCode reports whether an error code in a 200, of which these are the letters, states that a
+// limit rejected the request.
+func isThrottleCode(letters string) bool {
+	switch letters {
 	case "ratelimited", "ratelimit", "ratelimitexceeded", "ratelimitreached", "userratelimitexceeded", "dailylimitexceeded",
 		"throttled", "throttling", "throttlingexception", "requestthrottled", "requestthrottledexception",
 		"toomanyrequests", "toomanyrequestsexception", "requestlimitexceeded", "slowdown", "resourceexhausted",
-		"overloadederror", "overloaded", "serveroverloaded", "quotaexceeded", "provisionedthroughputexceededexception", "ratelimiterror", "activitylimitreached",
-		"comamazonawsdynamodbvprovisionedthroughputexceededexception":
+		"overloadederror", "overloaded", "serveroverloaded", "ratelimiterror", "activitylimitreached":
 		return true
 	}
 	return false
 }
 
-// isPermanentCode reports whether an error code states a rejection that waiting does not
-// resolve: the account has no money left, or is suspended.
-func isPermanentCode(code string) bool {
-	switch lettersOf(code) {
+// isOverloadCode reports whether an error code, of which these are the letters, states that the server
+// is overloaded and did not process the request.
+func isOverloadCode(letters string) bool {
+	return letters == "serverisoverloaded" || letters == "overloadederror" || letters == "serveroverloaded" || letters == "overloaded"
+}
+
+// isPermanentCode reports whether an error code, of which these are the letters, states a rejection that
+// waiting does not resolve: the account has no money left, has spent what it may, or is suspended.
+func isPermanentCode(letters string) bool {
+	switch letters {
 	case "insufficientquota", "insufficientbalance", "insufficientcredits", "insufficientfunds", "creditbalancetoolow",
-		"billinghardlimitreached", "billingnotactive", "billingnotenabled", "billingdisabled", "billingerror", "paymentrequired",
+		"creditbalanceexhausted", "billinghardlimitreached", "billingnotactive", "billingnotenabled", "billingdisabled", "billingerror", "paymentrequired",
+		"enforcedspendlimitreached", "spendlimitreached", "spendlimitexceeded", "organizationspendlimitexceeded", "projectspendlimitexceeded",
+		"organizationusagelimitexceeded",
 		"accountsuspended", "accountdeactivated", "accountdisabled", "accountclosed", "accessterminated",
 		"organizationsuspended", "organizationdeactivated", "organizationdisabled", "projectsuspended", "consumersuspended",
 		"usersuspended", "subscriptionsuspended":

@@ -78,16 +78,16 @@ func (r *Reader) parse(provider *Provider, status int, h http.Header, received t
 		p.reset()
 		parserPool.Put(p)
 	}
+	out.provider = provider
 	if out.Throttled || out.HasRetryAfter || len(out.Limits) > 0 {
 		out.resolve(status)
 	}
-	out.provider = provider
 	return out
 }
 
 // isRejection reports whether a response is a rejection because of a limit. A 429 is one by
-// definition. 403 and 503 have other meanings as well: an exhausted limit makes them a
-// rejection, and Retry-After makes a 403 one. Some servers use 418, 420 and 529 for
+// definition. 403 and 503 have other meanings as well: an exhausted limit of requests makes them
+// a rejection, and Retry-After makes a 403 one. Some servers use 418, 420 and 529 for
 // rejections.
 func isRejection(p *Provider, status int, hasRetryAfter, exhausted bool) bool {
 	if p != nil && p.isThrottledStatus(status) {
@@ -141,10 +141,9 @@ func (r *Reader) Provider(host string) *Provider {
 		return nil
 	}
 	host = httphost.Name(host)
-	if len(r.Hosts) > 0 { // a variable of this block is allocated
-		if provider, ok := r.Hosts[host]; ok {
-			return &provider
-		}
+	if _, ok := r.Hosts[host]; ok {
+		provider := r.Hosts[host] // is allocated
+		return &provider
 	}
 	if r.NoProviderTable {
 		return nil
@@ -178,6 +177,7 @@ type parser struct {
 	useTable   bool
 	candidates int  // headers with names that had to be parsed
 	overflow   bool // there were more groups or candidates than are read
+	cached     bool // a header states that the response is from a cache
 
 	out          Report
 	groups       []headerGroup
@@ -311,6 +311,12 @@ func (p *parser) collectHeader(name string, values []string, class nameClass, sp
 	case nameIgnored:
 	case nameAge:
 		p.clock.age = parseAge(values[0])
+	case nameSuggested:
+		if n, ok := parseDecimal(trimBlanks(values[0])); ok && !n.negative {
+			p.out.SuggestedDelay = boundDelay(n.duration(time.Millisecond))
+		}
+	case nameCache:
+		p.cached = p.cached || isCacheHit(name, values)
 	case nameRetryAfter:
 		p.retryHeaders = append(p.retryHeaders, retryHeader{values, 0, true})
 	case nameUnknown, nameOfRule:
@@ -324,7 +330,7 @@ func (p *parser) collectHeader(name string, values []string, class nameClass, sp
 
 // collectUnknown adds a header whose name must be parsed.
 func (p *parser) collectUnknown(name string, values []string) {
-	if !mayStateLimit(name) {
+	if !mayStateLimit(name) || isFallbackTier(name) {
 		return
 	}
 	m, ok := parseName(name)
@@ -391,7 +397,7 @@ func (p *parser) findGroup(name string, m *nameInfo, spelling uint8) *headerGrou
 		if m.qualifierHash != 0 && name < g.firstHeader { // Minute and Minutely are the same bucket
 			g.firstHeader, g.singleQualifier, g.window = name, m.singleQualifier, m.window
 		}
-		g.isRateLimit = g.isRateLimit || m.isRateLimit
+		g.isRateLimit, g.vague = g.isRateLimit || m.isRateLimit, g.vague && m.vague
 		if m.unit != g.unit {
 			g.unit = max(g.unit, m.unit) // a user's rule may state it for one header only
 		}

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write testdata/reports.txt")
 func TestParse_reportsOfRecordedResponses(t *testing.T) {
 	const file = "testdata/reports.txt"
 	var got strings.Builder
-	for _, cases := range []string{"testdata/cases.jsonl", "testdata/more_cases.jsonl"} {
+	for _, cases := range []string{"testdata/cases.jsonl", "testdata/more_cases.jsonl", "testdata/body_cases.jsonl"} {
 		all := readCases(t, cases)
 		for i := range all {
 			rules, table := fullReport(all[i].Report(false)), fullReport(all[i].Report(true))
@@ -72,12 +72,14 @@ func fullReport(r headers.Report) string {
 	if r.HasRetryAfter {
 		fmt.Fprintf(&b, ", retry %v as %v", r.RetryAfter, r.RetryFormat)
 	}
-	if r.Wait != 0 {
-		fmt.Fprintf(&b, ", wait %v", r.Wait)
+	for i, d := range []time.Duration{r.Wait, r.MinDelay, r.SuggestedDelay} {
+		if d != 0 {
+			fmt.Fprintf(&b, ", %s %v", []string{"wait", "at least", "suggested"}[i], d)
+		}
 	}
-	for i, is := range []bool{r.Throttled, r.Permanent, r.Global, r.Stale} {
+	for i, is := range []bool{r.Throttled, r.Permanent, r.NotProcessed, r.Global, r.Stale} {
 		if is {
-			b.WriteString([]string{", throttled", ", permanent", ", global", ", stale"}[i])
+			b.WriteString([]string{", throttled", ", permanent", ", not processed", ", global", ", stale"}[i])
 		}
 	}
 	if len(r.Violated) > 0 {

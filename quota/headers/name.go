@@ -13,6 +13,7 @@ type nameInfo struct {
 	kind        Kind
 	isRateLimit bool          // the name mentions rate limits; otherwise the values decide
 	weakSignal  bool          // the name does not mention rate limits, but is used only for limits
+	vague       bool          // the name is one of a quota that may count something else than requests
 	unit        string        // what is counted; "": requests
 	window      time.Duration // the window in the name; 0: none
 	scale       time.Duration // unit of time of a bare number; 0: not stated
@@ -34,6 +35,8 @@ const (
 	nameUnknown    nameClass = iota // it must be parsed
 	nameIgnored                     // not about limits
 	nameAge                         // Age
+	nameCache                       // of a cache, see isCacheHit
+	nameSuggested                   // X-Amz-Retry-After
 	nameRetryAfter                  // Retry-After
 	nameOfRule                      // of a Unique rule of the table
 
@@ -102,6 +105,10 @@ func classify(name string) (nameClass, uint8) {
 		return nameDelayMillis, 0
 	case "Age":
 		return nameAge, 0
+	case "Cache-Status", "Cf-Cache-Status", "X-Cache", "X-Cache-Hits", "X-Cache-Status", "X-Proxy-Cache", "X-Varnish", "X-Vercel-Cache":
+		return nameCache, 0
+	case "X-Amz-Retry-After":
+		return nameSuggested, 0
 	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
 		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Alt-Svc", "Cache-Control", "Cf-Ray",
 		"Connection", "Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires",
@@ -171,6 +178,53 @@ func classifyRateLimit(name string) (nameClass, uint8) {
 		return nameDelayOfLimit, spelling
 	}
 	return nameUnknown, 0
+}
+
+// isFallbackTier reports whether name is that of a limit beyond which requests are processed in a lower
+// tier of service instead of being rejected: the Priority and fast tiers of Anthropic.
+func isFallbackTier(name string) bool {
+	return strings.HasPrefix(name, "Anthropic-Priority-") || strings.HasPrefix(name, "Anthropic-Fast-")
+}
+
+// isCacheHit reports whether a header with the class nameCache states that a cache has sent the
+// response without asking the server.
+func isCacheHit(name string, values []string) bool {
+	for _, v := range values[:min(len(values), maxInstances)] {
+		switch name {
+		case "X-Varnish": // the numbers of this request, and of the one that filled the cache
+			if _, _, hit := strings.Cut(trimBlanks(v), " "); hit {
+				return true
+			}
+			continue
+		case "X-Cache-Hits": // a number for each cache
+			if strings.ContainsAny(v, "123456789") {
+				return true
+			}
+			continue
+		}
+		for v != "" {
+			var item string
+			if item, v, _ = strings.Cut(v, ","); isHitItem(item) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isHitItem reports whether the statement of one cache is a hit: "HIT", "Hit from cloudfront",
+// "TCP_MEM_HIT from a", or "ExampleCache; hit; ttl=30" (RFC 9211). Outdated responses are hits as well.
+func isHitItem(item string) bool {
+	first, params, _ := strings.Cut(trimBlanks(item), ";")
+	for params != "" {
+		var p string
+		if p, params, _ = strings.Cut(params, ";"); trimBlanks(p) == "hit" || trimBlanks(p) == "hit=?1" {
+			return true
+		}
+	}
+	first, _, _ = strings.Cut(first, " ")
+	return len(first) >= 3 && equalFold(first[len(first)-3:], "hit") ||
+		equalFold(first, "stale") || equalFold(first, "updating") || equalFold(first, "revalidated")
 }
 
 // mayStateLimit reports whether a header name may be about limits. It is much faster than
@@ -408,15 +462,17 @@ func (r *nameParser) text(i int) string {
 
 // readQualifiers reads the remaining words: unit, window, and name of the bucket.
 func (r *nameParser) readQualifiers(m *nameInfo) {
-	numQualifiers, at := 0, 0
+	numQualifiers, at, precise := 0, 0, m.isRateLimit
 	for i := range r.words[:r.n] {
 		p := &r.words[i]
 		switch p.class {
 		case classUnit:
 			m.unit = r.unitAt(i)
+			precise = precise || p.unit == ""
 			m.weakSignal = m.weakSignal || p.onlyLimits && m.kind != KindNone
 		case classWindow:
 			m.window, m.unit = r.windowAt(i), max(m.unit, r.words[i].unit)
+			precise = true
 			m.weakSignal = m.weakSignal || m.kind != KindNone && !m.kind.isTime()
 		case classScale:
 			if !p.consumed && p.duration == time.Second && i > r.keywordEnd && r.isQualifier(i-1) {
@@ -427,11 +483,13 @@ func (r *nameParser) readQualifiers(m *nameInfo) {
 		if !p.consumed && (p.kind == KindLimit || p.kind == KindUsed) {
 			m.weakSignal = m.weakSignal || m.kind != KindNone && m.kind != KindName // Limit-Remaining, Quota-Reset
 		}
+		m.vague = m.vague || p.isPlan
 		if r.isQualifier(i) {
 			m.qualifierHash = r.addHash(m.qualifierHash, i)
 			numQualifiers, at = numQualifiers+1, i
 		}
 	}
+	m.vague = m.vague && !precise
 	if numQualifiers == 1 {
 		p := &r.words[at]
 		m.singleQualifier = commonName(r.buf[p.lo:p.hi])
@@ -463,8 +521,8 @@ func (r *nameParser) unitAt(i int) string {
 	for _, j := range [...]int{i - 1, i + 1} {
 		switch {
 		case j < 0 || j >= r.n:
-		case u == "" && j < i && r.words[j].unit == "concurrent_requests":
-			return "concurrent_requests"
+		case u == "" && j < i && r.words[j].unit == unitConcurrent:
+			return unitConcurrent
 		case u == "tokens" && (r.is(j, "input") || r.is(j, "prompt")):
 			return "input_tokens"
 		case u == "tokens" && (r.is(j, "output") || r.is(j, "completion") || r.is(j, "generated")):

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/heed-go/heed/internal/httphost"
 )
 
 // A Provider describes what the responses of one API do not state: the meaning of names
@@ -41,9 +39,21 @@ type Provider struct {
 	// api_key and apikey.
 	AccountParams []string
 
+	// AccountHeaders are the request headers, in canonical form, that identify the account, in
+	// addition to Authorization, X-Api-Key and the other usual ones.
+	AccountHeaders []string
+
+	// AccountSegment is the beginning of the path segment that identifies the account, if it is
+	// the first segment: "bot" for /bot<token>/sendMessage. Empty means that there is none.
+	AccountSegment string
+
 	// ErrorCodes are the error codes of rejections because of a limit, on any status from
 	// 400 on. They count in known members of JSON, and as words of XML and prose.
 	ErrorCodes []string
+
+	// RejectionWait is the time after which the limit admits requests again if a rejection
+	// states none. Zero means that the API documents none.
+	RejectionWait time.Duration
 }
 
 // A Rule describes one header.
@@ -186,18 +196,6 @@ var providersByHost = sync.OnceValue(func() map[string]*Provider {
 	return m
 })
 
-// AccountParams returns the query parameters that identify the account in requests to host,
-// as listed by its Provider. They do not include api_key and apikey.
-func (r *Reader) AccountParams(host string) []string {
-	if p, ok := r.Hosts[httphost.Name(host)]; ok { // Provider would allocate a copy
-		return p.AccountParams
-	}
-	if p := r.Provider(host); p != nil {
-		return p.AccountParams
-	}
-	return nil
-}
-
 // Functions that parse the headers of the table with a syntax of their own.
 
 // readMetaUsage reads the usage headers of Meta: JSON with the usage in percent, and the
@@ -253,6 +251,14 @@ func readSentry(v string, r *Report) {
 // errors. A code such as ERR_403_DEVELOPER_OVER_QPS is a rejection because of a limit.
 func readMashery(v string, r *Report) {
 	r.Throttled = r.Throttled || strings.Contains(v, "_OVER_")
+}
+
+// readAmazonErrorType reads the code of an error, such as "ThrottlingException:http://internal.amazon.com/".
+func readAmazonErrorType(v string, r *Report) {
+	code, _, _ := strings.Cut(v, ":")
+	if slices.Contains(amazonCodes, trimBlanks(code)) {
+		r.Throttled, r.MinDelay = true, documentedDelay
+	}
 }
 
 // readPingdom reads "Remaining: 394 Time until reset: 3589".

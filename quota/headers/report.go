@@ -35,13 +35,26 @@ type Report struct {
 	// Wait is the time, from receipt, after which the limit admits requests again, if
 	// Stated is StatedWait: RetryAfter if it is stated; else the earliest reset of a
 	// rejection that does not state what is left; else what the API documents for such a
-	// rejection (60 s for GitHub's secondary limit). Zero then means that the request may
-	// be repeated immediately.
+	// rejection (60 s for GitHub's secondary limit, Provider.RejectionWait). Zero then means
+	// that the request may be repeated immediately.
 	Wait time.Duration
 
+	// MinDelay is the least delay before the request is sent again if Stated is NotStated: 1 s
+	// after a rejection that one of Provider.ErrorCodes states. Zero means none.
+	MinDelay time.Duration
+
+	// SuggestedDelay is the delay that X-Amz-Retry-After states. A client waits at least its own
+	// delay, and at most 5 s longer. Zero means that none is stated.
+	SuggestedDelay time.Duration
+
 	// Permanent means that the body states a reason that waiting does not resolve: the
-	// account has no money left, or is suspended. Throttled is then false for any status.
+	// account has no money left, has spent what it may, or is suspended. Throttled is then
+	// false for any status.
 	Permanent bool
+
+	// NotProcessed means that the body states that the server is overloaded and did not process
+	// the request, so that any request may be sent again.
+	NotProcessed bool
 
 	// Violated holds the names of the limits that were exceeded according to a problem body
 	// (RFC 9457, member violated-policies). Nil means none.
@@ -54,12 +67,11 @@ type Report struct {
 	// those named.
 	Global bool
 
-	// Stale means that the response is from a cache (Age > 0). Its limits are outdated and
-	// omitted.
+	// Stale means that the response is from a cache: Age is above 0, or Cache-Status, X-Cache or a
+	// similar header states a hit. Its limits are outdated and omitted.
 	Stale bool
 
 	documentedWait time.Duration // wait that the API documents for this rejection; 0: none
-	explicit       bool          // a known body, code or header states that it is a rejection
 	provider       *Provider     // properties of the host; nil: none
 }
 
@@ -68,7 +80,9 @@ type Limit struct {
 	// Name is the server's name of the bucket. Empty means that it is not stated.
 	Name string
 
-	// Unit is what is counted, in lower case with underscores. Empty means requests.
+	// Unit is what is counted, in lower case with underscores. Empty means requests. "unknown"
+	// means a quota, usage or plan that may be one of storage: the names of its headers mention
+	// neither rate limits nor requests, and it has no time.
 	Unit string
 
 	// PartitionKey is the pk parameter of the IETF fields, which identifies the part of the
@@ -180,6 +194,18 @@ func (r Report) AppendRemoteLimits(dst []throttle.RemoteLimit) []throttle.Remote
 		dst = append(dst, l.RemoteLimit())
 	}
 	return dst
+}
+
+// ResetsInMilliseconds corrects a report of a response with this status, of an API whose resets count milliseconds
+// although no header says so: it divides the resets that were read as seconds by 1000, and derives Stated and Wait
+// again.
+func (r *Report) ResetsInMilliseconds(status int) {
+	for i := range r.Limits {
+		if l := &r.Limits[i]; l.ResetFormat == FormatDeltaSeconds {
+			l.ResetAfter, l.ResetFormat = l.ResetAfter/1000, FormatDeltaMillis
+		}
+	}
+	r.resolve(status)
 }
 
 // A TimeFormat is the format of a time in a header.

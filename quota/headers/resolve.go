@@ -20,6 +20,7 @@ type limitBuilder struct {
 	structured    bool   // from a structured field, so nothing is inferred
 	hasPolicy     bool   // a policy was applied to it
 	usedFraction  bool   // Used was stated with a fraction, which it omits
+	vague         bool   // the names of its headers may be those of a quota of seats or storage
 }
 
 // hasCounts reports whether d states a number of units or a rate, and not only a time.
@@ -30,7 +31,7 @@ func (d *limitBuilder) hasCounts() bool {
 // finish adds the limits of all groups to the report, and whether it is a rejection.
 func (p *parser) finish(status int) {
 	out := &p.out
-	out.Stale = p.clock.age > 0
+	out.Stale = p.clock.age > 0 || p.cached
 	if len(p.groups)+len(p.retryHeaders)+len(p.custom) == 0 {
 		out.Throttled = isRejection(p.provider, status, false, false)
 		return
@@ -39,7 +40,7 @@ func (p *parser) finish(status int) {
 	p.readRetryHeaders()
 	p.readCustom()
 	p.mergeLimits()
-	out.Throttled = out.Throttled || isRejection(p.provider, status, out.HasRetryAfter, p.anyExhausted())
+	out.Throttled = out.Throttled || isRejection(p.provider, status, out.HasRetryAfter, !out.Stale && p.anyExhausted())
 	p.checkLimits()
 }
 
@@ -123,7 +124,6 @@ func (p *parser) readCustom() {
 			o.read(o.value, &p.out)
 		}
 	}
-	p.out.explicit = p.out.Throttled // by one of these headers
 }
 
 // appendLimits appends the assembled limits to the report, in a stable order.
@@ -155,6 +155,7 @@ func (p *parser) build(g *headerGroup) {
 	}
 	d.header, d.qualifierHash = g.firstHeader, g.qualifierHash
 	d.Unit, d.Window = g.unit, g.window
+	d.vague = g.vague
 	d.Name = p.limitName(g)
 	p.readReset(g, d)
 	p.readWindow(g, d)
@@ -298,6 +299,9 @@ func (d *limitBuilder) deriveCounts() {
 	if d.HasLimit && d.HasUsed && !d.HasRemaining {
 		d.setRemaining()
 	}
+	if d.vague && d.Unit == "" && !d.HasReset && d.Window == 0 && d.Rate == 0 {
+		d.Unit = unitUnknown
+	}
 }
 
 // setRemaining sets what remains of the limit. A fraction of a unit counts as used.
@@ -314,6 +318,12 @@ const (
 	unitPercent  = "percent"
 	unitFraction = "fraction"
 )
+
+// unitUnknown is the unit of a quota, usage or plan that may count something else than requests.
+const unitUnknown = "unknown"
+
+// unitConcurrent is the unit of limits of requests in flight.
+const unitConcurrent = "concurrent_requests"
 
 // readRate reads the number of units that are restored in each window if there is one,
 // otherwise in each second.
@@ -434,6 +444,7 @@ func (a *limitBuilder) mergeFrom(b *limitBuilder) {
 	if b.HasReset && (!a.HasReset || b.ResetFormat.IsDelta() && !a.ResetFormat.IsDelta()) {
 		a.ResetAfter, a.HasReset, a.ResetFormat, a.unscaled = b.ResetAfter, true, b.ResetFormat, b.unscaled
 	}
+	a.vague = a.vague && b.vague
 	a.Window = max(a.Window, b.Window)
 	a.Rate = max(a.Rate, b.Rate)
 	if len(b.Name) > len(a.Name) {
@@ -640,13 +651,12 @@ func (d *limitBuilder) applyPolicy(q *policy) {
 type Statement uint8
 
 const (
-	NotStated       Statement = iota // the response is not a rejection, or only its status makes it one
-	StatedRejection                  // a known body, code or header states that it is a rejection, but not until when
-	StatedLimit                      // one of Report.Limits has no units left, and states when units are restored if HasReset
-	StatedWait                       // Report.Wait is the time after which to retry, possibly 0
+	NotStated   Statement = iota // the response is not a rejection, or does not state until when
+	StatedLimit                  // one of Report.Limits has no units left, and states when units are restored if HasReset
+	StatedWait                   // Report.Wait is the time after which to retry, possibly 0
 )
 
-var statementNames = [...]string{"not stated", "rejection", "limit", "wait"}
+var statementNames = [...]string{"not stated", "limit", "wait"}
 
 // String returns the name of s in lower case.
 func (s Statement) String() string {
@@ -674,25 +684,30 @@ func (r *Report) statement() (Statement, time.Duration) {
 	if r.HasRetryAfter {
 		return StatedWait, r.RetryAfter
 	}
-	if r.anyExhausted() {
+	if r.anyExhausted(true) {
 		return StatedLimit, 0
 	}
 	if reset, ok := r.earliestReset(); ok {
 		return StatedWait, reset
 	}
-	if r.documentedWait > 0 {
-		return StatedWait, r.documentedWait
+	wait := r.documentedWait
+	if wait == 0 && r.provider != nil {
+		wait = r.provider.RejectionWait
 	}
-	if r.explicit {
-		return StatedRejection, 0
+	switch {
+	case wait > 0:
+		return StatedWait, wait
+	case r.anyExhausted(false):
+		return StatedLimit, 0
 	}
 	return NotStated, 0
 }
 
-// anyExhausted reports whether a limit has no units left.
-func (r *Report) anyExhausted() bool {
+// anyExhausted reports whether a limit has no units left, and also states when units are restored if
+// withTime is true.
+func (r *Report) anyExhausted(withTime bool) bool {
 	for i := range r.Limits {
-		if l := &r.Limits[i]; l.HasRemaining && l.Remaining == 0 {
+		if l := &r.Limits[i]; l.HasRemaining && l.Remaining == 0 && (!withTime || l.HasReset || l.Rate > 0) {
 			return true
 		}
 	}
@@ -743,10 +758,11 @@ func boundKey(key string) string {
 // boundDelay returns d, at least 0 and at most MaxDelay.
 func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), MaxDelay) }
 
-// anyExhausted reports whether one of the assembled limits has no units left.
+// anyExhausted reports whether one of the assembled limits of requests, or of requests in flight, has
+// no units left. What is left of credits or tokens does not tell why a request was rejected.
 func (p *parser) anyExhausted() bool {
 	for i := range p.limits {
-		if l := &p.limits[i]; l.HasRemaining && l.Remaining == 0 {
+		if l := &p.limits[i]; l.HasRemaining && l.Remaining == 0 && (l.Unit == "" || l.Unit == unitConcurrent) {
 			return true
 		}
 	}

@@ -40,6 +40,8 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 		"endless":          {"Retry-After", []string{"9223372036854775807"}, MaxDelay, FormatDeltaSeconds},
 		"beyond int64":     {"Retry-After", []string{"99999999999999999999999"}, MaxDelay, FormatDeltaSeconds},
 		"longest counts":   {"Retry-After", []string{"1", "7", "x", "-9", "3"}, 7 * time.Second, FormatDeltaSeconds},
+		"a list":           {"Retry-After", []string{"2, 5"}, 5 * time.Second, FormatDeltaSeconds},
+		"a list, reversed": {"Retry-After", []string{"5.5, 2, 0"}, 5500 * time.Millisecond, FormatDeltaSeconds},
 		"milliseconds":     {"Retry-After-Ms", []string{"1500"}, 1500 * time.Millisecond, FormatDeltaMillis},
 		"azure":            {"X-Ms-Retry-After-Ms", []string{"27"}, 27 * time.Millisecond, FormatDeltaMillis},
 		"x-ratelimit":      {"X-Ratelimit-Retry-After", []string{"37"}, 37 * time.Second, FormatDeltaSeconds},
@@ -59,7 +61,7 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 }
 
 func TestParse_ignoresMalformedRetryAfter(t *testing.T) {
-	for _, v := range []string{"", " ", "-1", "-1484742195", "1000abc", "abc", "0x10", "1e3", "1,5", "soon", "--1", "1.", "NaN", "Inf"} {
+	for _, v := range []string{"", " ", "-1", "-1484742195", "1000abc", "abc", "0x10", "1e3", "1,5", "2, x", "2, -5", "2, ", "soon", "--1", "1.", "NaN", "Inf"} {
 		r := Parse(429, http.Header{"Retry-After": {v}}, time.Unix(1700000000, 0))
 		require.False(t, r.HasRetryAfter, v)
 		require.Zero(t, r.RetryAfter, v)

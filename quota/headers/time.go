@@ -3,6 +3,7 @@ package headers
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -88,9 +89,25 @@ func (c *clock) parseRetryDelay(v string, scale time.Duration) (time.Duration, T
 	}
 	t, ok := parseTime(v, scale, c.received)
 	if !ok {
-		return 0, FormatNone, false
+		return parseRetryList(v, scale)
 	}
 	return c.delayUntil(t), t.format, true
+}
+
+// parseRetryList parses the delays of several servers in one value, such as "2, 5": the longest is used.
+// Without the blank it may be a decimal comma.
+func parseRetryList(v string, scale time.Duration) (longest time.Duration, format TimeFormat, ok bool) {
+	for v != "" {
+		var item string
+		item, v, _ = strings.Cut(v, ", ")
+		n, valid := parseDecimal(trimBlanks(item))
+		if !valid || n.negative {
+			return 0, FormatNone, false
+		}
+		d, f := n.delay(scale)
+		longest, format, ok = max(longest, d), f, true
+	}
+	return longest, format, ok
 }
 
 // parseRetryEpoch reads a number that is too large for a delay. If it is the time since
@@ -515,6 +532,55 @@ func parseDuration(s string) (time.Duration, bool) {
 		s = s[letters:]
 		total = time.Duration(ticks.Add(int64(total), int64(n.duration(unit))))
 	}
+}
+
+// leadingDuration parses the duration at the beginning of a text in lower case: "4 seconds.", "1m30s",
+// "22:56:30." or "5.03:23:11", which begins with days.
+func leadingDuration(s string) (total time.Duration, ok bool) {
+	clock := strings.TrimRight(s[:countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == ':' })], ".")
+	if strings.Contains(clock, ":") {
+		days, rest, hasDays := strings.Cut(clock, ".")
+		if !hasDays {
+			days, rest = "0", clock
+		}
+		n, valid := parseDecimal(days)
+		d, ok := clockDuration(rest)
+		return time.Duration(ticks.Add(int64(n.duration(day)), int64(d))), ok && valid
+	}
+	for {
+		digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
+		n, valid := parseDecimal(s[:digits])
+		s = trimBlanks(s[digits:])
+		letters := countPrefix(s, isLetter)
+		unit := unitOfTime(s[:letters])
+		if !valid || unit == 0 {
+			return total, ok
+		}
+		total, ok = time.Duration(ticks.Add(int64(total), int64(n.duration(unit)))), true
+		s = trimBlanks(s[letters:])
+	}
+}
+
+// nextPacificMidnight returns the first midnight after now in Los Angeles. It does not need the database of
+// time zones, which some systems do not have.
+func nextPacificMidnight(now time.Time) time.Time {
+	y, m, d := now.UTC().Add(pacificOffset(now)).Date()
+	midnight := time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+	return midnight.Add(-pacificOffset(midnight.Add(8 * time.Hour))) // the offset changes at 2 o'clock
+}
+
+// pacificOffset returns the offset from UTC in Los Angeles: -7 hours from the second Sunday of March to the
+// first of November, 2 o'clock local time, otherwise -8 hours.
+func pacificOffset(at time.Time) time.Duration {
+	year := at.UTC().Year()
+	sunday := func(m time.Month, n int) time.Time {
+		first := time.Date(year, m, 1, 0, 0, 0, 0, time.UTC)
+		return first.AddDate(0, 0, (7-int(first.Weekday()))%7+7*(n-1))
+	}
+	if !at.Before(sunday(time.March, 2).Add(10*time.Hour)) && at.Before(sunday(time.November, 1).Add(9*time.Hour)) {
+		return -7 * time.Hour
+	}
+	return -8 * time.Hour
 }
 
 // clockDuration parses hours, minutes and seconds: 00:01:30.

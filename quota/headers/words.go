@@ -38,6 +38,7 @@ type dictWord struct {
 	unit       string        // classUnit, classWindow; "" means requests
 	onlyLimits bool          // classUnit: this unit counts only limits
 	duration   time.Duration // classWindow, classScale; 0 for months, whose length varies
+	isPlan     bool          // the quota may be one of seats or storage
 }
 
 const day = 24 * time.Hour
@@ -49,7 +50,7 @@ var dictionary = map[string]dictWord{
 	"limit": {class: classKind, kind: KindLimit}, "limits": {class: classKind, kind: KindLimit},
 	"remaining": {class: classKind, kind: KindRemaining}, "remain": {class: classKind, kind: KindRemaining},
 	"left": {class: classKind, kind: KindRemaining}, "available": {class: classKind, kind: KindRemaining},
-	"used": {class: classKind, kind: KindUsed}, "usage": {class: classKind, kind: KindUsed},
+	"used": {class: classKind, kind: KindUsed}, "usage": {class: classKind, kind: KindUsed, isPlan: true},
 	"observed": {class: classKind, kind: KindUsed}, "consumed": {class: classKind, kind: KindUsed},
 	"reset": {class: classKind, kind: KindReset}, "resets": {class: classKind, kind: KindReset},
 	"resettime": {class: classKind, kind: KindReset}, "resetat": {class: classKind, kind: KindReset},
@@ -64,7 +65,7 @@ var dictionary = map[string]dictWord{
 	"retryafter": {class: classKind, kind: KindRetryAfter}, "retryin": {class: classKind, kind: KindRetryAfter},
 
 	"max": {class: classWeakKind, kind: KindLimit}, "maximum": {class: classWeakKind, kind: KindLimit},
-	"quota": {class: classWeakKind, kind: KindLimit}, "capacity": {class: classWeakKind, kind: KindLimit},
+	"quota": {class: classWeakKind, kind: KindLimit, isPlan: true}, "capacity": {class: classWeakKind, kind: KindLimit},
 	"total": {class: classWeakKind, kind: KindLimit}, "allowed": {class: classWeakKind, kind: KindLimit},
 	"allowance": {class: classWeakKind, kind: KindLimit}, "allotted": {class: classWeakKind, kind: KindLimit},
 	"count": {class: classWeakKind, kind: KindUsed}, "current": {class: classWeakKind, kind: KindUsed},
@@ -83,6 +84,7 @@ var dictionary = map[string]dictWord{
 	"hits":    {class: classUnit, onlyLimits: true},
 	"tokens":  {class: classUnit, unit: "tokens", onlyLimits: true},
 	"credits": {class: classUnit, unit: "credits", onlyLimits: true}, "credit": {class: classUnit, unit: "credits", onlyLimits: true},
+	"onetime": {class: classUnit, unit: "credits"}, "prepaid": {class: classUnit, unit: "credits"}, "purchased": {class: classUnit, unit: "credits"},
 	"points": {class: classUnit, unit: "points", onlyLimits: true}, "point": {class: classUnit, unit: "points"},
 	"cost": {class: classUnit, unit: "cost"}, "complexity": {class: classUnit, unit: "complexity", onlyLimits: true},
 	"weight": {class: classUnit, unit: "weight", onlyLimits: true}, "orders": {class: classUnit, unit: "orders"},
@@ -97,8 +99,8 @@ var dictionary = map[string]dictWord{
 	"percent": {class: classUnit, unit: "percent"}, "percentage": {class: classUnit, unit: "percent"},
 	"utilization": {class: classUnit, unit: "fraction"}, "utilisation": {class: classUnit, unit: "fraction"},
 	"fraction": {class: classUnit, unit: "fraction"}, "ratio": {class: classUnit, unit: "fraction"},
-	"concurrent":  {class: classUnit, unit: "concurrent_requests", onlyLimits: true},
-	"concurrency": {class: classUnit, unit: "concurrent_requests", onlyLimits: true},
+	"concurrent":  {class: classUnit, unit: unitConcurrent, onlyLimits: true},
+	"concurrency": {class: classUnit, unit: unitConcurrent, onlyLimits: true},
 
 	"qps": {class: classWindow, duration: time.Second}, "qpm": {class: classWindow, duration: time.Minute},
 	"rps": {class: classWindow, duration: time.Second}, "rpm": {class: classWindow, duration: time.Minute},

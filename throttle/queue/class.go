@@ -17,6 +17,8 @@ type class struct {
 	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is not held
 	entries      [maxLimitQueues]queueEntry          // one for each limit, the first numEntries are used
 	numEntries   int                                 // number of entries in use
+	newest       int64                               // latest arrival of its waiters since it was made
+	mixed        bool                                // its waiters have different priorities, or had since it was made
 	blockedAt    *queueEntry                         // the entry of the limit that rejected the head; nil: the head has not been rejected
 	blockedSince int64                               // when the class began to wait there
 	periodStart  int64                               // since when queueEntry.blockedTime is counted
@@ -47,11 +49,22 @@ type classKey struct {
 	tenant   string
 }
 
-// byPriority orders waiters by arrival, less Queue.Aging for each step of priority.
+// byPriority orders waiters by arrival, less Queue.Aging for each step of priority. The late ones
+// of a class come after the others, those with the most time left first; see demoteLate.
 type byPriority struct{ aging int64 }
 
 func (o byPriority) Less(a, b *waiter) bool {
-	x, y := a.ticket, b.ticket
+	switch {
+	case a.late && b.late:
+		return a.deadline() > b.deadline()
+	case a.late || b.late:
+		return b.late
+	}
+	return o.isBefore(a.ticket, b.ticket)
+}
+
+// isBefore reports whether x goes before y if neither is late.
+func (o byPriority) isBefore(x, y *Ticket) bool {
 	if x.Priority == y.Priority {
 		return x.arrival < y.arrival
 	}
@@ -89,6 +102,10 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 	}
 	q.addDeadline(w)
 	q.addWaiting(w.ticket, 1)
+	if c.waiters.Len() > 0 && c.waiters.First().ticket.Priority != w.ticket.Priority {
+		q.mix(c)
+	}
+	c.newest = max(c.newest, w.ticket.arrival)
 	c.waiters.Push(w)
 	if w.classIndex == 0 {
 		q.headChanged(c)
@@ -113,6 +130,7 @@ func (q *Queue) removeWaiter(w *waiter) {
 	t.longestWait = c.longestWait(int64(t.waited), q.now)
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
+	q.setLate(w, false)
 	q.addWaiting(t, -1)
 	c.waiters.Remove(int(w.classIndex))
 	q.uncount()
@@ -189,7 +207,11 @@ func (c *class) longestWait(joined, now int64) *limitState {
 			worst = e
 		}
 	}
-	return worst.limitQueue.last
+	lq := worst.limitQueue
+	if lq.before != nil && lq.changedAt-joined > now-lq.changedAt {
+		return lq.before // one limiter may delay requests for several reasons, one after the other
+	}
+	return lq.last
 }
 
 // classOf returns the class of t. It adds a class if there is none; the caller must then add

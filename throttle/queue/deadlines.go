@@ -67,7 +67,8 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 }
 
-// latencyEnd returns the instant from which a grant leaves w less than Ticket.Latency.
+// latencyEnd returns the instant at which w leaves because a later grant leaves it less than
+// Ticket.Latency. That is not in the first half of its time: the latency may become shorter.
 func (q *Queue) latencyEnd(w *waiter) int64 {
 	return latencyEnd(w, q.now, q.realNow())
 }
@@ -77,7 +78,8 @@ func latencyEnd(w *waiter, now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
 	}
-	return ticks.Add(now, ticks.Sub(w.ctxDeadline, realNow))
+	left, waited := ticks.Sub(w.deadline(), realNow), ticks.Sub(now, int64(w.ticket.waited))
+	return ticks.Add(now, max(left-int64(w.ticket.Latency), (left-waited)/2))
 }
 
 // rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than the

@@ -94,11 +94,11 @@ func (q *Queue) dispatch() {
 // tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that
 // rejected it.
 func (q *Queue) tryHead(c *class) {
-	w := c.waiters.First()
 	if c.reserving != nil {
 		q.unscheduleBlocked(c)
 		return
 	}
+	q.demoteLate(c)
 	for i := range c.entries[:c.numEntries] {
 		// Another class goes first at this limit: asking now would take its units.
 		if e := &c.entries[i]; e.mustYield() {
@@ -107,7 +107,7 @@ func (q *Queue) tryHead(c *class) {
 			return
 		}
 	}
-	q.startReserve(w)
+	q.startReserve(c.waiters.First())
 }
 
 // onGrant removes w, whose ticket was granted, and charges its tenant at each limit.
@@ -141,7 +141,11 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
 	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *e.limitQueue.last != s {
-		e.limitQueue.last = &limitState{s.name, s.serverImposed, s.estimated, s.perUnit}
+		lq := e.limitQueue
+		if s.name != lq.last.name {
+			lq.before, lq.changedAt = lq.last, q.now
+		}
+		lq.last = &limitState{s.name, s.serverImposed, s.estimated, s.perUnit}
 	}
 	if q.setBound(e.limitQueue, d, w) {
 		return
@@ -150,9 +154,10 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	if q.blockAt(c, e); e.limitQueue.first() == e {
 		q.schedule(e.limitQueue, retryAt, exact)
 	}
-	if d.ServerImposed && exact && retryAt-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
-		e.limitQueue.announcedRetryAt = retryAt
-		q.rejectHopeless(e.limitQueue, d, retryAt)
+	expected, known := q.expectedTime(d, retryAt, exact)
+	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
+		e.limitQueue.announcedRetryAt = expected
+		q.rejectHopeless(e.limitQueue, d, expected)
 	}
 }
 
@@ -221,16 +226,28 @@ func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
 	return ticks.Add(at, int64(d.Wait)), true
 }
 
-// cannotWait returns an error if w cannot wait until retryAt.
+// expectedTime returns when the limit that made the rejection d is expected to grant the claim. retryAt is when to ask it
+// again, and exact reports whether d stated that.
+func (q *Queue) expectedTime(d throttle.Decision, retryAt int64, exact bool) (at int64, known bool) {
+	if d.Expected <= d.Wait {
+		return retryAt, exact
+	}
+	at, _ = q.retryTime(throttle.Decision{At: d.At, Wait: d.Expected})
+	return at, true
+}
+
+// cannotWait returns an error if w cannot wait until retryAt, or until the expected time if that is later.
 func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt int64, exact bool) error {
-	switch {
+	retryAt, exact = q.expectedTime(d, retryAt, exact)
+	switch d.Wait = max(d.Wait, d.Expected); {
 	case d.Wait == throttle.Forever:
 		return &throttle.RefusedError{Key: key, Decision: d}
-	case !exact:
+	case !exact, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
 		return nil
 	case retryAt > q.maxWaitEnd(w):
 		return &throttle.RefusedError{Key: key, Decision: d}
-	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow():
+	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow(),
+		w.ticket.Latency <= 0 && d.Per > 0 && !d.ServerImposed && q.isLate(w, retryAt):
 		return &throttle.RefusedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
 	case d.ServerImposed && w.ticket.MaxServerWait > 0 && retryAt-q.now > int64(w.ticket.MaxServerWait):
 		return &throttle.RefusedError{Key: key, Decision: d}
@@ -249,8 +266,8 @@ func (q *Queue) realAt(now int64) int64 {
 }
 
 // checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
-// The check ignores the units of other waiters, since they may stop waiting. The claim c has
-// the fields that are common to all demands. The caller must not hold the lock.
+// The claim c has the fields that are common to all demands. The caller must not hold the
+// lock.
 func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]
@@ -279,4 +296,5 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 			return
 		}
 	}
+	q.checkAhead(w, c)
 }

@@ -21,7 +21,9 @@
 // delays only the callers that need it.
 // Tenants that wait for the same limit share it by weighted fair queueing, see
 // [Ticket.Weight]. Within a tenant the order is by [Ticket.Priority], then by arrival;
-// [Queue.Aging] bounds how long a higher priority can delay a lower one.
+// [Queue.Aging] bounds how long a higher priority can delay a lower one. If more callers wait
+// than can be granted in time, those with enough time left go first, see
+// [Ticket.HighLatency].
 //
 // Units are taken at the instant at which a ticket is granted, never in advance: a
 // caller that stops waiting has taken none.

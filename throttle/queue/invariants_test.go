@@ -129,7 +129,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	total := 0
-	waiters, units := map[*limitQueue]int{}, map[*limitQueue]int64{}
+	waiters, units, late := map[*limitQueue]int{}, map[*limitQueue]int64{}, map[*limitQueue]int64{}
 	classes, tenants := map[*limitQueue]int{}, map[*limitQueue]map[string]bool{}
 	for key, c := range q.classes {
 		require.Equal(t, key, c.key)
@@ -138,6 +138,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 		for i, w := range c.waiters.Items {
 			require.EqualValues(t, i, w.classIndex)
 			require.True(t, w.class == c && w.ticket.grant == nil)
+			require.False(t, w.late && c.mixed)
 			if c.reserving == w {
 				continue
 			}
@@ -156,6 +157,9 @@ func requireConsistent(t *testing.T, q *Queue) {
 				for _, m := range w.ticket.Demands {
 					if m.Limiter == e.limitQueue.key.limiter {
 						units[e.limitQueue] += max(m.Cost, 1)
+						if w.late {
+							late[e.limitQueue] += max(m.Cost, 1)
+						}
 					}
 				}
 			}
@@ -184,6 +188,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 		require.Equal(t, classes[lq], lq.numClasses)
 		require.Equal(t, waiters[lq], lq.waiting)
 		require.Equal(t, units[lq], lq.waitingUnits)
+		require.Equal(t, late[lq], lq.lateUnits)
 		require.Equal(t, len(tenants[lq]), lq.tenants.Len())
 		require.Equal(t, lq.retryAt == never, lq.scheduledIndex < 0)
 	}
@@ -265,7 +270,7 @@ func TestQueue_staysConsistent(t *testing.T) {
 }
 
 func waitAtRandom(ctx context.Context, q *Queue, r *rand.Rand, limiters []throttle.Limiter) {
-	tk := &Ticket{Tenant: []string{"", "a", "b"}[r.IntN(3)], Priority: int32(r.IntN(3)), Weight: int32(r.IntN(3))}
+	tk := &Ticket{Tenant: []string{"", "a", "b"}[r.IntN(3)], Priority: int32(r.IntN(9) / 7), Weight: int32(r.IntN(3))}
 	for _, i := range r.Perm(len(limiters))[:1+r.IntN(3)] {
 		tk.Add(throttle.Demand{Limiter: limiters[i], Cost: r.Int64N(4)})
 	}
@@ -277,6 +282,7 @@ func waitAtRandom(ctx context.Context, q *Queue, r *rand.Rand, limiters []thrott
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(1+r.Int64N(int64(3*time.Second))))
 		defer cancel()
 		tk.Latency = time.Duration(r.Int64N(int64(time.Second)))
+		tk.HighLatency = tk.Latency + time.Duration(r.Int64N(int64(time.Second)))
 	}
 	if q.Wait(ctx, tk) != nil {
 		return

@@ -33,10 +33,15 @@ type limitQueue struct {
 	bound            int64                                 // one more than the units that may wait; 0: not known to be bounded
 	waiting          int                                   // waiters that need the limit
 	waitingUnits     int64                                 // units of all waiters that need the limit
+	lateUnits        int64                                 // units of those that are late
 	since            int64                                 // when the limitQueue was made
 	granted          uint64                                // waiters that were granted since then
+	lastGrant        int64                                 // when the latest of them was granted
+	grantInterval    int64                                 // moving average of the time between them
 	rejected         uint64                                // waiters that were rejected here since then
 	last             *limitState                           // the limit in its last rejection
+	before           *limitState                           // what rejections stated before they began to state last; nil: nothing
+	changedAt        int64                                 // when they began to
 	broken           int                                   // consecutive rejections at a time that the limit stated itself
 	generation       uint64                                // incremented by each event that may change the limiter's decision
 	lastRefusal      uint64                                // Queue.numRefusals after the last rejection
@@ -137,7 +142,7 @@ func (byUsage) SetIndex(tq *tenantQueue, i int) { tq.index = i }
 type byHeadWaiter struct{}
 
 func (byHeadWaiter) Less(a, b *queueEntry) bool {
-	return a.class.waiters.Order.Less(a.class.waiters.First(), b.class.waiters.First())
+	return a.class.waiters.Order.isBefore(a.class.waiters.First().ticket, b.class.waiters.First().ticket)
 }
 func (byHeadWaiter) SetIndex(e *queueEntry, i int) { e.index = i }
 
@@ -219,7 +224,7 @@ func (lq *limitQueue) sweepTenants() {
 func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	const scale = 1 << 16
 	lq := e.limitQueue
-	lq.granted++
+	lq.countGrant(q.now)
 	tq, prevFirst := lq.addTenant(e.class.key.tenant), lq.first()
 	tq.usage = lq.usageToWait(tq)
 	lq.lastUsage = max(lq.lastUsage, tq.usage)
@@ -230,6 +235,14 @@ func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	if lq.first() != prevFirst {
 		q.schedule(lq, q.claimTime, false)
 	}
+}
+
+// countGrant counts a waiter that is granted at now.
+func (lq *limitQueue) countGrant(now int64) {
+	if lq.granted++; lq.granted > 1 {
+		lq.grantInterval += (ticks.Sub(now, lq.lastGrant) - lq.grantInterval) / 8
+	}
+	lq.lastGrant = now
 }
 
 // enqueue adds e to its limitQueue.

@@ -141,7 +141,7 @@ type Hooks struct {
 
 // WaitHooks is like Wait, and calls h.
 func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
-	now, err := q.tryNow(ctx, t)
+	now, _, err := q.tryNow(ctx, t, true)
 	if err == nil && t.grant == nil {
 		err = q.waitRenewable(ctx, t, now, h)
 		q.countRefusal(ctx, t, err)
@@ -153,31 +153,33 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 }
 
 // tryNow begins a call of Wait or Try for t. It asks the limiters, unless other callers wait for
-// them, and returns the time of that.
-func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
+// them, and returns the time of that. waits reports whether the caller waits if they reject t, and asked
+// whether they were asked.
+func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, asked bool, err error) {
 	if q.Trace != nil {
 		q.Trace.started(t)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
+		return 0, false, context.Cause(ctx)
 	case t.isGranted():
-		return 0, errAlreadyGranted
+		return 0, false, errAlreadyGranted
 	case q.Aging < 0:
-		return 0, q.Validate()
+		return 0, false, q.Validate()
 	}
 	q.initOnce.Do(q.init)
 	now = q.time.Read(time.Time{})
 	t.grant, t.waited, t.longestWait = nil, 0, nil
 	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
-		return now, nil
+		return now, false, nil
 	}
 	defer func() { // also if a limiter panics
 		if t.grant == nil && q.numWaiting.Load() > 0 {
 			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 		}
 	}()
-	c := throttle.Claim{Now: q.time.At(now), Waits: true}
+	c := throttle.Claim{Now: q.time.At(now), Waits: waits}
+	c.Deadline, _ = ctx.Deadline()
 	if t.isNonBlocking() {
 		var refusal throttle.Decision
 		_, err = t.reserve(ctx, c, &refusal)
@@ -187,7 +189,7 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket) (now int64, err error) {
 	if t.grant != nil && t.arrival == 0 {
 		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
 	}
-	return now, err
+	return now, true, err
 }
 
 // reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends

@@ -36,7 +36,11 @@ func (g *holdLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wait := max(g.until.Sub(c.Now), 0)
-	return throttle.Decision{OK: wait == 0, Policy: "hold", At: c.Now, Wait: wait, ServerImposed: g.serverImposed && wait > 0}, nil
+	d := throttle.Decision{OK: wait == 0, Policy: "hold", At: c.Now, Wait: wait, ServerImposed: g.serverImposed && wait > 0}
+	if d.ServerImposed {
+		d.Expected = wait // the end is known
+	}
+	return d, nil
 }
 func (*holdLimiter) NonBlocking() bool                                         { return true }
 func (*holdLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}

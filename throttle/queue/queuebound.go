@@ -63,12 +63,19 @@ func (q *Queue) checkBounds(w *waiter) error {
 // addWaiting adds sign to the number of waiters of the limits of t, and the units of t times
 // sign to their waitingUnits.
 func (q *Queue) addWaiting(t *Ticket, sign int64) {
+	q.eachLimit(t, func(lq *limitQueue, units int64) {
+		lq.waiting += int(sign)
+		lq.waitingUnits += sign * units
+	})
+}
+
+// eachLimit calls f with the limits of t, which has joined a class, and the units that t needs.
+func (q *Queue) eachLimit(t *Ticket, f func(lq *limitQueue, units int64)) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {
 			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
-				lq.waiting += int(sign)
-				lq.waitingUnits += sign * max(m.Cost, 1)
+				f(lq, max(m.Cost, 1))
 			}
 		}
 	}

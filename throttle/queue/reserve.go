@@ -62,15 +62,18 @@ func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 		q.finishLocal(w, reserveResult{err: errGoexit})
 		q.unlock()
 	}()
-	c := q.baseClaim(w.ticket, w.class.reserveTime)
-	r.demand, r.err = w.ticket.reserve(context.Background(), c, &r.refusal)
+	r.demand, r.err = w.ticket.reserve(context.Background(), q.baseClaim(w, w.class.reserveTime), &r.refusal)
 	returned = true
 	return r
 }
 
-// baseClaim returns the fields that the claims of t have in common.
-func (q *Queue) baseClaim(t *Ticket, now int64) throttle.Claim {
-	return throttle.Claim{Now: q.time.At(now), Waits: true, Waited: max(time.Duration(now)-t.waited, 0)}
+// baseClaim returns the fields that the claims of w have in common.
+func (q *Queue) baseClaim(w *waiter, now int64) throttle.Claim {
+	c := throttle.Claim{Now: q.time.At(now), Waits: true, Waited: max(time.Duration(now)-w.ticket.waited, 0)}
+	if w.ctxDeadline != never {
+		c.Deadline = q.realStart.Add(time.Duration(w.ctxDeadline))
+	}
+	return c
 }
 
 // finishLocal processes the result of reserveLocal. The caller holds the lock.
@@ -216,7 +219,7 @@ func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 	}
 	reserveCtx, stop := q.boundedContext(ctx, remaining)
 	defer stop()
-	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w.ticket, w.class.reserveTime), &r.refusal)
+	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w, w.class.reserveTime), &r.refusal)
 	if reserveCtx.Err() != nil && ctx.Err() == nil {
 		r.aborted = context.Cause(reserveCtx)
 	}

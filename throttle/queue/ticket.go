@@ -45,10 +45,20 @@ type Ticket struct {
 	MaxServerWait time.Duration
 
 	// Latency is the expected duration of the work after the grant. A waiter is rejected
-	// with context.DeadlineExceeded as soon as it cannot be granted Latency before the
-	// deadline of ctx; it takes no units. A ticket that can be granted immediately is
-	// granted whatever its Latency. Zero means that only the deadline counts.
+	// with context.DeadlineExceeded as soon as a limit states that it cannot grant it Latency
+	// before the deadline of ctx. If no limit states when it grants, it leaves Latency before
+	// the deadline, but not in the first half of its time. A ticket that can be granted
+	// immediately is granted whatever its Latency. Zero means that it is not known.
 	Latency time.Duration
+
+	// HighLatency is a duration that the work rarely exceeds. If more tickets wait than can be
+	// granted in time, those of a class that have less time left than that go behind the
+	// others, those with the most time first, so that units are not spent on work that ends
+	// too late. It has no effect on a class whose waiters have different priorities. If
+	// Latency is not known, HighLatency stands for it with limits that state their rate and
+	// are not imposed by the server. Zero means that it is not known, and tickets are granted
+	// in the order of their arrival.
+	HighLatency time.Duration
 
 	arrival     int64         // time of the first arrival on Queue.time; 0: none yet
 	waited      time.Duration // duration of the last wait; while waiting, the time at which it began

@@ -12,7 +12,7 @@ import (
 // Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
 // t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
-	now, err := q.tryNow(ctx, t)
+	now, asked, err := q.tryNow(ctx, t, false)
 	switch {
 	case err != nil || t.grant != nil:
 	case q.numWaiting.Load() >= closedBit:
@@ -20,7 +20,9 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	default:
 		t.waited = 0
 		err = findRefusal(ctx, t, q.time.At(now))
-		q.countRefusal(ctx, t, err)
+		if !asked { // the claims of t without Claim.Waits have not been counted
+			q.countRefusal(ctx, t, err)
+		}
 	}
 	if err != nil || q.Trace != nil {
 		q.finish(ctx, t, err)

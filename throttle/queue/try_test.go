@@ -96,6 +96,36 @@ func TestWaiter_tryCountsARefusal(t *testing.T) {
 	})
 }
 
+// A Try that is rejected because other callers wait for the limit counts once, too.
+func TestQueue_tryCountsARejectionWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1)), ban)
+		q := new(queue.Queue)
+		ticket := func() *queue.Ticket {
+			tk := new(queue.Ticket)
+			tk.Add(throttle.Demand{Limiter: l})
+			return tk
+		}
+		require.NoError(t, q.Try(t.Context(), ticket()))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- q.Wait(ctx, ticket()) }()
+		synctest.Wait()
+		for n := range 3 {
+			d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.NoError(t, err)
+			require.LessOrEqual(t, d.Wait, time.Minute, "%d rejections", n)
+			require.ErrorIs(t, q.Try(t.Context(), ticket()), throttle.ErrRefused)
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, d.Wait)
+		cancel()
+		require.Error(t, <-done)
+	})
+}
+
 func TestWaiter_tryReturnsTheErrorOfItsFields(t *testing.T) {
 	w := &queue.Queue{Aging: -1}
 	require.ErrorContains(t, w.Try(t.Context(), new(queue.Ticket)), "Aging")

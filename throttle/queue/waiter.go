@@ -14,6 +14,7 @@ type waiter struct {
 	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
+	late          bool          // it goes behind others, see demoteLate
 }
 
 // A join says how a ticket joins its class.
@@ -57,7 +58,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if err != nil || done && isNew {
 		w.ticket.waited = 0
 	}
-	c := q.baseClaim(w.ticket, q.now)
+	c := q.baseClaim(w, q.now)
 	q.unlock()
 	if done {
 		return false, err
@@ -114,12 +115,15 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	if !ok {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	}
-	w.ticket, w.ctxDeadline, w.deadlineIndex = t, never, -1
+	w.ticket, w.ctxDeadline, w.deadlineIndex, w.late = t, never, -1, false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.ctxDeadline = ticks.Sub(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
 	}
 	return w
 }
+
+// deadline returns the deadline of the context of w, which has one, on the real clock.
+func (w *waiter) deadline() int64 { return ticks.Add(w.ctxDeadline, max(int64(w.ticket.Latency), 0)) }
 
 // signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for
 // another ticket afterwards.

@@ -1,8 +1,3 @@
-// Package concurrency bounds the requests in flight to a server, where no stated limit does.
-//
-//	SlowStart      at the beginning, and after a hold whose limit was not learned
-//	SlowResponses  while the server responds late or fails
-//	Cut            after a rejection that states nothing and is no evidence of a limit yet
-//
-// Nothing here reads a clock or takes a lock: the caller passes the time and the claims in flight.
+// Package concurrency bounds the requests in flight of one quota: a [Ramp] sends what has waited at a growing
+// rate, and a [AdaptiveLimiter] sends fewer while that makes failures rarer.
 package concurrency

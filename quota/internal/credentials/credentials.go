@@ -8,19 +8,23 @@ import (
 	"strings"
 
 	"github.com/heed-go/heed/internal/httphost"
+	"github.com/heed-go/heed/quota/headers"
 )
 
-// Of calls found with each credential of req: the header fields that carry them, the user of the URL, and
-// the query parameters api_key, apikey and params. Cookies are ignored, because they change. It copies
-// nothing and does not allocate.
-func Of(req *http.Request, params []string, found func(name, value string)) {
+// Of calls found with each credential of req: the header fields that carry them, the user of the URL,
+// the query parameters api_key and apikey, the keys of query-signed URLs, and what p, which may be nil,
+// lists. Cookies are ignored, because they change. It copies nothing and does not allocate.
+func Of(req *http.Request, p *headers.Provider, found func(name, value string)) {
+	if p == nil {
+		p = &unknown
+	}
 	authorized := false
 	for name, values := range req.Header {
-		if len(values) == 0 || values[0] == "" || !httphost.IsCredential(name) {
+		if len(values) == 0 || values[0] == "" || !httphost.IsCredential(name) && !slices.Contains(p.AccountHeaders, name) {
 			continue
 		}
 		value := values[0]
-		if name == "Authorization" {
+		if name == authorization {
 			authorized, value = true, signingKey(value)
 		}
 		found(name, value)
@@ -34,11 +38,25 @@ func Of(req *http.Request, params []string, found func(name, value string)) {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		name, value, _ := strings.Cut(pair, "=")
-		if value != "" && (isAPIKey(name) || slices.Contains(params, name)) {
+		switch {
+		case value == "":
+		case isAPIKey(name) || slices.Contains(p.AccountParams, name):
 			found("query", value)
+		case isSigningKey(name):
+			found(authorization, keyID(value)) // the account of requests that the key signs in the header
+		}
+	}
+	if p.AccountSegment != "" {
+		segment, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+		if id, ok := strings.CutPrefix(segment, p.AccountSegment); ok && id != "" {
+			found("path", id)
 		}
 	}
 }
+
+const authorization = "Authorization"
+
+var unknown headers.Provider // of which nothing is known
 
 // Join returns the credentials that each passes to found: each after its name and length, in ascending
 // order, so that no two sets of credentials are written in the same way. It is empty if there are none.
@@ -59,33 +77,91 @@ func isAPIKey(name string) bool {
 	return len(name) == len("api_key") && strings.EqualFold(name, "api_key") || len(name) == len("apikey") && strings.EqualFold(name, "apikey")
 }
 
-// signingKey returns the part of an Authorization header field that identifies the account. It is
-// the identifier of the key for schemes that sign requests, and the whole field for all others.
-func signingKey(authorization string) string {
-	scheme, rest, _ := strings.Cut(authorization, " ")
-	switch {
-	case strings.HasPrefix(scheme, "AWS4-"):
-		if _, id, ok := strings.Cut(rest, "Credential="); ok {
-			id, _, _ = strings.Cut(id, "/") // a date follows
-			return id
-		}
-	case scheme == "Digest":
-		return parameterOf(rest, "username=", authorization)
-	case scheme == "Hawk":
-		return parameterOf(rest, "id=", authorization)
-	case scheme == "OAuth":
-		return parameterOf(rest, "oauth_token=", parameterOf(rest, "oauth_consumer_key=", authorization))
+// isSigningKey reports whether name is the query parameter with the key of a query-signed URL.
+func isSigningKey(name string) bool {
+	switch name {
+	case "X-Amz-Credential", "X-Goog-Credential", "X-Tos-Credential", "X-Credential", "x-oss-credential",
+		"AWSAccessKeyId", "GoogleAccessId", "OSSAccessKeyId", "AccessKeyId", "Key-Pair-Id", "q-ak", "skn":
+		return true
 	}
-	return authorization
+	return false
+}
+
+// keyID returns the identifier of a key, which may be followed by a date, a region and a service:
+// AKID/20260101/us-east-1/s3/aws4_request, also with escaped slashes.
+func keyID(credential string) string {
+	if i := strings.IndexByte(credential, '/'); i >= 0 {
+		credential = credential[:i]
+	}
+	for i := 0; i+2 < len(credential); i++ {
+		if credential[i] == '%' && credential[i+1] == '2' && credential[i+2]|0x20 == 'f' {
+			return credential[:i]
+		}
+	}
+	return credential
+}
+
+// signingKey returns the part of an Authorization header field that identifies the account. For schemes that
+// sign each request it is the identifier of the key, or the scheme if there is none, and the whole field for all
+// others.
+func signingKey(value string) string {
+	scheme, rest, _ := strings.Cut(value, " ")
+	switch scheme {
+	case "AWS", "GOOG1", "OSS", "SharedKey", "SharedKeyLite", "LOG", "MNS", "ODPS", "acs", "Qiniu", "QBox", "UPYUN", "VWS": // id:signature
+		id, _, _ := strings.Cut(rest, ":")
+		return id
+	case "Digest":
+		return parameterOf(rest, "username", value)
+	case "Hawk":
+		return parameterOf(rest, "id", value)
+	case "OAuth":
+		return parameterOf(rest, "oauth_token", parameterOf(rest, "oauth_consumer_key", value))
+	case "Signature": // HTTP signatures
+		return parameterOf(rest, "keyId", scheme)
+	case "SharedAccessSignature": // without a name the key is one of the resource
+		return parameterOf(rest, "skn", parameterOf(rest, "sr", scheme))
+	case "OSS2":
+		id, _, _ := strings.Cut(strings.TrimPrefix(rest, "AccessKeyId:"), ",")
+		return id
+	case "AWS3-HTTPS":
+		return parameterOf(rest, "AWSAccessKeyId", scheme)
+	}
+	switch {
+	case strings.HasPrefix(scheme, "AWS4-"), strings.HasPrefix(scheme, "GOOG4-"), strings.Contains(scheme, "HMAC-"), strings.EqualFold(scheme, "hmac"):
+		for _, name := range [...]string{"Credential", "Access", "client_token", "username", "keyId"} {
+			id := parameterOf(rest, name, "")
+			switch {
+			case id == "":
+			case name == "Credential":
+				return keyID(id)
+			default:
+				return id
+			}
+		}
+		return scheme
+	case strings.HasPrefix(value, "q-sign-algorithm="): // Tencent Cloud Object Storage
+		return parameterOf(value, "q-ak", value)
+	case strings.HasPrefix(value, "bce-auth-v1/"): // Baidu
+		return keyID(value[len("bce-auth-v1/"):])
+	}
+	return value
 }
 
 // parameterOf returns the value of the parameter name of an Authorization header field, or
-// otherwise if there is none.
+// otherwise if there is none. Parameters are separated by a comma, a semicolon, an ampersand or a blank.
 func parameterOf(s, name, otherwise string) string {
-	_, value, ok := strings.Cut(s, name)
-	if !ok {
-		return otherwise
+	for s != "" {
+		end := strings.IndexAny(s, ",;& ")
+		if end < 0 {
+			end = len(s)
+		}
+		if value, ok := strings.CutPrefix(s[:end], name); ok && strings.HasPrefix(value, `="`) { // it may contain separators
+			value, _, _ = strings.Cut(s[len(name)+2:], `"`)
+			return value
+		} else if ok && strings.HasPrefix(value, "=") {
+			return value[1:]
+		}
+		s = s[min(end+1, len(s)):]
 	}
-	value, _, _ = strings.Cut(value, ",")
-	return value
+	return otherwise
 }

@@ -1,5 +1,4 @@
-// Package hold decides how long requests stop after a rejection, and when one request tests whether the
-// server accepts them again.
+// Package hold decides when rejections of a server make other requests of the same quota wait.
 package hold
 
 import (
@@ -7,165 +6,181 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
-	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/inflight"
 )
 
-// A Hold is the time during which a quota grants no claims because the server rejected a request.
-// It ends with a probe, one claim that tests whether the server accepts requests again:
+// A Hold makes the requests of a quota wait while the server rejects them.
 //
-//	          rejection             at until             accepted
-//	no hold ─────────────▶ waiting ──────────▶ probing ────────────▶ no hold
-//	                          ▲                   │
-//	                          └───── rejected ────┘  (longer each time)
+// One rejection shows that one request is rejected, and not that others would be: one resource, tenant or
+// backend may be. So a rejection only begins a suspicion, which delays nothing. Others wait when requests that
+// were sent after that rejection had arrived are rejected as well:
 //
-// All rejections of one burst are one event: only the response to a claim that was granted after
-// the latest event is another one. The probe is such a claim.
+//	sent        1  2  3  4  5  6  7  8
+//	response          ✗ 1   ✗ 4 ✗ 5 ✗ 6 ✗ 7
+//	                  │ suspected     │ held
 //
-// A wait that the server states is obeyed up to one hour, or up to the longest window that it
-// states. A later end may be a mistake, so a probe is sent after Rejection.MaxHold, and the next ones
-// after three, nine ... times as long. If two rejected probes each moved the end to a later time,
-// probes extend a ban, and none is sent before the stated end.
+//	              ✗             enough ✗            until, or a test ✓
+//	none ───────────▶ suspected ─────────▶ held ──────────────────────▶ none
+//	  ▲                   │ ✓                                             │
+//	  └───────────────────┘                                               ▼
+//	                                                     what waited is sent at a growing rate
 //
-// A Hold is not safe for concurrent use. In the zero Hold, claims are granted.
+// Enough are as many as random rejections in the share of late would produce once in a hundred times, if at least
+// two of them are of requests that were not rejected before, more in flight than usual do not explain all of them,
+// and they arrive at least twice as often as tests would. Each hold that proves to be wrong, and none of whose tests
+// was rejected, doubles that number, at most twice, and each that proves to be right halves it. After two right ones
+// in a row the first rejection begins the next hold.
+//
+// A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
+// accepted. The acceptance of a request that was sent after all rejected ones ends it, too.
+//
+// A Hold is not safe for concurrent use. The zero Hold delays nothing.
 type Hold struct {
-	Until     time.Time // no claim is granted before
-	Active    bool      // from until on, one claim is in flight at a time: the probe
-	Estimated bool      // the server did not state that clients have to wait
-	Abandoned bool      // the latest hold ended although no probe was accepted
+	Suspected bool      // a request was rejected, and no later one was accepted
+	Held      bool      // others wait
+	Until     time.Time // the latest time that a rejection stated; zero: none stated one
+	Since     time.Time // when the first rejection arrived
+	Latest    time.Time // when the latest one arrived
+	Highest   uint64    // highest number of a claim that was rejected
+	Server    bool      // the latest rejection was a 5xx
+	Ending    bool      // the stated end has passed, and what has waited is being sent
+	Rejected  int       // tests that were rejected while it was held
 
-	Rejections int       // events since the last probe that was accepted: the first, and rejected probes
-	Since      time.Time // of the first event
-	RejectedAt time.Time // of the latest event
-	LastSent   uint64    // number of the latest claim at the latest event
-	InFlight   int64     // requests in flight before the first event
-
-	statedEnd   time.Time // latest end that the server stated; zero: none
-	movedProbes int       // rejected probes that moved it
-	earlyProbes int       // probes that were planned for a time before it
-
-	// Of the latest estimated hold, until the claim that was accepted. Zero: there was none.
-	LastPause time.Duration // since its latest event: so long without requests sufficed
-	LastTotal time.Duration // since its first event
+	sentBy    uint64  // latest claim that was sent when the first rejection arrived
+	row       int     // rejections of claims that were sent after it
+	others    int     // of these, requests that had not been rejected before
+	uncrowded bool    // one of these was sent with no more in flight than others that were accepted
+	needed    int     // so many of them begin the hold
+	share     float64 // part of the responses before that were rejections or failures
+	doubt     uint8   // holds that proved to be wrong, less those that proved to be right
+	right     uint8   // holds in a row that proved to be right, at most trusted
 }
 
 const (
-	BasePause   = time.Second // longest pause after the first rejection that states none
-	pauseGrowth = 1.6         // factor: each next pause
-	MaxPause    = time.Minute // no pause that the server does not state is longer
-
-	MaxStated = time.Hour              // wait that is obeyed without an early probe
-	MaxLate   = 250 * time.Millisecond // longest random delay of a probe after a stated end
-	MovedBy   = time.Minute            // an end that is so much later has moved
-	MaxMoved  = 2                      // rejected probes that moved the end, after which no early probe is sent
+	leastRow    = 4                // least number of further rejections that begin a hold
+	everyTest   = time.Second      // least time between two tests
+	leastOthers = 2                // of these, requests that had not been rejected before
+	chance      = 0.01             // that random rejections begin a hold
+	rightChance = 0.1              // that they reject its tests, too
+	maxDoubt    = 2                // doublings of the number of rejections
+	trusted     = 2                // holds in a row that were right, after which the first rejection begins the next one
+	forgotten   = 10 * time.Second // time without a rejection, and after its stated end, after which a suspicion ends
 )
 
 // A Rejection describes a rejected request, as far as it concerns a hold.
 type Rejection struct {
-	RetryAfter time.Duration // stated wait; 0: none
-	Estimated  bool          // the server does not state that clients have to wait
-	Pause      time.Duration // wait if none is stated; 0: as defaultPause
-	Window     time.Duration // longest window that the server states; 0: none
-	MaxHold    time.Duration // wait for the first early probe
-	Spread     time.Duration // longest random delay of the probe, so that several clients do not probe in the same order each time
-	Random     float64       // random number in [0, 1)
-	Sent       uint64        // number of the latest claim
-	InFlight   int64         // requests that were in flight before
+	Claim    uint64        // its number
+	Sent     uint64        // number of the latest claim that was sent
+	After    time.Duration // wait that the server stated; 0: none
+	Server   bool          // it is a 5xx
+	Crowded  bool          // more were in flight than when others were accepted, which may be the reason
+	Repeated bool          // the same request was rejected before
+	Share    float64       // part of the latest responses that were rejections or failures
 }
 
-// Check reports whether a claim may be granted as of now. If not, wait is the time until it may; 0:
-// when the response to the probe has arrived.
-func (h *Hold) Check(now time.Time, f *inflight.Claims) (wait time.Duration, ok bool) {
-	if wait = h.Until.Sub(now); wait > 0 {
-		return wait, false
+// Add applies a rejection that arrived now. It reports whether others wait from now on.
+func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
+	if h.Suspected && !h.Held && now.Sub(ticks.Later(h.Latest, h.Until)) > forgotten {
+		h.Suspected = false // no request has been sent since
 	}
-	return 0, !h.Active || f.After(h.LastSent) == 0
-}
-
-// Rejected begins or extends the hold, because claim n was rejected at now. It reports whether this
-// is a new event. The pause is random: later than what the server states, and otherwise earlier than
-// the default.
-func (h *Hold) Rejected(n uint64, now time.Time, r Rejection) (isNew bool) {
-	if isNew = n > h.LastSent; isNew {
-		h.Rejections, h.LastSent, h.RejectedAt, h.Active, h.Abandoned = h.Rejections+1, r.Sent, now, true, false
-		h.Estimated = r.Estimated && !h.statedEnd.After(now)
-		if h.Rejections == 1 {
-			h.Since, h.InFlight = now, r.InFlight
+	first := !h.Suspected
+	if first {
+		h.Suspected, h.Since, h.Until, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, r.Sent, 0, 0
+		h.row, h.others, h.uncrowded = 0, 0, false
+		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
+	}
+	if !first && r.Claim > h.sentBy {
+		h.row++
+		if !r.Crowded {
+			h.uncrowded = true
+		}
+		if !r.Repeated {
+			h.others++
 		}
 	}
-	pause := min(max(r.RetryAfter, 0), headers.MaxDelay)
-	switch {
-	case pause > 0:
-		pause = h.waitForProbe(pause, isNew, now, r)
-		pause += time.Duration(r.Random * float64(max(h.lateness(pause), r.Spread)))
-	case isNew && h.statedEnd.After(now): // an early probe was rejected without a new end
-		pause = h.waitForProbe(h.statedEnd.Sub(now), isNew, now, r)
-	case isNew && r.Pause > 0:
-		pause = r.Pause
-	case isNew:
-		pause = h.defaultPause()
-		pause -= time.Duration(r.Random * float64(pause) / 2)
+	if h.Ending { // it goes on
+		h.Ending, h.Until, h.Rejected = false, time.Time{}, h.Rejected+1
 	}
-	h.Until = ticks.Later(h.Until, now.Add(pause))
-	return isNew
-}
-
-// waitForProbe returns the time until the probe of a hold that ends, as the server states, after
-// stated. The end never becomes earlier.
-func (h *Hold) waitForProbe(stated time.Duration, isNew bool, now time.Time, r Rejection) time.Duration {
-	end := now.Add(stated)
-	if isNew && h.Rejections > 1 && !h.statedEnd.IsZero() && end.Sub(h.statedEnd) > MovedBy {
-		h.movedProbes++
+	h.Latest, h.Highest, h.Server = now, max(h.Highest, r.Claim), r.Server
+	if r.After > 0 {
+		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	h.statedEnd = ticks.Later(h.statedEnd, end)
-	stated = h.statedEnd.Sub(now)
-	if stated <= max(MaxStated, r.Window) || h.movedProbes >= MaxMoved {
-		return stated
-	}
-	if isNew {
-		h.earlyProbes++
-	}
-	return min(stated, Tripled(r.MaxHold, h.earlyProbes-1))
-}
-
-// Tripled returns d times three to the power of n, at most headers.MaxDelay. A negative n counts as 0.
-func Tripled(d time.Duration, n int) time.Duration {
-	return time.Duration(min(float64(d)*math.Pow(3, float64(max(n, 0))), float64(headers.MaxDelay)))
-}
-
-// defaultPause returns the longest pause where the server states none: exponential backoff.
-func (h *Hold) defaultPause() time.Duration {
-	return time.Duration(min(float64(BasePause)*math.Pow(pauseGrowth, float64(h.Rejections-1)), float64(MaxPause)))
-}
-
-// lateness returns the longest random delay of the probe after a wait that the server states. It is
-// doubled with each rejected probe, because some servers round down, and so that the probes of many
-// clients, which were rejected together, come apart.
-func (h *Hold) lateness(stated time.Duration) time.Duration {
-	return min(stated/40, MaxLate) << min(max(h.Rejections-1, 0), 5)
-}
-
-// Accepted ends the hold if claim n, which was accepted, is the probe. sent is when the latest claim
-// was granted.
-func (h *Hold) Accepted(n uint64, sent time.Time) (ended bool) {
-	if !h.Active || n <= h.LastSent {
+	often := time.Duration(h.row)*everyTest/2 >= now.Sub(h.Since) // twice as often as tests would be
+	enough := h.row >= h.needed && h.others >= leastOthers && h.uncrowded && often
+	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
 		return false
 	}
-	if h.Estimated {
-		if due := h.Until.Add(BasePause); sent.After(due) {
-			sent = due // there was no request to send, so a shorter pause may have sufficed
-		}
-		pause, total := sent.Sub(h.RejectedAt), sent.Sub(h.Since)
-		if h.LastPause > 0 && total > 2*h.LastPause {
-			pause = total // the server does not begin its pause again with each probe
-		}
-		h.LastPause, h.LastTotal = pause, total
-	}
-	h.End()
+	h.Held = true
 	return true
 }
 
-// End ends the hold. The fields lastSent, lastPause and lastTotal remain.
-func (h *Hold) End() {
-	h.Active, h.Rejections, h.statedEnd, h.movedProbes, h.earlyProbes = false, 0, time.Time{}, 0, 0
+// neededRow returns how many rejections in a row random ones in this share produce with the probability chance.
+func neededRow(share float64) int {
+	share = min(max(share, 1e-3), .95)
+	return max(leastRow, int(math.Ceil(math.Log(chance)/math.Log(share))))
 }
+
+// Begin holds others, although no rejection of this quota was added: a learned rate needs it, or another
+// process. A zero until means that no end is known.
+func (h *Hold) Begin(sent uint64, until, now time.Time) {
+	if !h.Held {
+		*h = Hold{Since: now, doubt: h.doubt, right: h.right, Highest: sent}
+	}
+	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.sentBy = true, true, false, now, sent, sent
+	if !now.Before(h.Until) {
+		h.Until = time.Time{} // it goes on
+	}
+	if !until.IsZero() {
+		h.Until = ticks.Later(h.Until, until)
+	}
+}
+
+// Waits reports whether claims wait as of now. wait is the time until the stated end; 0: no end is stated.
+func (h *Hold) Waits(now time.Time) (wait time.Duration, waits bool) {
+	switch {
+	case !h.Held:
+		return 0, false
+	case h.Until.IsZero():
+		return 0, true
+	}
+	wait = h.Until.Sub(now)
+	return max(wait, 0), wait > 0
+}
+
+// Estimated reports whether no rejection stated when the hold ends.
+func (h *Hold) Estimated() bool { return h.Until.IsZero() }
+
+// Accepted applies that claim n was accepted. It reports whether that ends the hold, and whether the hold was
+// right: it lasted until its stated end, or so many tests were rejected before that this was no chance.
+func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
+	switch {
+	case !h.Suspected || n <= h.sentBy && !h.Held || h.Held && n <= h.Highest:
+		return false, false
+	case !h.Held:
+		h.Suspected = false
+		return false, false
+	}
+	return true, h.End(now)
+}
+
+// End ends the hold, because a later request was accepted, which another process may have sent. It reports whether the
+// hold was right.
+func (h *Hold) End(now time.Time) (right bool) {
+	right = math.Pow(h.share, float64(h.Rejected)) <= rightChance || !h.Until.IsZero() && !now.Before(h.Until)
+	h.Suspected, h.Held = false, false
+	if right {
+		h.right = min(h.right+1, trusted)
+		h.doubt -= min(h.doubt, 1)
+		return true
+	}
+	h.right = 0
+	if h.Rejected == 0 {
+		h.doubt = min(h.doubt+1, maxDoubt)
+	}
+	return false
+}
+
+// Release ends the hold, because the estimate that it is based on was dropped.
+func (h *Hold) Release() { h.Suspected, h.Held, h.Ending = false, false, false }
+
+// Trusted reports whether the latest holds were right.
+func (h *Hold) Trusted() bool { return h.right >= trusted }

@@ -1,257 +1,358 @@
 package hold
 
 import (
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/inflight"
 )
 
-// A stated end that is more than an hour away is probed early, each time after three times as long.
-// After two rejected probes that moved the end, there are no early probes.
-func TestHold_probesLateEndsEarly(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		retryAfter func(now time.Time) time.Duration
-		window     time.Duration
-		want       []time.Duration // between the rejections
-	}{
-		"an hour":             {func(time.Time) time.Duration { return time.Hour }, 0, []time.Duration{time.Hour, time.Hour}},
-		"a day, in its quota": {func(time.Time) time.Duration { return 24 * time.Hour }, 24 * time.Hour, []time.Duration{24 * time.Hour}},
-		"a fixed end in ten days": {func(now time.Time) time.Duration { return start.Add(240 * time.Hour).Sub(now) }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 135 * time.Minute, 405 * time.Minute}},
-		"two hours, renewed by each rejection": {func(time.Time) time.Duration { return 2 * time.Hour }, 0,
-			[]time.Duration{15 * time.Minute, 45 * time.Minute, 2 * time.Hour}},
-		"more than a year": {func(time.Time) time.Duration { return 1 << 62 }, 0, []time.Duration{15 * time.Minute, 45 * time.Minute}},
+// start is when the first rejection of a test arrives. Claims up to sentBefore have been sent by then.
+var start = time.Unix(1000, 0)
+
+const sentBefore = 10
+
+// respond applies responses that arrive at start, with rejections whose share is share. It returns the
+// number of the latest claim:
+//
+//	x  rejection     o  of a claim sent before the first one    c  crowded    r  repeated
+//	.  acceptance    ,  of a claim sent before the first one
+func (h *Hold) respond(responses string, share float64) (sent uint64) {
+	sent = max(sentBefore, h.Highest)
+	for _, c := range responses {
+		n := uint64(sentBefore / 2)
+		if !strings.ContainsRune("o,", c) {
+			if h.Suspected || c == '.' {
+				sent++
+			}
+			n = sent
+		}
+		if strings.ContainsRune(".,", c) {
+			h.Accepted(n, start)
+			continue
+		}
+		h.Add(Rejection{Claim: n, Sent: sent, Crowded: c == 'c', Repeated: c == 'r', Share: share}, start)
+	}
+	return sent
+}
+
+// Others wait when requests that were sent after the first rejection are rejected, too.
+func TestHold_laterRejectionsBeginIt(t *testing.T) {
+	for responses, want := range map[string]string{
+		"":         "none",
+		"x":        "suspected",
+		"xxxx":     "suspected",
+		"xxxxx":    "held",
+		"ooooooo":  "suspected", // all were sent before the first one arrived
+		"xccccccc": "suspected", // more were in flight than when others were accepted
+		"xrrrrrrr": "suspected", // the same request each time
+		"xccc":     "suspected",
+		"xcccx":    "held", // one was not crowded
+		"xcccr":    "held",
+		"xrrrr":    "suspected",
+		"xrrrrx":   "suspected", // only one had not been rejected before
+		"xrrrrxx":  "held",
+		"xrrrrcc":  "held",
+		"xcxr":     "suspected", // three
+		"cxxxx":    "held",
+		"rxxxx":    "held",
+		".":        "none",
+		"xxxx.":    "none",
+		"xxxx,":    "suspected", // it was sent before
+		"xxxx.xxx": "suspected", // the number begins again
+		"xxxx,x":   "held",
+		"xxxxx,":   "held",
+		"xxxxx.":   "none",
 	} {
 		var h Hold
-		now, n := start, uint64(1)
-		for i, want := range tt.want {
-			require.True(t, h.Rejected(n, now, Rejection{RetryAfter: tt.retryAfter(now), Window: tt.window, MaxHold: 15 * time.Minute, Sent: n}), name)
-			require.InDelta(t, want, h.Until.Sub(now), float64(time.Second), "%s, %d", name, i)
-			now, n = h.Until, n+1
+		h.respond(responses, .1)
+		got := map[bool]string{false: "none", true: "suspected"}[h.Suspected]
+		if h.Held {
+			got = "held"
 		}
-		// A probe that is rejected with a shorter wait does not shorten the hold.
-		end := h.statedEnd
-		h.Rejected(n, now, Rejection{RetryAfter: time.Second, MaxHold: 15 * time.Minute, Sent: n})
-		require.False(t, h.statedEnd.Before(end), name)
+		require.Equal(t, want, got, responses)
+		_, waits := h.Waits(start)
+		require.Equal(t, h.Held, waits, responses)
+	}
+	h := Hold{}
+	h.respond("xxxxx", .1)
+	require.False(t, h.Add(Rejection{Claim: 99, Sent: 99}, start), "it has begun before")
+	h.Add(Rejection{Claim: 5, Sent: 99}, start)
+	h.Accepted(98, start)
+	require.True(t, h.Held, "a later request was rejected")
+	h.Accepted(99, start)
+	require.True(t, h.Held, "it is the one that was rejected")
+	h.Accepted(100, start)
+	require.False(t, h.Held)
+}
+
+// toBegin returns how many rejections of later requests begin the next hold; -1: more than 10,000. It
+// works on a copy.
+func (h Hold) toBegin(share float64, first Rejection) int {
+	first.Claim, first.Sent, first.Share = 1000, 1000, share
+	if h.Add(first, start) {
+		return 0
+	}
+	for n := 1; n < 10000; n++ {
+		claim := uint64(1000 + n)
+		if h.Add(Rejection{Claim: claim, Sent: claim, Share: share}, start) {
+			return n
+		}
+	}
+	return -1
+}
+
+// The more of the earlier responses were rejections, the more begin a hold: random ones seldom do.
+func TestHold_shareDecidesHowManyBeginIt(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for share, want := range map[float64]int{0: 4, .01: 4, .3: 4, .35: 5, .5: 7, .8: 21, .95: 90, 1: 90} {
+		require.Equal(t, want, Hold{}.toBegin(share, Rejection{}), "%v", share)
+		begun, suspicions := 0, 4000
+		for range suspicions {
+			var h Hold
+			h.respond("x", share)
+			for h.Suspected && !h.Held {
+				h.respond(map[bool]string{false: ".", true: "x"}[random.Float64() < min(share, .95)], share)
+			}
+			if h.Held {
+				begun++
+			}
+		}
+		require.LessOrEqual(t, begun, suspicions/50, "%v", share)
 	}
 }
 
-// What a hold that the server did not state shows of the length of the next one: the time without
-// requests that ended it, or all of it if that was much longer than the latest such time, because
-// probes do not extend the ban then. A time in which no request was to be sent does not count.
-func TestHold_remembersWhatEndedABan(t *testing.T) {
-	begin := time.Unix(1000, 0)
+// A wrong hold, none of whose tests was rejected, doubles the number of rejections that begin the next one, at
+// most twice, and a right one halves it. After two right ones in a row the first rejection does.
+func TestHold_trustAndDoubt(t *testing.T) {
+	for history, want := range map[string]int{
+		"": 4, "w": 8, "ww": 16, "www": 16, "wwwwwwwww": 16, "r": 4, "wr": 4, "wwr": 8, "wwwr": 8, "rw": 8, "rwr": 4,
+		"rr": 0, "wwrr": 0, "rrr": 0, "rrw": 8, "rrrrw": 8, "rrwr": 4, "rrwrr": 0,
+		"t": 4, "ttt": 4, "wt": 8, "wwt": 16, "rt": 4, "rtr": 4, "rrt": 4, // t: a test was rejected, which may be chance
+	} {
+		var h Hold
+		for _, c := range history {
+			for !h.Held {
+				h.respond("x", .5)
+			}
+			h.Rejected = map[rune]int{'w': 0, 't': 3, 'r': 4}[c]
+			ended, right := h.Accepted(h.Highest+1, start)
+			require.True(t, ended)
+			require.Equal(t, c == 'r', right, history)
+		}
+		require.Equal(t, want, h.toBegin(.1, Rejection{}), history)
+		require.Equal(t, want == 0, h.Trusted(), history)
+		require.Equal(t, max(want, 1), h.toBegin(.1, Rejection{Crowded: true}), history)
+		require.Equal(t, max(want, 1), h.toBegin(.1, Rejection{Repeated: true}), history)
+	}
+}
+
+// A hold was right if it lasted until its stated end, or if random rejections would hardly have rejected
+// all of its tests.
+func TestHold_wasRight(t *testing.T) {
 	const s = time.Second
 	for name, tt := range map[string]struct {
-		stated       bool
-		before       time.Duration // lastPause
-		closed       time.Duration // when it was last closed, from its beginning
-		until, sent  time.Duration // when the probe was due and sent
-		gap, lasting time.Duration
+		share         float64
+		rejected      int           // tests
+		stated, after time.Duration // 0: not stated
+		right         bool
 	}{
-		"first probe":                 {false, 0, 0, 5 * s, 5 * s, 5 * s, 5 * s},
-		"second probe":                {false, 0, 5 * s, 8 * s, 8 * s, 3 * s, 8 * s},
-		"idle since":                  {false, 0, 0, 5 * s, 60 * s, 6 * s, 6 * s},
-		"just not idle":               {false, 0, 0, 5 * s, 6 * s, 6 * s, 6 * s},
-		"as long as twice before":     {false, 4 * s, 5 * s, 8 * s, 8 * s, 3 * s, 8 * s},
-		"longer than twice before":    {false, 4 * s, 6 * s, 9 * s, 9 * s, 9 * s, 9 * s},
-		"stated, which shows nothing": {true, 4 * s, 0, 9 * s, 9 * s, 4 * s, 0},
+		"the first test":                {.1, 0, 0, s, false},
+		"the second":                    {.05, 1, 0, s, true},
+		"the second, many rejections":   {.2, 1, 0, s, false},
+		"the third":                     {.2, 2, 0, s, true},
+		"the fourth":                    {.5, 3, 0, s, false},
+		"the fifth":                     {.5, 4, 0, s, true},
+		"before its stated end":         {.1, 0, 3 * s, 3*s - 1, false},
+		"at its stated end":             {.1, 0, 3 * s, 3 * s, true},
+		"before it, after another test": {.05, 1, 3 * s, 2 * s, true},
 	} {
-		h := Hold{Active: true, Estimated: !tt.stated, LastSent: 7, Since: begin, RejectedAt: begin.Add(tt.closed), Until: begin.Add(tt.until), LastPause: tt.before}
-		require.False(t, h.Accepted(7, begin), "%s: it was sent before the hold", name)
-		require.True(t, h.Accepted(8, begin.Add(tt.sent)), name)
-		require.Equal(t, tt.gap, h.LastPause, name)
-		require.Equal(t, tt.lasting, h.LastTotal, name)
-		require.False(t, h.Accepted(9, begin.Add(tt.sent)), "%s: it is over", name)
-	}
-}
-
-// If the server states no wait, the pause grows from one second by 60 % with each rejected probe, to a
-// minute. A random part of it, at most a half, is left out.
-func TestHold_pausesGrow(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for random, shorter := range map[float64]float64{0: 1, .5: .75, 1: .5} {
 		var h Hold
-		for i, want := range []float64{1, 1.6, 2.56, 4.096, 6.5536, 10.48576, 16.777216, 26.8435456, 42.94967296, 60, 60} {
-			n := uint64(i + 1)
-			require.True(t, h.Rejected(n, now, Rejection{Random: random, Sent: n}))
-			require.InDelta(t, shorter*want, h.Until.Sub(now).Seconds(), 1e-6, "rejection %d, random number %v", n, random)
+		h.Add(Rejection{Claim: 1, Sent: 1, After: tt.stated, Share: tt.share}, start)
+		for n := uint64(2); !h.Held; n++ {
+			h.Add(Rejection{Claim: n, Sent: n}, start)
 		}
+		h.Rejected = tt.rejected
+		ended, right := h.Accepted(h.Highest, start.Add(tt.after))
+		require.Equal(t, []bool{false, false}, []bool{ended, right}, "%s: it was not sent later", name)
+		ended, right = h.Accepted(h.Highest+1, start.Add(tt.after))
+		require.Equal(t, []bool{true, tt.right}, []bool{ended, right}, name)
+		ended, _ = h.Accepted(h.Highest+2, start.Add(tt.after))
+		require.False(t, ended, "%s: it is over", name)
 	}
 }
 
-// If the server states a wait, the probe is sent after it: later by at most a fortieth of the wait and
-// 250 ms, or by the spread of several clients if that is longer.
-func TestHold_probesAfterTheStatedEnd(t *testing.T) {
-	const s, ms = time.Second, time.Millisecond
-	now := time.Unix(1000, 0)
+// A hold lasts until the latest time that a rejection stated, to the nanosecond. If none did, no end is
+// known.
+func TestHold_lastsUntilTheStatedEnd(t *testing.T) {
+	const s = time.Second
 	for name, tt := range map[string]struct {
-		wait   time.Duration
-		spread time.Duration
-		random float64
-		later  time.Duration
+		after []time.Duration // stated by each rejection, two per second
+		until time.Duration   // 0: estimated
 	}{
-		"exactly":                    {4 * s, 0, 0, 0},
-		"at most a fortieth":         {4 * s, 0, 1, 100 * ms},
-		"half of that":               {4 * s, 0, .5, 50 * ms},
-		"at most 250 ms":             {time.Minute, 0, 1, 250 * ms},
-		"spread over several":        {4 * s, s, 1, s},
-		"a shorter spread":           {4 * s, 50 * ms, 1, 100 * ms},
-		"a year at most":             {headers.MaxDelay + time.Hour, 0, 0, 0},
-		"negative: none, so a pause": {-s, 0, 0, 0},
+		"none":             {make([]time.Duration, 5), 0},
+		"the first":        {[]time.Duration{9 * s, 0, 0, 0, 0}, 9 * s},
+		"the last":         {[]time.Duration{0, 0, 0, 0, 1}, 2*s + 1},
+		"the latest":       {[]time.Duration{2 * s, 7 * s, 9 * s, 1 * s, 2 * s}, 10 * s},
+		"after it began":   {[]time.Duration{0, 0, 0, 0, 0, 8 * s}, 10*s + s/2},
+		"a time, repeated": {[]time.Duration{5 * s, 9 * s / 2, 4 * s, 7 * s / 2, 3 * s}, 5 * s},
 	} {
-		h := Hold{LastSent: 4}
-		want := now.Add(min(tt.wait, headers.MaxDelay) + tt.later)
-		if tt.wait < 0 {
-			want = now.Add(BasePause)
+		var h Hold
+		for i, after := range tt.after {
+			n := uint64(i + 1)
+			h.Add(Rejection{Claim: n, Sent: n, After: after, Server: i == len(tt.after)-1}, start.Add(time.Duration(i)*s/2))
 		}
-		h.Rejected(5, now, Rejection{RetryAfter: tt.wait, Spread: tt.spread, Random: tt.random, Window: 2 * headers.MaxDelay, Sent: 5})
-		require.Equal(t, want, h.Until, name)
+		require.True(t, h.Held, name)
+		require.True(t, h.Server, "%s: the latest one", name)
+		require.Equal(t, start, h.Since, name)
+		require.Equal(t, start.Add(time.Duration(len(tt.after)-1)*s/2), h.Latest, name)
+		require.Equal(t, tt.until == 0, h.Estimated(), name)
+		wait, waits := h.Waits(start.Add(max(tt.until-1, 0)))
+		require.Equal(t, min(tt.until, 1), wait, name)
+		require.True(t, waits, name)
+		_, waits = h.Waits(start.Add(tt.until))
+		require.Equal(t, tt.until == 0, waits, name)
 	}
 }
 
-// Rejections of claims that were granted before the latest event belong to it: only a longer stated
-// wait changes the hold.
-func TestHold_rejectionsOfOneBurstAreOneEvent(t *testing.T) {
-	start := time.Unix(1000, 0)
-	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	var h Hold
-	require.True(t, h.Rejected(5, start, Rejection{RetryAfter: 10 * time.Second, Sent: 8, InFlight: 4}))
-	for name, r := range map[string]Rejection{
-		"a shorter wait": {RetryAfter: 5 * time.Second},
-		"no wait":        {},
-		"a pause":        {Pause: time.Minute, Estimated: true},
+// Rejections begin a hold only if they are at least twice as often as tests would be. The last one of a row
+// decides that.
+func TestHold_rareRejectionsDoNotBeginIt(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		times []time.Duration // of rejections of later requests, after the first one
+		held  bool
+	}{
+		"4 in 2 s":                  {[]time.Duration{s / 2, s, 3 * s / 2, 2 * s}, true},
+		"4 in more":                 {[]time.Duration{s / 2, s, 3 * s / 2, 2*s + 1}, false},
+		"3 in 1 s":                  {[]time.Duration{s / 2, s / 2, s}, false},
+		"4 in 3 s, then many":       {[]time.Duration{s, 2 * s, 3 * s, 3 * s, 3 * s, 3 * s}, true},
+		"one per second":            {[]time.Duration{s, 2 * s, 3 * s, 4 * s, 5 * s, 6 * s, 7 * s, 8 * s}, false},
+		"two per second":            {[]time.Duration{s / 2, s, 3 * s / 2, 2 * s}, true},
+		"4 together, 9 s later":     {[]time.Duration{9 * s, 9 * s, 9 * s, 9 * s}, false},
+		"18 together, 9 s later":    {slices.Repeat([]time.Duration{9 * s}, 18), true},
+		"17 together, 9 s later":    {slices.Repeat([]time.Duration{9 * s}, 17), false},
+		"two per second, but later": {[]time.Duration{3 * s, 7 * s / 2, 4 * s, 9 * s / 2}, false},
 	} {
-		before := h
-		r.Sent, r.InFlight = 9, 7
-		require.False(t, h.Rejected(8, at(1), r), name)
-		require.Equal(t, before, h, name)
+		var h Hold
+		h.Add(Rejection{Claim: 1, Sent: 1}, start)
+		begun := 0
+		for i, at := range tt.times {
+			n := uint64(i + 2)
+			if h.Add(Rejection{Claim: n, Sent: n}, start.Add(at)) {
+				begun++
+				require.Equal(t, len(tt.times)-1, i, "%s: not before the last one", name)
+			}
+		}
+		require.Equal(t, tt.held, h.Held, name)
+		require.Equal(t, tt.held, begun == 1, name)
 	}
-	require.False(t, h.Rejected(8, at(1), Rejection{RetryAfter: 20 * time.Second, Sent: 9}))
-	require.Equal(t, at(21), h.Until)
-	require.Equal(t, Hold{
-		Until: at(21), Active: true, Rejections: 1, Since: start, RejectedAt: start, LastSent: 8, InFlight: 4, statedEnd: at(21),
-	}, h)
-	require.True(t, h.Rejected(9, at(22), Rejection{Estimated: true, Pause: 3 * time.Second, Sent: 12, InFlight: 1}))
-	require.Equal(t, at(25), h.Until)
-	require.Equal(t, 2, h.Rejections)
-	require.True(t, h.Estimated, "the stated end is over")
-	require.Equal(t, start, h.Since)
-	require.EqualValues(t, 4, h.InFlight, "as before the first event")
-	require.EqualValues(t, 12, h.LastSent)
-	require.Equal(t, at(22), h.RejectedAt)
 }
 
-// An early probe that is rejected without a new end does not end the hold, and does not make it an
-// estimate: the next probe follows after three times as long, or at the stated end.
-func TestHold_keepsAStatedEnd(t *testing.T) {
-	start := time.Unix(1000, 0)
+// A suspicion ends 10 s after the latest rejection or its stated end, whichever is later. A hold does not.
+func TestHold_suspicionsAreForgotten(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		latest, after, at time.Duration // when the latest rejection arrives and what it states; when the next one does
+		forgotten         bool
+	}{
+		"10 s":                        {0, 0, 10 * s, false},
+		"more":                        {0, 0, 10*s + 1, true},
+		"10 s after the latest":       {3 * s, 0, 13 * s, false},
+		"longer after the latest":     {3 * s, 0, 13*s + 1, true},
+		"10 s after the stated end":   {0, time.Minute, 70 * s, false},
+		"longer after the stated end": {0, time.Minute, 70*s + 1, true},
+		"10 s after, 1 s is stated":   {3 * s, s, 14 * s, false},
+		"longer after, 1 s is stated": {3 * s, s, 14*s + 1, true},
+	} {
+		for responses, held := range map[string]bool{"xxxx": false, "xxxxx": true} {
+			var h Hold
+			h.respond(responses, .1)
+			h.Add(Rejection{Claim: 4, Sent: 50, After: tt.after}, start.Add(tt.latest)) // sent before
+			next := start.Add(tt.at)
+			require.False(t, h.Add(Rejection{Claim: 51, Sent: 51, Share: .5}, next), "%s, %s", name, responses)
+			require.Equal(t, tt.forgotten && !held, h.Since.Equal(next), "%s, %s", name, responses)
+			require.Equal(t, held, h.Held, "%s, %s", name, responses)
+			if tt.forgotten && !held {
+				require.Equal(t, Hold{Suspected: true, Since: next, Latest: next, Highest: 51, sentBy: 51, needed: 7, share: .5}, h, name)
+			}
+		}
+	}
+}
+
+// While what has waited is sent after the stated end, a rejection continues the hold, without an end if it
+// states none.
+func TestHold_continuesAfterItsStatedEnd(t *testing.T) {
+	for after, wait := range map[time.Duration]time.Duration{0: 0, 3 * time.Second: 3 * time.Second} {
+		h := Hold{right: trusted}
+		require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
+		end := start.Add(time.Second)
+		_, waits := h.Waits(end)
+		require.False(t, waits)
+		h.Ending = true
+		require.False(t, h.Add(Rejection{Claim: 2, Sent: 3, After: after}, end))
+		got, waits := h.Waits(end)
+		require.True(t, waits)
+		require.Equal(t, wait, got)
+		require.False(t, h.Ending)
+		require.Equal(t, 1, h.Rejected)
+		require.Equal(t, start, h.Since)
+		ended, _ := h.Accepted(3, end)
+		require.True(t, ended)
+		h.Add(Rejection{Claim: 4, Sent: 4}, end)
+		require.Zero(t, h.Rejected, "of another hold")
+	}
+}
+
+// Begin holds others without a rejection, and Release ends that. What earlier holds have shown remains.
+func TestHold_beginAndRelease(t *testing.T) {
+	const s = time.Second
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	h := Hold{right: 1, doubt: 2}
+	h.respond("xx", .1)
+	h.Begin(20, time.Time{}, at(s))
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(s), Highest: 20, sentBy: 20, right: 1, doubt: 2}, h)
+	for n, ended := range map[uint64]bool{20: false, 21: true} {
+		c := h
+		got, right := c.Accepted(n, at(2*s))
+		require.Equal(t, []bool{ended, false}, []bool{got, right}, "claim %d", n)
+	}
+	h.Begin(15, at(9*s), at(2*s))
+	h.Begin(30, at(5*s), at(3*s))
+	h.Begin(25, time.Time{}, at(4*s))
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(4 * s), Until: at(9 * s), Highest: 25, sentBy: 25, right: 1, doubt: 2}, h)
+
+	h.Ending = true
+	h.Begin(40, at(20*s), at(9*s))
+	require.False(t, h.Ending, "it has another end")
+	h.Add(Rejection{Claim: 41, Sent: 41}, at(10*s))
+	require.Equal(t, at(20*s), h.Until)
+
+	h.Ending = true
+	h.Begin(50, time.Time{}, at(20*s))
+	wait, waits := h.Waits(at(20 * s))
+	require.Equal(t, []any{time.Duration(0), true, false}, []any{wait, waits, h.Ending}, "it goes on, and no end is known")
+
+	h.Ending = true
+	h.Release()
+	require.Equal(t, []bool{false, false, false}, []bool{h.Held, h.Suspected, h.Ending})
+	_, waits = h.Waits(at(20 * s))
+	require.False(t, waits)
+	require.Equal(t, []uint8{1, 2}, []uint8{h.right, h.doubt}, "another process knows whether it was right")
+	h.Add(Rejection{Claim: 51, Sent: 51}, at(21*s))
+	require.Zero(t, h.Rejected)
+}
+
+// The zero Hold delays nothing, and what is accepted does not change it.
+func TestHold_zero(t *testing.T) {
 	var h Hold
-	r := Rejection{RetryAfter: 3 * time.Hour, MaxHold: 15 * time.Minute, Sent: 1}
-	require.True(t, h.Rejected(1, start, r))
-	now := start
-	for i, wait := range []time.Duration{45 * time.Minute, 2 * time.Hour} {
-		now = h.Until
-		r = Rejection{Estimated: true, Pause: time.Second, MaxHold: 15 * time.Minute, Sent: uint64(i + 2)}
-		require.True(t, h.Rejected(uint64(i+2), now, r))
-		require.Equal(t, now.Add(wait), h.Until, i)
-		require.Equal(t, start.Add(3*time.Hour), h.statedEnd, i)
-		require.False(t, h.Estimated, i)
-	}
-}
-
-// A rejected probe has moved the end if that is more than a minute later.
-func TestHold_anEndThatIsAMinuteLaterHasMoved(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for later, moved := range map[time.Duration]int{0: 0, time.Minute: 0, time.Minute + 1: 1} {
-		h := Hold{Active: true, Rejections: 1, statedEnd: now.Add(2 * time.Hour), LastSent: 1}
-		require.True(t, h.Rejected(2, now, Rejection{RetryAfter: 2*time.Hour + later, MaxHold: time.Minute, Sent: 2}))
-		require.Equal(t, moved, h.movedProbes, "%v later", later)
-		require.False(t, h.Rejected(2, now, Rejection{RetryAfter: 9 * time.Hour, MaxHold: time.Minute, Sent: 2}))
-		require.Equal(t, moved, h.movedProbes, "another response to the same burst")
-	}
-	h := Hold{LastSent: 1, statedEnd: now}
-	h.Rejected(2, now, Rejection{RetryAfter: 2 * time.Hour, MaxHold: time.Minute, Sent: 2})
-	require.Zero(t, h.movedProbes, "the first rejection is not a probe")
-}
-
-// No claim is granted before the end of a hold, and then one at a time: the probe.
-func TestHold_grantsOneProbe(t *testing.T) {
-	now := time.Unix(1000, 0)
-	var f inflight.Claims
-	f.Add() // was sent before the rejection
-	h := Hold{Active: true, Until: now.Add(time.Second), LastSent: f.Sent}
-	wait, ok := h.Check(now, &f)
-	require.False(t, ok)
-	require.Equal(t, time.Second, wait)
-	_, ok = h.Check(h.Until, &f)
-	require.True(t, ok, "the probe")
-	probe := f.Add()
-	wait, ok = h.Check(h.Until, &f)
-	require.False(t, ok, "it is in flight")
-	require.Zero(t, wait, "until it has a response")
-	f.End(probe)
-	_, ok = h.Check(h.Until, &f)
-	require.True(t, ok, "it failed for another reason")
-	require.True(t, h.Accepted(f.Add(), h.Until))
-	f.Add()
-	_, ok = h.Check(h.Until, &f)
-	require.True(t, ok, "the hold is over")
-	require.Equal(t, Hold{Until: now.Add(time.Second), LastSent: 1}, h, "what a stated hold leaves")
-}
-
-// Waits that grow are bounded by a year.
-func TestTripled(t *testing.T) {
-	for n, want := range map[int]time.Duration{-1: time.Minute, 0: time.Minute, 1: 3 * time.Minute, 2: 9 * time.Minute, 100: headers.MaxDelay} {
-		require.Equal(t, want, Tripled(time.Minute, n), "%d", n)
-	}
-}
-
-// The longest random delay after a stated end is a fortieth of the wait, at most MaxLate. Each
-// rejected probe doubles it, five times: the probes of many clients that were rejected together come
-// apart, and a server that rounds down is met. A release begins again.
-func TestHold_probesOfManyClientsComeApart(t *testing.T) {
-	var h Hold
-	now, n := time.Unix(1000, 0), uint64(1)
-	reject := func() time.Duration {
-		h.Rejected(n, now, Rejection{RetryAfter: 4 * time.Second, MaxHold: 15 * time.Minute, Sent: n, Random: 1})
-		late := h.Until.Sub(now) - 4*time.Second
-		now, n = h.Until, n+1
-		return late
-	}
-	for i := range 8 {
-		require.Equal(t, 100*time.Millisecond<<min(i, 5), reject(), "rejection %d", i)
-	}
-	require.True(t, h.Accepted(n, now))
-	require.Equal(t, 100*time.Millisecond, reject())
-	h = Hold{}
-	h.Rejected(1, now, Rejection{RetryAfter: time.Hour, MaxHold: 15 * time.Minute, Sent: 1, Random: 1})
-	require.Equal(t, time.Hour+MaxLate, h.Until.Sub(now))
-}
-
-// A hold is over at its end, not a nanosecond before.
-func TestHold_endsExactly(t *testing.T) {
-	now := time.Unix(1000, 0)
-	h := Hold{Until: now}
-	wait, ok := h.Check(now.Add(-1), &inflight.Claims{})
-	require.False(t, ok)
-	require.EqualValues(t, 1, wait)
-	wait, ok = h.Check(now, &inflight.Claims{})
-	require.True(t, ok)
-	require.Zero(t, wait)
-	h = Hold{}
-	require.True(t, h.Rejected(1, now, Rejection{RetryAfter: 1, Sent: 1, MaxHold: time.Minute}))
-	require.Equal(t, now.Add(1), h.Until, "a wait of a nanosecond is a wait")
-}
-
-// Another rejection begins a hold that is not abandoned, unlike the one before.
-func TestHold_isNotAbandonedAfterARejection(t *testing.T) {
-	h := Hold{Abandoned: true}
-	require.True(t, h.Rejected(1, time.Unix(1000, 0), Rejection{Sent: 1}))
-	require.False(t, h.Abandoned)
+	_, waits := h.Waits(start)
+	require.False(t, waits)
+	require.False(t, h.Trusted())
+	ended, right := h.Accepted(7, start)
+	require.Equal(t, []bool{false, false}, []bool{ended, right})
+	require.Equal(t, Hold{}, h)
 }

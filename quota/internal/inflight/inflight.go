@@ -19,7 +19,6 @@ type Claims struct {
 	Open  int64    // units of these claims: one for each, unless the owner adds more, see EndUnits
 	base  uint64   // number of the lowest bit of words[0]
 	words []uint64 // bit i of words[k] is claim base + 64 k + i
-	Hung  uint64   // claims up to this number are not part of Open, see GiveUp
 }
 
 // Add adds one claim and returns its number. If the numbers become more than Max, the claims
@@ -51,15 +50,12 @@ func (f *Claims) End(n uint64) bool {
 	}
 	f.words[at/64] &^= 1 << (at % 64)
 	f.Count--
-	if n > f.Hung {
-		f.Open--
-	}
+	f.Open--
 	return true
 }
 
-// GiveUp removes all claims, of one unit each, from open, because the server does not respond to them.
-// They stay in the set.
-func (f *Claims) GiveUp() { f.Hung, f.Open = f.Sent, 0 }
+// Contains reports whether claim n is in flight.
+func (f *Claims) Contains(n uint64) bool { return n > 0 && f.After(n-1) > f.After(n) }
 
 // EndUnits is end for a claim of n units, which was added to open.
 func (f *Claims) EndUnits(claim uint64, n int64) bool {
@@ -96,9 +92,6 @@ func (f *Claims) dropOlderHalf() {
 	}
 	f.words = append(f.words[:0], f.words[half:]...)
 	f.base += uint64(half) * 64
-	if f.Hung > 0 {
-		f.Open = f.After(f.Hung)
-	}
 }
 
 // Span returns the number of claims from the oldest one in flight to the latest granted: so many

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inFlightOracle is an Claims as a map.
+// inFlightOracle is a Claims as a map.
 type inFlightOracle struct {
 	sent uint64
 	open map[uint64]bool
@@ -30,7 +30,7 @@ func (o *inFlightOracle) span() int64 {
 	return int64(o.sent + 1 - oldest)
 }
 
-// An Claims is the set of claims without a response: which they are, how many are later than one of
+// A Claims is the set of claims without a response: which they are, how many are later than one of
 // them, and how many were granted since the oldest.
 func TestInFlight_isASet(t *testing.T) {
 	for seed := range uint64(8) {
@@ -123,33 +123,38 @@ func TestInFlight_memoryIsBounded(t *testing.T) {
 	require.True(t, f.End(Max/2+1))
 }
 
-// Claims that were given up stay in the set, but do not count as open.
-func TestInFlight_giveUp(t *testing.T) {
-	for _, given := range []int{1, 63, 64, 65, 200} {
-		var f Claims
-		for range given {
-			f.Add()
-		}
-		f.GiveUp()
-		require.EqualValues(t, []int64{0, int64(given)}, []int64{f.Open, f.Count})
-		n := f.Add()
-		require.EqualValues(t, []int64{1, int64(given) + 1}, []int64{f.Open, f.Count})
-		require.True(t, f.End(1))
-		require.False(t, f.End(1))
-		require.EqualValues(t, []int64{1, int64(given)}, []int64{f.Open, f.Count})
-		require.True(t, f.End(n))
-		require.EqualValues(t, []int64{0, int64(given) - 1}, []int64{f.Open, f.Count})
-	}
+// A claim of several units ends with all of them. If the older half was dropped, whose units are not known, at
+// least one unit is open for each claim in flight.
+func TestInFlight_units(t *testing.T) {
 	var f Claims
+	a, b := f.Add(), f.Add()
+	f.Open += 4 // b is a claim of five units
+	require.True(t, f.Contains(a))
+	require.True(t, f.Contains(b))
+	require.False(t, f.Contains(0))
+	require.False(t, f.Contains(b+1))
+	require.True(t, f.EndUnits(a, 1))
+	require.EqualValues(t, []int64{5, 1}, []int64{f.Open, f.Count})
+	require.False(t, f.Contains(a))
+	require.False(t, f.EndUnits(a, 1), "it has ended")
+	require.False(t, f.EndUnits(b+1, 5), "it was not granted")
+	require.EqualValues(t, 5, f.Open)
+	require.True(t, f.EndUnits(b, 5))
+	require.EqualValues(t, []int64{0, 0}, []int64{f.Open, f.Count})
+
 	f.Add()
-	f.GiveUp()
+	f.Open += 4
 	for range Max {
 		f.Add()
 	}
-	require.EqualValues(t, f.Count, f.Open, "the older half was dropped, and with it the one that was given up")
-	f.GiveUp()
-	for range Max / 2 {
-		f.Add()
+	require.Equal(t, f.Count+4, f.Open, "the units of the claim that was dropped are open")
+	for n := f.Sent - uint64(f.Count) + 1; f.Count > 1; n++ {
+		f.EndUnits(n, 1)
 	}
-	require.EqualValues(t, Max/2, f.Open)
+	require.True(t, f.EndUnits(f.Sent, 1))
+	require.Zero(t, f.Open, "until no claim is in flight")
+	f.Add()
+	f.Add()
+	f.EndUnits(f.Sent, 9)
+	require.EqualValues(t, 1, f.Open, "at least one for each claim")
 }

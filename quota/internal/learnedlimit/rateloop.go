@@ -7,15 +7,14 @@ import (
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A RateLoop estimates the rate that a server accepts if it does not state one. It begins with
-// evidence, see Evidence, and ends when it proves to be wrong or is not needed:
+// A RateLoop estimates the rate that a server accepts if it does not state one. It begins after a hold, or at the
+// rate that a Pace shows, and ends when it proves to be wrong or is not needed:
 //
 //	rate
-//	  │ evidence            rejected x            / ended at 4 x the goal
+//	  │ begins              rejected x            / ended at 4 x the goal
 //	  │  x                        /  │          /   when less than half is used
 //	  │  │                     /     │        / 2, 4, 8 % per second
 //	  │  │                  /        ╰──────╯ goal, for a plateau of 10 s
@@ -32,10 +31,10 @@ import (
 //	rejected, see rejected           r is lowered to what was accepted, but not below a floor
 //
 // The rules and constants are those of a prototype that was measured in simulated time with twenty
-// kinds of servers. bench/healthy, bench/stray and the simulations of this package check the results.
+// kinds of servers.
 // The zero RateLoop is no estimate. It is not safe for concurrent use.
 type RateLoop struct {
-	Cause     throttle.Cause // cause of the responses that count as rejections: CauseUnstated, or a suspected one; CauseUnknown: there is no estimate
+	Cause     throttle.Cause // cause of the responses that count as rejections; CauseUnknown: there is no estimate
 	Rate      float64        // requests per second
 	Goal      float64        // requests per second; +Inf: not known
 	confirmed bool           // two spans between rejections agreed on the goal, or a bucket and its window did
@@ -55,13 +54,11 @@ type RateLoop struct {
 	floorHalvings    int          // times the floor was halved
 
 	stated         bool      // a rejection stated to wait
-	hangs          bool      // rejected requests hang: a rejection costs its caller seconds
 	growth         float64   // growth per step while there is no goal, as a part of the rate
 	grownAt        time.Time // when the latest step of growth was made
 	sinceRejection float64   // duration of the steps since the last rejection, in seconds
 	plateau        float64   // time at the goal before the rate grows beyond it, in seconds
 	granted        int64     // requests since grownAt
-	Trial          trial     // of an estimate for a suspected cause
 }
 
 // An AcceptedSpan counts accepted requests from a moment on.
@@ -76,6 +73,7 @@ func (s AcceptedSpan) Rate(now time.Time) float64 {
 }
 
 const (
+	maxPause       = time.Second      // pause after a rejection at most
 	minRate        = 1.0 / 60         // lowest estimate, in requests per second
 	maxRecent      = 20               // latest responses from which the share of rejections is computed
 	IdleAfter      = time.Second      // time without a request after which earlier acceptances say nothing about the present rate
@@ -83,11 +81,8 @@ const (
 	plateauFirst   = 10               // seconds, the first time
 	plateauLast    = 20               // seconds, or the time of 60 requests if that is longer
 	longPlateau    = 80               // seconds, where a rejection stops all requests for so long that the rate is lowered more
-	plateauTrial   = 2                // seconds, for a suspected cause without a confirmed goal
 	belowRejected  = 0.93             // part of a rejected rate that is expected to be accepted
-	belowTried     = 0.8              // the least part of it for a suspected cause, whose rate grows fast
-	belowForbidden = 0.7              // part of it after the first 403: the next one may be a ban
-	belowBan       = 0.65             // part of it where a rejection stops all requests for long: the rate grows by half in a second at most
+	belowStop      = 0.65             // part of it where a rejection stops all requests for long: the rate grows by half in a second at most
 	belowWindow    = 0.99             // part of the rate of a window that is used: its length is known well
 	belowMeasured  = 0.98             // part of a measured rate that is used: exactly at a limit is too fast
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
@@ -125,16 +120,15 @@ func newRateLoop(cause throttle.Cause, rate, goal, growth float64, lastSent uint
 	}
 }
 
-// BeginAfterStop begins an estimate that rejections imply, after a stop that ended with the probe that
-// was sent at probed. hangs reports whether the rejected requests hung. first counts what was accepted before the stop, and stopped is when the latest
+// BeginAfterStop begins an estimate that rejections imply, after a hold that ended with the test that
+// was sent at probed. first counts what was accepted before the hold, and stopped is when the latest
 // rejection began or extended it. floor is the minimum rate, and lastSent the number of the latest claim.
-func (l *RateLoop) BeginAfterStop(cause throttle.Cause, hangs bool, first AcceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
+func (l *RateLoop) BeginAfterStop(first AcceptedSpan, stopped, probed, now time.Time, floor float64, lastSent uint64) {
 	rate := first.Rate(now)
 	if stopped.After(first.Until) { // no units had come back when the last probe was rejected
 		rate = first.Rate(stopped.Add(now.Sub(stopped) / 2))
 	}
-	*l = newRateLoop(cause, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
-	l.hangs = hangs
+	*l = newRateLoop(throttle.CauseUnstated, max(rate, floor, minRate), math.Inf(1), .2, lastSent, now)
 	if first.N < minAccepted {
 		l.growth = 1
 	}
@@ -142,22 +136,12 @@ func (l *RateLoop) BeginAfterStop(cause throttle.Cause, hangs bool, first Accept
 	l.Spend(1, probed)
 }
 
-// BeginAt begins an estimate at a measured rate. lastSent is the number of the latest claim.
+// BeginAt begins an estimate for a cause at a measured rate. lastSent is the number of the latest claim.
 func (l *RateLoop) BeginAt(cause throttle.Cause, rate float64, lastSent uint64, now time.Time) {
 	rate = max(belowWindow*rate, minRate)
 	*l = newRateLoop(cause, rate, rate, 0, lastSent, now)
 	l.Spend(1, now)
 	l.granted = 0
-}
-
-// BeginTrial begins an estimate for a suspected cause, with a trial. share is the part of the
-// responses that had this cause, accepted the rate that was accepted meanwhile, and floor the minimum
-// rate.
-func (l *RateLoop) BeginTrial(cause throttle.Cause, share, accepted, floor float64, rtt time.Duration, lastSent uint64, now time.Time) {
-	*l = newRateLoop(cause, max(0.7*accepted, floor, minRate), math.Inf(1), .5, lastSent, now)
-	l.Trial, l.plateau = trial{Active: true, share: share, cuts: 1}, plateauTrial
-	l.changed(rtt, lastSent, now)
-	l.Spend(1, now)
 }
 
 // Check reports whether a request may be sent as of now. If not, wait is the time until it may.
@@ -187,6 +171,24 @@ func (l *RateLoop) timeOf(n int64) time.Duration {
 	return time.Duration(min(float64(n)/l.Rate, headers.MaxDelay.Seconds()) * 1e9)
 }
 
+// Restored records that l is as it was before a trial raised it, and that n requests more than its rate were sent.
+func (l *RateLoop) Restored(n int64, rtt time.Duration, lastSent uint64, now time.Time) {
+	if l.On() {
+		l.changed(rtt, lastSent, now)
+		l.Span = AcceptedSpan{Since: now}
+		l.Next = ticks.Later(l.Next, now)
+		l.Spend(n, now)
+	}
+}
+
+// Double doubles the rate.
+func (l *RateLoop) Double() {
+	l.Rate *= 2
+	if l.hasGoal() {
+		l.Goal, l.confirmed = max(l.Rate, 2*l.Goal), false
+	}
+}
+
 // hasGoal reports whether the goal is known.
 func (l *RateLoop) hasGoal() bool { return !math.IsInf(l.Goal, 1) }
 
@@ -210,7 +212,7 @@ func (l *RateLoop) Grow(now, last time.Time, accepted *AcceptedRate) (unneeded b
 		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
 		return false
 	}
-	if now.Sub(l.grownAt) < step || l.Trial.Active {
+	if now.Sub(l.grownAt) < step {
 		return false
 	}
 	needed := float64(l.granted) > l.Rate*now.Sub(l.grownAt).Seconds()/2
@@ -222,17 +224,13 @@ func (l *RateLoop) Grow(now, last time.Time, accepted *AcceptedRate) (unneeded b
 
 // grownRate returns the rate after a step of growth.
 func (l *RateLoop) grownRate(step time.Duration) float64 {
-	first := .01
-	if l.plateau == plateauTrial {
-		first = .02
-	}
 	switch {
 	case !l.hasGoal():
 		return l.Rate * (1 + l.growth)
 	case l.Rate < .99*l.Goal:
 		return l.Rate + (l.Goal-l.Rate)/2
 	case l.sinceRejection > l.plateau:
-		return l.Rate * (1 + min(first*math.Pow(2, (l.sinceRejection-l.plateau)/step.Seconds()), .25))
+		return l.Rate * (1 + min(.01*math.Pow(2, (l.sinceRejection-l.plateau)/step.Seconds()), .25))
 	}
 	return l.Rate
 }
@@ -248,16 +246,13 @@ func (l *RateLoop) Counts(n uint64, now time.Time) bool {
 func (l *RateLoop) AddResponse(rejected bool, accepted *AcceptedRate, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
 	l.count(rejected)
 	switch {
-	case l.Trial.Active:
-		return l.judge(rejected, rtt, lastSent, now)
 	case rejected:
 		return l.rejected(accepted.Highest(now), rtt, lastSent, now)
 	}
 	return ContinueLoop
 }
 
-// AddStatedWait is addResponse for a rejection that stated to wait for retryAfter, and so began a hold;
-// 0: for an unknown time.
+// AddStatedWait is AddResponse for a rejection that stated to wait for retryAfter, and so began a hold.
 func (l *RateLoop) AddStatedWait(retryAfter time.Duration, accepted *AcceptedRate, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
 	l.count(true)
 	l.stated, l.plateau = true, max(l.plateau, plateauOf(retryAfter))
@@ -271,14 +266,6 @@ func (l *RateLoop) BeginSpan(s AcceptedSpan) { l.Span, l.lastRate = s, 0 }
 // processes, which learn at the same time that the loop goes on, send theirs at other times.
 func (l *RateLoop) DelayFirst(random float64, now time.Time) {
 	l.Next = now.Add(time.Duration(random / l.Rate * 1e9))
-}
-
-// RejectedElsewhere applies a rejection of another process: together they have reached the limit, so the
-// rate does not grow for a while.
-func (l *RateLoop) RejectedElsewhere() {
-	if l.Cause == throttle.CauseUnstated {
-		l.Goal, l.sinceRejection = min(l.Goal, l.Rate), 0
-	}
 }
 
 // count records a response that counts.
@@ -307,7 +294,7 @@ func (l *RateLoop) rejections(n int) (rejected, all int) {
 // rejected lowers the rate after a rejection that counts. highest is the highest accepted rate of the
 // last minute, rtt the round trip time, and lastSent the number of the latest claim.
 func (l *RateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64, now time.Time) (action LoopAction) {
-	implied := l.Cause == throttle.CauseUnstated || l.Cause == throttle.CauseForbidden
+	implied := l.Cause == throttle.CauseUnstated
 	ofEight, _ := l.rejections(8)
 	rejected, all := l.rejections(maxRecent)
 	share := float64(rejected) / float64(max(all, 1))
@@ -355,7 +342,7 @@ func (l *RateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 // two rejections in a row, would take longer. A part of the pause is not counted in the span: a server
 // without a burst does not accept more requests later because of it.
 func (l *RateLoop) pause(now time.Time) {
-	pause := min(pauseRequests*l.timeOf(1)/2, hold.BasePause)
+	pause := min(pauseRequests*l.timeOf(1)/2, maxPause)
 	l.Next = ticks.Later(l.Next, now.Add(pause))
 	l.Span.Since = now.Add(2 * pause / pauseRequests)
 }
@@ -387,24 +374,13 @@ func (l *RateLoop) returnToGoal(now time.Time) {
 func (l *RateLoop) lowerGoal(share, highest float64, now time.Time) {
 	hadGoal, rejectedRate, measured := l.hasGoal(), l.Rate, l.Span.Rate(now)
 	l.Goal = belowRejected * rejectedRate
-	switch {
-	case l.plateau >= longPlateau:
-		l.Goal = belowBan * rejectedRate
-	case !hadGoal && l.Cause == throttle.CauseForbidden:
-		l.Goal = belowForbidden * rejectedRate
-	case !hadGoal && l.Cause != throttle.CauseUnstated:
-		l.Goal = max(belowTried*rejectedRate, min(belowMeasured*measured, l.Goal))
+	if l.plateau >= longPlateau {
+		l.Goal = belowStop * rejectedRate
 	}
 	rate := belowRejected * l.Goal
 	if l.Span.N >= minAccepted {
-		if l.hangs {
-			l.Goal = min(l.Goal, measured)
-		}
 		if l.lastRate > 0 && math.Abs(measured-l.lastRate) < agreeingSpans*measured && now.Sub(l.Span.Since) >= time.Second {
 			l.Goal, l.confirmed = min(l.Goal, belowMeasured*(measured+l.lastRate)/2), true
-		}
-		if l.confirmed || hadGoal && l.Span.N >= manyAccepted {
-			l.plateau = max(l.plateau, plateauFirst)
 		}
 		if l.stated && l.Span.N >= 20 {
 			l.Goal = min(l.Goal, 1.15*measured)
@@ -426,47 +402,4 @@ func (l *RateLoop) lowerRate(rate, highest float64) bool {
 	floor := math.Ldexp(highest/2, -min(l.floorHalvings, 30))
 	l.Rate = max(rate, min(floor, l.Rate), minRate)
 	return rate >= floor
-}
-
-// A trial decides whether a lower rate makes a suspected failure rarer. If it does not, the failures
-// have another reason than the rate.
-type trial struct {
-	Active     bool
-	share      float64 // part of the responses before the trial that failed
-	cuts       int     // times the rate was lowered
-	responses  int     // responses that count since the last cut
-	failures   int     // responses of these that failed
-	successful int     // latest responses in a row that did not fail
-}
-
-const (
-	minTrial     = 5  // responses before a trial fails
-	maxTrial     = 20 // responses after which a trial is decided
-	maxTrialCuts = 3  // cuts, after which the failures have another reason
-)
-
-// judge applies a response that counts to the trial: it ends the trial, or lowers the rate once more.
-func (l *RateLoop) judge(failed bool, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
-	t := &l.Trial
-	t.responses++
-	t.successful++
-	if failed {
-		t.failures, t.successful = t.failures+1, 0
-	}
-	switch {
-	case float64(t.successful) >= 3/t.share, t.responses >= maxTrial && float64(t.failures) <= t.share/2*float64(t.responses):
-		l.Trial = trial{}
-		return ContinueLoop
-	case t.responses < minTrial, t.failures < t.responses && t.responses < maxTrial:
-		return ContinueLoop
-	case l.Cause == throttle.CauseForbidden && t.failures == t.responses:
-		return StopSending // a ban, which a lower rate does not end
-	case t.cuts >= maxTrialCuts:
-		return AbandonLoop
-	}
-	l.Rate = max(l.Rate/4, minRate)
-	l.Trial = trial{Active: true, share: t.share, cuts: t.cuts + 1}
-	l.changed(rtt, lastSent, now)
-	l.Spend(1, now)
-	return ContinueLoop
 }

@@ -37,7 +37,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 	} {
 		var l RateLoop
 		first := AcceptedSpan{Since: at(0), Until: at(1), N: tt.accepted}
-		l.BeginAfterStop(throttle.CauseUnstated, false, first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
+		l.BeginAfterStop(first, at(tt.stopped), at(tt.now), at(tt.now), tt.floor, 7)
 		require.InEpsilon(t, tt.rate, l.Rate, 1e-9, name)
 		require.False(t, l.hasGoal(), name)
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
@@ -97,14 +97,11 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		ignored    time.Duration // responses do not count for so long
 	}{
 		"a second rejection":                   {RateLoop{Goal: 100}, "grr", 0, StopSending, 100, 100, 2 * rtt},
-		"a second one, suspected":              {RateLoop{Cause: throttle.CauseDropped, Goal: 100}, "grr", 0, ContinueLoop, 50, 95, 2 * rtt},
-		"a second 403":                         {RateLoop{Cause: throttle.CauseForbidden, Goal: 100}, "grr", 0, StopSending, 100, 100, 2 * rtt},
-		"the first 403":                        {RateLoop{Cause: throttle.CauseForbidden, Goal: unknown}, "gggr", 0, ContinueLoop, .93 * 70, 70, 2 * rtt},
-		"a 403 at a goal":                      {RateLoop{Cause: throttle.CauseForbidden, Goal: 100}, "gggr", 0, ContinueLoop, .93 * 93, 93, 2 * rtt},
+		"a second one, another cause":          {RateLoop{Cause: throttle.CauseDropped, Goal: 100}, "grr", 0, ContinueLoop, 50, 95, 2 * rtt},
 		"after a ban":                          {RateLoop{Goal: 100, plateau: longPlateau}, "gggr", 0, ContinueLoop, .93 * 65, 65, 2 * rtt},
 		"after a short one":                    {RateLoop{Goal: 100, plateau: longPlateau - 1}, "gggr", 0, ContinueLoop, .93 * 93, 93, 2 * rtt},
-		"a third one, suspected":               {RateLoop{Cause: throttle.CauseDropped, Goal: 100}, "grrr", 0, ContinueLoop, 50, 100, 2 * rtt},
-		"suspected, not below the goal/8":      {RateLoop{Cause: throttle.CauseDropped, Goal: 1600}, "grrr", 0, ContinueLoop, 200, 1600, 2 * rtt},
+		"a third one, another cause":           {RateLoop{Cause: throttle.CauseDropped, Goal: 100}, "grrr", 0, ContinueLoop, 50, 100, 2 * rtt},
+		"another cause, not below the goal/8":  {RateLoop{Cause: throttle.CauseDropped, Goal: 1600}, "grrr", 0, ContinueLoop, 200, 1600, 2 * rtt},
 		"half of eight":                        {RateLoop{Goal: 100}, "grgrgrgr", 0, ContinueLoop, 47.5, 50, 2 * rtt},
 		"half of eight, above what is known":   {RateLoop{Goal: 100}, "grgrgrgr", 100, ContinueLoop, 50, 50 / .95, 2 * rtt},
 		"half of eight, for the fourth time":   {RateLoop{Goal: 100, uselessCuts: 3}, "grgrgrgr", 0, AbandonLoop, 0, 0, 0},
@@ -114,12 +111,11 @@ func TestRateLoop_lowersTheRate(t *testing.T) {
 		"at a known goal":                      {RateLoop{Goal: 100, confirmed: true}, nineteen + "r", 0, ContinueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fourth time": {RateLoop{Goal: 100, confirmed: true, rejectionsAtGoal: 3}, nineteen + "r", 0, ContinueLoop, 93, 93, 2 * rtt},
 		"at a known goal, for the fifth time":  {RateLoop{Goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, EndLoop, 0, 0, 0},
-		"the same, suspected":                  {RateLoop{Cause: throttle.CauseDropped, Goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, AbandonLoop, 0, 0, 0},
+		"the same, another cause":              {RateLoop{Cause: throttle.CauseDropped, Goal: 100, confirmed: true, rejectionsAtGoal: 4}, nineteen + "r", 0, AbandonLoop, 0, 0, 0},
 		"nothing is known":                     {RateLoop{Goal: unknown}, "gggr", 0, ContinueLoop, .93 * 93, 93, 2 * rtt},
 		"nothing is known, half was accepted":  {RateLoop{Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 50}}, nineteen + "r", 0, ContinueLoop, 60, 93, 2 * rtt},
-		"suspected, 85 were accepted":          {RateLoop{Cause: throttle.CauseDropped, Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 85}}, nineteen + "r", 0, ContinueLoop, .98 * 85, .98 * 85, 2 * rtt},
-		"nothing is known, suspected":          {RateLoop{Cause: throttle.CauseDropped, Goal: unknown}, "gggr", 0, ContinueLoop, .93 * 80, 80, 2 * rtt},
-		"suspected, 95 were accepted":          {RateLoop{Cause: throttle.CauseDropped, Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 95}}, nineteen + "r", 0, ContinueLoop, 93, 93, 2 * rtt},
+		"another cause, 85 were accepted":      {RateLoop{Cause: throttle.CauseDropped, Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 85}}, nineteen + "r", 0, ContinueLoop, .98 * 85, 93, 2 * rtt},
+		"another cause, 95 were accepted":      {RateLoop{Cause: throttle.CauseDropped, Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 95}}, nineteen + "r", 0, ContinueLoop, 93, 93, 2 * rtt},
 		"the same, many rejections":            {RateLoop{Goal: unknown, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 50}}, "gggr", 0, ContinueLoop, 49, 93, 2 * rtt},
 		"two spans agree":                      {RateLoop{Goal: 100, lastRate: 52, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 50}}, "gggr", 0, ContinueLoop, 49, .98 * 51, 2 * rtt},
 		"two spans do not":                     {RateLoop{Goal: 100, lastRate: 54, Span: AcceptedSpan{Since: now.Add(-time.Second), N: 50}}, "gggr", 0, ContinueLoop, 49, 93, 2 * rtt},
@@ -157,7 +153,7 @@ func TestRateLoop_pausesAfterARejection(t *testing.T) {
 		"at most a second":         {RateLoop{Rate: 1.2, Goal: 1, Span: AcceptedSpan{N: 8}}, time.Second, 400 * time.Millisecond},
 		"a debt is not forgotten":  {RateLoop{Rate: 60, Goal: 50, Span: AcceptedSpan{N: 8}, Next: now.Add(time.Minute)}, time.Minute, 20 * time.Millisecond},
 		"few were accepted before": {RateLoop{Rate: 60, Goal: 50, Span: AcceptedSpan{N: 7}}, 0, 0},
-		"suspected":                {RateLoop{Cause: throttle.CauseDropped, Rate: 60, Goal: 50, Span: AcceptedSpan{N: 8}}, 0, 0},
+		"another cause":            {RateLoop{Cause: throttle.CauseDropped, Rate: 60, Goal: 50, Span: AcceptedSpan{N: 8}}, 0, 0},
 	} {
 		l := tt.loop
 		l.confirmed, l.Span.Since = true, now.Add(-time.Second)
@@ -185,53 +181,6 @@ func TestRateLoop_floorIsHalvedIfCutsDoNotHelp(t *testing.T) {
 	require.InDelta(t, minRate, l.Rate, 1e-9)
 }
 
-// A trial ends when the failures have become rarer, and lowers the rate again when they have not.
-func TestRateLoop_trialOfASuspectedCause(t *testing.T) {
-	for name, tt := range map[string]struct {
-		cuts       int
-		responses  string
-		LoopAction LoopAction
-		active     bool
-		rate       float64
-	}{
-		"six successes":            {1, "gggggg", ContinueLoop, false, 100},
-		"five successes":           {1, "ggggg", ContinueLoop, true, 100},
-		"six after a failure":      {1, "rgggggg", ContinueLoop, false, 100},
-		"four failures":            {1, "rrrr", ContinueLoop, true, 100},
-		"five failures":            {1, "rrrrr", ContinueLoop, true, 25},
-		"five failures, third cut": {3, "rrrrr", AbandonLoop, true, 100},
-		"half as many of 20":       {1, strings.Repeat("rggg", 5), ContinueLoop, false, 100},
-		"6 of 20":                  {1, "rgrg" + strings.Repeat("rggg", 4), ContinueLoop, true, 25},
-		"6 of 19":                  {1, "rgrg" + strings.Repeat("rggg", 3) + "rgg", ContinueLoop, true, 100},
-	} {
-		now := time.Unix(1000, 0)
-		l := RateLoop{Rate: 100, Trial: trial{Active: true, share: .5, cuts: tt.cuts}}
-		LoopAction := ContinueLoop
-		for _, c := range tt.responses {
-			LoopAction = l.judge(c == 'r', time.Millisecond, 1, now)
-		}
-		require.Equal(t, tt.LoopAction, LoopAction, name)
-		require.Equal(t, tt.active, l.Trial.Active, name)
-		if tt.rate < 100 {
-			require.Equal(t, now.Add(40*time.Millisecond), l.Next, "%s: not immediately after the failure", name)
-		}
-		require.InDelta(t, tt.rate, l.Rate, 1e-9, name)
-	}
-}
-
-// If all responses of a trial are 403s, it is a ban or a missing permission: requests stop.
-func TestRateLoop_trialOf403s(t *testing.T) {
-	for responses, action := range map[string]LoopAction{"rrrr": ContinueLoop, "rrrrr": StopSending, "grrrrrrr": ContinueLoop} {
-		l := RateLoop{Cause: throttle.CauseForbidden, Rate: 100, Trial: trial{Active: true, share: .5, cuts: 1}}
-		got := ContinueLoop
-		for _, c := range responses {
-			got = l.judge(c == 'r', time.Millisecond, 1, time.Unix(1000, 0))
-		}
-		require.Equal(t, action, got, responses)
-		require.InDelta(t, 100, l.Rate, 1e-9, responses)
-	}
-}
-
 // How the rate of 100 requests a second grows while it is needed.
 func TestRateLoop_grows(t *testing.T) {
 	start := time.Unix(1000, 0)
@@ -249,9 +198,8 @@ func TestRateLoop_grows(t *testing.T) {
 		"longer after":                 {RateLoop{Goal: 100, confirmed: true, sinceRejection: 11}, time.Second, 104},
 		"at most a quarter":            {RateLoop{Goal: 100, confirmed: true, sinceRejection: 30}, time.Second, 125},
 		"a longer plateau":             {RateLoop{Goal: 100, confirmed: true, sinceRejection: 10, plateau: 60}, time.Second, 100},
-		"suspected, a shorter plateau": {RateLoop{Cause: throttle.CauseDropped, Goal: 100, plateau: plateauTrial, sinceRejection: 2}, time.Second, 104},
 		"after an idle time":           {RateLoop{Goal: 200, confirmed: true}, time.Hour, 100},
-		"during a trial":               {RateLoop{Goal: 200, Trial: trial{Active: true}}, time.Second, 100},
+		"beyond the goal":              {RateLoop{Goal: 50, confirmed: true, sinceRejection: 3}, time.Second, 100},
 		"half of the way to the goal":  {RateLoop{Goal: 300, confirmed: true, sinceRejection: 3}, time.Second, 200},
 	} {
 		l := tt.loop
@@ -266,39 +214,23 @@ func TestRateLoop_grows(t *testing.T) {
 	}
 }
 
-// A loop that begins at a measured rate uses 1 % less, and its first request waits for an interval.
+// A loop that begins at a measured rate uses 1 % less, and its first request waits for an interval. That rate is its
+// goal. Earlier requests do not count.
 func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var l RateLoop
-	l.BeginAt(throttle.CauseUnstated, 100, 7, now)
-	require.Equal(t, RateLoop{
-		Cause: throttle.CauseUnstated, Rate: 99, Goal: 99, plateau: 10, lastSent: 7,
-		Span: AcceptedSpan{Since: now}, grownAt: now, effectAt: now, Next: now.Add(l.timeOf(1)),
-	}, l)
-	l.BeginAt(throttle.CauseUnstated, 0, 7, now)
-	require.InDelta(t, 1./60, l.Rate, 1e-9)
-}
-
-// A suspected cause begins on trial with 70 % of the accepted rate, which is not lowered below a floor,
-// or below one request a minute. Responses of the first two round trips do not count.
-func TestRateLoop_beginsOnTrial(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for accepted, want := range map[float64]float64{100: 70, 10: 20, 0: 20} {
-		var l RateLoop
-		l.BeginTrial(throttle.CauseDropped, .6, accepted, 20, 50*time.Millisecond, 7, now)
-		require.InDelta(t, want, l.Rate, 1e-9)
-		require.True(t, math.IsInf(l.Goal, 1))
-		require.Equal(t, trial{Active: true, share: .6, cuts: 1}, l.Trial)
-		require.InDelta(t, plateauTrial, l.plateau, 1e-9)
-		require.Equal(t, now.Add(l.timeOf(1)), l.Next, "not immediately after the failure")
-		require.Equal(t, throttle.CauseDropped, l.Cause)
+	for _, cause := range []throttle.Cause{throttle.CauseUnstated, throttle.CauseDropped} {
+		l := RateLoop{Rate: 5, Goal: 6, confirmed: true, uselessCuts: 2, recent: 3, numRecent: 5, stated: true, lastRate: 8}
+		l.BeginAt(cause, 100, 7, now)
+		require.Equal(t, RateLoop{
+			Cause: cause, Rate: 99, Goal: 99, plateau: 10, lastSent: 7,
+			Span: AcceptedSpan{Since: now}, grownAt: now, effectAt: now, Next: now.Add(l.timeOf(1)),
+		}, l)
 		require.False(t, l.Counts(7, now.Add(time.Hour)))
-		require.False(t, l.Counts(8, now.Add(100*time.Millisecond-1)))
-		require.True(t, l.Counts(8, now.Add(100*time.Millisecond)))
+		require.True(t, l.Counts(8, now))
+		l.BeginAt(cause, 0, 7, now)
+		require.InDelta(t, 1./60, l.Rate, 1e-9)
+		require.InDelta(t, 1./60, l.Goal, 1e-9)
 	}
-	var l RateLoop
-	l.BeginTrial(throttle.CauseDropped, .6, 0, 0, time.Millisecond, 7, now)
-	require.InDelta(t, 1./60, l.Rate, 1e-9)
 }
 
 // Requests are sent at even intervals. Time that was not used is lost, and a request that was not sent
@@ -406,31 +338,6 @@ func TestRateLoop_plateauGrows(t *testing.T) {
 	}
 }
 
-// The short plateau of a suspected cause becomes that of other limits when the goal is confirmed, or when
-// a second rejection follows 40 successes: a failure at random rarely does.
-func TestRateLoop_plateauOfASuspectedCause(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		goal     float64
-		n        int64
-		lastRate float64
-		want     float64
-	}{
-		"the first rejection":     {math.Inf(1), 100, 0, plateauTrial},
-		"the second, after 40":    {100, 40, 0, plateauFirst},
-		"the second, after 39":    {100, 39, 0, plateauTrial},
-		"two spans agree":         {100, 39, 39, plateauFirst},
-		"a plateau that was long": {100, 40, 0, 60},
-	} {
-		l := RateLoop{Cause: throttle.CauseDropped, Rate: 100, Goal: tt.goal, lastRate: tt.lastRate, plateau: plateauTrial, Span: AcceptedSpan{Since: now.Add(-time.Second), N: tt.n}}
-		if tt.want > plateauFirst {
-			l.plateau = tt.want
-		}
-		l.lowerGoal(.05, 0, now)
-		require.InDelta(t, tt.want, l.plateau, 1e-9, name)
-	}
-}
-
 // Where a rejection stops all requests, the plateau is 20 times as long, at most five minutes.
 func TestPlateauOf(t *testing.T) {
 	for stop, want := range map[time.Duration]float64{0: 0, time.Second: 20, 15 * time.Second: 300, 16 * time.Second: 300, time.Hour: 300} {
@@ -512,24 +419,6 @@ func TestRateLoop_statedWaits(t *testing.T) {
 	require.Equal(t, EndLoop, l.AddStatedWait(time.Second, new(AcceptedRate), 0, 5, now), "the fifth rejection at the goal")
 }
 
-// A rejection of another process bounds the goal by the rate, and begins the plateau again, if its cause
-// is that of the loop.
-func TestRateLoop_rejectedElsewhere(t *testing.T) {
-	for name, tt := range map[string]struct {
-		cause                    throttle.Cause
-		goal, wantGoal, wantTime float64
-	}{
-		"no goal":       {throttle.CauseUnstated, math.Inf(1), 5, 0},
-		"a higher goal": {throttle.CauseUnstated, 8, 5, 0},
-		"a lower goal":  {throttle.CauseUnstated, 3, 3, 0},
-		"another cause": {throttle.CauseUnavailable, 8, 8, 7},
-	} {
-		l := RateLoop{Cause: tt.cause, Rate: 5, Goal: tt.goal, sinceRejection: 7}
-		l.RejectedElsewhere()
-		require.Equal(t, RateLoop{Cause: tt.cause, Rate: 5, Goal: tt.wantGoal, sinceRejection: tt.wantTime}, l, name)
-	}
-}
-
 // Of several processes, each delays its next request by a random part of the time between two.
 func TestRateLoop_delayFirst(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -564,4 +453,43 @@ func TestRateLoop_rejectionsAtTheGoalAreFew(t *testing.T) {
 	wait, ok := l.Check(now)
 	require.True(t, ok)
 	require.Zero(t, wait, "there is no estimate")
+}
+
+// A trial doubles the rate, and a goal with it, which is not confirmed any more.
+func TestRateLoop_double(t *testing.T) {
+	for name, tt := range map[string]struct{ rate, goal, wantRate, wantGoal float64 }{
+		"no goal":       {10, math.Inf(1), 20, math.Inf(1)},
+		"at the goal":   {10, 10, 20, 20},
+		"below it":      {5, 10, 10, 20},
+		"far beyond it": {30, 10, 60, 60},
+	} {
+		l := RateLoop{Cause: throttle.CauseUnstated, Rate: tt.rate, Goal: tt.goal, confirmed: true}
+		l.Double()
+		require.InDelta(t, tt.wantRate, l.Rate, 1e-9, name)
+		require.Equal(t, tt.wantGoal, l.Goal, name)
+		require.Equal(t, math.IsInf(tt.goal, 1), l.confirmed, name)
+	}
+}
+
+// When a trial has shown that the rate was right, responses to requests of the trial do not count, and what was
+// sent beyond the rate is repaid.
+func TestRateLoop_restored(t *testing.T) {
+	now := time.Unix(1000, 0)
+	const rtt = 50 * time.Millisecond
+	for name, tt := range map[string]struct {
+		next, want time.Duration // after now
+	}{"it was idle": {-time.Minute, 800 * time.Millisecond}, "it has debts": {time.Second, 1800 * time.Millisecond}} {
+		l := RateLoop{Cause: throttle.CauseUnstated, Rate: 10, Goal: 9, Next: now.Add(tt.next), Span: AcceptedSpan{N: 99}, sinceRejection: 50}
+		l.Restored(8, rtt, 70, now)
+		require.Equal(t, now.Add(tt.want), l.Next, name)
+		require.Equal(t, AcceptedSpan{Since: now}, l.Span, name)
+		require.Equal(t, []float64{10, 9}, []float64{l.Rate, l.Goal}, name)
+		require.False(t, l.Counts(70, now.Add(time.Hour)), name)
+		require.False(t, l.Counts(71, now.Add(2*rtt-1)), name)
+		require.True(t, l.Counts(71, now.Add(2*rtt)), name)
+		require.Zero(t, l.sinceRejection, "%s: it does not grow soon", name)
+	}
+	var none RateLoop
+	none.Restored(8, rtt, 70, now)
+	require.Equal(t, RateLoop{}, none, "there is no estimate")
 }

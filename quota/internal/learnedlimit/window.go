@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -19,13 +18,13 @@ import (
 //	          8 accepted, stop,   8 accepted, test, reset
 //	          ├───── length ─────┤├───── length ────┤
 //
-// A token bucket, a ban and a window look the same until then. So the next requests are sent as the
+// A token bucket, a stop for another reason and a window look the same until then. So the next requests are sent as the
 // window allows, and one more, the test, in the middle of it:
 //
 //   - A request is rejected before the window is used up: the limit is a bucket. What it accepted
 //     since the stop gives its rate.
-//   - The test is accepted: it was a ban, or a bucket that is full again. The rate is at least that
-//     of the window.
+//   - The test is accepted: it was a stop for another reason, or a bucket that is full again. The rate is at
+//     least that of the window.
 //   - The test is rejected: the limit is a window, and is confirmed.
 //
 // A confirmed window is tested again after statedlimit.TestEvery windows, because the server may have raised its
@@ -61,7 +60,6 @@ type Window struct {
 	loweredAt     time.Time // when a rejection lowered limit; zero: never
 	rejectedTests int       // tests that were rejected since then
 
-	ban      bool // the rejections were 403s: rather a ban, which sending fast begins again
 	Declared bool // the program declared the limit: it is not tested
 
 	stoppedAt         time.Time     // when the latest stop began, see rateSinceStop
@@ -78,9 +76,10 @@ const (
 
 	maxUnconfirmed     = 4                     // requests in flight while a window is not confirmed
 	unconfirmedDivisor = 7                     // the requests are sent in this part of a window that is not confirmed
-	banDivisor         = 2                     // in this part of it if it may be a ban
 	confirmedDivisor   = 24                    // and in this part of one that is
 	minInterval        = 10 * time.Millisecond // between requests of a confirmed window, if unconfirmedDivisor allows it
+
+	firstTestAfter = time.Second // from a rejection that lowered the limit to its first test
 
 	longStop = 3 * time.Second // a rejection that stops all requests for longer costs more than a lower rate
 
@@ -128,9 +127,9 @@ func NewDeclaredWindow(limit int64, length time.Duration) Window {
 }
 
 // DescribeStop records what is known of the stop after which w, which is new, began: the longest wait
-// that the rejections stated, 0: none; whether they were 403s; and whether the first probe was accepted.
-func (w *Window) DescribeStop(stated time.Duration, forbidden, firstProbe bool) {
-	w.stated, w.ban = stated, forbidden
+// that the rejections stated, 0: none; and whether the first test was accepted.
+func (w *Window) DescribeStop(stated time.Duration, firstProbe bool) {
+	w.stated = stated
 	if stated > 0 && firstProbe { // the server has stated the end of its window
 		w.testAfter = statedTestAfter
 	}
@@ -178,9 +177,6 @@ func (w *Window) interval() time.Duration {
 		return 0
 	}
 	even := w.Length / time.Duration(w.Limit)
-	if !w.confirmed && w.ban {
-		return even / banDivisor
-	}
 	if !w.confirmed {
 		return even / unconfirmedDivisor
 	}
@@ -230,7 +226,7 @@ func (w *Window) testDue() bool {
 // limit, soon after that.
 func (w *Window) testAt() time.Time {
 	middle := w.Start.Add(w.Reset.Sub(w.Start) / 2)
-	if soon := w.loweredAt.Add(hold.BasePause << min(w.rejectedTests, 12)); w.Limit < w.ConfirmedLimit && (w.rejectedTests > 0 || soon.Before(middle)) {
+	if soon := w.loweredAt.Add(firstTestAfter << min(w.rejectedTests, 12)); w.Limit < w.ConfirmedLimit && (w.rejectedTests > 0 || soon.Before(middle)) {
 		return soon
 	}
 	return middle
@@ -363,18 +359,17 @@ func (w *Window) bucketRate(now time.Time) (rate float64, sure bool) {
 }
 
 // RateLoop returns the loop that follows w, which is no window, as v shows. It begins now with the rate
-// that the responses have shown. cause is that of the rejections, and lastSent the number of the latest
-// claim.
-func (w *Window) RateLoop(v Verdict, cause throttle.Cause, lastSent uint64, now time.Time) (l RateLoop) {
+// that the responses have shown. lastSent is the number of the latest claim.
+func (w *Window) RateLoop(v Verdict, lastSent uint64, now time.Time) (l RateLoop) {
 	if v == FitsBucket {
 		rate, sure := w.bucketRate(now)
-		l.BeginAt(cause, rate, lastSent, now)
+		l.BeginAt(throttle.CauseUnstated, rate, lastSent, now)
 		if l.confirmed = sure; !sure {
 			l.Goal, l.growth = math.Inf(1), .2
 		}
 		return l
 	}
-	l.BeginAt(cause, w.rate(), lastSent, now)
+	l.BeginAt(throttle.CauseUnstated, w.rate(), lastSent, now)
 	l.Goal, l.growth = math.Inf(1), .2
 	if w.stated > 0 && w.stated <= shortHold {
 		l.Rate = belowWindow * float64(w.ConfirmedLimit) / w.stated.Seconds()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
-	"github.com/heed-go/heed/throttle"
 )
 
 // The length of the window is the longest usual length between the last rejected probe and the accepted
@@ -177,8 +176,6 @@ func TestWindow_spacesRequests(t *testing.T) {
 		want time.Duration
 	}{
 		"not confirmed": {Window{Limit: 10, Length: 7 * time.Second}, 100 * time.Millisecond},
-		"maybe a ban":   {Window{Limit: 10, Length: 2 * time.Second, ban: true}, 100 * time.Millisecond},
-		"no ban":        {Window{Limit: 10, Length: 24 * time.Second, ban: true, confirmed: true}, 100 * time.Millisecond},
 		"confirmed":     {Window{Limit: 10, Length: 24 * time.Second, confirmed: true}, 100 * time.Millisecond},
 		"10 ms apart":   {Window{Limit: 10, Length: time.Second, confirmed: true}, 10 * time.Millisecond},
 		"just 10 ms":    {Window{Limit: 10, Length: 700 * time.Millisecond, confirmed: true}, 10 * time.Millisecond},
@@ -530,7 +527,7 @@ func TestWindow_rateLoopThatFollows(t *testing.T) {
 		if tt.maxLength > 0 {
 			w.maxLength = tt.maxLength
 		}
-		l := w.RateLoop(tt.v, throttle.CauseUnstated, 9, now)
+		l := w.RateLoop(tt.v, 9, now)
 		require.InDelta(t, tt.rate, l.Rate, 1e-9, name)
 		if tt.goal > 0 {
 			require.InDelta(t, tt.goal, l.Goal, 1e-9, name)
@@ -556,11 +553,9 @@ func TestWindow_describeStop(t *testing.T) {
 		"stated":               {time.Second, true, statedTestAfter},
 		"a probe was rejected": {time.Second, false, 0},
 	} {
-		for _, forbidden := range []bool{false, true} {
-			var w Window
-			w.DescribeStop(tt.stated, forbidden, tt.firstProbe)
-			require.Equal(t, Window{stated: tt.stated, ban: forbidden, testAfter: tt.testAfter}, w, name)
-		}
+		var w Window
+		w.DescribeStop(tt.stated, tt.firstProbe)
+		require.Equal(t, Window{stated: tt.stated, testAfter: tt.testAfter}, w, name)
 	}
 }
 

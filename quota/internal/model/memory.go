@@ -6,8 +6,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 )
 
@@ -22,8 +24,8 @@ const (
 	// of its unknown routes, its names and the empty slots of maps are not reserved.
 	MaxBytes = 27 << 9
 
-	EstimateBytes  = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
-	inferenceBytes = int64(unsafe.Sizeof(Inference{})) + 8
+	EstimateBytes = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
+	learnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8
 )
 
 // Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
@@ -53,28 +55,44 @@ func bytesOf(list []statedlimit.Estimate) (n int64) {
 // bytes that were reserved for it.
 func (q *Quota) DropAll() (bytes int64) {
 	bytes = q.DropEstimates()
-	if q.Inference != nil {
-		bytes += inferenceBytes
+	if q.Learned != nil {
+		bytes += learnedBytes
 	}
-	q.Inference = nil
+	q.Learned = nil
 	return bytes
 }
 
-// staleAfter is the time after its end at which a hold that no probe has tested counts as over.
+// staleAfter is the time after its end, or its latest rejection, after which a hold without a test counts as over.
 const staleAfter = 10 * time.Minute
 
 // ForgetAll removes everything that q knows, so that it admits all requests.
 func (q *Quota) ForgetAll() {
-	q.Hold, q.Slow, q.SlowStart = hold.Hold{LastSent: q.Hold.LastSent}, concurrency.SlowResponses{}, concurrency.SlowStart{Successes: concurrency.KnownAfter}
-	q.Estimates, q.Inference = nil, nil
+	q.Hold, q.Overload, q.Ramp, q.tests = hold.Hold{}, concurrency.AdaptiveLimiter{}, concurrency.Ramp{}, tests{}
+	q.Estimates, q.Learned, q.begun = nil, nil, true
+}
+
+// SetBack applies that the clock was set back to now. The times that q knows are in the future, so it forgets
+// everything but the claims in flight and what was declared.
+func (q *Quota) SetBack(now time.Time) {
+	q.Account.Memory.Release(bytesOf(q.Estimates))
+	l := q.Learned
+	q.ForgetAll()
+	switch {
+	case l == nil:
+	case l.Window.Declared:
+		q.Learned = &Learned{Window: learnedlimit.NewDeclaredWindow(l.Window.Limit, l.Window.Length)}
+	default:
+		q.Account.Memory.Release(learnedBytes)
+	}
+	q.trip, q.Span, q.FetchUntil, q.LastGranted = roundTrip{}, learnedlimit.AcceptedSpan{}, time.Time{}, now
 }
 
 // LastUse returns when q last admitted a request. It reports whether q is idle: it admits all
 // requests as of now, and none is in flight.
 func (q *Quota) LastUse(now time.Time) (at time.Time, idle bool) {
-	h, inf := &q.Hold, q.Inference
-	held := h.Until.After(now) || h.Active && h.Until.After(now.Add(-staleAfter))
-	estimated := inf != nil && (inf.Loop.On() || inf.loopPending || inf.stopPending || inf.Window.On() && now.Before(inf.Window.Reset))
+	h, l := &q.Hold, q.Learned
+	held := h.Held && ticks.Later(h.Until, h.Latest).After(now.Add(-staleAfter))
+	estimated := l != nil && (l.Loop.On() || l.Window.On() && now.Before(l.Window.Reset))
 	usedUp := slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
 	return q.LastGranted, q.InFlight.Open == 0 && !held && !estimated && !usedUp
 }

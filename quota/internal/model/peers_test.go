@@ -1,125 +1,245 @@
 package model
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/hold"
-	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A hold of another process begins a hold that ends 50 to 250 ms later. Of two processes with a hold,
-// the one with the smaller identifier sends the probe.
+// A hold of another process holds requests, too, and that process tests it. This one does so 2 to 3 s later, if it hears
+// nothing. Of two processes that hold at the same time, the one with the smaller identifier tests.
 func TestQuota_appliesHoldsOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	const wait, delay = 10 * time.Second, 150 * time.Millisecond
+	const wait, follows = 10 * s, 2500 * ms // with the random number 0.5
 	for name, tt := range map[string]struct {
-		hold       hold.Hold
-		follows    bool
-		smaller    bool // the identifier of the other process
-		wait       time.Duration
-		until      time.Duration
-		rejections int
-		moved      bool // the hold is that of the other process
+		own     time.Duration // end of the own hold; 0: there is none, -1: none is stated
+		follows bool          // the own hold is that of another process
+		stated  bool          // the other process knows the end
+		smaller bool          // its identifier
+		until   time.Duration // end of the hold; 0: none is stated
+		test    time.Duration // when this process tests
+		isNew   bool
 	}{
-		"no hold":                    {hold.Hold{}, false, false, wait, wait + delay, 1, true},
-		"after an abandoned one":     {hold.Hold{Abandoned: true}, false, false, wait, wait + delay, 1, true},
-		"hold, larger sender":        {hold.Hold{Active: true, Rejections: 3}, false, false, wait, wait, 3, false},
-		"hold, smaller sender":       {hold.Hold{Active: true, Rejections: 3}, false, true, wait, wait + delay, 3, true},
-		"follows, smaller sender":    {hold.Hold{Active: true, Rejections: 3}, true, true, wait, wait, 3, false},
-		"hold that ends later":       {hold.Hold{Active: true, Rejections: 3}, false, true, wait - time.Second, wait + delay, 3, true},
-		"hold that ends earlier":     {hold.Hold{Active: true, Rejections: 3}, false, false, wait + statedlimit.Tolerance + 1, wait + statedlimit.Tolerance + 1 + delay, 3, true},
-		"hold that ends not earlier": {hold.Hold{Active: true, Rejections: 3}, false, false, wait + statedlimit.Tolerance, wait, 3, false},
-		"hold that is being probed":  {hold.Hold{Active: true, Rejections: 3, LastSent: 7}, false, false, wait, wait + delay, 4, true},
+		"no hold":                       {0, false, true, false, wait, follows, true},
+		"no hold, not stated":           {0, false, false, false, 0, follows, true},
+		"hold, larger sender":           {wait, false, true, false, wait, 10 * ms, false},
+		"hold, smaller sender":          {wait, false, true, true, wait, follows, true},
+		"follows, smaller sender":       {wait, true, true, true, wait, 10 * ms, false},
+		"both not stated, larger":       {-1, false, false, false, 0, 10 * ms, false},
+		"both not stated, smaller":      {-1, false, false, true, 0, follows, true},
+		"hold that ends later":          {wait + s, false, true, true, wait + s, follows, true},
+		"hold that ends earlier":        {wait - statedlimit.Tolerance - 1, false, true, false, wait, 10 * ms, true},
+		"hold that ends hardly earlier": {wait - statedlimit.Tolerance, false, true, false, wait - statedlimit.Tolerance, 10 * ms, false},
+		"hold without an end":           {-1, false, true, false, wait, 10 * ms, true},
+		"hold with an end, not stated":  {wait, false, false, false, wait, 10 * ms, false},
 	} {
-		q := modelAt(.5)
-		q.Hold, q.follows, q.InFlight.Sent = tt.hold, tt.follows, 3
-		if q.Hold.Until = now.Add(wait); tt.hold.LastSent > 0 || !tt.hold.Active {
-			q.Hold.Until = now
+		q := known(.5)
+		switch {
+		case tt.own > 0:
+			q.Hold.Begin(q.InFlight.Sent, at(tt.own), start)
+		case tt.own < 0:
+			q.Hold.Begin(q.InFlight.Sent, time.Time{}, start)
 		}
-		require.True(t, q.HeldElsewhere(now.Add(tt.wait), true, tt.smaller, now), name)
-		require.Equal(t, tt.until, q.Hold.Until.Sub(now), name)
-		require.Equal(t, tt.rejections, q.Hold.Rejections, name)
-		require.Equal(t, tt.moved || tt.follows, q.follows, name)
-		if isNew := tt.rejections > tt.hold.Rejections; isNew {
-			require.True(t, q.Hold.Active && q.Hold.RejectedAt.Equal(now) && q.Hold.LastSent == 3, name)
-			require.False(t, q.Hold.Abandoned, name)
-			require.Nil(t, q.Inference, name)
+		if tt.own != 0 {
+			reserve(q, start)
 		}
+		q.follows = tt.follows
+		require.Equal(t, tt.isNew, q.HeldElsewhere(at(wait), tt.stated, tt.smaller, start), name)
+		until, waits := q.Hold.Waits(start)
+		require.True(t, waits, name)
+		require.Equal(t, tt.until, until, name)
+		require.Equal(t, int(tt.test/ms), grants(q, start, at(3*s), bare)[0], name)
+		require.Equal(t, tt.follows || tt.test == follows, q.follows, name)
 	}
-	q := modelAt(.5)
-	q.Account.Full = false
-	require.False(t, q.HeldElsewhere(now.Add(wait), false, true, now), "an estimate of another process")
-	require.False(t, q.Hold.Active)
-	require.True(t, q.HeldElsewhere(now.Add(wait), true, true, now))
-	require.True(t, q.Hold.Active)
 }
 
-// The probe of another process holds requests for one to two seconds, unless there is an own probe.
+// A process that has followed another one leads the hold that it finds itself after the end of that.
+func TestQuota_followsOneHoldOnly(t *testing.T) {
+	for _, stated := range []bool{true, false} {
+		q := known(0)
+		require.True(t, q.HeldElsewhere(at(s), stated, true, start))
+		require.True(t, q.follows)
+		require.True(t, exchange(q, at(5*s), accepted))
+		require.False(t, q.Hold.Held)
+		require.False(t, q.follows)
+		now := beginHold(t, q, bare, at(20*s))
+		require.True(t, q.HeldElsewhere(now.Add(s), false, true, now), "the other one tests again")
+		require.True(t, q.follows)
+	}
+}
+
+// A hold whose stated end has passed, and that another process finds to go on, holds requests again.
+func TestQuota_aHoldThatGoesOnElsewhere(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		q := held(t, 0, stated(2*s))
+		require.True(t, reserve(q, q.Hold.Until).OK)
+		require.True(t, q.Hold.Ending)
+		now := q.LastGranted.Add(rtt)
+		require.True(t, q.HeldElsewhere(now.Add(9*s), known, false, now))
+		require.False(t, reserve(q, now).OK)
+		require.Equal(t, !known, q.Hold.Estimated())
+		require.False(t, reserve(q, now.Add(2*s-1)).OK)
+		require.True(t, reserve(q, now.Add(2*s)).OK)
+	}
+}
+
+// A test of another process delays the own one by one to two seconds, unless one is in flight or nothing is held.
 func TestQuota_appliesProbesOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
 	for name, tt := range map[string]struct {
-		active, own bool
-		until, want time.Duration
+		held, own bool
+		test      int // ms
 	}{
-		"hold":               {true, false, 0, 1500 * time.Millisecond},
-		"hold that is later": {true, false, 2 * time.Second, 2 * time.Second},
-		"own probe":          {true, true, 0, 0},
-		"no hold":            {false, false, 0, 0},
+		"a hold": {true, false, 1500}, "an own test is in flight": {true, true, 0}, "no hold": {false, false, 1},
 	} {
-		q := modelAt(.5)
-		q.InFlight.Add()
-		q.Hold = hold.Hold{Active: tt.active, Until: now.Add(tt.until), LastSent: 1}
-		if tt.own {
-			q.InFlight.Add()
+		q := known(.5)
+		if tt.held {
+			q = held(t, .5, bare)
 		}
-		require.Equal(t, tt.active && !tt.own, q.ProbedElsewhere(now), name)
-		require.Equal(t, tt.want, q.Hold.Until.Sub(now), name)
+		if tt.own {
+			require.True(t, reserve(q, at(10*ms)).OK)
+		}
+		require.Equal(t, tt.held && !tt.own, q.ProbedElsewhere(start), name)
+		if got := grants(q, start, at(2*s), bare); tt.own {
+			require.Empty(t, got, name)
+		} else {
+			require.Equal(t, tt.test, got[0], name)
+		}
 	}
+	q := held(t, 0, bare)
+	q.tests.next = at(9 * s)
+	q.ProbedElsewhere(start)
+	require.Equal(t, at(9*s), q.NextTest(), "it is not sent earlier")
 }
 
-// An accepted probe of another process ends a hold, but not one that began after it was sent or that
-// ends more than three seconds later.
+// After a rejected test of another process, that process sends the next one, after the pause and a quarter of it at
+// most. This one tests later, and with the pause that the other has reached.
+func TestQuota_appliesRejectedTestsOfOthers(t *testing.T) {
+	q := held(t, 0, bare)
+	q.TestRejectedElsewhere(8*s, start)
+	require.Equal(t, 1, q.Hold.Rejected)
+	require.Equal(t, []int{11000, 23010}, grants(q, start, at(30*s), bare), "8 s and a quarter and 1 s; then 12 s and a round trip")
+	n, pause := q.RejectedTests()
+	require.Equal(t, 2, n, "its own")
+	require.Equal(t, 18*s, pause)
+
+	q.TestRejectedElsewhere(s, at(30*s))
+	_, pause = q.RejectedTests()
+	require.Equal(t, 18*s, pause, "the pause does not become shorter")
+
+	q = held(t, 0, stated(time.Minute))
+	require.Zero(t, reserve(q, start).Expected)
+	q.TestRejectedElsewhere(s, start)
+	require.Equal(t, time.Minute-0, reserve(q, start).Expected, "the end is known to be right")
+
+	q = known(0)
+	q.TestRejectedElsewhere(8*s, start)
+	require.Zero(t, q.Hold.Rejected, "nothing is held")
+	require.Zero(t, q.tests)
+}
+
+// An accepted test of another process ends a hold, but not one that began after it was sent. What has waited is sent at
+// a growing rate from a random instant on, unless it is being sent already.
 func TestQuota_appliesReleasesOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	longest := 2*probeTime + statedlimit.Tolerance
 	for name, tt := range map[string]struct {
-		hold     hold.Hold
-		rejected time.Duration // until the probe was sent
-		until    time.Duration
+		f        throttle.Feedback // of the hold; it began at start
+		probed   time.Duration
 		released bool
 	}{
-		"hold":             {hold.Hold{Active: true}, time.Second, 0, true},
-		"at the same time": {hold.Hold{Active: true}, 0, 0, true},
-		"began later":      {hold.Hold{Active: true}, -1, 0, false},
-		"ends soon":        {hold.Hold{Active: true}, time.Second, longest, true},
-		"ends later":       {hold.Hold{Active: true}, time.Second, longest + 1, false},
-		"was over before":  {hold.Hold{Active: true}, time.Second, -time.Minute, true},
-		"there was none":   {hold.Hold{}, time.Second, 0, false},
+		"hold":             {bare, s, true},
+		"with an end":      {stated(time.Hour), s, true},
+		"at the same time": {bare, 0, true},
+		"began later":      {bare, -1, false},
 	} {
-		q := modelAt(.5)
-		probed := now.Add(-time.Second)
-		q.Hold = tt.hold
-		q.Hold.RejectedAt, q.Hold.Until = probed.Add(-tt.rejected), now.Add(tt.until)
+		q := held(t, .8, tt.f)
 		q.follows = true
-		require.Equal(t, tt.released, q.ReleasedElsewhere(probed, now), name)
+		now := at(10 * s)
+		require.Equal(t, tt.released, q.ReleasedElsewhere(at(tt.probed), now), name)
+		require.Equal(t, !tt.released, q.Hold.Held, name)
 		require.Equal(t, !tt.released, q.follows, name)
-		require.Equal(t, tt.hold.Active && !tt.released, q.Hold.Active, name)
-		if want := min(tt.until, 0); tt.released {
-			require.Equal(t, want, q.Hold.Until.Sub(now), name)
+		if tt.released {
+			d := reserve(q, now)
+			require.Equal(t, []any{false, "slow start"}, []any{d.OK, d.Policy}, name)
+			require.InDelta(t, 200*ms, d.Wait, float64(10*ms), name)
+			require.False(t, q.ReleasedElsewhere(now, now), "%s: it is over", name)
 		}
 	}
-	q := modelAt(.5)
-	q.Inference = &Inference{Loop: learnedlimit.RateLoop{Cause: throttle.CauseUnstated, Rate: 5}}
-	q.Hold = hold.Hold{Active: true, RejectedAt: now}
-	require.True(t, q.ReleasedElsewhere(now, now))
-	require.Equal(t, 100*time.Millisecond, q.Inference.Loop.Next.Sub(now), "processes do not send at the same time")
+	q := known(0)
+	require.False(t, q.ReleasedElsewhere(at(s), at(s)), "there was no hold")
+
+	q = held(t, .8, stated(10*s))
+	for i := range 100 {
+		reserve(q, q.Hold.Until.Add(time.Duration(i)*rtt))
+	}
+	ramp, end := q.Ramp, q.Hold.Until.Add(2*s)
+	require.False(t, ramp.On(end))
+	require.True(t, q.ReleasedElsewhere(end, end))
+	require.Equal(t, ramp, q.Ramp, "the stated end had passed")
+	require.False(t, q.Hold.Held || q.Hold.Ending)
+}
+
+// A hold that another process has ended is right as an own one is: if it lasted until its stated end, or if tests were
+// rejected. A right one begins a learned limit if none has stated an end.
+func TestQuota_learnsFromHoldsOfOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stated   bool
+		rejected int // tests, in each hold
+		holds    int
+		trusted  bool
+		learned  bool
+	}{
+		"one": {false, 1, 1, false, true}, "two, none tested": {false, 0, 2, false, false},
+		"one, stated": {true, 1, 1, false, false}, "two, stated": {true, 1, 2, true, false},
+	} {
+		q := known(0)
+		now := start
+		for range tt.holds {
+			for range 40 {
+				now = now.Add(rtt)
+				require.True(t, exchange(q, now, accepted), name)
+			}
+			exchange(q, now.Add(rtt), bare)
+			now = now.Add(2 * rtt)
+			require.True(t, q.HeldElsewhere(now.Add(time.Minute), tt.stated, true, now))
+			for range tt.rejected {
+				q.TestRejectedElsewhere(s, now.Add(s))
+			}
+			require.False(t, q.Learned.Limits(), name)
+			now = now.Add(10 * s)
+			require.True(t, q.ReleasedElsewhere(now, now))
+			require.Equal(t, tt.learned, q.Learned.Limits(), name)
+			now = now.Add(5 * s)
+		}
+		require.Equal(t, tt.trusted, q.Hold.Trusted(), name)
+	}
+}
+
+// With a learned rate, processes that receive a release at the same time do not send at the same time.
+func TestQuota_aReleaseDelaysALearnedRate(t *testing.T) {
+	q := known(.5)
+	q.remember(start).Loop.BeginAt(throttle.CauseUnstated, 5/.99, 0, start)
+	q.Hold.Begin(0, time.Time{}, start)
+	require.True(t, q.ReleasedElsewhere(start, start))
+	require.Equal(t, 100*ms, q.Learned.Loop.Next.Sub(start))
+}
+
+// Limits that another process knows are known here, too. The reset of a window that is known stays as it is.
+func TestQuota_appliesLimitsOfOthers(t *testing.T) {
+	q := known(0)
+	l := throttle.RemoteLimit{Limit: 10, Remaining: 4, ResetAfter: time.Minute}
+	q.ApplyLimits([]throttle.RemoteLimit{l, {Limit: 9, Unit: "tokens"}}, start)
+	require.Len(t, q.Estimates, 1)
+	l.Remaining = 2
+	q.ApplyLimits([]throttle.RemoteLimit{l}, at(500*ms))
+	require.Equal(t, at(time.Minute), q.Estimates[0].Reset)
+	require.EqualValues(t, 2, q.Estimates[0].Remaining)
+	l.ResetAfter, l.Remaining = 2*time.Minute, 1
+	q.ApplyLimits([]throttle.RemoteLimit{l}, at(s))
+	require.Equal(t, at(s+2*time.Minute), q.Estimates[0].Reset, "another window")
 }
 
 // A process has an equal part of half of what is left in flight, rounded at random. If that is none, it
@@ -164,7 +284,7 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		require.Zero(t, q.Peers.Len(), name)
 	}
 	for name, change := range map[string]func(q *Quota, e *statedlimit.Estimate){
-		"hold":        func(q *Quota, e *statedlimit.Estimate) { q.Hold.Until = e.Reset },
+		"hold":        func(q *Quota, e *statedlimit.Estimate) { q.Hold = hold.Hold{Held: true, Until: e.Reset} },
 		"probe":       func(_ *Quota, e *statedlimit.Estimate) { e.Probe = true },
 		"concurrency": func(_ *Quota, e *statedlimit.Estimate) { *e = concurrentEstimate(100, 1, e.Reset) },
 		"over":        func(_ *Quota, e *statedlimit.Estimate) { e.Reset = e.Reset.Add(-time.Minute) },
@@ -176,6 +296,8 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 		q.Peers.Add(1, 0, now)
 		_, ok := q.leaveToPeers(now)
 		require.False(t, ok, name)
+		d := reserve(q, now)
+		require.Equal(t, []any{false, true}, []any{d.OK, d.ServerImposed}, name)
 		change(q, &q.Estimates[0])
 		_, ok = q.leaveToPeers(now)
 		require.True(t, ok, name)
@@ -196,56 +318,24 @@ func TestQuota_leavesUnitsToPeers(t *testing.T) {
 	}
 }
 
-// concurrentEstimate returns an estimate of a limit of requests in flight, of which left may be begun.
-func concurrentEstimate(limit, left int64, reset time.Time) statedlimit.Estimate {
-	e := statedlimit.NewEstimate(throttle.RemoteLimit{Unit: statedlimit.UnitConcurrent}, false)
-	e.Limit, e.Remaining, e.Reset = limit, left, reset
-	return e
-}
-
-// Rejections of other processes are evidence. During a rate loop the rate does not grow for a while.
-func TestQuota_addsEvidenceOfOthers(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		rejections int
-		stop, cut  bool
-	}{
-		"one": {1, false, true}, "three": {3, false, true}, "four of a new host": {4, true, false}, "many": {math.MaxInt, true, false}, "none": {-1, false, true},
-	} {
-		q := modelAt(.5)
-		require.Equal(t, tt.stop, q.AddEvidence(tt.rejections, learnedlimit.AcceptedSpan{}, now), name)
-		require.Equal(t, tt.cut, q.Inference.Cut.MaxInFlight > 0, name)
-		if tt.rejections == math.MaxInt {
-			require.LessOrEqual(t, q.Inference.Evidence.Total, 8, name)
+// What delays the requests of a quota does so whether or not other processes use it, too.
+func TestQuota_aSharedQuotaIsHeldAsWell(t *testing.T) {
+	for _, others := range []uint64{0, 3} {
+		q := held(t, 0, stated(time.Minute))
+		q.Peers = new(peers.Set)
+		for id := range others {
+			q.Peers.Add(id, time.Hour, start)
 		}
-		require.False(t, q.Inference.Evidence.ImpliesLimit(false, q.roundTrip(), now), "%s: it begins anew", name)
-	}
-	q := modelAt(.5)
-	q.AddEvidence(1, learnedlimit.AcceptedSpan{}, now)
-	l := &q.Inference.Loop
-	l.BeginAfterStop(throttle.CauseUnstated, false, learnedlimit.AcceptedSpan{}, now, now, now, 4, 0)
-	q.Inference.successesInRow = 3
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.InDelta(t, 4, l.FiniteGoal(), 0, "see TestRateLoop_rejectedElsewhere")
-	require.Zero(t, q.Inference.successesInRow)
-	q = modelAt(.5)
-	q.Hold.Active = true
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now), "it is held")
-	q = modelAt(.5)
-	q.Account.Full = false
-	require.False(t, q.AddEvidence(9, learnedlimit.AcceptedSpan{}, now))
-	require.Nil(t, q.Inference)
-}
+		require.Equal(t, []int{10, 1020, 2530}, grants(q, start, at(3*s), stated(time.Minute)))
 
-// What a quota has not counted itself, because the host was unlimited, is what was accepted before.
-func TestQuota_evidenceOfOthersBeginsWithWhatWasAccepted(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, granted := range map[string]time.Duration{"counted": 1, "not counted": 0} {
-		q := modelAt(.5)
-		before := learnedlimit.AcceptedSpan{Since: now.Add(-time.Second), N: 40}
-		q.LastGranted = before.Since.Add(granted)
-		q.AddEvidence(1, before, now)
-		require.Equal(t, granted == 0, q.Span == before, "%s: %v", name, q.Span)
+		q = nothingLeft()
+		q.Peers = new(peers.Set)
+		for id := range others {
+			q.Peers.Add(id, time.Hour, start)
+		}
+		require.True(t, exchange(q, at(ms), states(bare, usedUp(at(ms)))))
+		d := reserve(q, at(20*ms))
+		require.Equal(t, []any{false, "quota"}, []any{d.OK, d.Policy})
 	}
 }
 
@@ -260,16 +350,4 @@ func TestQuota_leavesUnitsUntilAResponse(t *testing.T) {
 	wait, ok := q.leaveToPeers(now)
 	require.False(t, ok)
 	require.Zero(t, wait)
-}
-
-// A hold is an estimate if the process that was rejected has only evidence of it.
-func TestQuota_holdsOfOthersAreStatedOrEstimated(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for _, stated := range []bool{true, false} {
-		q := modelAt(0)
-		q.Hold.Estimated = stated
-		q.HeldElsewhere(now.Add(time.Second), stated, false, now)
-		require.True(t, q.Hold.Active)
-		require.Equal(t, !stated, q.Hold.Estimated)
-	}
 }

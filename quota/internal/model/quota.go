@@ -1,7 +1,7 @@
 package model
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -13,70 +13,163 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Quota is everything that limits the requests of one quota of a server. A claim is granted if all of
-// these admit it, which are asked in this order:
+// A Quota is everything that delays the requests of one quota of a server. A claim is granted if all of these admit
+// it, which are asked in this order:
 //
-//	Peers            other processes use what is left, too: no more claims in flight than the part of this one
-//	Hold             the server rejected a request: no claim until it ends, then one probe
-//	Inference.Cut    a 429 stated nothing: no claim for one round trip, then fewer in flight
-//	SlowStart        the host is not known: a bound on the claims in flight
-//	Slow             the server responds late or fails: no more claims in flight than before
-//	Estimates        the server states what is left: no more claims than that
-//	Inference.Loop   the server rejects and states nothing: the rate that it accepts
-//	Inference.Window or as many claims as it accepted in a window of time
+//	Peers       other processes use what is left, too: no more claims in flight than the part of this one
+//	Hold        the server rejects requests: none until the end that it stated, or until a test is accepted
+//	Estimates   the server states what is left: no more claims than that
+//	Learned     rejections depend on the rate: the rate, or the window, that the server accepts
+//	Overload    failures depend on the requests in flight: fewer of them
+//	Ramp        a new host, or the end of a wait: a growing number in flight
 //
-// Each response updates all of them. A claim without a response counts as in flight until it is
-// cancelled or observed. The time of a method is never before LastGranted.
+// While claims wait for Hold or Estimates, one at a time is granted as a test, and while they wait for Learned, some
+// are granted as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
+// flight until it is canceled or observed. The time of a method is never before LastGranted.
 type Quota struct {
 	Units // counts requests
 
-	Hold         hold.Hold
-	SlowStart    concurrency.SlowStart
-	Slow         concurrency.SlowResponses
-	Inference    *Inference                // nil: no response was a possible rejection that states nothing
-	Span         learnedlimit.AcceptedSpan // requests accepted since the latest idle time or hold
-	LastResponse time.Time                 // when the latest response arrived; zero: none did, or it was not needed
-	sentBefore   uint64                    // number of the latest claim then
-	Peers        *peers.Set                // other processes that use the quota; nil: it is not shared
-	follows      bool                      // another process sends the probe of the hold
+	Hold     hold.Hold
+	Overload concurrency.AdaptiveLimiter
+	Ramp     concurrency.Ramp
+	Learned  *Learned                  // nil: nothing was learned from rejections
+	Span     learnedlimit.AcceptedSpan // requests accepted since the latest idle time or hold
+	Peers    *peers.Set                // other processes that use the quota; nil: it is not shared
+
+	FetchUntil time.Time // requests wait until then for what other processes know; zero: they do not
+
+	trip    roundTrip
+	tests   tests
+	begun   bool // a claim was granted
+	newHost bool // Ramp is that of a new host
+	follows bool // another process sends the tests of the hold
 }
 
-// Claim decides on a claim of n units as of now, and grants it unless it is a dry run.
-func (q *Quota) Claim(d *throttle.Decision, n int64, dryRun bool, now time.Time) {
+// A Claim asks for units of a Quota.
+type Claim struct {
+	Units    int64
+	DryRun   bool      // nothing is taken
+	Waits    bool      // its caller waits if it is not granted
+	Deadline time.Time // of its caller, on the system clock; zero: there is none, or it is not known
+}
+
+// A decision is a throttle.Decision, and what denied the claim.
+type decision struct {
+	*throttle.Decision
+	end      time.Duration         // until the end that the server has stated; 0: it has not
+	learned  bool                  // a learned limit denied the claim
+	ramp     bool                  // the ramp did
+	server   bool                  // a hold or a stated limit did, which a test may end
+	inFlight bool                  // units are left, but the requests in flight may take them
+	proven   bool                  // rejections have shown that end is right
+	doubt    *statedlimit.Estimate // the stated limit, if nothing has confirmed it; nil: something has
+}
+
+const (
+	slowStart    = 100 * time.Millisecond // longest delay because a host is new
+	slowStartOf  = 10                     // part of the time to the deadline that this delay takes at most
+	longestDoubt = time.Second            // longest wait for a statement before a rejection confirms it, or slowStartOf the time to the deadline
+	releaseOf    = 10                     // part of the time of a wait in which what has waited is sent
+	releaseTrips = 2                      // round trips in which it is sent at least
+	maxRelease   = 5 * time.Second
+)
+
+// A claim is identified by its number and the number of claims in flight when it was granted.
+const numberBits = 40
+
+// number returns the number of the claim of a grant.
+func number(grant uint64) uint64 { return grant & (1<<numberBits - 1) }
+
+// inFlight returns how many claims were in flight when that of a grant was granted, it included.
+func inFlight(grant uint64) int64 { return int64(grant >> numberBits) } //nolint:gosec // 24 bits
+
+// Number returns the number of the claim of a Decision.Grant of a Quota.
+func Number(grant uint64) uint64 { return number(grant) }
+
+// Claim decides on c as of now, and grants it unless it is a dry run.
+func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
+	d := decision{Decision: to}
 	d.Policy = q.Account.Names.Quota
 	if len(q.Estimates) > 0 {
-		q.describe(d, now)
+		q.describe(to, now)
 	}
 	if q.Peers != nil {
-		if d.Wait, d.OK = q.leaveToPeers(now); !d.OK {
-			d.ServerImposed = true
+		if wait, ok := q.leaveToPeers(now); !ok {
+			d.Wait, d.ServerImposed = wait, true
 			return
 		}
 	}
-	if inf := q.Inference; inf != nil && !dryRun && inf.Limits() && inf.Loop.On() && inf.Loop.Grow(now, q.LastGranted, &inf.accepted) {
-		q.dropLoop(false, now)
+	if !c.DryRun {
+		q.prepare(now)
 	}
-	if q.InFlight.Open > 0 && !dryRun && q.isLate(now) {
-		q.hang(now)
+	q.decide(&d, c, now)
+	switch {
+	case d.OK && c.DryRun:
+	case d.OK:
+		d.Grant = q.grant(c.Units, now)
+		q.tests.on = false
+	case d.server:
+		q.testInstead(&d, c, now)
+		switch {
+		case d.OK:
+		case d.proven, q.Account.NeverTest, c.DryRun && d.doubt == nil:
+			d.Expected = d.end
+		case d.doubt != nil:
+			q.doubt(&d, c, now)
+		}
+	case c.DryRun:
+	case d.learned && q.Learned.trial.extra > 0:
+		*to = throttle.Decision{OK: true, At: d.At, Policy: q.Account.Names.LearnedRate, Grant: q.grantExtra(now)}
+	case d.ramp && q.newHost && !c.Deadline.IsZero():
+		left := max(time.Until(c.Deadline)/slowStartOf, 1)
+		q.Ramp.EndBy(now.Add(left))
+		d.Wait = min(d.Wait, left)
 	}
-	q.decide(d, n, dryRun, now)
-	if dryRun {
+}
+
+// doubt bounds the wait for a statement that no rejection has confirmed.
+func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
+	if c.DryRun {
+		d.Wait = 0 // it is shorter than that for any caller
 		return
 	}
-	if q.SlowStart.Denied = !d.OK; d.OK {
-		d.Grant = q.grant(n, now)
+	longest := longestDoubt
+	if !c.Deadline.IsZero() {
+		longest = min(longest, max(time.Until(c.Deadline)/slowStartOf, 1))
+	}
+	if free := d.doubt.Delay(longest, now); d.Wait == 0 || free < d.Wait {
+		d.Wait = free
 	}
 }
 
-// ChangesWithTime reports whether a claim as of now may change what q knows, although no response has arrived:
-// the rate of the loop grows, or the requests in flight hang.
-func (q *Quota) ChangesWithTime(now time.Time) bool {
-	return q.Inference != nil && q.Inference.Limits() && q.Inference.Loop.On() || q.InFlight.Open > 0 && q.isLate(now)
+// prepare updates what changes with time, before a claim is decided.
+func (q *Quota) prepare(now time.Time) {
+	if !q.begun {
+		q.begun = true
+		if n := q.Account.InitialConcurrency; n > 0 {
+			q.Ramp, q.newHost = concurrency.NewRamp(int64(n), now, slowStart), true
+		}
+	}
+	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
+		h.Ending = true
+		q.release(h.Since, now)
+	}
+	if l := q.Learned; l != nil && l.Loop.On() && l.Loop.Grow(now, q.LastGranted, &l.accepted) {
+		q.dropLoop(false, now)
+	}
 }
 
-// isLate reports whether the requests in flight hang as of now.
-func (q *Quota) isLate(now time.Time) bool {
-	return q.Account.Full && q.Slow.IsLate(now.Sub(ticks.Later(q.Slow.Sent, q.LastResponse)))
+// release sends what has waited since then at a growing rate from now on.
+func (q *Quota) release(since, now time.Time) {
+	length := min(max(now.Sub(since)/releaseOf, releaseTrips*q.trip.Typical()), maxRelease)
+	late := time.Duration(q.Account.Random() * float64(length) / 4)
+	q.Ramp, q.newHost = concurrency.NewRamp(1, now.Add(late), length-late), false
+}
+
+// ChangesWithTime reports whether a claim as of now may change what q knows, although no response has arrived: the
+// rate of the loop grows, or the stated end of a hold has passed.
+func (q *Quota) ChangesWithTime() bool {
+	return q.Learned != nil && q.Learned.Loop.On() || q.Hold.Held
 }
 
 // describe sets Limit, Remaining and ResetAfter of d: those of the estimate with the fewest units
@@ -90,350 +183,127 @@ func (q *Quota) describe(d *throttle.Decision, now time.Time) {
 	}
 }
 
-// decide sets OK of d, and if that is false Wait, Policy, ServerImposed and Estimated. It changes
-// nothing else. A dry run is not limited by bounds on the claims in flight: these end with a
-// response.
-func (q *Quota) decide(d *throttle.Decision, n int64, dryRun bool, now time.Time) {
-	a, inf := q.Account, q.Inference
-	names, full := &a.Names, a.Full
-	if q.Hold.Active || q.Hold.Until.After(now) {
-		if d.Wait, d.OK = q.Hold.Check(now, &q.InFlight); !d.OK {
-			d.Policy, d.ServerImposed, d.Estimated = names.RetryAfter, true, q.Hold.Estimated
-			if d.Estimated {
-				d.Policy = names.LearnedRate
-			}
-			switch hanging := inf != nil && inf.hanging; {
-			case hanging && d.Wait == 0 && q.InFlight.Open > 0:
-				d.Wait = q.lateIn(now)
-			case hanging && d.Estimated && q.InFlight.Count > q.InFlight.Open: // one that hangs may be accepted, which ends the stop, so no call may fail because it ends late
-				d.Wait = min(d.Wait, concurrency.GrowEvery)
-			}
-			return
-		}
-	}
-	if full && !dryRun {
-		if d.Wait, d.OK = q.checkSlowStart(now); !d.OK {
-			d.Policy = names.SlowStart
-			return
-		}
-		if bound := q.Slow.MaxInFlight; bound > 0 && q.InFlight.Open >= bound && a.InitialConcurrency > 0 {
-			d.Policy, d.OK = names.SlowResponses, false
-			return
-		}
-	}
-	for i := range q.Estimates {
-		free, wait := q.Estimates[i].Free(now, &q.InFlight, a.Pacing)
-		if free < min(n, max(q.Estimates[i].Limit, 1)) {
-			d.Wait, d.OK, d.ServerImposed = wait, false, true
-			return
-		}
-	}
-	d.OK = true
-	if inf == nil || !inf.Limits() {
+// decide sets OK of d, and if that is false what denies the claim c. It changes nothing else. The bounds on the
+// requests in flight hold for claims whose callers wait.
+func (q *Quota) decide(d *decision, c Claim, now time.Time) {
+	names := &q.Account.Names
+	if wait := q.FetchUntil.Sub(now); wait > 0 {
+		d.Policy, d.Wait, d.ServerImposed = names.SlowStart, wait, true
 		return
 	}
-	if full {
-		d.Wait, d.OK = inf.Loop.Check(now)
-		if d.OK && inf.hanging && !dryRun && q.InFlight.Open >= maxUnproven+q.Slow.SentUntilLate(inf.Loop.Rate) {
-			d.Wait, d.OK = q.lateIn(now), false
+	if wait, waits := q.Hold.Waits(now); waits {
+		d.Policy, d.ServerImposed, d.Estimated, d.server = names.RetryAfter, true, q.Hold.Estimated(), true
+		if d.Estimated {
+			d.Policy = names.LearnedRate
 		}
-		if !d.OK {
-			d.Policy, d.ServerImposed, d.Estimated = names.LearnedRate, true, true
+		d.Wait, d.end, d.proven = wait, wait, q.Hold.Rejected > 0 || q.Hold.Trusted()
+		return
+	}
+	for i := range q.Estimates {
+		e := &q.Estimates[i]
+		free, wait := e.Free(now, &q.InFlight, q.Account.Pacing)
+		if free < min(c.Units, max(e.Limit, 1)) {
+			d.Wait, d.ServerImposed, d.server = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now)
+			d.inFlight = e.Left(now) > 0
+			if e.Probe && wait == 0 { // its response decides, if it arrives
+				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
+				d.Wait, d.server = max(due, 0), d.server && due <= 0
+			}
+			if d.end, d.proven = wait, e.Proven() && (e.ResetsTogether() || q.tests.on && q.tests.rejections > 0); !e.Proven() && d.server {
+				d.doubt = e
+			}
 			return
 		}
 	}
-	if full || inf.Window.Declared {
-		if d.Wait, d.OK = inf.Window.Check(now, &q.InFlight); !d.OK {
-			d.ServerImposed, d.Estimated = true, !inf.Window.Declared
-			if d.Estimated {
-				d.Policy = names.LearnedRate
-			}
-		}
+	if !q.decideLearned(d, now) || !c.Waits {
+		return
+	}
+	if !q.Overload.Check(q.InFlight.Open, q.trip.Typical(), now) {
+		d.Policy, d.OK, d.Estimated = names.Overload, false, true
+		return
+	}
+	if d.Wait, d.OK = q.Ramp.Check(q.InFlight.Open, now); !d.OK {
+		d.Policy, d.ramp = names.SlowStart, true
 	}
 }
 
-// checkSlowStart reports whether slow start and the concurrency.Cut allow one more request in flight
-// as of now. If not, wait is the time until they do without a response; 0: they do not.
-func (q *Quota) checkSlowStart(now time.Time) (wait time.Duration, ok bool) {
-	if q.Inference != nil {
-		c := &q.Inference.Cut
-		if wait = c.Until.Sub(now); wait > 0 {
-			return wait, false
-		}
-		if c.MaxInFlight > 0 && q.InFlight.Open >= min(c.MaxInFlight, int64(max(q.SlowStart.Successes, 1))) {
-			return 0, false
-		}
-	}
-	bound := q.MaxInFlight()
-	if bound == 0 || q.InFlight.Open < bound {
-		return 0, true
-	}
-	since := ticks.Later(q.LastResponse, q.Span.Since)
-	if since.IsZero() {
-		return 0, false
-	}
-	if wait := 5 * q.Slow.Typical; wait <= concurrency.GrowEvery {
-		since = since.Add(wait) // whether requests hang is decided before
-	}
-	more := now.Sub(since) / concurrency.GrowEvery
-	return (more+1)*concurrency.GrowEvery - now.Sub(since), q.InFlight.Open < bound+int64(more)
+// isOwnChoice reports whether claims wait for e, of which units are left, because of the settings of the Tracker: the
+// headroom, or that requests are spread.
+func (q *Quota) isOwnChoice(e *statedlimit.Estimate, now time.Time) bool {
+	return q.Account.Pacing != (statedlimit.Pacing{}) && e.Left(now) > 0
 }
 
-// MaxInFlight returns the bound of slow start on the requests in flight; 0: there is none.
-func (q *Quota) MaxInFlight() int64 {
-	processes := 1
-	if q.Peers != nil {
-		processes += q.Peers.Len()
+// decideLearned sets OK of d, which it returns, as far as learned and declared limits are concerned.
+func (q *Quota) decideLearned(d *decision, now time.Time) bool {
+	l := q.Learned
+	if d.OK = true; l == nil || !l.Limits() {
+		return true
 	}
-	return q.SlowStart.Limit(q.Account.InitialConcurrency, len(q.Estimates) > 0, processes)
+	full := q.Account.Full
+	if full {
+		d.Wait, d.OK = l.Loop.Check(now)
+	}
+	declared := l.Window.Declared
+	if d.OK && (full || declared) {
+		d.Wait, d.OK = l.Window.Check(now, &q.InFlight)
+	}
+	if !d.OK {
+		d.ServerImposed, d.Estimated, d.learned = true, !declared, !declared
+		if d.Estimated {
+			d.Policy = q.Account.Names.LearnedRate
+		}
+	}
+	return d.OK
 }
 
-// grant records that a claim of n units is granted at now, and returns its number. After an idle
+// grant records that a claim of n units is granted at now, and returns its Decision.Grant. After an idle
 // time, what was accepted before shows nothing about the rate that is accepted now.
-func (q *Quota) grant(n int64, now time.Time) (number uint64) {
-	a, inf := q.Account, q.Inference
+func (q *Quota) grant(n int64, now time.Time) uint64 {
+	a, l := q.Account, q.Learned
 	for i := range q.Estimates {
-		q.Estimates[i].Granted(now, &q.InFlight, a.Pacing, a.Random())
+		e := &q.Estimates[i]
+		if e.Granted(now, &q.InFlight, a.Pacing, a.Random()) && q.tests.on && !q.Ramp.On(now) {
+			q.release(q.tests.since, now)
+		}
 	}
-	number = q.InFlight.Add()
-	q.Slow.Granted(number, q.InFlight.Open, int64(a.InitialConcurrency), now)
+	claim := q.InFlight.Add()
+	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)
 	q.LastGranted = now
-	if inf != nil {
-		busyUntil = ticks.Later(busyUntil, inf.Loop.Next)
+	if l != nil {
+		busyUntil = ticks.Later(busyUntil, l.Loop.Next)
 	}
 	idle := q.Span.Since.IsZero() || now.Sub(busyUntil) > learnedlimit.IdleAfter
 	if idle {
 		q.Span = learnedlimit.AcceptedSpan{Since: now}
 	}
-	if inf == nil {
-		return number
-	}
-	if idle {
-		inf.Loop.BeginSpan(q.Span)
-	}
-	if inf.Limits() {
-		if inf.Loop.On() {
-			inf.Loop.Spend(n, now)
+	if l != nil {
+		if idle {
+			l.Loop.BeginSpan(q.Span)
 		}
-		inf.Window.Granted(number, now)
+		if l.Loop.On() {
+			l.Loop.Spend(n, now)
+		}
+		l.Window.Granted(claim, now)
 	}
-	return number
+	return claim | uint64(min(q.InFlight.Open, math.MaxInt64>>numberBits))<<numberBits //nolint:gosec // not negative
 }
 
-// Canceled applies that claim n, of a number of units, was not sent.
-func (q *Quota) Canceled(n uint64, units int64) {
+// Canceled applies that the claim of grant, of a number of units, was not sent.
+func (q *Quota) Canceled(grant uint64, units int64) {
+	n := number(grant)
 	if !q.InFlight.End(n) {
 		return
 	}
-	if n == q.Slow.Watched {
-		q.Slow.Watched = 0
+	q.trip.ended(n, false, q.LastGranted)
+	if q.tests.claim == n {
+		q.tests.claim = 0
 	}
-	if q.Inference != nil {
-		q.Inference.Loop.Unspend(units)
-		q.Inference.Window.Canceled(n)
-	}
-}
-
-// Responded applies f, the response to claim n, which has ended. unitsUsedUp reports whether f states that
-// another unit than requests is used up. unlimited is set if enough is known of the server, and it has shown
-// no limit.
-func (q *Quota) Responded(n uint64, f *throttle.Feedback, unitsUsedUp bool, now time.Time) (unlimited bool) {
-	failed := f.Outcome == throttle.Failed
-	if inf := q.Inference; inf != nil && f.Cause == throttle.CauseForbidden && f.Outcome == throttle.Accepted {
-		failed = inf.Evidence.WasHealthy(f.Cause, now) // otherwise a permission is probably missing
-	}
-	if n > q.InFlight.Hung {
-		q.Slow.Record(n, failed, q.InFlight.Sent, q.InFlight.Open, int64(q.Account.InitialConcurrency), now)
-		q.LastResponse, q.sentBefore = now, q.InFlight.Sent
-	} else if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown || f.Cause == throttle.CauseCanceled {
-		q.respondedAfterHang(n, now)
-	}
-	if f.Cause == throttle.CauseOtherQuota {
-		return false
-	}
-	explained := unitsUsedUp
-	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
-		explained = q.updateEstimates(n, f, now) || unitsUsedUp
-	}
-	if f.Outcome == throttle.Throttled {
-		q.throttled(n, f, explained, now)
-	}
-	if f.Outcome != throttle.Accepted {
-		return false
-	}
-	success := f.Cause == throttle.CauseUnknown
-	if success && q.Inference != nil {
-		q.succeeded(n, now)
-	}
-	if q.Hold.Active && q.Hold.Accepted(n, q.LastGranted) {
-		q.released(now)
-	}
-	if !success {
-		return false
-	}
-	q.Span.N++
-	over := q.SlowStart.CountSuccess(q.InFlight.Open, q.Account.InitialConcurrency)
-	return over && q.Inference == nil && len(q.Estimates) == 0 && q.Hold.LastSent == 0
-}
-
-// updateEstimates applies f, the response to claim n, to the limits that the server states. It
-// reports whether one of them is used up, which explains a rejection.
-func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, now time.Time) (explained bool) {
-	if q.Inference != nil && q.Inference.Window.Declared && slices.ContainsFunc(f.RemoteLimits, statedlimit.CountsRequests) {
-		q.Inference.Window = learnedlimit.Window{} // the server states what the program had declared
-	}
-	if f.Outcome == throttle.Accepted {
-		for i := range q.Estimates {
-			q.Estimates[i].Accepted(n, now)
+	if l := q.Learned; l != nil {
+		if l.trial.canceled(n) {
+			return // no limit has counted it
 		}
+		l.Loop.Unspend(units)
+		l.Window.Canceled(n)
 	}
-	var stated [statedlimit.MaxEstimates]bool
-	for _, l := range f.RemoteLimits {
-		i := q.find(l, now)
-		if i < 0 {
-			continue
-		}
-		stated[i] = true
-		e := &q.Estimates[i]
-		hadLog := e.HasLog()
-		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, now, &q.InFlight)
-		q.reserveLog(e, hadLog)
-	}
-	usedUp := Explains(f.RemoteLimits)
-	for i := len(q.Estimates) - 1; i >= 0; i-- {
-		e := &q.Estimates[i]
-		switch {
-		case stated[i], f.Outcome == throttle.Failed:
-			continue
-		case f.Outcome == throttle.Throttled && usedUp:
-			e.Probe = e.Probe && n <= e.LastSent // another limit is used up, so the rejection shows nothing about e
-			continue
-		}
-		before := bytesOf(q.Estimates[i : i+1])
-		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted && q.Account.Full, now, &q.InFlight)
-		q.Account.Memory.Release(before - bytesOf(q.Estimates[i:i+1]))
-		if outdated {
-			q.remove(i)
-		}
-	}
-	return usedUp
-}
-
-// Explains reports whether nothing is left of one of limits.
-func Explains(limits []throttle.RemoteLimit) bool {
-	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool { return statedlimit.CountsRequests(l) && l.Remaining <= 0 })
-}
-
-// throttled applies f, the rejection of claim n. explained is set if a limit that the server states
-// is used up. Without that, a cause that IsEstimated is left to the inference.
-func (q *Quota) throttled(n uint64, f *throttle.Feedback, explained bool, now time.Time) {
-	cause := f.Cause
-	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
-		cause = throttle.CauseUnstated // the feedback is not from Tracker.Feedback
-	}
-	if IsEstimated[cause] && !explained {
-		inf := q.Inference
-		switch {
-		case !q.Account.Full:
-		case cause != throttle.CauseRetryNow:
-			q.rejectedUnstated(n, cause, now)
-		case inf != nil && (inf.stopPending || inf.Loop.On()) || q.Hold.Active:
-			q.rejectedUnstated(n, throttle.CauseUnstated, now)
-		}
-		return
-	}
-	q.Hold.Rejected(n, now, q.rejectionOf(f.RetryAfter, now))
-	if !explained {
-		q.rejectedWithHold(n, f.RetryAfter, now)
-	}
-}
-
-// rejectionOf returns the description of a rejection that states retryAfter, of a claim that has
-// ended. Zero means that it states no wait.
-func (q *Quota) rejectionOf(retryAfter time.Duration, now time.Time) hold.Rejection {
-	window := time.Duration(0)
-	for i := range q.Estimates {
-		window = max(window, q.Estimates[i].Per)
-	}
-	return hold.Rejection{
-		RetryAfter: retryAfter,
-		Window:     window,
-		MaxHold:    q.Account.Pacing.MaxHold,
-		Spread:     q.spreadOfClients(),
-		Random:     q.Account.Random(),
-		Sent:       q.InFlight.Sent,
-		InFlight:   max(q.InFlight.Open+1, int64(q.Span.Rate(now)*q.roundTrip().Seconds())), // by Little's law, if no limit was asked for its requests
-	}
-}
-
-// spreadOfClients returns how much later than stated the first claim after a rejection may be
-// granted. If all clients came back in whole seconds, they would come in the same order each time,
-// and nothing would be left for the last ones.
-func (q *Quota) spreadOfClients() time.Duration {
-	for i := range q.Estimates {
-		if q.Estimates[i].IsUsedByOthers() {
-			return time.Second
-		}
-	}
-	return 0
-}
-
-// StatesSame reports whether one of limits is probably one of q: it has the same name or, without a
-// name, the same size and reset, and no more units left than q expects.
-func (q *Quota) StatesSame(limits []throttle.RemoteLimit, now time.Time) bool {
-	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool {
-		i, own := q.estimateOf(l)
-		return i >= 0 && (l.Name != "" || q.Estimates[i].Limit == own.Limit && q.Estimates[i].MayBeSameWindow(own, now))
-	})
-}
-
-// StatesOther reports whether q has estimates, and none of them has the name of one of limits.
-func (q *Quota) StatesOther(limits []throttle.RemoteLimit) bool {
-	for _, l := range limits {
-		for i := range q.Estimates {
-			if q.Estimates[i].Name == l.Name {
-				return false
-			}
-		}
-	}
-	return len(q.Estimates) > 0
-}
-
-// IsHeld reports whether a rejection limits the claims of q as of now.
-func (q *Quota) IsHeld(now time.Time) bool {
-	return q.Hold.Active || q.Hold.Until.After(now) || q.Inference != nil && q.Inference.Loop.On()
-}
-
-// IsBlank reports whether q knows nothing, except successful responses, and no claim is in flight.
-func (q *Quota) IsBlank() bool {
-	return q.InFlight.Open == 0 && len(q.Estimates) == 0 && !q.Hold.Active && q.Inference == nil
-}
-
-// Matches compares limits, which a response states, with those of q. may is set if the response may
-// concern q: the limits have the sizes that q knows, a reset that such a window or bucket can have,
-// and no more units left than possible. A new quota may have any limits until it has observed the
-// response that it was added for. shown is set if the response shows that these are the limits of q:
-// more than one unit is used, and about as many as q knows of. An unused quota cannot be
-// distinguished from any other of its size. reordered is how many responses that q has not observed
-// may have arrived earlier.
-func (q *Quota) Matches(limits []throttle.RemoteLimit, reordered int64, now time.Time) (may, shown bool) {
-	if len(q.Estimates) == 0 {
-		return !q.Hold.Active && !q.Hold.Until.After(now) && q.Inference == nil, false
-	}
-	few := false
-	for _, l := range limits {
-		i, l := q.estimateOf(l)
-		if i < 0 {
-			continue
-		}
-		e := &q.Estimates[i]
-		tolerated := reordered + q.InFlight.Span() + e.Limit/8
-		if l.Limit != e.Limit || !e.MayBe(l, tolerated, now) {
-			return false, false
-		}
-		over := !now.Before(e.Reset.Add(-statedlimit.ToleranceOf(l)))
-		may, few, shown = true, few || !over && l.Remaining < e.Left(now)-tolerated, shown || l.Limit-l.Remaining > 1
-	}
-	return may, shown && !few
 }

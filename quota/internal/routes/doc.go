@@ -2,7 +2,6 @@
 //
 //	Append, Hash  the route of a request: its method and its path without identifiers, or its quota name
 //	Patterns      routes that differ in one segment and have the same quota
-//	Histories     the statuses of the latest responses of each route
 //	Latencies     how long the latest responses of each route took
 //
 // All of it has fixed or reserved memory, whatever the requests are.

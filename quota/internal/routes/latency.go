@@ -2,7 +2,9 @@ package routes
 
 import (
 	"hash/maphash"
+	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,27 +14,67 @@ import (
 const (
 	latencyEntries = 256         // routes whose latencies are stored, of all hosts
 	latencyMaxAge  = time.Minute // after the latest one, the latencies of a route are dropped
+	latencyCount   = 24          // latest latencies of a route that are stored
 )
 
 // Latencies store the latest latencies of routes in fixed memory. Routes whose hashes select the same entry
 // replace each other. Their methods may be called by several goroutines at the same time.
+//
+// The high latency of a route is the longest of its latest n. If latencies are independent and have the same
+// distribution, whatever it is, the next one is longer with a probability of 1/(n+1), because each of the n+1
+// is as likely to be the longest (Wilks, "Determination of sample sizes for setting tolerance limits", 1941).
+//
+// Of a request that the deadline of its caller ended without a response, only a lower bound of the latency is
+// known. Without these requests, the high latency would be that of the requests that had enough time; with the
+// bound, it would hardly exceed the time that requests have, and remain too short. So such a request counts as
+// if it had waited a quarter less and taken that time, too: with each one, the time that the next ones keep
+// for their responses approaches the time that their callers give.
 type Latencies struct {
 	mu      sync.Mutex
-	entries []latencyEntry // empty until the first call of Observe; guarded by mu
+	entries []latencyEntry // empty until the first latency is recorded; guarded by mu
 }
 
 // A latencyEntry holds the latest latencies of one route.
 type latencyEntry struct {
-	route  uint64
-	at     time.Time  // of the latest one
-	recent [10]uint32 // in microseconds, a ring; zero: none
-	next   int        // index in recent of the next one
+	route         uint64
+	at            time.Time // of the latest one
+	latest        [latencyCount]latency
+	count, next   uint8 // used length of latest, and index of the next one
+	typical, high latency
 }
 
 // Observe records that the server took d, until now, to respond to a request of route.
 func (l *Latencies) Observe(route uint64, d time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.add(route, newLatency(d, false), now)
+}
+
+// ObserveExpired records that the deadline of its caller has ended a request of route d after it was sent,
+// without a response, after it had waited. If d is less than the typical latency, that shows nothing.
+func (l *Latencies) ObserveExpired(route uint64, d, waited time.Duration, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.find(route, now); e == nil || d >= e.typical.duration() {
+		l.add(route, newLatency(d+waited/4, true), now)
+	}
+}
+
+// Latency returns the typical and the high latency of route: the lower quartile of the responses among its
+// latest 24 requests, and the longest of all. A zero is not known: there was no response among these, or no
+// request in the last minute.
+func (l *Latencies) Latency(route uint64, now time.Time) (typical, high time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.find(route, now)
+	if e == nil {
+		return 0, 0
+	}
+	return e.typical.duration(), e.high.duration()
+}
+
+// add records d as a latency of route. The caller holds l.mu.
+func (l *Latencies) add(route uint64, d latency, now time.Time) {
 	if l.entries == nil {
 		l.entries = make([]latencyEntry, latencyEntries)
 	}
@@ -41,27 +83,16 @@ func (l *Latencies) Observe(route uint64, d time.Duration, now time.Time) {
 		e = &l.entries[route%latencyEntries]
 		*e = latencyEntry{route: route}
 	}
-	e.recent[e.next] = uint32(min(max(d/time.Microsecond, 1), 1<<31)) //nolint:gosec // bounded
-	e.next = (e.next + 1) % len(e.recent)
+	e.latest[e.next] = d
+	e.next = (e.next + 1) % latencyCount
+	e.count = min(e.count+1, latencyCount)
 	e.at = ticks.Later(e.at, now)
-}
-
-// Latency returns the 10th percentile of the last ten latencies of route: nine of ten responses take
-// longer. It is zero if none was observed in the last minute.
-func (l *Latencies) Latency(route uint64, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.find(route, now)
-	if e == nil {
-		return 0
+	sorted := e.latest
+	slices.Sort(sorted[:e.count])
+	e.typical, e.high = 0, sorted[e.count-1]
+	if responses := slices.DeleteFunc(sorted[:e.count], latency.expired); len(responses) > 0 {
+		e.typical = responses[len(responses)/4]
 	}
-	lowest := uint32(0) // of ten values, the lowest is the 10th percentile by nearest rank
-	for _, d := range e.recent {
-		if d > 0 && (lowest == 0 || d < lowest) {
-			lowest = d
-		}
-	}
-	return time.Duration(lowest) * time.Microsecond
 }
 
 // find returns the entry of route, or nil if there is none or it is too old. The caller holds l.mu.
@@ -69,10 +100,29 @@ func (l *Latencies) find(route uint64, now time.Time) *latencyEntry {
 	if l.entries == nil {
 		return nil
 	}
-	if e := &l.entries[route%latencyEntries]; e.route == route && now.Sub(e.at) <= latencyMaxAge {
+	if e := &l.entries[route%latencyEntries]; e.route == route && e.count > 0 && now.Sub(e.at) <= latencyMaxAge {
 		return e
 	}
 	return nil
+}
+
+// A latency is a duration of at least a microsecond, rounded up to 8 significant bits: the upper half of a
+// float32 in microseconds, in which the sign is replaced by a last bit that is set for an expired request.
+type latency uint16
+
+func newLatency(d time.Duration, expired bool) latency {
+	us := float32(min(max(d, time.Microsecond), math.MaxInt64/2)) / float32(time.Microsecond)
+	l := latency((math.Float32bits(us) + 1<<16 - 1) >> 16 << 1)
+	if expired {
+		l |= 1
+	}
+	return l
+}
+
+func (l latency) expired() bool { return l&1 != 0 }
+
+func (l latency) duration() time.Duration {
+	return time.Duration(float64(math.Float32frombits(uint32(l>>1)<<16)) * float64(time.Microsecond))
 }
 
 // HashOfHost returns a hash of the host and the route of req.

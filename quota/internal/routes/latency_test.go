@@ -3,32 +3,41 @@ package routes
 import (
 	"hash/maphash"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The latency of a route is the lowest of its ten latest ones, in microseconds, and is forgotten after
-// a minute.
+const ms = time.Millisecond
+
+// The typical latency of a route is the lower quartile of its latest ones, the high one the longest.
+// They are forgotten after a minute.
 func TestLatencies_ofARoute(t *testing.T) {
 	start, seed := time.Unix(1_700_000_000, 0), maphash.MakeSeed()
-	const ms = time.Millisecond
+	repeat := func(d time.Duration, n int) []time.Duration {
+		all := make([]time.Duration, n)
+		for i := range all {
+			all[i] = d
+		}
+		return all
+	}
 	for name, tt := range map[string]struct {
-		latencies []time.Duration // observed at intervals of a second
-		after     time.Duration   // the latest
-		want      time.Duration
+		latencies     []time.Duration // observed at intervals of a second
+		after         time.Duration   // the latest
+		typical, high time.Duration
 	}{
-		"none":                 {nil, 0, 0},
-		"one":                  {[]time.Duration{5 * ms}, 0, 5 * ms},
-		"the lowest":           {[]time.Duration{5 * ms, 3 * ms, 4 * ms}, 0, 3 * ms},
-		"of the ten latest":    {[]time.Duration{1 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 4 * ms}, 0, 1 * ms},
-		"not of eleven":        {[]time.Duration{1 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 5 * ms, 4 * ms, 6 * ms}, 0, 4 * ms},
-		"for a minute":         {[]time.Duration{5 * ms}, time.Minute, 5 * ms},
-		"for longer":           {[]time.Duration{5 * ms}, time.Minute + 1, 0},
-		"at least a microsec.": {[]time.Duration{0}, 0, time.Microsecond},
-		"microseconds":         {[]time.Duration{2999}, 0, 2 * time.Microsecond},
-		"at most so many":      {[]time.Duration{math.MaxInt64}, 0, 1 << 31 * time.Microsecond},
+		"none":                {nil, 0, 0, 0},
+		"one":                 {[]time.Duration{6 * ms}, 0, 6 * ms, 6 * ms},
+		"the least of three":  {[]time.Duration{6 * ms, 3 * ms, 4 * ms}, 0, 3 * ms, 6 * ms},
+		"the second of four":  {[]time.Duration{6 * ms, 3 * ms, 4 * ms, 8 * ms}, 0, 4 * ms, 8 * ms},
+		"the seventh of 24":   {append(repeat(2*ms, 6), repeat(4*ms, 18)...), 0, 4 * ms, 4 * ms},
+		"of the latest":       {append(repeat(8*ms, 7), repeat(4*ms, 24)...), 0, 4 * ms, 4 * ms},
+		"one long one":        {append(repeat(4*ms, 7), append(repeat(64*ms, 1), repeat(4*ms, 23)...)...), 0, 4 * ms, 64 * ms},
+		"an earlier long one": {append(repeat(64*ms, 1), repeat(4*ms, 24)...), 0, 4 * ms, 4 * ms},
+		"for a minute":        {[]time.Duration{5 * ms}, time.Minute, 5 * ms, 5 * ms},
+		"for longer":          {[]time.Duration{5 * ms}, time.Minute + 1, 0, 0},
 	} {
 		var l Latencies
 		req, now := request(t, "https://api.test/users/17"), start
@@ -36,21 +45,115 @@ func TestLatencies_ofARoute(t *testing.T) {
 			now = now.Add(time.Second)
 			l.Observe(HashOfHost(seed, req), d, now)
 		}
-		require.Equal(t, tt.want, l.Latency(HashOfHost(seed, req), now.Add(tt.after)), name)
-		require.Equal(t, tt.want, l.Latency(HashOfHost(seed, request(t, "https://api.test/users/18")), now.Add(tt.after)), "%s: the same route", name)
-		require.Zero(t, l.Latency(HashOfHost(seed, request(t, "https://other.test/users/17")), now.Add(tt.after)), "%s: another host", name)
-		require.Zero(t, l.Latency(HashOfHost(seed, request(t, "https://api.test/search")), now.Add(tt.after)), "%s: another route", name)
+		requireLatency(t, &l, HashOfHost(seed, req), now.Add(tt.after), tt.typical, tt.high, name)
+		requireLatency(t, &l, HashOfHost(seed, request(t, "https://api.test/users/18")), now.Add(tt.after), tt.typical, tt.high, name+": the same route")
+		requireLatency(t, &l, HashOfHost(seed, request(t, "https://other.test/users/17")), now, 0, 0, name+": another host")
+		requireLatency(t, &l, HashOfHost(seed, request(t, "https://api.test/search")), now, 0, 0, name+": another route")
 	}
+}
+
+// requireLatency checks latencies that are rounded up by at most one of 128.
+func requireLatency(t *testing.T, l *Latencies, route uint64, now time.Time, typical, high time.Duration, name string) {
+	t.Helper()
+	gotTypical, gotHigh := l.Latency(route, now)
+	for got, want := range map[time.Duration]time.Duration{gotTypical: typical, gotHigh: high} {
+		require.GreaterOrEqual(t, got, want, name)
+		require.LessOrEqual(t, got, want+want/128, name)
+	}
+}
+
+func TestLatencies_useFixedMemory(t *testing.T) {
 	var l Latencies
-	req := request(t, "https://api.test/users/17")
-	l.Observe(HashOfHost(seed, req), ms, start.Add(30*time.Second))
-	l.Observe(HashOfHost(seed, req), 2*ms, start)
-	require.Equal(t, ms, l.Latency(HashOfHost(seed, req), start.Add(90*time.Second)), "an earlier response")
-	l.Observe(HashOfHost(seed, req), 7*ms, start.Add(2*time.Minute))
-	require.Equal(t, 7*ms, l.Latency(HashOfHost(seed, req), start.Add(2*time.Minute)), "those before were forgotten")
+	now := time.Unix(1_700_000_000, 0)
+	l.Observe(17, ms, now.Add(30*time.Second))
+	l.Observe(17, 2*ms, now)
+	requireLatency(t, &l, 17, now.Add(90*time.Second), ms, 2*ms, "an earlier response does not make them older")
+	l.Observe(17, 8*ms, now.Add(2*time.Minute))
+	requireLatency(t, &l, 17, now.Add(2*time.Minute), 8*ms, 8*ms, "those before were forgotten")
 	require.Len(t, l.entries, latencyEntries)
-	for i := range 10 * latencyEntries { // other routes use the same memory
-		l.Observe(HashOfHost(seed, request(t, "https://"+slug(i)+".test/")), ms, start.Add(2*time.Minute))
+	for i := range uint64(10 * latencyEntries) { // other routes use the same memory
+		l.Observe(1000+i, ms, now.Add(2*time.Minute))
 	}
-	require.Zero(t, l.Latency(HashOfHost(seed, req), start.Add(2*time.Minute)))
+	require.Len(t, l.entries, latencyEntries)
+	requireLatency(t, &l, 17, now.Add(2*time.Minute), 0, 0, "another route has its memory")
+}
+
+// A request that its deadline ended counts for the high latency as if it had waited a quarter less.
+// It shows nothing if it had less time than responses take.
+func TestLatencies_ofRequestsThatTheirDeadlinesEnded(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var l Latencies
+	l.ObserveExpired(1, 8*ms, 16*ms, now)
+	requireLatency(t, &l, 1, now, 0, 12*ms, "there is no response")
+	l.Observe(1, 2*ms, now)
+	requireLatency(t, &l, 1, now, 2*ms, 12*ms, "a response")
+	l.ObserveExpired(1, 2*ms-1, 80*ms, now)
+	requireLatency(t, &l, 1, now, 2*ms, 12*ms, "it had less than 2 ms")
+	l.ObserveExpired(1, 3*ms, 52*ms, now)
+	requireLatency(t, &l, 1, now, 2*ms, 16*ms, "it had more")
+	for range 24 {
+		l.ObserveExpired(1, 16*ms, 0, now)
+	}
+	requireLatency(t, &l, 1, now, 0, 16*ms, "the response is forgotten")
+}
+
+// Of random latencies, one of 25 is longer than the longest of the 24 before it, whatever their
+// distribution.
+func TestLatencies_highIsRarelyExceeded(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	now := time.Unix(1_700_000_000, 0)
+	for name, draw := range map[string]func() float64{
+		"uniform":   r.Float64,
+		"lognormal": func() float64 { return math.Exp(1.2 * r.NormFloat64()) },
+		"pareto":    func() float64 { return math.Pow(r.Float64(), -1/1.1) },
+	} {
+		var l Latencies
+		const n = 50_000
+		exceeded := 0
+		for range n {
+			d := time.Duration(float64(10*ms) * draw())
+			if _, high := l.Latency(1, now); d > high {
+				exceeded++
+			}
+			l.Observe(1, d, now)
+		}
+		require.InDelta(t, 1./25, float64(exceeded)/n, .005, name)
+	}
+}
+
+// Requests wait so long that they have no more time than the high latency, and the server becomes
+// slower. Those that their deadlines end raise the high latency until responses arrive.
+func TestLatencies_findALatencyThatNoRequestHasTimeFor(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, before := range []int{0, 1, 100} { // responses
+		for _, took := range []time.Duration{300 * ms, 600 * ms, 950 * ms} {
+			var l Latencies
+			for range before {
+				l.Observe(1, ms, now)
+			}
+			const deadline = 1000 * ms
+			expired := 0
+			for had := time.Duration(0); had < took && expired < 20; expired++ {
+				l.ObserveExpired(1, had, deadline-had, now)
+				_, high := l.Latency(1, now)
+				had = min(high, deadline)
+			}
+			require.LessOrEqual(t, expired, 12, took)
+		}
+	}
+}
+
+func TestLatency_isRoundedUp(t *testing.T) {
+	for _, expired := range []bool{false, true} {
+		last := time.Duration(0)
+		for _, d := range []time.Duration{0, 1, 2999, ms, 1001 * time.Microsecond, time.Second, time.Hour, 1 << 61, math.MaxInt64 / 2, math.MaxInt64} {
+			l := newLatency(d, expired)
+			require.Equal(t, expired, l.expired())
+			got := l.duration()
+			require.GreaterOrEqual(t, got, last)
+			require.GreaterOrEqual(t, got, min(d, math.MaxInt64/2))
+			require.LessOrEqual(t, float64(got), 1.008*float64(max(d, time.Microsecond)))
+			last = got
+		}
+	}
 }

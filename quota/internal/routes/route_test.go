@@ -15,11 +15,6 @@ func request(t testing.TB, url string) *http.Request {
 	return req
 }
 
-// slug returns one of many words.
-func slug(i int) string {
-	return string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26)}) + "-title"
-}
-
 // A route is whether a request reads or writes, and its path without identifiers.
 func TestHash_ofRoutes(t *testing.T) {
 	seed := maphash.MakeSeed()

@@ -70,7 +70,7 @@ func (c *concurrencyTest) rejected() {
 // e.remaining is how many requests may be in flight.
 func (e *Estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
 	was := e.concurrency.confirmed
-	if !e.concurrency.named && statesReset(l) {
+	if !e.concurrency.named && comesBackLater(l) {
 		return false
 	}
 	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.Open) {

@@ -9,7 +9,7 @@
 //	unitCost         how many units one request takes
 //	concurrencyTest  whether the limit counts requests in flight
 //	otherClients     how many units other clients of the account use
-//	earlyTest        whether a reset that is far away is true
+//	proof            whether the server enforces what it states
 //	countedWindows   the windows of a limit that only rejections state
 //
 // Nothing here reads a clock, takes a lock or sends a request: the caller passes the time, the response and

@@ -7,7 +7,6 @@ import (
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/throttle"
 )
@@ -49,11 +48,11 @@ import (
 //	n <= lastSent, r >= left(t)               an older state           reset is refined
 //	n <= lastSent, r < left(t)                maybe an older state     remaining = r, reset = R
 //
-// After reset, one request is sent as a probe, and its response states what is left in the new
-// window. While it is not known how units come back, the last unit of a window is delayed: what its
-// response states shows whether units came back before the reset. While other clients use the limit,
-// what is free is spread over the time until the reset, see otherClients. A limit of requests in
-// flight has other equations, see concurrencyTest. An Estimate is not safe for concurrent use.
+// The first request after reset is the probe: its response states what is left in the new window. Until
+// then the estimate admits all requests, and its owner bounds them. While other clients use the limit,
+// what is free is spread over the time until the reset, see otherClients. A limit of requests in flight
+// has other equations, see concurrencyTest. What accepted requests contradict admits all, see proof. An
+// Estimate is not safe for concurrent use.
 type Estimate struct {
 	Name         string // RemoteLimit.Name
 	Limit        int64
@@ -63,15 +62,16 @@ type Estimate struct {
 	At           time.Time     // when the response applied last was received
 	openAtUpdate int64         // claims in flight at the time at
 	LastSent     uint64        // number of the latest claim that was sent by then
-	Probe        bool          // the claim after lastSent is the probe, and no other is admitted
+	Probe        bool          // the claim after lastSent is the probe, whose response has not arrived
 	next         time.Time     // when the next claim is admitted, if a pacing spreads claims
 	refill       refill
 	others       otherClients
 	start        windowStart
 	cost         unitCost
 	concurrency  concurrencyTest
-	early        earlyTest
+	proof        proof
 	counted      countedWindows
+	untimed      bool          // the latest statement has no reset
 	numUnused    uint8         // responses in a row that stated an unused quota about to reset, at most minUnused
 	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
 	Weighted     bool          // claims cost different numbers of units, such as tokens: no costs or other clients are inferred
@@ -82,8 +82,7 @@ const (
 
 	Tolerance = 1100 * time.Millisecond // maximum difference of two statements of one reset: many are in whole seconds
 
-	minLastUnitDelay = 50 * time.Millisecond // minimum delay of the last unit, and minimum time over which a rate is measured
-	maxLastUnitDelay = 5 * time.Second       // maximum delay of the last unit
+	minMeasured = 50 * time.Millisecond // minimum time over which a rate is measured
 
 	defaultReset = time.Second // until the reset of a limit for which the server states no time
 
@@ -107,9 +106,14 @@ func CountsRequests(l throttle.RemoteLimit) bool {
 	return !l.RemainingUnknown && (l.Unit == "" || l.Unit == "requests" || l.Unit == UnitConcurrent)
 }
 
-// statesReset reports whether l states when units come back. Without that, other clients cannot be
-// inferred.
+// statesReset reports whether l states when units come back.
 func statesReset(l throttle.RemoteLimit) bool { return l.ResetAfter > 0 || l.Per > 0 }
+
+// comesBackLater reports whether l states that units come back later than now, as those of a limit of requests in flight
+// do not. Without that, other clients cannot be inferred.
+func comesBackLater(l throttle.RemoteLimit) bool {
+	return statesReset(l) && (l.ResetAfter <= 0 || l.ResetAfter >= minMeasured)
+}
 
 // ToleranceOf returns the maximum difference between the reset of l and other statements of it.
 func ToleranceOf(l throttle.RemoteLimit) time.Duration {
@@ -135,26 +139,26 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	if e.concurrency.confirmed {
 		return e.freeConcurrency(now, f, p)
 	}
-	if e.Distrusted() {
+	if e.Distrusted() || e.doubted(now) {
 		return math.MaxInt64, 0
 	}
 	units = e.Left(now) - f.Open - p.Reserved(e.Limit)
 	switch {
-	case e.Probe:
-		return 1 - min(f.After(e.LastSent), 1), 0
+	case e.Probe && e.others.present: // they send at the same time
+		return 0, 0
+	case e.Probe: // what has waited is sent at a growing rate until its response
+		return max(max(e.Limit, 1)-f.Open-p.Reserved(e.Limit), 0), 0
 	case e.needsProbe(now, f, p):
-		return 1, 0
+		return math.MaxInt64, 0
 	case units > 0 && e.isShared(now, f.Open):
 		units = e.Remaining - f.Open - p.Reserved(e.Limit)
 		return unitsAfter(e.others.wait(units+f.Open, f.Open, e.At, now, e.Reset), units)
-	case units > 0 && p.spreads(e, units, now):
+	case units > 0 && p.spreads(e):
 		return unitsAfter(e.next.Sub(now), units)
-	case units > 1, units == 1 && !e.delaysLastUnit():
+	case units > 0:
 		return units, 0
-	case units == 1:
-		return unitsAfter(e.At.Add(e.lastUnitDelay()).Sub(now), units)
 	}
-	wait = e.OpensAt(p).Sub(now)
+	wait = e.OpensAt().Sub(now)
 	if next := e.UntilFree(units, now); next > 0 {
 		wait = min(wait, next)
 	}
@@ -185,7 +189,7 @@ const minUnused = 3
 // needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
 // free of what was left in it.
 func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
-	switch opens := e.OpensAt(p); {
+	switch opens := e.OpensAt(); {
 	case e.Probe, e.concurrency.confirmed, now.Before(opens):
 		return false
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
@@ -194,23 +198,56 @@ func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool 
 	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
 }
 
-// Granted records that the next claim is granted at now, before f counts it. random is in [0, 1).
-func (e *Estimate) Granted(now time.Time, f *inflight.Claims, p Pacing, random float64) {
-	if e.needsProbe(now, f, p) {
+// Granted records that the next claim is granted at now, before f counts it. random is in [0, 1). It reports whether the
+// claim is a probe: the first one after the reset.
+func (e *Estimate) Granted(now time.Time, f *inflight.Claims, p Pacing, random float64) (probe bool) {
+	if probe = e.needsProbe(now, f, p); probe {
 		e.Probe, e.LastSent = true, f.Sent
 	}
 	p.scheduleNext(e, now, f.Open+1)
 	e.others.granted(f.Sent+1, now, random)
+	return probe
 }
 
-// Distrusted reports whether the limit is not obeyed, because it was contradicted, see earlyTest.
-func (e *Estimate) Distrusted() bool { return e.early.contradicted >= contradictions }
+// Distrusted reports whether the limit is not obeyed, because accepted requests have contradicted it, or because
+// nothing has shown yet when its units come back. See proof.
+func (e *Estimate) Distrusted() bool {
+	return e.proof.ignored || e.unconfirmed() && !e.Weighted
+}
+
+// doubted reports whether a claim of now need not wait for e: nothing has confirmed it in the time for which claims
+// have waited.
+func (e *Estimate) doubted(now time.Time) bool {
+	p := &e.proof
+	return !p.right && !p.freeAt.IsZero() && !now.Before(p.freeAt) && !e.Weighted
+}
+
+// Delay records that a claim waits for e as of now. Until a rejection confirms e, claims wait for at most the time
+// longest from then on. It returns the time until the claim may be asked again; 0: e has been confirmed.
+func (e *Estimate) Delay(longest time.Duration, now time.Time) time.Duration {
+	p := &e.proof
+	if p.right || e.Weighted {
+		return 0
+	}
+	if end := now.Add(longest); p.freeAt.IsZero() || end.Before(p.freeAt) {
+		p.freeAt = end
+	}
+	return max(p.freeAt.Sub(now), 1)
+}
+
+// unconfirmed reports whether the server does not state when units come back, and no rejection has coincided with a
+// statement that none are left.
+func (e *Estimate) unconfirmed() bool { return e.untimed && !e.proof.right }
+
+// Proven reports whether rejections have coincided with the limit.
+func (e *Estimate) Proven() bool { return e.proof.right && !e.proof.ignored }
+
+// ResetsTogether reports whether responses have shown that all units come back at the stated reset, so that none does
+// before.
+func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtReset }
 
 // CountsInFlight reports whether the limit counts requests in flight.
 func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
-
-// IsUsedByOthers reports whether other clients use the limit.
-func (e *Estimate) IsUsedByOthers() bool { return e.others.present }
 
 // HasLog reports whether e has a log of LogBytes bytes.
 func (e *Estimate) HasLog() bool { return e.refill.log != nil }
@@ -218,20 +255,8 @@ func (e *Estimate) HasLog() bool { return e.refill.log != nil }
 // DropLog drops the log, for lack of memory.
 func (e *Estimate) DropLog() { e.refill.log = nil }
 
-// delaysLastUnit reports whether the last unit is delayed: it is not known how units come back, and
-// the window is long enough to learn it.
-func (e *Estimate) delaysLastUnit() bool {
-	return e.refill.kind == refillUnknown && e.Limit > 1 && e.Reset.Sub(e.At) >= minLastUnitDelay*2
-}
-
-// lastUnitDelay returns the delay of the last unit from at: an eighth of the time until the reset.
-func (e *Estimate) lastUnitDelay() time.Duration {
-	return min(max(e.Reset.Sub(e.At)/8, minLastUnitDelay), maxLastUnitDelay)
-}
-
-// OpensAt returns when the next request may be sent although no unit is left: when a unit comes back,
-// or earlier to test a reset that is far away, see earlyTest.
-func (e *Estimate) OpensAt(p Pacing) time.Time {
+// OpensAt returns when the next request may be sent although no unit is left: when a unit comes back.
+func (e *Estimate) OpensAt() time.Time {
 	if at := e.refill.firstReturn(e.At); !at.IsZero() {
 		if stated := e.Reset.Add(OpeningDelay); stated.Before(at) {
 			return stated // a unit that the log does not contain comes back
@@ -241,18 +266,7 @@ func (e *Estimate) OpensAt(p Pacing) time.Time {
 	if e.refill.kind == refillsNextWindow && !e.others.present {
 		return e.Reset.Add(e.refill.window) // until then, what comes back is known
 	}
-	t, reset := &e.early, e.Reset.Add(e.unitDelay())
-	if t.end.IsZero() || t.moved >= hold.MaxMoved || e.Reset.Sub(t.since) <= max(hold.MaxStated, e.Per) {
-		return reset
-	}
-	test := t.since
-	if t.contradicted == 0 {
-		test = test.Add(hold.Tripled(p.MaxHold, int(t.tests)))
-	}
-	if test.Before(e.Reset) {
-		return test
-	}
-	return reset
+	return e.Reset.Add(e.unitDelay())
 }
 
 // Update applies l, which the response to claim n states, received now. n is 0 if another quota
@@ -268,9 +282,10 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	if left == 0 {
 		e.counted.stateEnd(reset, e.At)
 	}
-	e.early.update(e, reset, left, n, now)
+	e.untimed = !statesReset(l)
+	e.proof.update(reset, left, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
-	if !e.Weighted && statesReset(l) && !e.explains(l, now, f) && e.compare(l, n, f.Sent, now) {
+	if !e.Weighted && comesBackLater(l) && !e.explains(l, now, f) && e.compare(l, n, f.Sent, now) {
 		over, e.refill.kind = true, refillUnknown
 	}
 	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
@@ -301,7 +316,7 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 		e.refineReset(reset)
 		return
 	}
-	if left >= l.Limit-1 && l.Limit > 1 && reset.Sub(now) < minLastUnitDelay {
+	if left >= l.Limit-1 && l.Limit > 1 && reset.Sub(now) < minMeasured {
 		e.numUnused = min(e.numUnused+1, minUnused)
 	} else if 2*left < l.Limit {
 		e.numUnused = 0
@@ -314,7 +329,7 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	e.refill.begin(left, now, f.Open)
 }
 
-// ResetOf returns the reset of l, received now: probePause from now if l does not state it and a
+// resetOf returns the reset of l, received now: probePause from now if l does not state it and a
 // pause is known.
 func (e *Estimate) resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
 	if e.probePause > 0 && !statesReset(l) {
@@ -355,12 +370,12 @@ func (e *Estimate) explains(l throttle.RemoteLimit, now time.Time, f *inflight.C
 	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
 }
 
-// Accepted counts claim n, whose response, received now, states that it was accepted.
-func (e *Estimate) Accepted(n uint64, now time.Time) {
-	if window := e.refill.kind == refillUnknown || e.refill.kind == refillsAtReset; window && !e.concurrency.confirmed {
-		if t := &e.early; !t.end.IsZero() && n > e.LastSent && now.Before(e.Reset) && e.Remaining <= 0 {
-			t.contradicted++
-		}
+// Accepted counts claim n, whose response, received now, states that it was accepted. test reports whether it was
+// granted as a test.
+func (e *Estimate) Accepted(n uint64, test bool, now time.Time) {
+	if !e.concurrency.confirmed && !e.Weighted {
+		refills := e.refill.kind != refillUnknown && e.refill.kind != refillsAtReset
+		e.proof.accepted(n, refills && !test, now)
 	}
 	e.refill.responses++
 	if e.refill.log != nil {
@@ -371,15 +386,21 @@ func (e *Estimate) Accepted(n uint64, now time.Time) {
 // AddResponses counts accepted requests that used n units.
 func (e *Estimate) AddResponses(n int64) { e.refill.responses += n }
 
-// UpdateByResponse is update for the response to a claim of requests. rejected reports whether it is a
-// rejection, and accepted whether the request was accepted.
-func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted bool, now time.Time, f *inflight.Claims) {
+// UpdateByResponse is Update for the response to a claim of requests. rejected reports whether it is a
+// rejection, accepted whether the request was accepted, and repeated whether it was rejected before.
+func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
 	if rejected {
 		e.concurrency.rejected()
+		if !repeated {
+			e.proof.rejected(n, l.Remaining <= 0)
+		}
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
 			e.rejectedByCounter(l.Resolution, now)
 		}
+	}
+	if accepted {
+		e.proof.restated(n, l.Remaining)
 	}
 	e.adaptProbePause(l, n)
 	e.Update(l, n, now, f)
@@ -410,7 +431,7 @@ func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64) {
 		e.probePause = 0 // the limit has not been used for a while
 	}
 	if e.Probe && n > e.LastSent && l.Remaining >= manyRemaining {
-		e.probePause = max(cmp.Or(e.probePause, defaultReset)/2, minLastUnitDelay)
+		e.probePause = max(cmp.Or(e.probePause, defaultReset)/2, minMeasured)
 	}
 }
 
@@ -472,35 +493,76 @@ func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
 	return e.others.window > 0 && reset.Sub(now) > 2*e.others.window+rough
 }
 
-// An earlyTest decides when a statement that no units are left is tested before its reset. If the
-// reset is more than hold.MaxStated away, and not within the window that the server states, one request
-// tests it after Pacing.MaxHold, the next one after three times as long, and so on, as for a
-// Retry-After, see hold.Hold. The limit is not obeyed any more after contradictions requests that were sent
-// after it had stated that no units were left, and were accepted before its reset.
-type earlyTest struct {
-	end          time.Time // latest reset that was stated with no units left; zero: units are left
-	since        time.Time // from when the time of the next test is computed
-	tests        int32     // tests that found no units left
-	moved        int32     // tests of these that moved end
-	contradicted int32     // requests that were accepted before the reset
+// A proof decides whether a limit is obeyed. Some servers state limits that they do not enforce, values that are
+// constant, cached or of another client. So more accepted requests than were left contradict a limit, and it is
+// ignored until rejections coincide with it:
+//
+//	stated      5 left until T
+//	accepted    1 2 3 4 5 6          the sixth, before T, contradicts it
+//
+// If rejections have coincided with it before, and units come back one by one, that is no contradiction.
+type proof struct {
+	ignored    bool          // accepted requests have contradicted the limit
+	right      bool          // rejections have coincided with it since
+	doubt      uint8         // contradictions, less rejections that coincided with it
+	row        uint16        // rejections in a row that coincided with it
+	known      bool          // the fields below are set
+	sentBy     uint64        // latest claim that was sent when the server stated what is left
+	left       int64         // of that, less later claims that were accepted
+	until      time.Time     // reset that it stated
+	resolution time.Duration // the true one may be so much earlier
+	freeAt     time.Time     // claims do not wait after it before a rejection coincides with the limit; zero: none has waited
 }
 
-const contradictions = 3 // accepted requests, after which a limit is not obeyed
+const (
+	maxDoubt  = 6
+	coincides = 1 // rejections in a row that confirm a limit, doubled by each doubt
+)
 
-// update applies that left units of e are left until reset, as the response to claim n states.
-func (t *earlyTest) update(e *Estimate, reset time.Time, left int64, n uint64, now time.Time) {
-	switch {
-	case left > 0:
-		*t = earlyTest{}
-	case t.end.IsZero():
-		*t = earlyTest{end: reset, since: now, contradicted: t.contradicted}
-	case e.Probe && n > e.LastSent: // a test found no units left
-		if reset.Sub(t.end) > hold.MovedBy {
-			t.moved++
-		}
-		t.tests++
-		t.since, t.end = now, ticks.Later(t.end, reset)
+// update applies a statement that left units are left until reset, received when claim sent was the latest.
+func (p *proof) update(reset time.Time, left int64, resolution time.Duration, sent uint64, now time.Time) {
+	if p.known && now.Before(p.until) && left >= p.left {
+		return
 	}
+	if !p.known || !now.Before(p.until) {
+		p.until, p.freeAt = reset, time.Time{}
+		p.resolution = resolution
+	}
+	p.known, p.sentBy, p.left = true, sent, left
+}
+
+// restated applies that the response which accepts claim n states that left units are left. If rejections have
+// coincided with the limit before, they have come back before the reset, which is no contradiction.
+func (p *proof) restated(n uint64, left int64) {
+	if p.known && p.right && n > p.sentBy && left > 0 {
+		p.left = max(p.left, left+1)
+	}
+}
+
+// accepted applies that claim n was accepted. refills reports whether a unit may have come back for it.
+func (p *proof) accepted(n uint64, refills bool, now time.Time) {
+	if !p.known || n <= p.sentBy || !now.Before(p.until) {
+		return
+	}
+	p.row = 0
+	if p.left--; p.left >= 0 || p.right && (refills || !now.Before(p.until.Add(-p.resolution))) {
+		return
+	}
+	if !p.ignored {
+		p.ignored, p.right, p.doubt = true, false, min(p.doubt+2, maxDoubt)
+	}
+}
+
+// rejected applies that claim n was rejected. usedUp reports whether no unit is left by the count of the client.
+func (p *proof) rejected(n uint64, usedUp bool) {
+	if !p.known || n <= p.sentBy || !usedUp && p.left > 0 {
+		return
+	}
+	if p.row++; p.row < coincides<<p.doubt {
+		return
+	}
+	p.ignored, p.right, p.row = false, true, 0
+	p.doubt -= min(p.doubt, 1)
 }
 
 // countedWindows models the windows of a limit that only rejections state. The requests of a window
@@ -553,7 +615,7 @@ func (c *countedWindows) nextEnd(now time.Time) time.Time {
 // beginWindow records that a window began with the probe, which was accepted and whose response,
 // received now, states nothing about the limit.
 func (e *Estimate) beginWindow(now time.Time, f *inflight.Claims) {
-	e.counted.on, e.early = true, earlyTest{}
+	e.counted.on, e.proof.known = true, false
 	if e.counted.windows++; e.counted.windows > TestEvery {
 		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request is sent beyond it
 	}

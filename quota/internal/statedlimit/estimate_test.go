@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/headers"
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/throttle"
 )
@@ -36,17 +35,6 @@ func TestEstimate_attributesUseToOtherClients(t *testing.T) {
 	}
 }
 
-// A limit that was contradicted by accepted requests is believed again when it states that units
-// are left, be it one.
-func TestEarlyTest_unitsThatAreLeftEndIt(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for left, distrusted := range map[int64]bool{0: true, 1: false, 2: false} {
-		e := Estimate{Limit: 100, early: earlyTest{end: now.Add(time.Hour), since: now, contradicted: contradictions}}
-		e.early.update(&e, now.Add(time.Hour), left, 1, now)
-		require.Equal(t, distrusted, e.Distrusted(), "%d left", left)
-	}
-}
-
 // A rejection while more than an eighth of a counted window is left, and more than one request, shows
 // that units come back in another way.
 func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
@@ -70,29 +58,6 @@ func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
 	off := countedWindows{}
 	off.rejected(100, 100)
 	require.False(t, off.refuted)
-}
-
-// The last unit is kept for a moment while it is not known how units come back, but not that of a
-// limit of one, and not if the reset is near.
-func TestEstimate_keepsTheLastUnit(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		limit int64
-		reset time.Duration
-		kind  refillKind
-		want  bool
-	}{
-		"not known":     {2, time.Minute, refillUnknown, true},
-		"limit of one":  {1, time.Minute, refillUnknown, false},
-		"window":        {2, time.Minute, refillsAtReset, false},
-		"near":          {2, 100 * time.Millisecond, refillUnknown, true},
-		"nearer":        {2, 99 * time.Millisecond, refillUnknown, false},
-		"token bucket":  {2, time.Minute, refillsEvenly, false},
-		"several units": {100, time.Minute, refillUnknown, true},
-	} {
-		e := Estimate{Limit: tt.limit, At: now, Reset: now.Add(tt.reset), refill: refill{kind: tt.kind}}
-		require.Equal(t, tt.want, e.delaysLastUnit(), name)
-	}
 }
 
 // Two responses are of the same bucket if their missing units and the times until it is full show
@@ -128,29 +93,6 @@ func TestEstimate_toleranceGrowsWithTheResolution(t *testing.T) {
 	} {
 		require.Equal(t, want, ToleranceOf(throttle.RemoteLimit{Resolution: resolution}), "%v", resolution)
 	}
-}
-
-// Each test of a reset that is far away is planned from the one before, and those that moved the
-// reset by more than a minute are counted.
-func TestEarlyTest_countsTests(t *testing.T) {
-	start := time.Unix(1000, 0)
-	end := start.Add(240 * time.Hour)
-	e := Estimate{Limit: 100, LastSent: 5}
-	e.early.update(&e, end, 0, 1, start)
-	require.Equal(t, earlyTest{end: end, since: start}, e.early, "nothing is left")
-	now := start.Add(time.Minute)
-	e.early.update(&e, end, 0, 6, now)
-	require.Equal(t, earlyTest{end: end, since: start}, e.early, "no test")
-	e.Probe = true
-	e.early.update(&e, end, 0, 5, now)
-	require.Equal(t, earlyTest{end: end, since: start}, e.early, "a request before the test")
-	e.early.update(&e, end.Add(hold.MovedBy), 0, 6, now)
-	require.Equal(t, earlyTest{end: end.Add(hold.MovedBy), since: now, tests: 1}, e.early)
-	moved := end.Add(2*hold.MovedBy + 1)
-	e.early.update(&e, moved, 0, 6, now.Add(time.Minute))
-	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Minute), tests: 2, moved: 1}, e.early)
-	e.early.update(&e, end, 0, 6, now.Add(time.Hour))
-	require.Equal(t, earlyTest{end: moved, since: now.Add(time.Hour), tests: 3, moved: 1}, e.early, "the reset never becomes earlier")
 }
 
 // A response corrects the state as the documentation of estimate says.
@@ -229,7 +171,7 @@ func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 	e.refill = refill{kind: refillsEach, window: time.Minute, log: newSendLog(start, 50)}
 	update(&e, 60, 0)
 	require.EqualValues(t, 40, e.refill.log.count(start.Add(-1), now), "ten have come back")
-	e.Accepted(0, now)
+	e.Accepted(0, false, now)
 	require.EqualValues(t, 41, e.refill.log.count(start.Add(-1), now))
 	require.EqualValues(t, 1, e.refill.responses)
 
@@ -261,24 +203,23 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"bucket":                        {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: 2}}, 20, 0, 200 * time.Millisecond, 0, 300 * time.Millisecond, false},
 		"slow bucket":                   {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: .001}}, 20, 0, time.Second, 0, 59 * time.Second, false},
 		"sliding log":                   {Estimate{Remaining: 0, refill: sliding}, 0, 0, time.Second, 0, 29 * time.Second, false},
-		"after the reset":               {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 1, 0, time.Minute, 1, 0, true},
-		"after the reset, all reserved": {Estimate{Remaining: 10}, 0, .1, time.Minute, 1, 0, true},
+		"after the reset":               {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
+		"after the reset, all reserved": {Estimate{Remaining: 10}, 0, .1, time.Minute, math.MaxInt64, 0, true},
 		"after the reset, some left":    {Estimate{Remaining: 9}, 1, 0, time.Minute, 8, 0, false},
-		"the last":                      {Estimate{Remaining: 1}, 0, 0, time.Second, 0, 4 * time.Second, false},
-		"the last, after a while":       {Estimate{Remaining: 1}, 0, 0, 5 * time.Second, 1, 0, false},
-		"the last, of a window":         {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 0, 0, 0, 1, 0, false},
-		"the last, with one in flight":  {Estimate{Remaining: 2}, 1, 0, time.Second, 0, 4 * time.Second, false},
+		"the last":                      {Estimate{Remaining: 1}, 0, 0, time.Second, 1, 0, false},
+		"the last, with one in flight":  {Estimate{Remaining: 2}, 1, 0, time.Second, 1, 0, false},
 		"two":                           {Estimate{Remaining: 2}, 0, 0, 0, 2, 0, false},
-		"not believed":                  {Estimate{Remaining: 0, early: earlyTest{contradicted: 3}}, 0, 0, 0, math.MaxInt64, 0, false},
-		"believed":                      {Estimate{Remaining: 0, early: earlyTest{contradicted: 2}}, 0, 0, 0, 0, time.Minute, false},
-		"probe":                         {Estimate{Remaining: 50, Probe: true}, 0, 0, 0, 1, 0, false},
-		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, 1, 0, true},
+		"ignored":                       {Estimate{proof: proof{ignored: true}}, 0, 0, 0, math.MaxInt64, 0, false},
+		"without a reset":               {Estimate{untimed: true}, 0, 0, 0, math.MaxInt64, 0, false},
+		"without a reset, confirmed":    {Estimate{untimed: true, proof: proof{right: true}}, 0, 0, 0, 0, time.Minute, false},
+		"probe":                         {Estimate{Remaining: 50, Probe: true}, 30, .1, 0, 60, 0, false},
+		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
 		"and a bucket that is full":     {Estimate{Remaining: 50, numUnused: minUnused, others: otherClients{present: true, share: .5}}, 1, 0, time.Minute, 49, 0, false},
 	} {
 		e := tt.e
 		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
 		f := inflight.Claims{Open: tt.open, Sent: 100}
-		free, wait := e.Free(start.Add(tt.after), &f, Pacing{Burst: true, Headroom: tt.headroom})
+		free, wait := e.Free(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom})
 		require.Equal(t, tt.free, free, name)
 		require.Equal(t, tt.wait, wait, name)
 		require.Equal(t, tt.needsProbe, e.needsProbe(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom}), name)
@@ -286,107 +227,59 @@ func TestEstimate_freeUnits(t *testing.T) {
 		require.Equal(t, tt.needsProbe || tt.e.Probe, e.Probe, name)
 		if tt.needsProbe {
 			require.EqualValues(t, 100, e.LastSent, name)
-			free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
-			require.Equal(t, []int64{1, 0}, []int64{free, int64(wait)}, "%s: the probe", name)
-			f.Add()
-			free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
-			require.Equal(t, []int64{0, 0}, []int64{free, int64(wait)}, "%s: its response decides", name)
+			for range 2 {
+				free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
+				want := 100 - f.Open // the known limit, although more may be left
+				if tt.e.others.present {
+					want = 0 // other clients send at the same time
+				}
+				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
+				f.Add()
+			}
 		}
 	}
 	e := Estimate{Limit: 100, Remaining: 9, At: start, Reset: start.Add(time.Minute), next: start.Add(3 * time.Second), refill: refill{kind: refillsAtReset}}
-	free, wait := e.Free(start, &inflight.Claims{}, Pacing{})
+	free, wait := e.Free(start, &inflight.Claims{}, Pacing{Spread: true})
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "spread over the time until the reset")
-	free, _ = e.Free(start.Add(3*time.Second), &inflight.Claims{}, Pacing{})
+	free, _ = e.Free(start, &inflight.Claims{}, Pacing{})
+	require.EqualValues(t, 9, free, "units are not spread")
+	free, _ = e.Free(start.Add(3*time.Second), &inflight.Claims{}, Pacing{Spread: true})
 	require.EqualValues(t, 9, free)
-	free, wait = e.Free(start, &inflight.Claims{Open: 8}, Pacing{})
+	free, wait = e.Free(start, &inflight.Claims{Open: 8}, Pacing{Spread: true})
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
 	e.others = otherClients{present: true, share: 1, jitter: 1}
-	free, wait = e.Free(start, &inflight.Claims{Open: 2}, Pacing{Burst: true, Headroom: .01})
+	free, wait = e.Free(start, &inflight.Claims{Open: 2}, Pacing{Headroom: .01})
 	require.Zero(t, free)
 	require.Equal(t, e.others.wait(8, 2, e.At, start, e.Reset), wait, "paced because of other clients")
 	require.Positive(t, wait)
 	e.refill, e.others.jitter = refill{kind: refillsEvenly, rate: 2}, .5
 	for _, after := range []time.Duration{0, 5 * time.Second} {
-		_, wait = e.Free(start.Add(after), &inflight.Claims{}, Pacing{Burst: true})
+		_, wait = e.Free(start.Add(after), &inflight.Claims{}, Pacing{})
 		require.Equal(t, e.others.wait(9, 0, e.At, start.Add(after), e.Reset), wait, "what returns meanwhile is left to the next statement")
 	}
 }
 
-// The last unit is delayed by an eighth of the time until the reset, 50 ms to 5 s.
-func TestEstimate_delayOfTheLastUnit(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for reset, want := range map[time.Duration]time.Duration{
-		100 * time.Millisecond: 50 * time.Millisecond, 400 * time.Millisecond: 50 * time.Millisecond, 8 * time.Second: time.Second,
-		40 * time.Second: 5 * time.Second, 41 * time.Second: 5 * time.Second,
-	} {
-		require.Equal(t, want, (&Estimate{At: start, Reset: start.Add(reset)}).lastUnitDelay(), "%v", reset)
-	}
-}
-
-// A limit without units opens at its reset, when the next unit of its log comes back, or at a test.
+// A limit without units opens at its reset, or when the next unit of its log comes back.
 func TestEstimate_opensAt(t *testing.T) {
 	start := time.Unix(1000, 0)
 	end := start.Add(10 * time.Hour)
 	sliding := func(first time.Duration) refill {
 		return refill{kind: refillsEach, window: time.Hour, log: newSendLog(start.Add(first-time.Hour), 5)}
 	}
-	p := Pacing{MaxHold: 15 * time.Minute}
 	for name, tt := range map[string]struct {
 		e    Estimate
 		want time.Duration
 	}{
-		"window":                       {Estimate{}, 10 * time.Hour},
-		"log":                          {Estimate{refill: sliding(time.Hour)}, time.Hour},
-		"log, later than stated":       {Estimate{refill: sliding(11 * time.Hour)}, 10*time.Hour + OpeningDelay},
-		"log, hardly later":            {Estimate{refill: sliding(10*time.Hour + OpeningDelay)}, 10*time.Hour + OpeningDelay},
-		"log without a later unit":     {Estimate{refill: sliding(-time.Hour)}, 10 * time.Hour},
-		"test":                         {Estimate{early: earlyTest{end: end, since: start}}, 15 * time.Minute},
-		"second test":                  {Estimate{early: earlyTest{end: end, since: start, tests: 1}}, 45 * time.Minute},
-		"third test, one moved":        {Estimate{early: earlyTest{end: end, since: start, tests: 2, moved: 1}}, 135 * time.Minute},
-		"two moved":                    {Estimate{early: earlyTest{end: end, since: start, tests: 2, moved: 2}}, 10 * time.Hour},
-		"later than the end":           {Estimate{early: earlyTest{end: end, since: start, tests: 4}}, 10 * time.Hour},
-		"contradicted":                 {Estimate{early: earlyTest{end: end, since: start, contradicted: 1}}, 0},
-		"within the stated window":     {Estimate{Per: 10 * time.Hour, early: earlyTest{end: end, since: start}}, 10 * time.Hour},
-		"not within the stated window": {Estimate{Per: 10*time.Hour - 1, early: earlyTest{end: end, since: start}}, 15 * time.Minute},
-		"an hour":                      {Estimate{early: earlyTest{end: end, since: end.Add(-time.Hour)}}, 10 * time.Hour},
-		"more than an hour":            {Estimate{early: earlyTest{end: end, since: end.Add(-time.Hour - 1)}}, 9*time.Hour + 15*time.Minute - 1},
+		"window":                   {Estimate{}, 10 * time.Hour},
+		"log":                      {Estimate{refill: sliding(time.Hour)}, time.Hour},
+		"log, later than stated":   {Estimate{refill: sliding(11 * time.Hour)}, 10*time.Hour + OpeningDelay},
+		"log, hardly later":        {Estimate{refill: sliding(10*time.Hour + OpeningDelay)}, 10*time.Hour + OpeningDelay},
+		"log without a later unit": {Estimate{refill: sliding(-time.Hour)}, 10 * time.Hour},
 	} {
 		e := tt.e
 		e.At, e.Reset = start, end
-		require.Equal(t, tt.want, e.OpensAt(p).Sub(start), name)
+		require.Equal(t, tt.want, e.OpensAt().Sub(start), name)
 	}
-}
-
-// Accepted requests contradict a statement that no units are left if they were sent after it and
-// responded to before the reset, where nothing returns meanwhile.
-func TestEarlyTest_isContradicted(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		e     Estimate
-		n     uint64
-		after time.Duration
-		want  int32
-	}{
-		"sent after it":   {Estimate{}, 6, time.Minute - 1, 1},
-		"window":          {Estimate{refill: refill{kind: refillsAtReset}}, 6, 0, 1},
-		"sent before it":  {Estimate{}, 5, 0, 0},
-		"after the reset": {Estimate{}, 6, time.Minute, 0},
-		"units are left":  {Estimate{Remaining: 1}, 6, 0, 0},
-		"bucket":          {Estimate{refill: refill{kind: refillsEvenly}}, 6, 0, 0},
-		"sliding log":     {Estimate{refill: refill{kind: refillsEach}}, 6, 0, 0},
-		"in flight":       {Estimate{concurrency: concurrencyTest{confirmed: true}}, 6, 0, 0},
-	} {
-		e := tt.e
-		e.LastSent, e.Reset, e.early.end = 5, start.Add(time.Minute), start.Add(time.Minute)
-		e.Accepted(tt.n, start.Add(tt.after))
-		require.Equal(t, tt.want, e.early.contradicted, name)
-		e.early = earlyTest{}
-		e.Accepted(tt.n, start.Add(tt.after))
-		require.Zero(t, e.early.contradicted, "%s: nothing was stated", name)
-	}
-	e := Estimate{early: earlyTest{contradicted: 2}}
-	e.early.update(&e, start, 0, 1, start)
-	require.Equal(t, earlyTest{end: start, since: start, contradicted: 2}, e.early, "it is contradicted again and again")
 }
 
 // Responses that do not state a limit use one unit of it. If the response to the probe does not state
@@ -418,7 +311,7 @@ func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 		require.Equal(t, tt.left, e.Remaining, name)
 		require.Equal(t, tt.counted, e.counted.on, name)
 	}
-	e := Estimate{Limit: 100, Probe: true, LastSent: 10, early: earlyTest{tests: 3}, counted: countedWindows{end: start, length: 40 * time.Second}}
+	e := Estimate{Limit: 100, Probe: true, LastSent: 10, proof: proof{known: true}, counted: countedWindows{end: start, length: 40 * time.Second}}
 	e.refill, e.others = refill{kind: refillsEvenly, rate: 7}, otherClients{window: time.Hour, share: .5, present: true}
 	e.CountUnstated(11, true, now, &inflight.Claims{Sent: 12, Open: 1})
 	want := Estimate{Limit: 100, Remaining: 99, At: now, LastSent: 12, openAtUpdate: 1, Reset: start.Add(80 * time.Second), refill: refill{kind: refillsAtReset}}
@@ -496,16 +389,16 @@ func TestEstimate_countedWindowsEndLate(t *testing.T) {
 		free      int64
 		wait      time.Duration
 	}{
-		"the window is over":          {0, 0, 0, time.Minute, 1, 0},
+		"the window is over":          {0, 0, 0, time.Minute, math.MaxInt64, 0},
 		"one is in flight":            {0, 0, 1, time.Minute, 0, Tolerance},
-		"one is in flight, later":     {0, 0, 1, time.Minute + Tolerance, 1, 0},
+		"one is in flight, later":     {0, 0, 1, time.Minute + Tolerance, math.MaxInt64, 0},
 		"units are left":              {50, 0, 0, time.Minute, 50, 0},
-		"units are left, of a length": {50, time.Minute, 0, time.Minute, 1, 0},
+		"units are left, of a length": {50, time.Minute, 0, time.Minute, math.MaxInt64, 0},
 		"before its end":              {50, time.Minute, 0, time.Minute - 1, 50, 0},
 	} {
 		e := Estimate{Limit: 100, Remaining: tt.remaining, At: start, Reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
 		e.counted = countedWindows{on: true, length: tt.length}
-		free, wait := e.Free(start.Add(tt.after), &inflight.Claims{Open: tt.open, Sent: 9}, Pacing{Burst: true})
+		free, wait := e.Free(start.Add(tt.after), &inflight.Claims{Open: tt.open, Sent: 9}, Pacing{})
 		require.Equal(t, []int64{tt.free, int64(tt.wait)}, []int64{free, int64(wait)}, name)
 	}
 }
@@ -653,13 +546,13 @@ func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
 	for n, newer := range map[uint64]bool{5: false, 6: true} {
 		for _, rejected := range []bool{false, true} {
 			e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5, counted: countedWindows{on: true, length: time.Minute}}
-			e.UpdateByResponse(usedUp, n, rejected, false, now, &inflight.Claims{Sent: 6})
+			e.UpdateByResponse(usedUp, n, rejected, false, false, now, &inflight.Claims{Sent: 6})
 			require.Equal(t, newer && rejected, e.counted.refuted, "%d, %v", n, rejected)
 		}
 	}
 	for _, accepted := range []bool{false, true} {
 		e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), counted: countedWindows{on: true, length: time.Minute}}
-		e.UpdateByResponse(usedUp, 1, false, accepted, now, &inflight.Claims{Sent: 1})
+		e.UpdateByResponse(usedUp, 1, false, accepted, false, now, &inflight.Claims{Sent: 1})
 		require.Equal(t, !accepted, e.counted.on, "responses to accepted requests state the limit")
 	}
 }
@@ -729,7 +622,7 @@ func TestCountedWindows_nextEnd(t *testing.T) {
 		require.Equal(t, tt.want, tt.windows.nextEnd(now).Sub(now), name)
 	}
 	e := Estimate{Limit: 10, Remaining: 3, counted: countedWindows{length: time.Minute}, Probe: true, refill: refill{kind: refillsEvenly, rate: 9}, others: otherClients{present: true, window: time.Hour}}
-	e.early.contradicted = 2
+	e.proof.known = true
 	f := inflight.Claims{Sent: 7, Open: 2}
 	for i := range TestEvery {
 		e.beginWindow(now, &f)
@@ -740,7 +633,7 @@ func TestCountedWindows_nextEnd(t *testing.T) {
 	require.Equal(t, []int64{10, 9, 7, 2}, []int64{e.Limit, e.Remaining, int64(e.LastSent), e.openAtUpdate})
 	require.False(t, e.Probe)
 	require.True(t, e.counted.on)
-	require.Equal(t, earlyTest{}, e.early)
+	require.False(t, e.proof.known, "accepted requests contradict nothing before the next rejection")
 	require.Equal(t, refill{kind: refillsAtReset}, e.refill)
 	require.Equal(t, otherClients{window: time.Hour}, e.others)
 	e.beginWindow(now, &f)
@@ -938,15 +831,15 @@ func TestEstimate_countsUnusedResponses(t *testing.T) {
 		reset       time.Duration
 		want        uint8 // after 2
 	}{
-		"unused":           {100, 99, minLastUnitDelay - 1, 3},
-		"all units":        {100, 100, minLastUnitDelay - 1, 3},
-		"two are used":     {100, 98, minLastUnitDelay - 1, 2},
-		"not soon":         {100, 99, minLastUnitDelay, 2},
-		"a limit of one":   {1, 0, minLastUnitDelay - 1, 0},
-		"a limit of two":   {2, 1, minLastUnitDelay - 1, 3},
+		"unused":           {100, 99, minMeasured - 1, 3},
+		"all units":        {100, 100, minMeasured - 1, 3},
+		"two are used":     {100, 98, minMeasured - 1, 2},
+		"not soon":         {100, 99, minMeasured, 2},
+		"a limit of one":   {1, 0, minMeasured - 1, 0},
+		"a limit of two":   {2, 1, minMeasured - 1, 3},
 		"half is used":     {100, 50, time.Minute, 2},
 		"more than half":   {100, 49, time.Minute, 0},
-		"one, that's left": {1, 1, minLastUnitDelay - 1, 2},
+		"one, that's left": {1, 1, minMeasured - 1, 2},
 	} {
 		e := Estimate{Limit: tt.limit, Remaining: tt.limit, Reset: now, numUnused: 2}
 		var f inflight.Claims

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -53,7 +52,7 @@ type otherClients struct {
 const (
 	presentBelow    = 0.9              // share below which there are other clients
 	goneAfter       = 5                // resets without other clients, after which there are none
-	shareWithin     = 30 * time.Second // time until the reset; with a later reset only the last units are shared
+	shareWithin     = 30 * time.Second // time until the reset; with a later reset units are shared only if too few are left
 	attributeWithin = 2 * time.Second  // time until the first reset; with a later one, earlier use is not that of other clients now
 	spareUnits      = 2                // units that no client uses: they show the others that the window is not over
 	shareWeight     = 0.25             // of one response in the moving average share
@@ -79,9 +78,13 @@ func (e *Estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time
 	switch {
 	case o.since.IsZero():
 		o.begin(used, int64(sent), reset, now)
-	case cameBack && (o.present || over): // this response is that to the first own claim of a window
+	case cameBack && (o.present || over): // this response is that to one of the first own claims of a window
+		own := int64(1)
+		if e.Probe {
+			own = int64(sent - e.LastSent)
+		}
 		o.ownBefore = 0
-		o.begin(used, 1, reset, now)
+		o.begin(used, own, reset, now)
 	}
 	if over || !mostUsed {
 		o.startedLate = mostUsed && l.Resolution > 0
@@ -136,11 +139,11 @@ func (o *otherClients) recentOwn(now time.Time) int64 {
 }
 
 // isShared reports whether claims are paced as of now because of other clients: if the reset is near,
-// or few units are left, or fewer than will be used, at the cost of the requests until now, when
-// there are responses to the open claims.
+// or fewer units are left than will be used, at the cost of the requests until now, when there are
+// responses to the open claims.
 func (e *Estimate) isShared(now time.Time, open int64) bool {
 	o := &e.others
-	if !o.present || e.Reset.Sub(now) <= shareWithin || float64(e.Remaining) < spreadBelow*float64(e.Limit) {
+	if !o.present || e.Reset.Sub(now) <= shareWithin {
 		return o.present
 	}
 	responses := max(o.recentOwn(now)-open, 1)
@@ -195,18 +198,11 @@ func (e *Estimate) CarryJitter(now time.Time, open int64) {
 	o.jitter = max(o.jitter-max(due-float64(open), 0), 0)
 }
 
-const (
-	spreadBelow = 0.1              // part of the limit below which Auto spreads what is left
-	spreadFar   = 30 * time.Second // minimum time until the reset for that
-)
-
-// A Pacing is how a Tracker spends stated quotas. In the zero Pacing, the last units of a window are
-// spread over the time until its reset if that is far away.
+// A Pacing is how a Tracker spends stated quotas. In the zero Pacing, units are spread over the time until the
+// reset only while other clients use them, too.
 type Pacing struct {
-	Burst    bool          // units are never spread
-	Spread   bool          // units are always spread
-	Headroom float64       // part of each quota that is reserved for other clients
-	MaxHold  time.Duration // time until the first test of a reset that is too far away
+	Spread   bool    // units are always spread
+	Headroom float64 // part of each quota that is reserved for other clients
 }
 
 // Reserved returns how many units of limit are reserved for other clients.
@@ -219,13 +215,8 @@ func (p Pacing) Reserved(limit int64) int64 {
 
 // spreads reports whether the free units of e are spread over the time until its reset. If units come
 // back evenly, claims are spread without that.
-func (p Pacing) spreads(e *Estimate, units int64, now time.Time) bool {
-	if p.Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil {
-		return false
-	}
-	far := e.Reset.Sub(now)
-	few := float64(units) < spreadBelow*float64(e.Limit) && far > spreadFar && far <= max(hold.MaxStated, e.Per)
-	return p.Spread || few
+func (p Pacing) spreads(e *Estimate) bool {
+	return p.Spread && e.refill.kind != refillsEvenly && e.refill.kind != refillsNextWindow && e.refill.log == nil
 }
 
 // scheduleNext sets when the next claim of e is due after a claim at now, with which open claims are in

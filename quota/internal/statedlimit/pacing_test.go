@@ -11,32 +11,23 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Units are spread while few are left and the reset is neither near nor further away than an hour or
-// the window that the server states.
+// Units are spread over the time until the reset if the program wishes it, and if they do not come back one by
+// one.
 func TestPacing_spreadsUnits(t *testing.T) {
-	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		p     Pacing
-		units int64
-		reset time.Duration
-		per   time.Duration
-		kind  refillKind
-		want  bool
+		refill refill
+		want   bool
 	}{
-		"few":                           {Pacing{}, 9, time.Minute, 0, refillUnknown, true},
-		"a tenth":                       {Pacing{}, 10, time.Minute, 0, refillUnknown, false},
-		"near":                          {Pacing{}, 9, 30 * time.Second, 0, refillUnknown, false},
-		"not near":                      {Pacing{}, 9, 30*time.Second + 1, 0, refillUnknown, true},
-		"an hour":                       {Pacing{}, 9, time.Hour, 0, refillUnknown, true},
-		"more than an hour":             {Pacing{}, 9, time.Hour + 1, 0, refillUnknown, false},
-		"more than an hour, in windows": {Pacing{}, 9, 24 * time.Hour, 24 * time.Hour, refillUnknown, true},
-		"a token bucket":                {Pacing{}, 9, time.Minute, 0, refillsEvenly, false},
-		"all, Spread":                   {Pacing{Spread: true}, 100, 24 * time.Hour, 0, refillUnknown, true},
-		"a token bucket, Spread":        {Pacing{Spread: true}, 9, time.Minute, 0, refillsEvenly, false},
-		"Burst":                         {Pacing{Burst: true}, 9, time.Minute, 0, refillUnknown, false},
+		"not known":       {refill{}, true},
+		"window":          {refill{kind: refillsAtReset}, true},
+		"token bucket":    {refill{kind: refillsEvenly}, false},
+		"sliding counter": {refill{kind: refillsNextWindow}, false},
+		"sliding log":     {refill{kind: refillsEach, log: &sendLog{}}, false},
+		"no log":          {refill{kind: refillsEach}, true},
 	} {
-		e := Estimate{Limit: 100, Reset: now.Add(tt.reset), Per: tt.per, refill: refill{kind: tt.kind}}
-		require.Equal(t, tt.want, tt.p.spreads(&e, tt.units, now), name)
+		e := Estimate{Limit: 100, refill: tt.refill}
+		require.Equal(t, tt.want, Pacing{Spread: true}.spreads(&e), name)
+		require.False(t, Pacing{}.spreads(&e), name)
 	}
 }
 
@@ -253,8 +244,7 @@ func TestEstimate_comparesResponses(t *testing.T) {
 	require.Zero(t, e.others.lag, "the clock was set back")
 }
 
-// Claims are spread if the reset is near, if a tenth is left, or if those in flight and one more may
-// take all that is left.
+// Claims are spread if the reset is near, or if those in flight and one more may take all that is left.
 func TestEstimate_isSharedWithOtherClients(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
@@ -267,7 +257,7 @@ func TestEstimate_isSharedWithOtherClients(t *testing.T) {
 		"near, no other clients":       {true, 30 * time.Second, 99, 0, 1, 0, false},
 		"not near":                     {false, 30*time.Second + 1, 99, 0, 1, 0, false},
 		"a tenth":                      {false, time.Hour, 10, 0, 90, 0, false},
-		"less than a tenth":            {false, time.Hour, 9, 0, 90, 0, true},
+		"less than a tenth":            {false, time.Hour, 9, 0, 90, 0, false},
 		"two units each, five":         {false, time.Hour, 10, 0, 49, 4, false},
 		"two units each, six":          {false, time.Hour, 10, 0, 50, 5, true},
 		"one unit each, six":           {false, time.Hour, 10, 45, 50, 5, false},

@@ -57,7 +57,7 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 		r.kind = refillsAtReset
 	}
 	span := now.Sub(r.at)
-	if r.kind != refillUnknown && r.kind != refillsEvenly || r.at.IsZero() || span < minLastUnitDelay {
+	if r.kind != refillUnknown && r.kind != refillsEvenly || r.at.IsZero() || span < minMeasured {
 		return
 	}
 	if r.kind == refillsEvenly && e.Left(now) >= e.Limit {
@@ -89,7 +89,7 @@ func (r *refill) slide(e *Estimate, left int64, now time.Time) {
 func (r *refill) contradicts(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) bool {
 	span := now.Sub(e.At)
 	own := e.openAtUpdate + int64(f.Sent-e.LastSent)
-	if span < minLastUnitDelay || left+own >= e.Limit {
+	if span < minMeasured || left+own >= e.Limit {
 		return false // it is too early, or the bucket may have been full
 	}
 	rate := float64(e.Limit-left) / max(reset.Sub(now), span).Seconds()

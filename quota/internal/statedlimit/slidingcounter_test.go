@@ -100,9 +100,9 @@ func TestEstimate_unitsOfACounterComeBack(t *testing.T) {
 	require.InDelta(t, 11*s, e.UntilFree(-99, start.Add(-s)), 2e3, "the last one")
 	require.Zero(t, e.UntilFree(-100, start.Add(-s)), "more than are missing")
 	require.Zero(t, e.UntilFree(0, start.Add(10*s)), "none is missing")
-	require.Equal(t, start.Add(10*s), e.OpensAt(Pacing{}), "until then no probe is needed")
+	require.Equal(t, start.Add(10*s), e.OpensAt(), "until then no probe is needed")
 	e.others.present = true
-	require.Equal(t, start.Add(s/8+time.Microsecond), e.OpensAt(Pacing{}), "other clients may use what comes back")
+	require.Equal(t, start.Add(s/8+time.Microsecond), e.OpensAt(), "other clients may use what comes back")
 
 	e = counterEstimate(start, refillsNextWindow)
 	e.refill.window, e.At = 10*s, start.Add(5*s)
@@ -140,7 +140,7 @@ func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 		}
 		require.Equal(t, tt.want, e.unitDelay(), name)
 		if e.refill.log == nil && e.refill.kind == refillUnknown {
-			require.Equal(t, start.Add(tt.want), e.OpensAt(Pacing{}), name)
+			require.Equal(t, start.Add(tt.want), e.OpensAt(), name)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestEstimate_counterIsNeitherSpreadNorShared(t *testing.T) {
 	for kind, want := range map[refillKind]bool{refillsAtReset: true, refillsNextWindow: false} {
 		e := counterEstimate(start, kind)
 		e.Reset, e.refill.window = start.Add(time.Minute), time.Minute
-		require.Equal(t, want, Pacing{}.spreads(&e, 5, start), "%v", kind)
+		require.Equal(t, want, Pacing{Spread: true}.spreads(&e), "%v", kind)
 		e.others = otherClients{present: true, since: start.Add(-time.Second), own: 7}
 		require.Equal(t, want, e.compare(throttle.RemoteLimit{Limit: 100, Remaining: 90, ResetAfter: time.Minute}, 101, 101, start), "%v", kind)
 	}

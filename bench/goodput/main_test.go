@@ -1,0 +1,38 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRows_haveAllClients(t *testing.T) {
+	require.Len(t, rows(), 2*3*3*(2+3+3))
+	require.Len(t, matching(rows(), "own,learned", "heed"), 2*3*3*2)
+}
+
+// Fails on 2c0f7f4: 4 % of the units of an own limit end in time with random latencies, and no call fails early.
+func TestRow_heedUsesItsOwnLimit(t *testing.T) {
+	for _, noise := range []float64{0, .5} {
+		synctest.Test(t, func(t *testing.T) {
+			r := row{"own", 100, 100 * time.Millisecond, noise, "heed"}.run(1, time.Minute)
+			require.True(t, r.meetsGoal(), "%+v", r)
+			require.Greater(t, r.Early, .95)
+			require.Equal(t, 6000, r.Calls)
+			require.LessOrEqual(t, r.Sent, 610+10)
+		})
+	}
+}
+
+func TestRow_serversEnforceTheirLimits(t *testing.T) {
+	for _, limit := range []string{"stated", "learned"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := row{limit, 20, 10 * time.Millisecond, 0, "plain"}.run(1, 30*time.Second)
+			require.Equal(t, 600, r.Sent)
+			require.Equal(t, r.Rejected, r.Failed)
+			require.InDelta(t, 1.03, r.Share, .02)
+		})
+	}
+}

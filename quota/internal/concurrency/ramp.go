@@ -1,0 +1,60 @@
+package concurrency
+
+import (
+	"math"
+	"time"
+)
+
+// A Ramp bounds the requests in flight for a short time: to a new host, and after a wait, so that what has
+// waited is not sent all together. The bound grows with time alone, whether or not there are responses:
+//
+//	bound = first · 2^(10 (now - start) / (end - start))
+//
+// It is a thousand times as large at the end, and then there is none. The zero Ramp does not bound.
+type Ramp struct {
+	start, end time.Time
+	first      int64
+}
+
+const doublings = 10 // of the bound, from the start to the end
+
+// NewRamp returns a Ramp that begins at start with first requests in flight.
+func NewRamp(first int64, start time.Time, length time.Duration) Ramp {
+	return Ramp{start: start, end: start.Add(length), first: max(first, 1)}
+}
+
+// Check reports whether one more request may be sent as of now, with open in flight. If not, wait is the time
+// until it may, if no response arrives before.
+func (r *Ramp) Check(open int64, now time.Time) (wait time.Duration, ok bool) {
+	if r.end.IsZero() || !now.Before(r.end) {
+		return 0, true
+	}
+	length := float64(r.end.Sub(r.start)) / doublings
+	opens := r.start.Add(time.Duration(length * max(math.Log2(float64(open+1)/float64(r.first)), 0)))
+	if wait = min(opens.Sub(now), r.end.Sub(now)); wait <= 0 {
+		return 0, true
+	}
+	return wait, false
+}
+
+// Bound returns the bound as of now; 0: there is none.
+func (r *Ramp) Bound(now time.Time) int64 {
+	if r.end.IsZero() || !now.Before(r.end) {
+		return 0
+	}
+	part := max(float64(now.Sub(r.start))/float64(r.end.Sub(r.start)), 0)
+	return int64(float64(r.first) * math.Exp2(doublings*part))
+}
+
+// On reports whether requests are bounded as of now.
+func (r *Ramp) On(now time.Time) bool { return now.Before(r.end) }
+
+// EndBy ends the ramp by end at the latest.
+func (r *Ramp) EndBy(end time.Time) {
+	if end.Before(r.end) {
+		r.end = end
+		if r.start.After(end) {
+			r.start = end
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/quota/headers"
+	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+	"github.com/heed-go/heed/throttle"
+)
+
+// Responded applies f, the response to the claim of grant, which has ended. unitsUsedUp reports whether f states
+// that another unit than requests is used up.
+//
+//	accepted     ends the hold if the request was sent after all rejected ones; counts for learned limits
+//	rejected     a learned limit, if there is one, is lowered; otherwise it begins or confirms a hold
+//	failed       the limiter counts it, and rejections that no hold and no limit explain
+//	canceled     nothing, but that its caller gave up
+//
+// What f states of limits corrects the estimates, whatever the outcome.
+func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, now time.Time) {
+	n := number(grant)
+	canceled := f.Cause == throttle.CauseCanceled
+	q.trip.ended(n, f.Outcome == throttle.Accepted, now)
+	test := n == q.tests.claim
+	if test {
+		q.tests.claim = 0
+	}
+	switch {
+	case canceled:
+		q.canceledInFlight(n, now)
+		return
+	case f.Cause == throttle.CauseOtherQuota:
+		return
+	}
+	explained := unitsUsedUp
+	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
+		explained = q.updateEstimates(n, f, test, now) || unitsUsedUp
+	}
+	counted, held := false, q.Hold.Held
+	switch {
+	case q.Learned != nil && q.Learned.trial.answered(n, f.Outcome != throttle.Accepted):
+		counted = q.applyTrial(n, f, now)
+	case f.Outcome == throttle.Throttled:
+		counted = q.rejected(n, inFlight(grant), f, explained, now)
+	case f.Outcome == throttle.Failed:
+		counted = q.failed(n, f.Cause, now)
+	default:
+		q.accepted(n, now)
+	}
+	if test {
+		q.tested(f, held, now)
+	}
+	if !counted && !explained && !held && !q.Hold.Held {
+		q.countOutcome(grant, f, now)
+	}
+}
+
+// canceledInFlight applies that the caller of claim n gave up. If q has delayed it, that was too late.
+func (q *Quota) canceledInFlight(n uint64, now time.Time) {
+	if q.Learned != nil {
+		q.Learned.trial.canceled(n)
+	}
+	if q.Overload.Limit() > 0 || q.Learned != nil && q.Learned.Limits() {
+		q.GaveUp(now)
+	}
+}
+
+// tested applies the response to the test. held reports whether a hold was on before it.
+func (q *Quota) tested(f *throttle.Feedback, held bool, now time.Time) {
+	switch {
+	case f.Outcome == throttle.Accepted:
+		q.tests.accepted()
+		q.Account.Host.accepts(now)
+	case f.Outcome == throttle.Throttled:
+		q.tests.rejected(f.Cause == throttle.CauseUnavailable, q.Account.Random(), now)
+		if held {
+			q.Hold.Rejected++
+		}
+	default:
+		q.tests.failed(q.Account.Random(), now)
+	}
+}
+
+// rejected applies the rejection f of claim n, which was sent with so many in flight. explained is set if a limit that the server states is used up. It
+// reports whether a learned limit was lowered.
+func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained bool, now time.Time) (counted bool) {
+	l := q.Learned
+	if l != nil {
+		l.successesInRow = 0
+	}
+	bare := f.RetryAfter <= 0
+	if l != nil && n > 0 && l.Limits() && q.Account.Full && !explained {
+		q.rejectedByLearned(n, f.RetryAfter, now)
+		if bare || l.Window.Declared {
+			return true
+		}
+		counted = true
+	}
+	if explained && bare {
+		return counted // the limit delays the others
+	}
+	first, ending := !q.Hold.Suspected, q.Hold.Ending
+	begins := q.Hold.Add(hold.Rejection{
+		Claim: n, Sent: q.InFlight.Sent, Crowded: !q.Overload.Accepts(with), Repeated: f.Repeated, After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Share: q.Overload.Share(),
+	}, now)
+	if first && q.Account.Full && !explained {
+		q.rememberSpan(now)
+	}
+	if begins || ending && !q.Hold.Ending {
+		q.tests.on, q.follows = false, false
+		q.tests.begin(!q.Hold.Estimated(), q.trip.Typical(), now)
+	}
+	return counted
+}
+
+// RejectedElsewhere applies the rejection of a request that q did not grant.
+func (q *Quota) RejectedElsewhere(f *throttle.Feedback, now time.Time) {
+	q.rejected(0, 0, f, Explains(f.RemoteLimits), now)
+}
+
+// HoldAll holds requests for a time, because the server has documented that a rejection concerns all of the account.
+func (q *Quota) HoldAll(wait time.Duration, now time.Time) {
+	if wait <= 0 {
+		return
+	}
+	q.Hold.Begin(q.InFlight.Sent, now.Add(min(wait, headers.MaxDelay)), now)
+	q.tests.on = false
+	q.tests.begin(true, q.trip.Typical(), now)
+}
+
+// failed applies that claim n failed for a cause. It reports whether a learned limit explains it.
+func (q *Quota) failed(n uint64, cause throttle.Cause, now time.Time) (counted bool) {
+	l := q.Learned
+	if l == nil {
+		return false
+	}
+	l.successesInRow = 0
+	if !l.Loop.On() || l.Loop.Cause != cause || !q.Account.Full {
+		return false
+	}
+	q.updateLoop(n, true, now)
+	return true
+}
+
+// accepted applies that claim n was accepted.
+func (q *Quota) accepted(n uint64, now time.Time) {
+	q.Span.N++
+	if q.Learned != nil {
+		q.succeeded(n, now)
+	}
+	wasHeld := q.Hold.Held
+	ended, right := q.Hold.Accepted(n, now)
+	if !ended {
+		if !wasHeld && !q.Hold.Suspected && q.Learned != nil && !q.Learned.before.Until.IsZero() && n > q.Learned.beforeSent {
+			q.Learned.before = learnedlimit.AcceptedSpan{}
+		}
+		return
+	}
+	q.tests.on = false
+	if !q.Hold.Ending {
+		q.release(q.Hold.Since, now)
+	}
+	q.Hold.Ending, q.follows = false, false
+	if right {
+		q.Overload.Explained()
+	}
+	q.learn(right && q.Hold.Estimated(), now)
+}
+
+// countOutcome counts f, the response to the claim of grant, for the limiter.
+func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) {
+	limited := q.Overload.Limit() > 0
+	v := q.Overload.Add(concurrency.Outcome{
+		Claim: number(grant), Failed: f.Outcome != throttle.Accepted, With: inFlight(grant),
+		Open: q.InFlight.Open + 1, Sent: q.InFlight.Sent, RoundTrip: q.trip.Typical(),
+	}, now)
+	if v == concurrency.Independent && limited {
+		q.openUp(now)
+	}
+	q.paced(f, now)
+}
+
+// openUp sends what has waited because of an estimate that was wrong at a rate that doubles in each round trip.
+func (q *Quota) openUp(now time.Time) {
+	q.Ramp, q.newHost = concurrency.NewRamp(max(2*q.InFlight.Open, 8), now, min(releaseTrips*4*q.trip.Typical(), maxRelease)), false
+}
+
+// GaveUp applies that a call has given up because it waited for too long. It reports whether claims that wait may be
+// granted now.
+func (q *Quota) GaveUp(now time.Time) (sooner bool) {
+	if q.Overload.GaveUp(q.trip.Typical(), now) {
+		q.openUp(now)
+		return true
+	}
+	return q.Learned != nil && q.Account.Full && q.tryLearned(now)
+}
+
+// updateEstimates applies f, the response to claim n, to the limits that the server states. test reports whether it was
+// granted as a test. It
+// reports whether one of them delays the next requests, which explains a rejection.
+func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now time.Time) (explained bool) {
+	if q.Learned != nil && q.Learned.Window.Declared && slices.ContainsFunc(f.RemoteLimits, statedlimit.CountsRequests) {
+		q.Learned.Window = learnedlimit.Window{} // the server states what the program had declared
+	}
+	var stated [statedlimit.MaxEstimates]bool
+	for _, l := range f.RemoteLimits {
+		i := q.find(l, now)
+		if i < 0 {
+			continue
+		}
+		stated[i] = true
+		e := &q.Estimates[i]
+		hadLog := e.HasLog()
+		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, f.Repeated, now, &q.InFlight)
+		q.reserveLog(e, hadLog)
+	}
+	if f.Outcome == throttle.Accepted {
+		for i := range q.Estimates {
+			q.Estimates[i].Accepted(n, test, now)
+		}
+	}
+	usedUp := Explains(f.RemoteLimits)
+	explained = usedUp && slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool {
+		return e.Remaining <= 0 && e.Reset.Sub(now) >= q.trip.Typical() && !e.Distrusted()
+	})
+	for i := len(q.Estimates) - 1; i >= 0; i-- {
+		e := &q.Estimates[i]
+		switch {
+		case stated[i], f.Outcome == throttle.Failed:
+			continue
+		case f.Outcome == throttle.Throttled && usedUp:
+			e.Probe = e.Probe && n <= e.LastSent // another limit is used up, so the rejection shows nothing about e
+			continue
+		}
+		before := bytesOf(q.Estimates[i : i+1])
+		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted && q.Account.Full, now, &q.InFlight)
+		q.Account.Memory.Release(before - bytesOf(q.Estimates[i:i+1]))
+		if outdated {
+			q.remove(i)
+		}
+	}
+	return explained
+}
+
+// Explains reports whether nothing is left of one of limits.
+func Explains(limits []throttle.RemoteLimit) bool {
+	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool { return statedlimit.CountsRequests(l) && l.Remaining <= 0 })
+}

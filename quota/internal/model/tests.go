@@ -1,0 +1,115 @@
+package model
+
+import "time"
+
+// Tests decide when one request is sent although the server rejects requests, or has stated that nothing is left:
+//
+//	wait begins   round trip   1 s   1.5 s    2.3 s      3.4 s
+//	├──────────────────┼────────┼──────┼────────┼────────────┼─────▶
+//	                 test     test    test     test         test
+//
+// An accepted test ends the wait and halves the pause. A rejected one makes it longer by half, because a server may
+// extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
+// pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
+// statements that are right are hardly ever tested.
+type tests struct {
+	on    bool          // requests wait
+	since time.Time     // when the wait began
+	claim uint64        // the test in flight; 0: none
+	next  time.Time     // the next test is not sent before
+	pause time.Duration // after the latest rejected test
+
+	rejections int // tests of this wait that were rejected
+}
+
+const (
+	firstPause     = time.Second
+	maxServerPause = 1600 * time.Millisecond // 2 s with the random part
+	testJitter     = 0.25                    // random part that is added to a pause
+)
+
+// begin begins a wait. stated reports whether the server has stated its end.
+func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
+	if t.on {
+		return
+	}
+	if !stated {
+		t.pause = 0
+	}
+	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, t.pause))
+}
+
+// rejected applies that the test was rejected. server reports whether by a 5xx.
+func (t *tests) rejected(server bool, random float64, now time.Time) {
+	t.claim, t.pause, t.rejections = 0, max(t.pause+t.pause/2, firstPause), t.rejections+1
+	if server {
+		t.pause = min(t.pause, maxServerPause)
+	}
+	t.schedule(random, now)
+}
+
+// failed applies that the test has failed, which shows nothing.
+func (t *tests) failed(random float64, now time.Time) {
+	t.claim, t.pause = 0, max(t.pause, firstPause)
+	t.schedule(random, now)
+}
+
+// schedule sets when the next test is sent.
+func (t *tests) schedule(random float64, now time.Time) {
+	t.next = now.Add(t.pause + time.Duration(testJitter*random*float64(t.pause)))
+}
+
+// accepted applies that the test was accepted, or that the wait is over.
+func (t *tests) accepted() { *t = tests{pause: t.pause / 2} }
+
+// Testing reports whether the latest claim is a test that is in flight.
+func (q *Quota) Testing() bool { return q.tests.claim != 0 && q.tests.claim == q.InFlight.Sent }
+
+// NextTest returns the time before which no test is sent.
+func (q *Quota) NextTest() time.Time { return q.tests.next }
+
+// RejectedTests returns how many tests of this wait were rejected, and the pause after the last of
+// them. Those of other processes do not count.
+func (q *Quota) RejectedTests() (n int, pause time.Duration) {
+	return q.tests.rejections, q.tests.pause
+}
+
+// testDueIn returns the time from now until a test may be sent. ok is false while one is in flight.
+func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
+	if q.tests.claim != 0 && q.InFlight.Contains(q.tests.claim) {
+		return 0, false
+	}
+	return max(q.tests.next.Sub(now), q.Account.Host.testIn(now), 0), true
+}
+
+// testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of
+// d is at most the time until the next test, and 0 while one is in flight.
+func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
+	stated := d.end > 0
+	if stated && q.Account.NeverTest || d.inFlight {
+		return
+	}
+	if !c.DryRun {
+		first := q.trip.Typical()
+		if d.doubt != nil { // the first test decides
+			first = 0
+		}
+		q.tests.begin(stated, first, now)
+	}
+	wait, ok := q.testDueIn(now)
+	switch {
+	case !ok:
+		d.Wait = 0
+	case wait > 0 || !q.tests.on:
+		if d.Wait == 0 || wait < d.Wait {
+			d.Wait = max(wait, time.Millisecond)
+		}
+	default:
+		d.OK, d.Wait, d.ServerImposed, d.Estimated = true, 0, false, false
+		if !c.DryRun {
+			d.Grant = q.grant(c.Units, now)
+			q.tests.claim = number(d.Grant)
+			q.Account.Host.tested(now)
+		}
+	}
+}

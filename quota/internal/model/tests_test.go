@@ -1,0 +1,263 @@
+package model
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// While requests wait, one at a time is sent as a test: first after a round trip, then after pauses that grow by half
+// and a random quarter. After a 5xx they are at most 2 s. Times are in milliseconds since the hold began; the response
+// to each arrives 10 ms later.
+func TestQuota_testsAHold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		f      throttle.Feedback
+		random float64
+		want   []int
+	}{
+		"bare 429":             {bare, 0, []int{10, 1020, 2530, 4790, 8175, 13248, 20852, 32253, 49349}},
+		"bare 429, random":     {bare, 1, []int{10, 1270, 3155, 5978, 10207, 16546, 26049, 40298}},
+		"a minute":             {stated(time.Minute), 0, []int{10, 1020, 2530, 4790, 8175, 13248, 20852, 32253, 49349}},
+		"503, a minute":        {unavailable(time.Minute), 0, []int{10, 1020, 2530, 4140, 5750, 7360}},
+		"503, random":          {unavailable(time.Minute), 1, []int{10, 1270, 3155, 5165, 7175, 9185}},
+		"failures show little": {failed, 0, []int{10, 1020, 2030, 3040, 4050}},
+	} {
+		begin := tt.f
+		if tt.f.Outcome == throttle.Failed {
+			begin = bare
+		}
+		q := held(t, tt.random, begin)
+		got := grants(q, start, at(59*s), tt.f)
+		require.GreaterOrEqual(t, len(got), len(tt.want), name)
+		require.Equal(t, tt.want, got[:len(tt.want)], name)
+		if len(tt.want) > 6 {
+			require.Len(t, got, len(tt.want), name)
+		}
+		for i := 1; i < len(got) && tt.f.Cause == throttle.CauseUnavailable; i++ {
+			require.LessOrEqual(t, got[i]-got[i-1], 2010, name)
+		}
+	}
+}
+
+// While a test is in flight no other is sent, and the wait of the others is not known. An accepted test ends the wait:
+// the others are sent at a growing rate.
+func TestQuota_anAcceptedTestEndsTheWait(t *testing.T) {
+	for name, f := range map[string]throttle.Feedback{"bare": bare, "an hour": stated(time.Hour)} {
+		q := held(t, 0, f)
+		require.Equal(t, 10*ms, reserve(q, start).Wait)
+		test := reserve(q, at(10*ms))
+		require.True(t, test.OK && q.Testing(), name)
+		require.Zero(t, test.Wait+test.Expected)
+		require.False(t, test.ServerImposed || test.Estimated)
+		for _, now := range []time.Time{at(10 * ms), at(9 * s)} {
+			d := reserve(q, now)
+			require.Equal(t, []any{false, time.Duration(0)}, []any{d.OK, d.Wait}, name)
+		}
+		respond(q, test, accepted, at(9*s))
+		require.False(t, q.Hold.Held)
+		require.True(t, reserve(q, at(9*s)).OK)
+		require.Equal(t, "slow start", reserve(q, at(9*s)).Policy)
+		require.False(t, q.Testing())
+	}
+}
+
+// A request that was sent after all that were rejected ends the wait, too, although it was no test. One that was sent
+// before shows nothing.
+func TestQuota_anyLaterAcceptanceEndsTheWait(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		q := known(0)
+		var other throttle.Decision
+		if early {
+			other = reserve(q, at(-s))
+		}
+		begun := beginHold(t, q, bare, start)
+		test := reserve(q, q.NextTest())
+		if !early {
+			other = throttle.Decision{Grant: q.InFlight.Add()} // sent by a caller that has not waited
+		}
+		respond(q, other, accepted, begun.Add(s))
+		require.Equal(t, early, q.Hold.Held)
+		respond(q, test, bare, begun.Add(2*s))
+		require.Equal(t, early, q.Hold.Held, "the response to the test is late")
+	}
+}
+
+// All quotas of a host send it at most one test in a second. When one is accepted, the others need not wait for theirs.
+func TestQuota_testsOfOneHostAreASecondApart(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		host, all := new(Host), []*Quota(nil)
+		for range 20 {
+			q := held(t, 0, unavailable(time.Minute))
+			if shared {
+				q.Account.Host = host
+			}
+			all = append(all, q)
+		}
+		var times []time.Duration
+		for now := at(ms); now.Before(at(30 * s)); now = now.Add(ms) {
+			for _, q := range all {
+				if d := reserve(q, now); d.OK {
+					times = append(times, now.Sub(start))
+					respond(q, d, unavailable(time.Minute), now)
+				}
+			}
+		}
+		if !shared {
+			require.Greater(t, len(times), 20*15, "each host for itself")
+			continue
+		}
+		require.Len(t, times, 30)
+		for i := range times[1:] {
+			require.GreaterOrEqual(t, times[i+1]-times[i], s)
+		}
+		tested := 0
+		for _, q := range all {
+			if d := reserve(q, at(31*s)); d.OK {
+				tested++
+				respond(q, d, accepted, at(31*s))
+			}
+		}
+		require.Greater(t, tested, 10, "those whose pause is over")
+	}
+}
+
+// With NeverTest what the server has stated is obeyed to its end. A hold without an end can only end by a test.
+func TestQuota_neverTests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		f     throttle.Feedback
+		tests int
+	}{"a minute": {stated(time.Minute), 0}, "503, a minute": {unavailable(time.Minute), 0}, "bare": {bare, 9}} {
+		q := held(t, 0, tt.f)
+		q.Account.NeverTest = true
+		require.Len(t, grants(q, start, at(59*s), bare), tt.tests, name)
+		if tt.tests == 0 {
+			require.Equal(t, s, reserve(q, q.Hold.Until.Add(-s)).Wait)
+			require.True(t, reserve(q, q.Hold.Until).OK)
+		}
+	}
+}
+
+// Where the server states the ends of waits, the pause is kept from one wait to the next: right statements are hardly
+// ever tested. An accepted test halves it. A wait whose end is not stated is tested after a round trip.
+func TestQuota_keepsThePauseOfStatedEnds(t *testing.T) {
+	q := held(t, 0, stated(10*s))
+	require.Equal(t, []int{10, 1020, 2530, 4790, 8175}, grants(q, start, at(9900*ms), stated(10*s-9900*ms)))
+	require.True(t, exchange(q, q.Hold.Until, accepted))
+	require.False(t, q.Hold.Held)
+	pause := q.tests.pause
+	require.InDelta(t, 5062*ms, pause, float64(ms))
+
+	now := beginHold(t, q, stated(10*s), at(20*s))
+	require.Equal(t, []int{int(pause/ms) + 1}, grants(q, now, now.Add(9*s), accepted)[:1], "the pause is kept")
+	require.Equal(t, pause/2, q.tests.pause)
+
+	now = beginHold(t, q, bare, now.Add(20*s))
+	require.Equal(t, []int{10, 1020}, grants(q, now, now.Add(2*s), bare))
+}
+
+// How long a claim is expected to wait is known when a test has shown that the stated end is right, or when the latest
+// two holds were right.
+func TestQuota_expectsStatedEndsThatWereTested(t *testing.T) {
+	q := held(t, 0, stated(time.Minute))
+	require.Zero(t, reserve(q, start).Expected)
+	require.True(t, exchange(q, at(10*ms), stated(time.Minute)), "the test")
+	end := at(10*ms + rtt + time.Minute)
+	d := reserve(q, at(30*ms))
+	require.Equal(t, end.Sub(at(30*ms)), d.Expected)
+	require.Equal(t, at(20*ms+s).Sub(at(30*ms)), d.Wait, "until the next test")
+	test := reserve(q, at(20*ms+s))
+	require.Equal(t, []any{true, time.Duration(0)}, []any{test.OK, test.Expected})
+	d = reserve(q, at(2*s))
+	require.Equal(t, []any{false, time.Duration(0), end.Sub(at(2 * s))}, []any{d.OK, d.Wait, d.Expected}, "the test is in flight")
+
+	q = held(t, 0, bare)
+	for range 3 {
+		exchange(q, q.NextTest(), bare)
+	}
+	require.Equal(t, 3, q.Hold.Rejected)
+	require.Zero(t, reserve(q, q.Hold.Latest).Expected, "no end is stated")
+
+	q = known(0)
+	now := start
+	for i := range 3 { // two are right
+		now = beginHold(t, q, stated(s), now)
+		q.Account.NeverTest = false
+		require.Equal(t, i == 2, reserve(q, now).Expected > 0, i)
+		q.Account.NeverTest = true
+		require.Positive(t, reserve(q, now).Expected, "nothing ends it earlier")
+		require.True(t, exchange(q, q.Hold.Until, accepted))
+		now = q.Hold.Until.Add(9 * s)
+	}
+}
+
+// A dry run changes nothing, and reports what a claim would get.
+func TestQuota_dryRunsDuringAWait(t *testing.T) {
+	q := held(t, 0, bare)
+	before := *q
+	require.Equal(t, 10*ms, dryRun(q, start).Wait)
+	require.False(t, dryRun(q, at(9*ms)).OK)
+	require.True(t, dryRun(q, at(10*ms)).OK, "the test")
+	require.Equal(t, before.tests, q.tests)
+	require.Equal(t, before.InFlight.Sent, q.InFlight.Sent)
+	require.True(t, reserve(q, at(10*ms)).OK)
+	require.Equal(t, []any{false, time.Duration(0)}, []any{dryRun(q, at(11*ms)).OK, dryRun(q, at(11*ms)).Wait})
+}
+
+// How long a claim is expected to wait for a stated limit is known if rejections have confirmed the limit and its units
+// come back together, or if a test of this wait was rejected: where they come back one by one, a test may be accepted
+// long before the reset. A rejected test of an earlier wait shows nothing about this one.
+func TestQuota_expectsResetsThatAreProven(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		q := nothingLeft()
+		require.Zero(t, dryRun(q, at(ms)).Expected)
+		require.True(t, exchange(q, at(ms), states(bare, usedUp(at(rtt+ms)))), "a test")
+		d := reserve(q, at(50*ms))
+		require.Equal(t, []any{false, time.Minute - 50*ms}, []any{d.OK, d.Expected}, "it was rejected")
+
+		now, end := at(time.Minute), at(2*time.Minute)
+		for n := int64(9); n >= 0; n-- {
+			if n == 0 && together {
+				now = now.Add(20 * s) // no unit has come back meanwhile
+			}
+			require.True(t, exchange(q, now, states(accepted, throttle.RemoteLimit{Limit: 10, Remaining: n, ResetAfter: end.Sub(now.Add(rtt))})), n)
+			now = now.Add(50 * ms)
+		}
+		require.Equal(t, []bool{true, together}, []bool{q.Estimates[0].Proven(), q.Estimates[0].ResetsTogether()})
+		want := time.Duration(0)
+		if together {
+			want = end.Sub(now)
+		}
+		for range 2 {
+			d = reserve(q, now)
+			require.Equal(t, []any{false, "quota", want}, []any{d.OK, d.Policy, d.Expected}, "%t: one was rejected in the wait before", together)
+		}
+		now = q.NextTest()
+		require.True(t, exchange(q, now, states(bare, throttle.RemoteLimit{Limit: 10, ResetAfter: end.Sub(now.Add(rtt))})))
+		now = now.Add(2 * rtt)
+		d = reserve(q, now)
+		require.False(t, d.OK)
+		require.Positive(t, d.Expected, "%t: a test of this wait was rejected", together)
+		if together {
+			require.Equal(t, end.Sub(now), d.Expected)
+		}
+	}
+}
+
+// A limit whose units come back together, but that no rejection has confirmed, may not be enforced.
+func TestQuota_expectsNoResetThatNothingHasConfirmed(t *testing.T) {
+	q, now := known(0), start
+	for n := int64(9); n >= 0; n-- {
+		if n == 0 {
+			now = now.Add(20 * s)
+		}
+		require.True(t, exchange(q, now, states(accepted, throttle.RemoteLimit{Limit: 10, Remaining: n, ResetAfter: at(time.Minute).Sub(now.Add(rtt))})), n)
+		now = now.Add(50 * ms)
+	}
+	require.Equal(t, []bool{false, true}, []bool{q.Estimates[0].Proven(), q.Estimates[0].ResetsTogether()})
+	require.True(t, reserve(q, now).OK, "the test")
+	d := reserve(q, now)
+	require.Equal(t, []any{false, "quota", time.Duration(0)}, []any{d.OK, d.Policy, d.Expected})
+}

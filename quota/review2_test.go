@@ -1,0 +1,101 @@
+package quota
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// manyQuotas returns a Tracker of a host with 40 named quotas of 5,000 requests an hour, the last of which are small
+// ones, and the URL and a response of each.
+func manyQuotas(t *testing.T) (tr *Tracker, url func(i int) string, respond func(i, status, left int) *http.Response) {
+	tr = seeded(1)
+	name := func(i int) string { return fmt.Sprintf("%c%ctype", 'a'+i/10, 'a'+i%10) }
+	url = func(i int) string { return "https://api.test/" + name(i) + "/list" }
+	respond = func(i, status, left int) *http.Response {
+		return answer(status, "X-RateLimit-Bucket", name(i), "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", fmt.Sprint(left), "X-RateLimit-Reset", "3600")
+	}
+	for round := range 3 {
+		for i := range 40 {
+			require.True(t, ask(t, tr, url(i), respond(i, 200, 5000-round)).OK)
+			time.Sleep(time.Second)
+		}
+	}
+	require.IsType(t, &smallQuota{}, tr.Demand(request(t, url(35))).Limiter)
+	return tr, url, respond
+}
+
+// One rejection does not close a small quota until the reset of its window, although the server has stated that
+// thousands of units are left.
+func TestSmallQuota_isNotClosedByOneRejection(t *testing.T) {
+	for name, header := range map[string][]string{"bare 429": nil, "429 with Retry-After: 1": {"Retry-After", "1"}} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, url, respond := manyQuotas(t)
+			require.True(t, ask(t, tr, url(35), answer(429, header...)).OK, name)
+			require.True(t, ask(t, tr, url(35), respond(35, 200, 4990)).OK, name)
+		})
+	}
+}
+
+// A small quota whose limit the server does not state any more admits any number of requests.
+func TestSmallQuota_forgetsALimitThatIsNotStatedAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, url, respond := manyQuotas(t)
+		require.True(t, ask(t, tr, url(35), respond(35, 200, 0)).OK)
+		time.Sleep(2 * time.Hour)
+		for i := range 200 {
+			require.True(t, ask(t, tr, url(35), answer(200)).OK, i)
+		}
+		for i := range 20 {
+			d, err := tr.Demand(request(t, url(35))).Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			require.True(t, d.OK, "%d are in flight", i)
+		}
+	})
+}
+
+// A settable clock is one that a time server may set.
+type settable struct{ now time.Time }
+
+func (c *settable) Now() time.Time                       { return c.now }
+func (c *settable) After(time.Duration) <-chan time.Time { return nil }
+
+// A clock that jumps ahead and is set back does not keep a hold of a second for as long as it has jumped.
+func TestTracker_clockThatJumpsAhead(t *testing.T) {
+	c := &settable{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	tr := &Tracker{Clock: c}
+	send := func(status int, header ...string) bool {
+		req := request(t, users)
+		m := tr.Demand(req)
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Now: c.now})
+		require.NoError(t, err)
+		if d.OK {
+			c.now = c.now.Add(10 * time.Millisecond)
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Now: c.now}, d, tr.Feedback(req, m, answer(status, header...), nil, c.now, nil))
+		}
+		return d.OK
+	}
+	stop := func() {
+		n := 0
+		for send(429, "Retry-After", "1") {
+			n++
+			require.Less(t, n, 100)
+		}
+	}
+	for range 200 {
+		require.True(t, send(200))
+	}
+	stop()
+	c.now = c.now.Add(2*time.Second + time.Hour)
+	require.True(t, send(200))
+	c.now = c.now.Add(-time.Hour)
+	stop()
+	c.now = c.now.Add(10 * time.Second)
+	require.True(t, send(200), "10 s after a Retry-After of 1 s")
+}
