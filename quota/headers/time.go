@@ -81,7 +81,7 @@ func (c *clock) parseRetryDelay(v string, scale time.Duration) (time.Duration, T
 	switch {
 	case ok && n.negative:
 		return 0, FormatNone, false
-	case ok && n.whole >= 1e9:
+	case ok && n.isEpoch(c.received):
 		return c.parseRetryEpoch(n, scale)
 	case ok:
 		d, format := n.delay(scale)
@@ -144,6 +144,12 @@ func (p *parser) fixRetryAfter() {
 	}
 }
 
+// isEpoch reports whether a number is so large that it is the time since 1970 and not a delay: from 1e9 seconds on,
+// which is 2001, or less than a year from the clock. The clock of a testing/synctest bubble begins in 2000.
+func (n decimal) isEpoch(received time.Time) bool {
+	return n.whole >= 1e9 || n.whole >= 9e8 && time.Unix(n.whole, 0).Sub(received).Abs() < 365*day
+}
+
 // A timeValue is a time that a header states: a delay or an instant.
 type timeValue struct {
 	format TimeFormat
@@ -152,7 +158,7 @@ type timeValue struct {
 }
 
 // parseTime parses a delay or an instant. The size of a bare number determines its meaning:
-// from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14 on
+// from 1e9 on, see isEpoch, it is seconds since 1970, from 1e11 on milliseconds, from 1e14 on
 // microseconds. scale is the unit of a bare number if the name of the header states it,
 // otherwise 0. A negative number is an instant in the past, but -1 is ignored: some
 // gateways send it for unknown values.
@@ -166,7 +172,7 @@ func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, 
 		return timeValue{format: FormatEpochMillis, at: time.UnixMilli(n.whole)}, true
 	case ok && n.whole >= 1e14 && n.whole < 1e17:
 		return timeValue{format: FormatEpochMicros, at: time.UnixMicro(n.whole)}, true
-	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
+	case ok && scale == 0 && n.whole < 1e11 && n.isEpoch(received):
 		return timeValue{format: FormatEpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
 	case ok:
 		d, format := n.delay(scale)
