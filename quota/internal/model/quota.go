@@ -204,7 +204,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		free, wait := e.Free(now, &q.InFlight, q.Account.Pacing)
 		if free < min(c.Units, max(e.Limit, 1)) {
 			d.Wait, d.ServerImposed, d.server = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now)
-			d.inFlight = e.Left(now) > 0
+			d.inFlight = q.InFlight.Open > 0 && e.Left(now) > 0
 			if e.Probe && wait == 0 { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0

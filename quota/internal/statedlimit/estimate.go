@@ -144,9 +144,9 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	}
 	units = e.Left(now) - f.Open - p.Reserved(e.Limit)
 	switch {
-	case e.Probe && e.others.present: // they send at the same time
+	case e.probing(f) && e.others.present: // they send at the same time
 		return 0, 0
-	case e.Probe: // what has waited is sent at a growing rate until its response
+	case e.probing(f): // what has waited is sent at a growing rate until its response
 		return max(max(e.Limit, 1)-f.Open-p.Reserved(e.Limit), 0), 0
 	case e.needsProbe(now, f, p):
 		return math.MaxInt64, 0
@@ -190,13 +190,17 @@ const minUnused = 3
 // free of what was left in it.
 func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
 	switch opens := e.OpensAt(); {
-	case e.Probe, e.concurrency.confirmed, now.Before(opens):
+	case e.probing(f), e.concurrency.confirmed, now.Before(opens):
 		return false
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
 		return false // the server could process it before a request of the present window
 	}
 	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
 }
+
+// probing reports whether the response to the probe is awaited. If its caller has given up, or it has failed, the next
+// claim is the probe.
+func (e *Estimate) probing(f *inflight.Claims) bool { return e.Probe && f.After(e.LastSent) > 0 }
 
 // Granted records that the next claim is granted at now, before f counts it. random is in [0, 1). It reports whether the
 // claim is a probe: the first one after the reset.
