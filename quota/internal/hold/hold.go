@@ -104,8 +104,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	often := time.Duration(h.row)*everyTest/2 >= now.Sub(h.Since) // twice as often as tests would be
-	enough := h.row >= h.needed && h.others >= leastOthers && h.uncrowded && often
+	enough := h.row >= h.needed && h.others >= leastOthers && h.uncrowded
 	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
 		return false
 	}
