@@ -11,7 +11,7 @@ import (
 )
 
 // A RateLoop estimates the rate that a server accepts if it does not state one. It begins after a hold, or at the
-// rate that a Pace shows, and ends when it proves to be wrong or is not needed:
+// rate that a RateTest tests, and ends when it proves to be wrong or is not needed:
 //
 //	rate
 //	  │ begins              rejected x            / ended at 4 x the goal
@@ -155,29 +155,28 @@ func (l *RateLoop) Check(now time.Time) (wait time.Duration, ok bool) {
 
 // Spend moves next by n requests, the first of which is sent now.
 func (l *RateLoop) Spend(n int64, now time.Time) {
-	l.Next = ticks.Later(l.Next, now).Add(l.timeOf(n))
+	l.Next = ticks.Later(l.Next, now).Add(l.TimeOf(n))
 	l.granted += n
 }
 
 // Unspend moves next back by n requests that were not sent.
 func (l *RateLoop) Unspend(n int64) {
 	if l.On() {
-		l.Next = l.Next.Add(-l.timeOf(n))
+		l.Next = l.Next.Add(-l.TimeOf(n))
 	}
 }
 
-// timeOf returns the time that n requests take at the rate, at most headers.MaxDelay.
-func (l *RateLoop) timeOf(n int64) time.Duration {
+// TimeOf returns the time that n requests take at the rate, at most headers.MaxDelay.
+func (l *RateLoop) TimeOf(n int64) time.Duration {
 	return time.Duration(min(float64(n)/l.Rate, headers.MaxDelay.Seconds()) * 1e9)
 }
 
-// Restored records that l is as it was before a trial raised it, and that n requests more than its rate were sent.
-func (l *RateLoop) Restored(n int64, rtt time.Duration, lastSent uint64, now time.Time) {
+// Restored records that l is as it was before a trial raised it.
+func (l *RateLoop) Restored(rtt time.Duration, lastSent uint64, now time.Time) {
 	if l.On() {
 		l.changed(rtt, lastSent, now)
 		l.Span = AcceptedSpan{Since: now}
 		l.Next = ticks.Later(l.Next, now)
-		l.Spend(n, now)
 	}
 }
 
@@ -206,7 +205,7 @@ func (l *RateLoop) FiniteGoal() float64 {
 func (l *RateLoop) Grow(now, last time.Time, accepted *AcceptedRate) (unneeded bool) {
 	step, limit := time.Second, accepted.Highest(now)
 	if l.hasGoal() {
-		step, limit = min(max(l.timeOf(3), time.Second), growthIdle), max(limit, l.Goal)
+		step, limit = min(max(l.TimeOf(3), time.Second), growthIdle), max(limit, l.Goal)
 	}
 	if now.Sub(last) > growthIdle+step {
 		l.sinceRejection, l.grownAt, l.granted = 0, now, 0
@@ -342,7 +341,7 @@ func (l *RateLoop) rejected(highest float64, rtt time.Duration, lastSent uint64,
 // two rejections in a row, would take longer. A part of the pause is not counted in the span: a server
 // without a burst does not accept more requests later because of it.
 func (l *RateLoop) pause(now time.Time) {
-	pause := min(pauseRequests*l.timeOf(1)/2, maxPause)
+	pause := min(pauseRequests*l.TimeOf(1)/2, maxPause)
 	l.Next = ticks.Later(l.Next, now.Add(pause))
 	l.Span.Since = now.Add(2 * pause / pauseRequests)
 }

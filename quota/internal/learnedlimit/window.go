@@ -146,6 +146,9 @@ func usualLengthWithin(minimum, maximum time.Duration) time.Duration {
 	return maximum
 }
 
+// Probing reports whether the response to a probe or a test is awaited.
+func (w *Window) Probing() bool { return w.probe != 0 || w.test != 0 }
+
 // begin begins a window with claim n, which is sent now.
 func (w *Window) begin(now time.Time, n uint64) {
 	w.Start, w.lastBefore, w.Used, w.Accepted, w.test = now, n-1, 0, 0, 0

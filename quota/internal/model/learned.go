@@ -14,14 +14,14 @@ import (
 // until the first rejection, and drops it after forgetAfter successes in a row in which nothing was estimated.
 //
 // An estimate begins in two ways. After a hold without a stated end that was right, it is a window or, if the times fit
-// none, a rate. And if most requests fail, but those that are accepted come at even intervals, it is that rate. A trial
-// decides whether an estimate is too low, see trial.
+// none, a rate. And if many requests are rejected without a time, it is the rate of those that are accepted, if a test
+// shows that rejections become rarer at it. A trial decides whether an estimate is too low, see trial.
 type Learned struct {
 	Loop   learnedlimit.RateLoop
 	Window learnedlimit.Window
 
 	accepted       learnedlimit.AcceptedRate
-	pace           learnedlimit.Pace         // while most requests fail
+	test           learnedlimit.RateTest     // whether rejections depend on the rate
 	before         learnedlimit.AcceptedSpan // requests accepted before the present hold; zero until: there is none
 	beforeSent     uint64                    // latest claim that was sent then
 	next           time.Time                 // no rate is begun before: one has failed
@@ -97,30 +97,19 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// paced begins a rate if most requests fail, and the times between those that are accepted show one. f is the latest
-// response.
-func (q *Quota) paced(f *throttle.Feedback, now time.Time) {
-	if !q.Overload.MostFail() || !q.Account.Full || q.Hold.Held || q.states() {
-		if q.Learned != nil {
-			q.Learned.pace = learnedlimit.Pace{}
-		}
+// testRate begins a rate on test if many requests are rejected without a time. f is the latest response.
+func (q *Quota) testRate(f *throttle.Feedback, now time.Time) {
+	rejected := f.Outcome == throttle.Throttled && f.RetryAfter <= 0
+	if !rejected && (q.Learned == nil || f.Outcome != throttle.Accepted) || !q.Account.Full || q.states() {
 		return
 	}
 	l := q.remember(now)
 	if l == nil || l.Limits() || now.Before(l.next) {
 		return
 	}
-	if f.Outcome == throttle.Accepted {
-		l.pace.Accepted(now)
-		return
-	}
-	if rate := l.pace.Rate(); rate > 0 {
-		cause := f.Cause
-		if f.Outcome == throttle.Throttled {
-			cause = throttle.CauseUnstated
-		}
-		l.Loop.BeginAt(cause, rate, q.InFlight.Sent, now)
-		l.pace = learnedlimit.Pace{}
+	if rate := l.test.Measure(rejected, q.trip.Typical(), now); rate > 0 {
+		l.test.Begin()
+		l.Loop.BeginAt(throttle.CauseUnstated, rate, q.InFlight.Sent, now)
 		q.Overload.Explained()
 	}
 }
@@ -142,10 +131,7 @@ func (q *Quota) Declare(l throttle.Limit) {
 func (q *Quota) rejectedByLearned(n uint64, retryAfter time.Duration, now time.Time) {
 	l := q.Learned
 	switch {
-	case l.trial.rejectedWhileRaised(n):
-		if l.trial.tooMany() {
-			q.lowerAgain(now)
-		}
+	case q.answered(n, true, now):
 	case l.Window.On():
 		q.updateWindow(l.Window.Rejected(n, now), now)
 	case retryAfter <= 0:
@@ -159,7 +145,7 @@ func (q *Quota) rejectedByLearned(n uint64, retryAfter time.Duration, now time.T
 func (q *Quota) succeeded(n uint64, now time.Time) {
 	l := q.Learned
 	l.accepted.Add(1, now)
-	l.trial.succeeded(n)
+	q.answered(n, false, now)
 	if q.Hold.Suspected && n <= l.beforeSent && !l.before.Until.IsZero() {
 		l.before.N++ // it was in flight when the hold began
 	}
@@ -182,8 +168,15 @@ func (q *Quota) succeeded(n uint64, now time.Time) {
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
 func (q *Quota) updateLoop(n uint64, rejected bool, now time.Time) {
 	l := q.Learned
-	if l.Loop.Counts(n, now) {
+	if !l.Loop.Counts(n, now) {
+		return
+	}
+	if !l.test.On() {
 		q.apply(l.Loop.AddResponse(rejected, &l.accepted, q.trip.bounded(), q.InFlight.Sent, now), now)
+		return
+	}
+	if depends, over := l.test.Judge(rejected); over && !depends {
+		q.dropLoop(true, now)
 	}
 }
 
@@ -212,8 +205,8 @@ func (q *Quota) dropLoop(failed bool, now time.Time) {
 		l.next = now.Add(learnedlimit.NoEstimate << min(l.failedTests, maxDoubled))
 		l.failedTests++
 	}
-	l.Loop = learnedlimit.RateLoop{}
-	l.trial = trial{pause: l.trial.pause, next: l.trial.next}
+	l.Loop, l.test = learnedlimit.RateLoop{}, learnedlimit.RateTest{}
+	l.trial = trial{pause: l.trial.pause, next: now.Add(max(l.trial.pause, firstTrial))}
 	q.openUp(now)
 }
 

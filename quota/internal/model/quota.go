@@ -23,8 +23,8 @@ import (
 //	Overload    failures depend on the requests in flight: fewer of them
 //	Ramp        a new host, or the end of a wait: a growing number in flight
 //
-// While claims wait for Hold or Estimates, one at a time is granted as a test, and while they wait for Learned, some
-// are granted as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
+// While claims wait for Hold or Estimates, one at a time is granted as a test, and while they wait for Learned, it is
+// doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
 // flight until it is canceled or observed. The time of a method is never before LastGranted.
 type Quota struct {
 	Units // counts requests
@@ -118,8 +118,8 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 			q.doubt(&d, c, now)
 		}
 	case c.DryRun:
-	case d.learned && q.Learned.trial.extra > 0:
-		*to = throttle.Decision{OK: true, At: d.At, Policy: q.Account.Names.LearnedRate, Grant: q.grantExtra(now)}
+	case d.learned:
+		q.tryLearned(false, now)
 	case d.ramp && q.newHost && !c.Deadline.IsZero():
 		left := max(time.Until(c.Deadline)/slowStartOf, 1)
 		q.Ramp.EndBy(now.Add(left))
@@ -300,9 +300,6 @@ func (q *Quota) Canceled(grant uint64, units int64) {
 		q.tests.claim = 0
 	}
 	if l := q.Learned; l != nil {
-		if l.trial.canceled(n) {
-			return // no limit has counted it
-		}
 		l.Loop.Unspend(units)
 		l.Window.Canceled(n)
 	}

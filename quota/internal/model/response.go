@@ -42,8 +42,6 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	}
 	counted, held := false, q.Hold.Held
 	switch {
-	case q.Learned != nil && q.Learned.trial.answered(n, f.Outcome != throttle.Accepted):
-		counted = q.applyTrial(n, f, now)
 	case f.Outcome == throttle.Throttled:
 		counted = q.rejected(n, inFlight(grant), f, explained, now)
 	case f.Outcome == throttle.Failed:
@@ -61,9 +59,6 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 
 // canceledInFlight applies that the caller of claim n gave up. If q has delayed it, that was too late.
 func (q *Quota) canceledInFlight(n uint64, now time.Time) {
-	if q.Learned != nil {
-		q.Learned.trial.canceled(n)
-	}
 	if q.Overload.Limit() > 0 || q.Learned != nil && q.Learned.Limits() {
 		q.GaveUp(now)
 	}
@@ -181,7 +176,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 	if v == concurrency.Independent && limited {
 		q.openUp(now)
 	}
-	q.paced(f, now)
+	q.testRate(f, now)
 }
 
 // openUp sends what has waited because of an estimate that was wrong at a rate that doubles in each round trip.
@@ -196,7 +191,7 @@ func (q *Quota) GaveUp(now time.Time) (sooner bool) {
 		q.openUp(now)
 		return true
 	}
-	return q.Learned != nil && q.Account.Full && q.tryLearned(now)
+	return q.Learned != nil && q.Account.Full && q.tryLearned(true, now)
 }
 
 // updateEstimates applies f, the response to claim n, to the limits that the server states. test reports whether it was

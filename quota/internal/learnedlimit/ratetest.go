@@ -1,0 +1,83 @@
+package learnedlimit
+
+import (
+	"math"
+	"time"
+)
+
+// A RateTest finds out whether rejections without a time depend on the rate. It measures which share of the requests
+// is rejected, and how many are accepted per second. Then requests are sent at that rate, and if the rate is the
+// reason, hardly any is rejected:
+//
+//	                        sent    rejected              sent at 20/s    rejected
+//	a limit of 20/s         40/s    50 %, accepted 20/s   ─────────────▶    1 %     depends on the rate
+//	a bad backend of two    40/s    50 %, accepted 20/s   ─────────────▶   50 %     does not
+//
+// The responses decide by a sequential probability ratio test (Wald 1945): that rejections are as frequent as before,
+// or an eighth of that. It takes 5 to 20 responses. The zero RateTest has measured nothing.
+type RateTest struct {
+	since    time.Time // of the first rejection; zero: there was none
+	last     time.Time // of the latest response
+	accepted int
+	rejected int
+
+	share float64 // of rejections when the rate began; 0: no rate is on test
+	score float64 // logarithm of the likelihood ratio: positive if rejections have become rarer
+}
+
+const (
+	minRejected  = 6  // rejections that begin a test
+	minOf        = 5  // one of so many requests must be rejected
+	minMeasures  = 16 // responses that show a share
+	maxMeasures  = 64 // responses after which a measurement with fewer rejections begins again
+	rarer        = 8  // factor by which rejections become rarer at the right rate
+	dependsAt    = 3.0
+	independsAt  = -2.2
+	minTripsRate = 2 // round trips over which a rate is measured at least
+)
+
+// Measure adds a response that arrived now. If enough requests are rejected, it returns the rate of those that are
+// accepted, in requests per second; 0: they are not.
+func (t *RateTest) Measure(rejected bool, trip time.Duration, now time.Time) float64 {
+	if t.since.IsZero() || now.Sub(t.last) > max(IdleAfter, 2*trip) || t.accepted+t.rejected >= maxMeasures {
+		*t = RateTest{}
+		if !rejected {
+			return 0
+		}
+		t.since = now
+	}
+	t.last = now
+	if !rejected {
+		t.accepted++
+		return 0
+	}
+	t.rejected++
+	n, span := t.accepted+t.rejected, now.Sub(t.since)
+	if n < minMeasures || t.rejected < minRejected || minOf*t.rejected < n || t.accepted < minAccepted || span < minTripsRate*trip {
+		return 0
+	}
+	return float64(t.accepted) / max(span.Seconds(), 1e-3)
+}
+
+// Begin begins the test of the rate that Measure has returned.
+func (t *RateTest) Begin() {
+	*t = RateTest{share: min(float64(t.rejected)/float64(t.accepted+t.rejected), .95)}
+}
+
+// On reports whether a rate is on test.
+func (t *RateTest) On() bool { return t.share > 0 }
+
+// Judge adds the response to a request that was sent at the rate. When the test is over, it reports whether rejections
+// depend on the rate.
+func (t *RateTest) Judge(rejected bool) (depends, over bool) {
+	if rejected {
+		t.score -= math.Log(rarer)
+	} else {
+		t.score += math.Log((1 - t.share/rarer) / (1 - t.share))
+	}
+	depends, over = t.score >= dependsAt, t.score >= dependsAt || t.score <= independsAt
+	if over {
+		*t = RateTest{}
+	}
+	return depends, over
+}
