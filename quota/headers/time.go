@@ -17,13 +17,16 @@ type clock struct {
 	now      time.Time     // the server's clock; zero until it is needed
 }
 
-// serverTime returns the time at the server at which the response was received: its Date
-// plus the age added by caches. Without a Date it is the local time.
+// serverTime returns the time at the server at which the response was received: its Date, which is in whole
+// seconds, plus the age added by caches. Without a Date it is the local time, and also if that is
+// within the second of the Date: then both clocks are right.
 func (c *clock) serverTime() time.Time {
 	if c.now.IsZero() {
 		c.now = c.received
 		if at, ok := ParseDate(c.header["Date"], c.received); ok {
-			c.now = at.Add(c.age)
+			if at = at.Add(c.age); c.received.Before(at) || c.received.Sub(at) >= time.Second {
+				c.now = at
+			}
 		}
 	}
 	return c.now

@@ -215,7 +215,11 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.Estimates {
+			obeyed := !q.Estimates[i].Distrusted()
 			q.Estimates[i].Accepted(n, test, now)
+			if obeyed && q.tests.on && q.Estimates[i].Distrusted() {
+				q.release(q.tests.since, now)
+			}
 		}
 	}
 	usedUp := Explains(f.RemoteLimits)

@@ -287,7 +287,7 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 		e.counted.stateEnd(reset, e.At)
 	}
 	e.untimed = !statesReset(l)
-	e.proof.update(reset, left, l.Resolution, f.Sent, now)
+	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
 	if !e.Weighted && comesBackLater(l) && !e.explains(l, now, f) && e.compare(l, n, f.Sent, now) {
 		over, e.refill.kind = true, refillUnknown
@@ -501,8 +501,8 @@ func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
 // constant, cached or of another client. So more accepted requests than were left contradict a limit, and it is
 // ignored until rejections coincide with it:
 //
-//	stated      5 left until T
-//	accepted    1 2 3 4 5 6          the sixth, before T, contradicts it
+//	stated      5 of 9 left until T
+//	accepted    1 2 3 4 5 6 7         more than 5, and the 4 others as a bucket restores them until T
 //
 // If rejections have coincided with it before, and units come back one by one, that is no contradiction.
 type proof struct {
@@ -512,7 +512,9 @@ type proof struct {
 	row        uint16        // rejections in a row that coincided with it
 	known      bool          // the fields below are set
 	sentBy     uint64        // latest claim that was sent when the server stated what is left
-	left       int64         // of that, less later claims that were accepted
+	at         time.Time     // when it did
+	used       int64         // units that were used then
+	left       int64         // units left then, less later claims that were accepted
 	until      time.Time     // reset that it stated
 	resolution time.Duration // the true one may be so much earlier
 	freeAt     time.Time     // claims do not wait after it before a rejection coincides with the limit; zero: none has waited
@@ -523,8 +525,8 @@ const (
 	coincides = 1 // rejections in a row that confirm a limit, doubled by each doubt
 )
 
-// update applies a statement that left units are left until reset, received when claim sent was the latest.
-func (p *proof) update(reset time.Time, left int64, resolution time.Duration, sent uint64, now time.Time) {
+// update applies a statement that left of limit units are left until reset, received when claim sent was the latest.
+func (p *proof) update(reset time.Time, left, limit int64, resolution time.Duration, sent uint64, now time.Time) {
 	if p.known && now.Before(p.until) && left >= p.left {
 		return
 	}
@@ -532,7 +534,7 @@ func (p *proof) update(reset time.Time, left int64, resolution time.Duration, se
 		p.until, p.freeAt = reset, time.Time{}
 		p.resolution = resolution
 	}
-	p.known, p.sentBy, p.left = true, sent, left
+	p.known, p.sentBy, p.at, p.used, p.left = true, sent, now, max(limit-left, 1), left
 }
 
 // restated applies that the response which accepts claim n states that left units are left. If rejections have
@@ -549,7 +551,8 @@ func (p *proof) accepted(n uint64, refills bool, now time.Time) {
 		return
 	}
 	p.row = 0
-	if p.left--; p.left >= 0 || p.right && (refills || !now.Before(p.until.Add(-p.resolution))) {
+	back := int64(float64(p.used) * float64(now.Sub(p.at)) / float64(max(p.until.Sub(p.at), 1))) // of a bucket that is full then
+	if p.left--; p.left >= -back || p.right && (refills || !now.Before(p.until.Add(-p.resolution))) {
 		return
 	}
 	if !p.ignored {
