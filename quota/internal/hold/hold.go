@@ -25,8 +25,8 @@ import (
 //	                                                     what waited is sent at a growing rate
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if at least
-// two of them are of requests that were not rejected before, more in flight than usual do not explain all of them,
-// and they arrive at least twice as often as tests would. Each hold that proves to be wrong, and none of whose tests
+// two of them are of requests that were not rejected before, and more in flight than usual do not explain all of
+// them. Each hold that proves to be wrong, and none of whose tests
 // was rejected, doubles that number, at most twice, and each that proves to be right halves it. After two right ones
 // in a row the first rejection begins the next hold.
 //
@@ -57,7 +57,6 @@ type Hold struct {
 
 const (
 	leastRow    = 4                // least number of further rejections that begin a hold
-	everyTest   = time.Second      // least time between two tests
 	leastOthers = 2                // of these, requests that had not been rejected before
 	chance      = 0.01             // that random rejections begin a hold
 	rightChance = 0.1              // that they reject its tests, too

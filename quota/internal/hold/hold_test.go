@@ -2,7 +2,6 @@ package hold
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,24 +217,20 @@ func TestHold_lastsUntilTheStatedEnd(t *testing.T) {
 	}
 }
 
-// Rejections begin a hold only if they are at least twice as often as tests would be. The last one of a row
-// decides that.
-func TestHold_rareRejectionsDoNotBeginIt(t *testing.T) {
+// Four rejections of later requests begin a hold, however far apart they are, unless the suspicion is forgotten: a call
+// each second is a reason to wait, too (rule 3).
+func TestHold_rareRejectionsBeginIt(t *testing.T) {
 	const s = time.Second
 	for name, tt := range map[string]struct {
 		times []time.Duration // of rejections of later requests, after the first one
 		held  bool
 	}{
-		"4 in 2 s":                  {[]time.Duration{s / 2, s, 3 * s / 2, 2 * s}, true},
-		"4 in more":                 {[]time.Duration{s / 2, s, 3 * s / 2, 2*s + 1}, false},
-		"3 in 1 s":                  {[]time.Duration{s / 2, s / 2, s}, false},
-		"4 in 3 s, then many":       {[]time.Duration{s, 2 * s, 3 * s, 3 * s, 3 * s, 3 * s}, true},
-		"one per second":            {[]time.Duration{s, 2 * s, 3 * s, 4 * s, 5 * s, 6 * s, 7 * s, 8 * s}, false},
-		"two per second":            {[]time.Duration{s / 2, s, 3 * s / 2, 2 * s}, true},
-		"4 together, 9 s later":     {[]time.Duration{9 * s, 9 * s, 9 * s, 9 * s}, false},
-		"18 together, 9 s later":    {slices.Repeat([]time.Duration{9 * s}, 18), true},
-		"17 together, 9 s later":    {slices.Repeat([]time.Duration{9 * s}, 17), false},
-		"two per second, but later": {[]time.Duration{3 * s, 7 * s / 2, 4 * s, 9 * s / 2}, false},
+		"4 together":            {[]time.Duration{s, s, s, s}, true},
+		"4 in 2 s":              {[]time.Duration{s / 2, s, 3 * s / 2, 2 * s}, true},
+		"3 in 1 s":              {[]time.Duration{s / 2, s / 2, s}, false},
+		"4, one each 10 s":      {[]time.Duration{10 * s, 20 * s, 30 * s, 40 * s}, true},
+		"4, one after 10 s":     {[]time.Duration{s, 2 * s, 3 * s, 13*s + 1}, false},
+		"4 together, 9 s later": {[]time.Duration{9 * s, 9 * s, 9 * s, 9 * s}, true},
 	} {
 		var h Hold
 		h.Add(Rejection{Claim: 1, Sent: 1}, start)
@@ -268,7 +263,7 @@ func TestHold_suspicionsAreForgotten(t *testing.T) {
 		"10 s after, 1 s is stated":   {3 * s, s, 14 * s, false},
 		"longer after, 1 s is stated": {3 * s, s, 14*s + 1, true},
 	} {
-		for responses, held := range map[string]bool{"xxxx": false, "xxxxx": true} {
+		for responses, held := range map[string]bool{"xxx": false, "xxxxx": true} {
 			var h Hold
 			h.respond(responses, .1)
 			h.Add(Rejection{Claim: 4, Sent: 50, After: tt.after}, start.Add(tt.latest)) // sent before

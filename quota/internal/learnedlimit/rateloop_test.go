@@ -41,7 +41,7 @@ func TestRateLoop_beginsAtWhatWasAccepted(t *testing.T) {
 		require.InEpsilon(t, tt.rate, l.Rate, 1e-9, name)
 		require.False(t, l.hasGoal(), name)
 		require.InDelta(t, tt.growth, l.growth, 1e-9, name)
-		require.Equal(t, at(tt.now).Add(l.timeOf(1)), l.Next, name)
+		require.Equal(t, at(tt.now).Add(l.TimeOf(1)), l.Next, name)
 		require.EqualValues(t, 1, l.granted, name)
 		require.EqualValues(t, 7, l.lastSent, name)
 		require.Equal(t, throttle.CauseUnstated, l.Cause, name)
@@ -223,7 +223,7 @@ func TestRateLoop_beginsAtAMeasuredRate(t *testing.T) {
 		l.BeginAt(cause, 100, 7, now)
 		require.Equal(t, RateLoop{
 			Cause: cause, Rate: 99, Goal: 99, plateau: 10, lastSent: 7,
-			Span: AcceptedSpan{Since: now}, grownAt: now, effectAt: now, Next: now.Add(l.timeOf(1)),
+			Span: AcceptedSpan{Since: now}, grownAt: now, effectAt: now, Next: now.Add(l.TimeOf(1)),
 		}, l)
 		require.False(t, l.Counts(7, now.Add(time.Hour)))
 		require.True(t, l.Counts(8, now))
@@ -258,7 +258,7 @@ func TestRateLoop_spacesRequests(t *testing.T) {
 	require.EqualValues(t, 3, l.granted)
 	l.Unspend(1)
 	require.Equal(t, now.Add(1100*ms), l.Next)
-	require.Equal(t, headers.MaxDelay, l.timeOf(math.MaxInt64))
+	require.Equal(t, headers.MaxDelay, l.TimeOf(math.MaxInt64))
 }
 
 // A rate that is four times the goal, and four times what was accepted in the last minute, is not needed
@@ -471,16 +471,15 @@ func TestRateLoop_double(t *testing.T) {
 	}
 }
 
-// When a trial has shown that the rate was right, responses to requests of the trial do not count, and what was
-// sent beyond the rate is repaid.
+// When a trial has shown that the rate was right, responses to requests of the trial do not count.
 func TestRateLoop_restored(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const rtt = 50 * time.Millisecond
 	for name, tt := range map[string]struct {
 		next, want time.Duration // after now
-	}{"it was idle": {-time.Minute, 800 * time.Millisecond}, "it has debts": {time.Second, 1800 * time.Millisecond}} {
+	}{"it was idle": {-time.Minute, 0}, "it has debts": {time.Second, time.Second}} {
 		l := RateLoop{Cause: throttle.CauseUnstated, Rate: 10, Goal: 9, Next: now.Add(tt.next), Span: AcceptedSpan{N: 99}, sinceRejection: 50}
-		l.Restored(8, rtt, 70, now)
+		l.Restored(rtt, 70, now)
 		require.Equal(t, now.Add(tt.want), l.Next, name)
 		require.Equal(t, AcceptedSpan{Since: now}, l.Span, name)
 		require.Equal(t, []float64{10, 9}, []float64{l.Rate, l.Goal}, name)
@@ -490,6 +489,6 @@ func TestRateLoop_restored(t *testing.T) {
 		require.Zero(t, l.sinceRejection, "%s: it does not grow soon", name)
 	}
 	var none RateLoop
-	none.Restored(8, rtt, 70, now)
+	none.Restored(rtt, 70, now)
 	require.Equal(t, RateLoop{}, none, "there is no estimate")
 }

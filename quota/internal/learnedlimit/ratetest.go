@@ -39,7 +39,8 @@ const (
 // Measure adds a response that arrived now. If enough requests are rejected, it returns the rate of those that are
 // accepted, in requests per second; 0: they are not.
 func (t *RateTest) Measure(rejected bool, trip time.Duration, now time.Time) float64 {
-	if t.since.IsZero() || now.Sub(t.last) > max(IdleAfter, 2*trip) || t.accepted+t.rejected >= maxMeasures {
+	tooFew := t.accepted+t.rejected >= maxMeasures && minOf*t.rejected < t.accepted+t.rejected
+	if t.since.IsZero() || tooFew || now.Sub(t.last) > max(IdleAfter, 2*trip) {
 		*t = RateTest{}
 		if !rejected {
 			return 0

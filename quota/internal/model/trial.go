@@ -3,6 +3,7 @@ package model
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 )
 
@@ -12,14 +13,13 @@ import (
 //	           most accepted                      half rejected
 //	limit ───┬──────────────▶ stays doubled ───┬─────────────────▶ as before, next trial after twice the pause
 //
-// Of a window only the requests beyond its limit count. The pause grows from 10 s, or from 1 s if a call gives up
-// because it waited, to 640 s.
+// The pause grows from 10 s, or from 1 s if a call gives up because it waited, to 640 s. The trial of a window begins
+// only then, when the window is used up.
 type trial struct {
 	on     bool // the limit is doubled
 	sentBy uint64
 	score  int       // of the responses to later claims, see below
-	n      int       // those responses
-	until  time.Time // the trial ends without a result
+	until  time.Time // the trial ends
 	next   time.Time // no trial begins before; zero: no claim has waited
 	pause  time.Duration
 
@@ -32,13 +32,14 @@ const (
 	firstTrial = 10 * time.Second
 	lastTrial  = 640 * time.Second
 
-	// The score is a random walk, which falls if less than two of five requests are rejected.
+	// The score is a random walk, which falls if less than two of five requests are rejected. It does not fall further
+	// than tooLow, because a server may accept a burst before it rejects.
 	acceptedScore = -2
 	rejectedScore = 3
 	tooLow        = -12
 	rightLimit    = 8
-	trialRequests = 32 // as many as a trial has at most
-	trialTrips    = 4  // round trips that a trial takes at least
+	trialTime     = 10 * time.Second // least time that a trial takes, or
+	trialRequests = 48               // the time of so many requests
 )
 
 // tryLearned applies that a claim waits for the learned limit, or that its caller gave up. It reports whether a trial
@@ -46,12 +47,12 @@ const (
 func (q *Quota) tryLearned(gaveUp bool, now time.Time) bool {
 	l := q.Learned
 	t := &l.trial
-	if !l.Limits() || l.Window.Declared || l.test.On() {
+	if !l.Limits() || l.Window.Declared || l.test.On() || l.Window.On() && !gaveUp && !t.on { // a window has tests of its own
 		return false
 	}
 	if t.on {
 		if now.After(t.until) {
-			q.endTrial(false, now)
+			q.endTrial(now)
 		}
 		return false
 	}
@@ -64,13 +65,13 @@ func (q *Quota) tryLearned(gaveUp bool, now time.Time) bool {
 	if now.Before(t.next) || l.Window.On() && (l.Window.Used < l.Window.Limit || l.Window.Probing()) {
 		return false
 	}
-	t.on, t.sentBy, t.score, t.n, t.loop, t.window = true, q.InFlight.Sent, 0, 0, l.Loop, l.Window
+	t.on, t.sentBy, t.score, t.loop, t.window = true, q.InFlight.Sent, 0, l.Loop, l.Window
 	if l.Loop.On() {
 		l.Loop.Double()
-		t.until = now.Add(l.Loop.TimeOf(trialRequests) + trialTrips*q.trip.Typical())
+		t.until = now.Add(max(l.Loop.TimeOf(trialRequests), trialTime) + 2*q.trip.Typical())
 	} else {
 		l.Window.Limit, l.Window.ConfirmedLimit = 2*l.Window.Limit, 2*l.Window.ConfirmedLimit
-		t.until = l.Window.Reset
+		t.until = ticks.Later(l.Window.Reset, now.Add(2*q.trip.Typical()))
 	}
 	return true
 }
@@ -81,30 +82,31 @@ func (q *Quota) answered(n uint64, rejected bool, now time.Time) bool {
 	if !t.on || n <= t.sentBy {
 		return false
 	}
-	if t.n++; rejected {
+	if rejected {
 		t.score += rejectedScore
 	} else {
-		t.score += acceptedScore
+		t.score = max(t.score+acceptedScore, tooLow)
 	}
-	switch {
-	case t.score >= rightLimit:
-		q.endTrial(true, now)
-	case t.score <= tooLow: // it stays doubled, and may be doubled again soon
-		t.on, t.pause, t.next = false, 0, now.Add(firstTrial)
+	if t.score >= rightLimit || now.After(t.until) {
+		q.endTrial(now)
 	}
 	return true
 }
 
-// endTrial restores the limit. right reports whether rejections have shown that it is.
-func (q *Quota) endTrial(right bool, now time.Time) {
+// endTrial ends the trial. The limit is restored unless it is too low: then it stays doubled, and may be doubled again
+// soon.
+func (q *Quota) endTrial(now time.Time) {
 	l := q.Learned
 	t := &l.trial
 	t.on = false
-	if right {
+	switch {
+	case t.score >= rightLimit:
 		t.pause = min(max(2*t.pause, firstTrial), lastTrial)
+	case t.score <= tooLow:
+		t.pause = 0
 	}
 	t.next = now.Add(max(t.pause, firstTrial))
-	if l.Loop.On() == t.loop.On() && l.Window.On() == t.window.On() {
+	if t.score > tooLow && l.Loop.On() == t.loop.On() && l.Window.On() == t.window.On() {
 		l.Loop, l.Window.Limit, l.Window.ConfirmedLimit = t.loop, t.window.Limit, t.window.ConfirmedLimit
 		l.Loop.Restored(q.trip.bounded(), q.InFlight.Sent, now)
 	}

@@ -219,6 +219,10 @@ func TestEstimate_freeUnits(t *testing.T) {
 		e := tt.e
 		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
 		f := inflight.Claims{Open: tt.open, Sent: 100}
+		if tt.e.Probe {
+			f.Sent, f.Open = 99, tt.open-1
+			f.Add() // the probe
+		}
 		free, wait := e.Free(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom})
 		require.Equal(t, tt.free, free, name)
 		require.Equal(t, tt.wait, wait, name)
@@ -228,14 +232,17 @@ func TestEstimate_freeUnits(t *testing.T) {
 		if tt.needsProbe {
 			require.EqualValues(t, 100, e.LastSent, name)
 			for range 2 {
+				f.Add()
 				free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
 				want := 100 - f.Open // the known limit, although more may be left
 				if tt.e.others.present {
 					want = 0 // other clients send at the same time
 				}
 				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
-				f.Add()
 			}
+			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim is the probe
+			free, _ = e.Free(start.Add(tt.after), &f, Pacing{})
+			require.Equal(t, int64(math.MaxInt64), free, name)
 		}
 	}
 	e := Estimate{Limit: 100, Remaining: 9, At: start, Reset: start.Add(time.Minute), next: start.Add(3 * time.Second), refill: refill{kind: refillsAtReset}}

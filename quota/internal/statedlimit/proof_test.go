@@ -10,12 +10,12 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// proofAt is when a limit of left units until a minute later was stated, after claim 10.
+// proofAt is when a limit of left units until a minute later was stated, after claim 10, and that 4 are used.
 var proofAt = time.Unix(1000, 0)
 
 func proofOf(left int64) proof {
 	var p proof
-	p.update(proofAt.Add(time.Minute), left, time.Second, 10, proofAt)
+	p.update(proofAt.Add(time.Minute), left, left+4, time.Second, 10, proofAt)
 	return p
 }
 
@@ -36,9 +36,12 @@ func TestProof_isContradicted(t *testing.T) {
 		"none was left":                   {0, 1, 11, 0, false, false, true},
 		"sent before the statement":       {0, 9, 10, 0, false, false, false},
 		"after its reset":                 {0, 9, 11, time.Minute, false, false, false},
-		"just before it":                  {0, 1, 11, time.Minute - 1, false, false, true},
+		"just before it":                  {0, 4, 11, time.Minute - 1, false, false, true},
+		"a bucket that is full then":      {0, 3, 11, time.Minute - 1, false, false, false},
+		"a bucket after half of the time": {1, 3, 11, 30 * time.Second, false, false, false},
+		"more than of a bucket then":      {1, 4, 11, 30 * time.Second, false, false, true},
 		"just before it, it is right":     {0, 9, 11, time.Minute - time.Second, true, false, false},
-		"before that":                     {0, 1, 11, time.Minute - time.Second - 1, true, false, true},
+		"before that":                     {0, 4, 11, time.Minute - time.Second - 1, true, false, true},
 		"it is right":                     {3, 4, 11, 0, true, false, true},
 		"it is right, and units return":   {3, 9, 11, 0, true, true, false},
 		"units return, if it was right":   {3, 4, 11, 0, false, true, true},
@@ -117,16 +120,16 @@ func TestProof_update(t *testing.T) {
 		left  int64
 		want  proof
 	}{
-		"more are left":            {time.Second, 6, proof{known: true, sentBy: 10, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
-		"as many":                  {time.Second, 5, proof{known: true, sentBy: 10, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
-		"fewer":                    {time.Second, 4, proof{known: true, sentBy: 20, left: 4, until: end, resolution: time.Second, freeAt: proofAt}},
-		"just before it ends":      {time.Minute - 1, 9, proof{known: true, sentBy: 10, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
-		"the next window":          {time.Minute, 9, proof{known: true, sentBy: 20, left: 9, until: end.Add(time.Hour), resolution: time.Minute}},
-		"the next window, used up": {time.Minute, 0, proof{known: true, sentBy: 20, left: 0, until: end.Add(time.Hour), resolution: time.Minute}},
+		"more are left":            {time.Second, 6, proof{known: true, sentBy: 10, at: proofAt, used: 4, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
+		"as many":                  {time.Second, 5, proof{known: true, sentBy: 10, at: proofAt, used: 4, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
+		"fewer":                    {time.Second, 4, proof{known: true, sentBy: 20, at: proofAt.Add(time.Second), used: 5, left: 4, until: end, resolution: time.Second, freeAt: proofAt}},
+		"just before it ends":      {time.Minute - 1, 9, proof{known: true, sentBy: 10, at: proofAt, used: 4, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
+		"the next window":          {time.Minute, 9, proof{known: true, sentBy: 20, at: end, used: 1, left: 9, until: end.Add(time.Hour), resolution: time.Minute}},
+		"the next window, used up": {time.Minute, 0, proof{known: true, sentBy: 20, at: end, used: 9, left: 0, until: end.Add(time.Hour), resolution: time.Minute}},
 	} {
 		p := proofOf(5)
 		p.freeAt = proofAt
-		p.update(end.Add(time.Hour), tt.left, time.Minute, 20, proofAt.Add(tt.after))
+		p.update(end.Add(time.Hour), tt.left, 9, time.Minute, 20, proofAt.Add(tt.after))
 		require.Equal(t, tt.want, p, name)
 	}
 }

@@ -1,0 +1,89 @@
+package learnedlimit
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// outcomes adds responses, x rejected and . accepted, each after interval, and returns the rate that the last one shows.
+func (t *RateTest) outcomes(responses string, interval, trip time.Duration) (rate float64) {
+	now := time.Unix(1000, 0)
+	for _, r := range responses {
+		rate = t.Measure(r == 'x', trip, now)
+		now = now.Add(interval)
+	}
+	return rate
+}
+
+// A rate is shown when a fifth of at least 16 responses since the first rejection, and at least 6, are rejections, and
+// 8 were accepted, over at least two round trips.
+func TestRateTest_measure(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		responses      string
+		interval, trip time.Duration
+		want           float64
+	}{
+		"none":                        {"", ms, ms, 0},
+		"half":                        {"xx.x.x.x.x.x.x.x.x", 100 * ms, ms, 8 / 1.7},
+		"too few responses":           {"xx.x.x.x.x.x.x.x", 100 * ms, ms, 0},
+		"too few accepted":            {"xxx.xx.xx.xx.xx.xx.xx.x", 100 * ms, ms, 0},
+		"too few rejected":            {"xx....x....x...x", 100 * ms, ms, 0},
+		"a fifth":                     {"xx....x....x...x...x....x", 100 * ms, ms, 18 / 2.4},
+		"less than a fifth":           {"xx......x......x......x......x......x", 100 * ms, ms, 0},
+		"the latest is accepted":      {"xx.x.x.x.x.x.x.x.x.", 100 * ms, ms, 0},
+		"accepted before":             {"....................xx.x.x.x.x.x.x.x.x", 100 * ms, ms, 8 / 1.7},
+		"less than two round trips":   {"xx.x.x.x.x.x.x.x.x", 100 * ms, time.Second, 0},
+		"an idle time before each":    {"xx.x.x.x.x.x.x.x.x", 1001 * ms, ms, 0},
+		"long round trips, no idling": {"xx.x.x.x.x.x.x.x.x", 1500 * ms, time.Second, 8 / 25.5},
+	} {
+		var test RateTest
+		require.InDelta(t, tt.want, test.outcomes(tt.responses, tt.interval, tt.trip), 1e-9, name)
+		require.False(t, test.On(), name)
+	}
+}
+
+// If rejections are as frequent as before, the test ends after few responses and finds that they do not depend on the
+// rate; if hardly any request is rejected, that they do. Errors are as rare as the thresholds say (Wald): e^-3 and e^-2.2.
+func TestRateTest_judge(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, share := range []float64{.2, .3, .5, .7, .9} {
+		for _, limited := range []bool{true, false} {
+			const runs = 4000
+			wrong, responses, longest := 0, 0, 0
+			for range runs {
+				test := RateTest{share: share}
+				p := share
+				if limited {
+					p /= rarer
+				}
+				depends, over, n := false, false, 0
+				for ; !over; n++ {
+					depends, over = test.Judge(random.Float64() < p)
+				}
+				require.False(t, test.On())
+				if depends != limited {
+					wrong++
+				}
+				responses, longest = responses+n, max(longest, n)
+			}
+			require.Less(t, float64(wrong)/runs, map[bool]float64{true: math.Exp(independsAt), false: math.Exp(-dependsAt)}[limited]*1.3, "share %v, %v", share, limited)
+			require.Less(t, responses/runs, 25, "share %v, %v", share, limited)
+			require.Less(t, longest, 200)
+		}
+	}
+}
+
+// The share that a test begins with is that of the measured responses, and never 1: then no response could decide.
+func TestRateTest_begin(t *testing.T) {
+	test := RateTest{accepted: 12, rejected: 4}
+	test.Begin()
+	require.Equal(t, RateTest{share: .25}, test)
+	test = RateTest{rejected: 40}
+	test.Begin()
+	require.Equal(t, RateTest{share: .95}, test)
+}
