@@ -157,7 +157,7 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 	} {
 		q := quotaAt(t, 0)
 		if tt.ramp > 0 {
-			q.Ramp = concurrency.NewRamp(tt.ramp, now, time.Second)
+			q.Ramp = concurrency.NewRamp(0, tt.ramp, now, time.Second)
 		}
 		limitOverload(&q.Overload, tt.limiter, now)
 		n, reason := q.concurrency(now)

@@ -10,7 +10,7 @@ import (
 // The bound doubles ten times from the start to the end of the ramp, and then there is none.
 func TestRamp_boundGrowsWithTime(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r := NewRamp(3, start, time.Second)
+	r := NewRamp(0, 3, start, time.Second)
 	for after, want := range map[time.Duration]int64{
 		-time.Second: 3, 0: 3, 99 * time.Millisecond: 5, 100 * time.Millisecond: 6, 200 * time.Millisecond: 12,
 		500 * time.Millisecond: 96, 900 * time.Millisecond: 1536, time.Second: 0, time.Hour: 0,
@@ -18,7 +18,7 @@ func TestRamp_boundGrowsWithTime(t *testing.T) {
 		require.Equal(t, want, r.Bound(start.Add(after)), "%v", after)
 		require.Equal(t, want > 0, r.On(start.Add(after)), "%v", after)
 	}
-	r = NewRamp(0, start, time.Second)
+	r = NewRamp(0, 0, start, time.Second)
 	require.EqualValues(t, 1, r.Bound(start), "at least one is in flight")
 }
 
@@ -26,7 +26,7 @@ func TestRamp_boundGrowsWithTime(t *testing.T) {
 // admits it, not earlier.
 func TestRamp_waitEndsWhenTheBoundOpens(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r := NewRamp(2, start, time.Second)
+	r := NewRamp(0, 2, start, time.Second)
 	for now := start.Add(-200 * time.Millisecond); now.Before(start.Add(1100 * time.Millisecond)); now = now.Add(7 * time.Millisecond) {
 		for _, open := range []int64{0, 1, 2, 3, 4, 7, 8, 100, 2000, 5000} {
 			wait, ok := r.Check(open, now)
@@ -65,7 +65,7 @@ func TestRamp_endBy(t *testing.T) {
 		"later":            {2 * time.Second, time.Second},
 		"before its start": {-time.Second, -time.Second},
 	} {
-		r := NewRamp(1, start, time.Second)
+		r := NewRamp(0, 1, start, time.Second)
 		r.EndBy(at(tt.by))
 		require.True(t, r.On(at(tt.want-1)), name)
 		require.False(t, r.On(at(tt.want)), name)
@@ -83,7 +83,7 @@ func TestRamp_endBy(t *testing.T) {
 // The zero Ramp, and one without a length, bound nothing.
 func TestRamp_zero(t *testing.T) {
 	start := time.Unix(1000, 0)
-	for _, r := range []Ramp{{}, NewRamp(1, start, 0)} {
+	for _, r := range []Ramp{{}, NewRamp(0, 1, start, 0)} {
 		wait, ok := r.Check(1<<40, start)
 		require.True(t, ok)
 		require.Zero(t, wait)

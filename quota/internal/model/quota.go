@@ -147,7 +147,7 @@ func (q *Quota) prepare(now time.Time) {
 	if !q.begun {
 		q.begun = true
 		if n := q.Account.InitialConcurrency; n > 0 {
-			q.Ramp, q.newHost = concurrency.NewRamp(int64(n), now, slowStart), true
+			q.Ramp, q.newHost = concurrency.NewRamp(0, int64(n), now, slowStart), true
 		}
 	}
 	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
@@ -163,7 +163,7 @@ func (q *Quota) prepare(now time.Time) {
 func (q *Quota) release(since, now time.Time) {
 	length := min(max(now.Sub(since)/releaseOf, releaseTrips*q.trip.Typical()), maxRelease)
 	late := time.Duration(q.Account.Random() * float64(length) / 4)
-	q.Ramp, q.newHost = concurrency.NewRamp(1, now.Add(late), length-late), false
+	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, 1, now.Add(late), length-late), false
 }
 
 // ChangesWithTime reports whether a claim as of now may change what q knows, although no response has arrived: the
