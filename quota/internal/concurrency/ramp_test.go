@@ -56,6 +56,22 @@ func TestRamp_waitEndsWhenTheBoundOpens(t *testing.T) {
 	}
 }
 
+// Requests that were in flight before the ramp do not count.
+func TestRamp_whatWasInFlightBefore(t *testing.T) {
+	start := time.Unix(1000, 0)
+	r, alone := NewRamp(95, 2, start, time.Second), NewRamp(0, 2, start, time.Second)
+	for now := start; r.On(now); now = now.Add(7 * time.Millisecond) {
+		require.Equal(t, alone.Bound(now)+95, r.Bound(now))
+		for _, open := range []int64{0, 1, 2, 3, 7, 100, 2000} {
+			wait, ok := alone.Check(open, now)
+			gotWait, gotOK := r.Check(open+95, now)
+			require.Equal(t, []any{wait, ok}, []any{gotWait, gotOK})
+		}
+		_, ok := r.Check(94, now)
+		require.True(t, ok, "some of them have ended")
+	}
+}
+
 // EndBy ends a ramp earlier, never later.
 func TestRamp_endBy(t *testing.T) {
 	start := time.Unix(1000, 0)

@@ -73,7 +73,7 @@ func (q *Quota) learn(right bool, now time.Time) {
 	case l.Loop.On():
 	case l.Window.On():
 		l.Window.Released(q.InFlight.Sent, q.LastGranted)
-	case right && h.Trusted() && before.N > 0 && q.Account.Full && !q.states():
+	case right && before.N > 0 && q.Account.Full && !q.states():
 		rejected := time.Time{} // when the latest rejected test was; zero: there was none
 		if h.Rejected > 0 {
 			rejected = h.Latest

@@ -241,7 +241,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
 			}
 			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim is the probe
-			free, _ = e.Free(start.Add(tt.after), &f, Pacing{})
+			free, _ = e.Free(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom})
 			require.Equal(t, int64(math.MaxInt64), free, name)
 		}
 	}
