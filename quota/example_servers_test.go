@@ -64,18 +64,16 @@ func Example_tokenBucket() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    54 │█
-	//                │█
-	//                │█▂▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▁
-	// rejected       │+1
+	// accepted    51 │█
+	//                │█    ▅
+	//                │█    █▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▁
+	// rejected       │1
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, + = 10 or more, q = quota
+	// 1 column = 250 ms, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	//   0.1 s  quota api.example.com: dropped stated limit
-	//   0.1 s  quota api.example.com: stated limit of 50
-	// 300 calls: 312 requests sent, 12 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
+	// 300 calls: 301 requests sent, 1 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -155,16 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
-	// rejected       │     3889++++8
-	// waits for      │s    q       rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬───────────────────┬───────────────────┬─────────────────
-	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota, r = learned rate
+	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂ ▁▁▁▁     ▁
+	// rejected       │     2      3++++ ++++98 57+++96 +5+9+7 +++9+6 2
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────────┬
+	//                 0 s                 5 s                 10 s                15 s
+	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	//   1.4 s  quota api.example.com: dropped stated limit
-	//   3.4 s  quota api.example.com (learned rate): learned limit of 15.6 per second
-	// 300 calls: 386 requests sent, 86 rejected, 0 calls failed, 14.3 s (ideal 10 s)
+	// 300 calls: 695 requests sent, 395 rejected, 0 calls failed, 15.2 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -302,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                         ▁▁     ▁ ▁ ▁
-	//                │████████████████████████████▆██████████▆██████████████████▆
-	// rejected       │++                          1          1
+	//                │█                    ▆▄                     ▂▅
+	//                │██▆███████████████████████████████████████████████████████▄
+	// rejected       │+1                    4+6                    497
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.9 s  quota api.example.com (learned rate): learned limit of 19.9 per second
-	// 600 calls: 722 requests sent, 122 rejected, 0 calls failed, 29.4 s (ideal 28.9 s)
+	//   0.4 s  quota api.example.com (learned rate): learned limit of 20.9 per second
+	// 600 calls: 717 requests sent, 117 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -330,15 +326,14 @@ func Example_bare503() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                          ▁▁▂▂  ▁
-	//                │██████████████████████████████████████████████████████████▃
-	// rejected       │++                            1   1
-	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
-	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.9 s  quota api.example.com (learned rate): learned limit of 19.5 per second
-	// 600 calls: 719 requests sent, 122 rejected, 3 calls failed, 29.2 s (ideal 28.9 s)
+	//                │█
+	//                │████████████████████████████████████▃
+	// rejected       │++++++7+88877988888875++++++++++99781
+	// waits for      │o
+	//                └┬─────────┬─────────┬─────────┬──────
+	//                 0 s       5 s       10 s      15 s
+	// 1 column = 500 ms, + = 10 or more, o = overload
+	// 600 calls: 913 requests sent, 530 rejected, 217 calls failed, 18.3 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -419,15 +414,16 @@ func Example_lateRejections() {
 	// arrivals    89 │█
 	//                │█▁▁▁▁▁▁▁▁▁▁
 	//                │███████████▃
-	// accepted    50 │█          █
-	//                │█   ▂      █                           ▄▃▂▁▄ ▂ ▁▁
-	//                │█   █      █                         ▁▇█████▇█▆██▄▇▆▅▃▂▁▃▂▂▂▁ ▁▂▁▁▁ ▁▁
-	// rejected       │+++5++++   ++ 8++ +++++++++++++++++++++21
-	// waits for      │s  oo  rrrrss
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────
-	//                 0 s  5 s  10 s 15 s 20 s 25 s 30 s 35 s 40 s 45 s 50 s 55 s 60 s 65 s
+	// accepted    50 │█
+	//                │█   ▁             ▁▃▅
+	//                │█   █▄▄▄▄▄▄▄▄▄▅▇█████▇   ▂▄▃▄▄▄▄▄▄▄▇█▇█▆
+	// rejected       │+++5                 ++++4
+	// waits for      │s  orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬────┬────┬────┬────┬────┬────┬────┬────
+	//                 0 s  5 s  10 s 15 s 20 s 25 s 30 s 35 s
 	// 1 column = 1 s, + = 10 or more, s = slow start, r = learned rate, o = overload
-	// 400 calls: 2253 requests sent, 1853 rejected, 0 calls failed, 69.6 s (ideal 16 s)
+	//   4.2 s  quota api.example.com (learned rate): learned limit of 7.2 per second
+	// 400 calls: 648 requests sent, 248 rejected, 0 calls failed, 39.8 s (ideal 16 s)
 }
 
 var overloaded = scenario{
@@ -475,22 +471,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1  33 │█
-	//                │█ ▂                                             ▁▃        ▂▃▃
-	//                │█▃█       ▆▆▅▄▄▄▄▃▂ ▃▁        ▃▁▁ ▁     ▃▄▆▆▇▆█▇███▆▆▇▅▆▇▇███
-	// rejected 1     │  2  1  1         1     1   1
-	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  83 │                    █         ▂
-	//                │▂                   █         █
-	//                │█▁▅       ▂▂▂▂▂▂▂▂▅ █▃▂       █▃▃▃▃▁    ▂
-	// rejected 2     │  2  1  1                  1
-	// waits for 2    │qqqqqqqqqqqqqqqqqqqqq qqqqqqqqs    qqqqqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
-	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
+	// accepted 1 100 │                                                  █
+	//                │▁         ▁                                     ▂ █
+	//                │█▂▂       █         ▁▁▁       ▁▁▁▁      ▁▁▃▃▂▃▃▃█ █
+	// rejected 1     │  1  1  1  1    1          1        1
+	// waits for 1    │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  60 │          █         █         ▆
+	//                │▇         █         █         █
+	//                │█▃▃       █▂        ██▄▂      █▄▄▃▄▃    ▁
+	// rejected 2     │  1 1 1     1  1   1        1
+	// waits for 2    │s qqqqqqqqqqqqqqqqqqq  qqqqqqqs     qqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 612 requests sent, 12 rejected, 0 calls failed, 30.2 s (ideal 25 s)
+	// 600 calls: 614 requests sent, 14 rejected, 0 calls failed, 25.2 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

@@ -220,9 +220,10 @@ func TestQuota_holdAll(t *testing.T) {
 	q.HoldAll(9*s, at(2*s))
 	require.False(t, reserve(q, at(2*s+rtt-1)).OK, "it goes on, and is tested after a round trip")
 	q.Account.NeverTest = true
-	reserve(q, at(11*s))
-	reserve(q, at(11*s+s/4))
-	require.Equal(t, "slow start", reserve(q, at(11*s+s/4)).Policy, "what has waited is sent at a growing rate")
+	for range 40 {
+		reserve(q, at(11*s+s/2))
+	}
+	require.Equal(t, "slow start", reserve(q, at(11*s+s/2)).Policy, "what has waited is sent at a growing rate")
 }
 
 // A learned limit that rejections explain begins no hold, unless they state a time.

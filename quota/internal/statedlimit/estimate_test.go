@@ -240,9 +240,9 @@ func TestEstimate_freeUnits(t *testing.T) {
 				}
 				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
 			}
-			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim is the probe
+			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim may be sent
 			free, _ = e.Free(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom})
-			require.Equal(t, int64(math.MaxInt64), free, name)
+			require.Positive(t, free, name)
 		}
 	}
 	e := Estimate{Limit: 100, Remaining: 9, At: start, Reset: start.Add(time.Minute), next: start.Add(3 * time.Second), refill: refill{kind: refillsAtReset}}
