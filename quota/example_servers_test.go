@@ -298,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▆▄                     ▂▅
+	//                │█                    ▆▄                     ▇
 	//                │██▆███████████████████████████████████████████████████████▄
-	// rejected       │+1                    4+6                    497
+	// rejected       │+1                    4+                     93
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
 	//   0.4 s  quota api.example.com (learned rate): learned limit of 20.9 per second
-	// 600 calls: 717 requests sent, 117 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
+	// 600 calls: 703 requests sent, 103 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -401,7 +401,7 @@ var late = scenario{
 	server: func() serverrules.Server {
 		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
 	},
-	calls: 400, burst: 60, rate: 30, column: time.Second,
+	calls: 400, burst: 60, rate: 30, column: 2 * time.Second,
 	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
 }
 
@@ -411,19 +411,20 @@ func Example_lateRejections() {
 	late.plot()
 	// Output:
 	// sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s
-	// arrivals    89 │█
-	//                │█▁▁▁▁▁▁▁▁▁▁
-	//                │███████████▃
-	// accepted    50 │█
-	//                │█   ▁             ▁▃▅
-	//                │█   █▄▄▄▄▄▄▄▄▄▅▇█████▇   ▂▄▃▄▄▄▄▄▄▄▇█▇█▆
-	// rejected       │+++5                 ++++4
-	// waits for      │s  orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────
-	//                 0 s  5 s  10 s 15 s 20 s 25 s 30 s 35 s
-	// 1 column = 1 s, + = 10 or more, s = slow start, r = learned rate, o = overload
-	//   4.2 s  quota api.example.com (learned rate): learned limit of 7.2 per second
-	// 400 calls: 648 requests sent, 248 rejected, 0 calls failed, 39.8 s (ideal 16 s)
+	// arrivals   119 │█
+	//                │█▅▅▅▅▁
+	//                │██████
+	// accepted    50 │█    █                                █
+	//                │█ ▂  █                               ▆█              ▂
+	//                │█ █  █            ▁▄▁▁▁▁▁▁▁▁▁▁▁▁▂▂▃▄▆██  ▁▇█▆▅▅▃▄▇▆▅▃█▅▂▂
+	// rejected       │++++ ++++++++++++++2                  6++1
+	// waits for      │soorrrs            rrrrrrrrrrrrrrrrrrrrrr rrrrr rrr
+	//                └┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬─┬
+	//                 0 s4 s8 s12 s16 s20 s24 s28 s32 s36 s40 s44 s48 s52 s56 s60 s64 s68 s72 s76 s80 s84 s88 s92 s96 s100 s104 s108 s112 s
+	// 1 column = 2 s, + = 10 or more, s = slow start, r = learned rate, o = overload
+	//  38.4 s  quota api.example.com (learned rate): learned limit of 0.46 per second
+	//   111 s  quota api.example.com (learned rate): dropped learned limit
+	// 400 calls: 2392 requests sent, 1992 rejected, 0 calls failed, 113.1 s (ideal 16 s)
 }
 
 var overloaded = scenario{

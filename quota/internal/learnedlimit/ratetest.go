@@ -17,6 +17,7 @@ import (
 // or an eighth of that. It takes 5 to 20 responses. The zero RateTest has measured nothing.
 type RateTest struct {
 	since    time.Time // of the first rejection; zero: there was none
+	sentBy   uint64    // latest claim that was sent by then: later ones count
 	last     time.Time // of the latest response
 	accepted int
 	rejected int
@@ -36,25 +37,28 @@ const (
 	minTripsRate = 2 // round trips over which a rate is measured at least
 )
 
-// Measure adds a response that arrived now. If enough requests are rejected, it returns the rate of those that are
-// accepted, in requests per second; 0: they are not.
-func (t *RateTest) Measure(rejected bool, trip time.Duration, now time.Time) float64 {
+// Measure adds the response to claim n that arrived now, when claim sent was the latest. If enough requests are rejected,
+// it returns the rate of those that are accepted, in requests per second; 0: they are not.
+func (t *RateTest) Measure(n, sent uint64, rejected bool, trip time.Duration, now time.Time) float64 {
 	tooFew := t.accepted+t.rejected >= maxMeasures && minOf*t.rejected < t.accepted+t.rejected
 	if t.since.IsZero() || tooFew || now.Sub(t.last) > max(IdleAfter, 2*trip) {
 		*t = RateTest{}
 		if !rejected {
 			return 0
 		}
-		t.since = now
+		t.since, t.sentBy = now, sent
 	}
 	t.last = now
+	if n <= t.sentBy {
+		return 0
+	}
 	if !rejected {
 		t.accepted++
 		return 0
 	}
 	t.rejected++
-	n, span := t.accepted+t.rejected, now.Sub(t.since)
-	if n < minMeasures || t.rejected < minRejected || minOf*t.rejected < n || t.accepted < minAccepted || span < minTripsRate*trip {
+	all, span := t.accepted+t.rejected, now.Sub(t.since)
+	if all < minMeasures || t.rejected < minRejected || minOf*t.rejected < all || t.accepted < minAccepted || span < minTripsRate*trip {
 		return 0
 	}
 	return float64(t.accepted) / max(span.Seconds(), 1e-3)

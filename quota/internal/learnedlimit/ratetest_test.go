@@ -12,11 +12,23 @@ import (
 // outcomes adds responses, x rejected and . accepted, each after interval, and returns the rate that the last one shows.
 func (t *RateTest) outcomes(responses string, interval, trip time.Duration) (rate float64) {
 	now := time.Unix(1000, 0)
-	for _, r := range responses {
-		rate = t.Measure(r == 'x', trip, now)
+	for i, r := range responses {
+		n := uint64(i + 1)
+		rate = t.Measure(n, n, r == 'x', trip, now)
 		now = now.Add(interval)
 	}
 	return rate
+}
+
+// Responses to requests that were sent before the first rejection arrived do not count: a server accepts a burst.
+func TestRateTest_whatWasSentBefore(t *testing.T) {
+	var test RateTest
+	now := time.Unix(1000, 0)
+	test.Measure(1, 40, true, time.Millisecond, now)
+	for n := range uint64(39) {
+		require.Zero(t, test.Measure(n+2, 99, n%2 == 0, time.Millisecond, now.Add(time.Second/2)))
+	}
+	require.Equal(t, []int{0, 0}, []int{test.accepted, test.rejected})
 }
 
 // A rate is shown when a fifth of at least 16 responses since the first rejection, and at least 6, are rejections, and

@@ -97,8 +97,8 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// testRate begins a rate on test if many requests are rejected without a time. f is the latest response.
-func (q *Quota) testRate(f *throttle.Feedback, now time.Time) {
+// testRate begins a rate on test if many requests are rejected without a time. f is the response to claim n.
+func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 	rejected := f.Outcome == throttle.Throttled && f.RetryAfter <= 0
 	if !rejected && (q.Learned == nil || f.Outcome != throttle.Accepted) || !q.Account.Full || q.states() {
 		return
@@ -107,7 +107,7 @@ func (q *Quota) testRate(f *throttle.Feedback, now time.Time) {
 	if l == nil || l.Limits() || now.Before(l.next) {
 		return
 	}
-	if rate := l.test.Measure(rejected, q.trip.Typical(), now); rate > 0 {
+	if rate := l.test.Measure(n, q.InFlight.Sent, rejected, q.trip.Typical(), now); rate > 0 {
 		l.test.Begin()
 		l.Loop.BeginAt(throttle.CauseUnstated, rate, q.InFlight.Sent, now)
 		q.Overload.Explained()

@@ -176,7 +176,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 	if v == concurrency.Independent && limited {
 		q.openUp(now)
 	}
-	q.testRate(f, now)
+	q.testRate(number(grant), f, now)
 }
 
 // openUp sends what has waited because of an estimate that was wrong at a rate that doubles in each round trip.

@@ -11,7 +11,7 @@ import (
 // what the server accepts decides. If the limit is right, half of the requests are rejected:
 //
 //	           most accepted                      half rejected
-//	limit ───┬──────────────▶ stays doubled ───┬─────────────────▶ as before, next trial after twice the pause
+//	limit ───┬──────────────▶ stays doubled ───┬─────────────────▶ as before, next trial after four times the pause
 //
 // The pause grows from 10 s, or from 1 s if a call gives up because it waited, to 640 s. The trial of a window begins
 // only then, when the window is used up.
@@ -36,10 +36,10 @@ const (
 	// than tooLow, because a server may accept a burst before it rejects.
 	acceptedScore = -2
 	rejectedScore = 3
-	tooLow        = -12
+	tooLow        = -6
 	rightLimit    = 8
 	trialTime     = 10 * time.Second // least time that a trial takes, or
-	trialRequests = 48               // the time of so many requests
+	trialRequests = 20               // the time of so many requests
 )
 
 // tryLearned applies that a claim waits for the learned limit, or that its caller gave up. It reports whether a trial
@@ -94,18 +94,19 @@ func (q *Quota) answered(n uint64, rejected bool, now time.Time) bool {
 }
 
 // endTrial ends the trial. The limit is restored unless it is too low: then it stays doubled, and may be doubled again
-// soon.
+// at once.
 func (q *Quota) endTrial(now time.Time) {
 	l := q.Learned
 	t := &l.trial
 	t.on = false
+	t.next = now.Add(max(t.pause, firstTrial))
 	switch {
 	case t.score >= rightLimit:
-		t.pause = min(max(2*t.pause, firstTrial), lastTrial)
+		t.pause = min(max(4*t.pause, firstTrial), lastTrial)
+		t.next = now.Add(t.pause)
 	case t.score <= tooLow:
-		t.pause = 0
+		t.pause, t.next = 0, now
 	}
-	t.next = now.Add(max(t.pause, firstTrial))
 	if t.score > tooLow && l.Loop.On() == t.loop.On() && l.Window.On() == t.window.On() {
 		l.Loop, l.Window.Limit, l.Window.ConfirmedLimit = t.loop, t.window.Limit, t.window.ConfirmedLimit
 		l.Loop.Restored(q.trip.bounded(), q.InFlight.Sent, now)
