@@ -230,7 +230,8 @@ func TestExchange_Validate(t *testing.T) {
 	require.Panics(t, func() { (&Exchange{}).Publish(quota.Update{}) })
 }
 
-// A rejection that one process received holds requests of the other.
+// When several requests of one process are rejected, each sent after the response to the one before, those of the
+// other wait, too. One rejection holds no others (QUOTA section 2 rule 3).
 func TestExchange_sharesAHold(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
 	var trackers []*quota.Tracker
@@ -252,10 +253,23 @@ func TestExchange_sharesAHold(t *testing.T) {
 	for _, tr := range trackers {
 		redistest.Await(t, "the first request may go", func() bool { return reserve(tr, true).OK })
 	}
-	m := trackers[0].Demand(req)
-	d := reserve(trackers[0], false)
-	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"3600"}}}
-	throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
+	reject := func() {
+		m, d := trackers[0].Demand(req), reserve(trackers[0], false)
+		require.True(t, d.OK)
+		resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"3600"}}}
+		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
+	}
+	reject()
+	require.True(t, reserve(trackers[0], true).OK)
+	const most = 8 // rejections that begin a hold
+	rejections := 1
+	for ; reserve(trackers[0], true).OK; rejections++ {
+		require.Less(t, rejections, most)
+		reject()
+	}
 	redistest.Await(t, "the hold of the other", func() bool { return !reserve(trackers[1], true).OK })
-	require.Greater(t, reserve(trackers[1], true).Wait, 58*time.Minute)
+	d := reserve(trackers[1], true)
+	require.True(t, d.ServerImposed)
+	require.Greater(t, d.Expected, 58*time.Minute)
+	require.Less(t, d.Wait, time.Minute, "it tests the hold, if the process that was rejected does not (rule 4)")
 }

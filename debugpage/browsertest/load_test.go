@@ -21,13 +21,46 @@ import (
 type load struct {
 	page *debugpage.Page
 
-	mu   sync.Mutex
-	sent map[string]int // by host
+	mu       sync.Mutex
+	core     window
+	search   window
+	model    window
+	legacy   *throttle.TokenBucket
+	hooks    int // requests to hooks.slack.com
+	inFlight int // requests to busy.example.com
+}
+
+// A window is a limit of a server, which rejects the requests that exceed it.
+type window struct {
+	limit, used int
+	per         time.Duration
+	end         time.Time
+}
+
+// take counts a request, unless it exceeds the limit. It returns how many are left.
+func (w *window) take(now time.Time) (left int, ok bool) {
+	if !now.Before(w.end) {
+		if !w.end.IsZero() {
+			w.used = 0
+		}
+		w.end = now.Truncate(w.per).Add(w.per)
+	}
+	if w.used >= w.limit {
+		return 0, false
+	}
+	w.used++
+	return w.limit - w.used, true
 }
 
 // startLoad starts the load and returns its page.
 func startLoad(t *testing.T) *load {
-	l := &load{page: &debugpage.Page{Title: "report service"}, sent: map[string]int{}}
+	l := &load{
+		page:   &debugpage.Page{Title: "report service"},
+		core:   window{limit: 5000, used: 2900, per: time.Hour},
+		search: window{limit: 30, used: 20, per: time.Minute},
+		model:  window{limit: 500, used: 380, per: time.Minute},
+		legacy: throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}),
+	}
 	client := &heed.Transport{
 		Base:  l,
 		Trace: l.page.Trace(),
@@ -45,17 +78,19 @@ func startLoad(t *testing.T) *load {
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for _, j := range []job{
-		{client, "https://api.github.com/repos/a/b/issues?token=secret", 3, 100 * time.Millisecond},
-		{client, "https://api.github.com/search/code", 2, time.Second},
-		{client, "https://api.openai.com/v1/responses", 2, 300 * time.Millisecond},
-		{client, "https://hooks.slack.com/services/secret", 4, 200 * time.Millisecond},
-		{client, "https://legacy.example.com/feed", 6, 20 * time.Millisecond},
-		{client, "https://flaky.example.com/items", 2, 400 * time.Millisecond},
-		{client, "https://healthy.example.com/items", 2, 50 * time.Millisecond},
-		{exports, "https://files.example.com/export", 12, 50 * time.Millisecond},
+		{client, "https://api.github.com/repos/a/b/issues?token=secret", 3, 400 * time.Millisecond, 0},
+		{client, "https://api.github.com/search/code", 2, 5 * time.Second, 0},
+		{client, "https://api.openai.com/v1/responses", 2, 300 * time.Millisecond, 0},
+		// A hold begins when several requests are rejected that were sent after the first rejection had arrived
+		// (QUOTA section 2 rule 3), so these workers start one after another.
+		{client, "https://hooks.slack.com/services/secret", 40, 200 * time.Millisecond, 100 * time.Millisecond},
+		{client, "https://legacy.example.com/feed", 6, 20 * time.Millisecond, 0},
+		{client, "https://busy.example.com/items", 14, 10 * time.Millisecond, 0},
+		{client, "https://healthy.example.com/items", 2, 50 * time.Millisecond, 0},
+		{exports, "https://files.example.com/export", 12, 50 * time.Millisecond, 0},
 	} {
-		for range j.workers {
-			running.Go(func() { j.work(ctx) })
+		for i := range j.workers {
+			running.Go(func() { j.work(ctx, time.Duration(i)*j.apart) })
 		}
 	}
 	return l
@@ -67,10 +102,16 @@ type job struct {
 	url       string
 	workers   int
 	pause     time.Duration
+	apart     time.Duration // between the starts of two workers
 }
 
-func (j job) work(ctx context.Context) {
+// work gets the URL until ctx ends, first after a delay.
+func (j job) work(ctx context.Context, delay time.Duration) {
 	client := heed.NewClient(j.transport)
+	select {
+	case <-ctx.Done():
+	case <-time.After(delay):
+	}
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.url, nil)
 		if err != nil {
@@ -90,56 +131,71 @@ func (j job) work(ctx context.Context) {
 
 // RoundTrip implements http.RoundTripper: it responds as the server of the request.
 func (l *load) RoundTrip(req *http.Request) (*http.Response, error) {
+	busy := req.URL.Host == "busy.example.com"
+	l.mu.Lock()
+	if busy {
+		l.inFlight++
+	}
+	status, h := l.respond(req.URL.Host, req.URL.Path, time.Now())
+	l.mu.Unlock()
+	if busy {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.inFlight--
+		}()
+	}
 	select {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	case <-time.After(30 * time.Millisecond):
 	}
-	l.mu.Lock()
-	l.sent[req.URL.Host]++
-	n := l.sent[req.URL.Host]
-	l.mu.Unlock()
-	status, h := respond(req.URL.Host, req.URL.Path, n, time.Now())
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h, Body: io.NopCloser(strings.NewReader("")), Request: req,
 	}, nil
 }
 
-// respond returns the response of a server to its request n.
-func respond(host, path string, n int, now time.Time) (int, http.Header) {
-	h := http.Header{}
+// respond returns the response of a server. The caller holds l.mu.
+func (l *load) respond(host, path string, now time.Time) (status int, h http.Header) {
+	h = http.Header{}
 	set := func(pairs ...string) {
 		for i := 0; i < len(pairs); i += 2 {
 			h.Set(pairs[i], pairs[i+1])
 		}
 	}
+	ok := true
 	switch host {
 	case "api.github.com":
-		limit, resource, reset := 5000, "core", now.Truncate(time.Hour).Add(time.Hour)
-		left := max(4300-n, 0)
+		w, resource := &l.core, "core"
 		if strings.HasPrefix(path, "/search") {
-			limit, resource, reset = 30, "search", now.Truncate(time.Minute).Add(time.Minute)
-			left = 3
+			w, resource = &l.search, "search"
 		}
-		set("X-RateLimit-Limit", strconv.Itoa(limit), "X-RateLimit-Remaining", strconv.Itoa(left),
-			"X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10), "X-RateLimit-Resource", resource)
+		var left int
+		left, ok = w.take(now)
+		set("X-RateLimit-Limit", strconv.Itoa(w.limit), "X-RateLimit-Remaining", strconv.Itoa(left),
+			"X-RateLimit-Reset", strconv.FormatInt(w.end.Unix(), 10), "X-RateLimit-Resource", resource)
 	case "api.openai.com":
-		set("x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", strconv.Itoa(max(420-n, 0)), "x-ratelimit-reset-requests", "40s",
-			"x-ratelimit-limit-tokens", "200000", "x-ratelimit-remaining-tokens", strconv.Itoa(max(21000-n*10, 0)), "x-ratelimit-reset-tokens", "53s")
+		var left int
+		left, ok = l.model.take(now)
+		reset := l.model.end.Sub(now).Round(time.Millisecond).String()
+		set("x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", strconv.Itoa(left), "x-ratelimit-reset-requests", reset,
+			"x-ratelimit-limit-tokens", "200000", "x-ratelimit-remaining-tokens", strconv.Itoa(left*300), "x-ratelimit-reset-tokens", reset)
 	case "hooks.slack.com":
-		if n > 3 {
+		if l.hooks++; l.hooks > 3 {
 			set("Retry-After", "90")
-			return http.StatusTooManyRequests, h
+			ok = false
 		}
 	case "legacy.example.com":
-		if n%7 == 0 {
-			return http.StatusTooManyRequests, h
-		}
-	case "flaky.example.com":
-		if n%3 != 0 {
+		d, err := l.legacy.Reserve(context.Background(), throttle.Claim{Now: now})
+		ok = err == nil && d.OK
+	case "busy.example.com":
+		if l.inFlight > 8 {
 			return http.StatusServiceUnavailable, h
 		}
+	}
+	if !ok {
+		return http.StatusTooManyRequests, h
 	}
 	return http.StatusOK, h
 }

@@ -46,6 +46,10 @@ func serve(t *testing.T, page http.Handler) string {
 // sentNumber is the number of requests of the last minute on the page.
 const sentNumber = `Number(document.getElementById("sent").textContent.replaceAll(",", ""))`
 
+// allStates is true when the page shows several decisions, a hold, and limits that servers state and that heed has learned.
+const allStates = `document.querySelectorAll(".decisions li").length > 3 && document.querySelector("tr.held") !== null &&
+	["left of", "requests per second", "(overload)"].every(text => document.getElementById("quotas").textContent.includes(text))`
+
 func TestPage_updatesItselfUnderLoad(t *testing.T) {
 	b, l := startBrowser(t), startLoad(t)
 	b.open(serve(t, l.page), wide, high, "light")
@@ -55,8 +59,8 @@ func TestPage_updatesItselfUnderLoad(t *testing.T) {
 	line := eval[string](b, `document.querySelector(".sent .line").getAttribute("d")`)
 	b.waitFor(fmt.Sprintf(`%s > %d`, sentNumber, before))
 	b.waitFor(fmt.Sprintf(`document.querySelector(".sent .line").getAttribute("d") !== %q`, line))
-	b.waitFor(`document.querySelector("tr.held .state").textContent.startsWith("held for ")`)
-	b.waitFor(`document.querySelectorAll(".decisions li").length > 3`)
+	b.waitFor(`document.querySelector("tr.held .state")?.textContent.startsWith("held for ")`)
+	b.waitFor(allStates)
 	for _, host := range []string{"hooks.slack.com", "api.github.com", "files.example.com"} {
 		b.waitFor(fmt.Sprintf(`document.getElementById("quotas").textContent.includes(%q)`, host))
 	}
@@ -162,7 +166,7 @@ func TestPage_hasContrast(t *testing.T) {
 	url := serve(t, l.page)
 	for _, scheme := range schemes {
 		b.open(url, wide, high, scheme)
-		b.waitFor(`document.querySelectorAll(".decisions li").length > 3 && document.querySelector("tr.held")`)
+		b.waitFor(allStates)
 		require.Greater(t, eval[int](b, `(`+contrasts+`).length`), 50, "texts are measured")
 		require.Empty(t, eval[[]string](b, `(`+contrasts+`).filter(c => c.ratio < c.least).map(c => c.text + ": " + c.ratio)`), scheme)
 	}
@@ -200,7 +204,7 @@ func TestPage_screenshots(t *testing.T) {
 	b, l := startBrowser(t), startLoad(t)
 	url := serve(t, l.page)
 	b.open(url, wide, high, "light")
-	b.waitFor(`document.querySelectorAll(".decisions li").length > 3 && document.querySelector("tr.held")`)
+	b.waitFor(allStates)
 	time.Sleep(charts)
 	for name, s := range map[string]struct {
 		width, height int64

@@ -31,8 +31,14 @@ func Scenario() scenario.Scenario {
 const (
 	processes, goroutines = 20, 5
 	orders                = 3000
-	packing               = time.Second // of an order
 )
+
+// packing returns how long it takes to pack an order: 0.5 to 1.5 s. If all took the same time, the processes would send
+// their requests at the same instant, and the scheduler would decide which of them the API rejects.
+func packing(order int) time.Duration {
+	const spread = 1000 // ms
+	return time.Second + time.Duration(order*617%spread-spread/2)*time.Millisecond
+}
 
 // work ships all orders. newClient returns the client of a process, and how it ends.
 func work(newClient func(http.RoundTripper, fleet.Bus) (*http.Client, func())) scenario.Job {
@@ -49,7 +55,7 @@ func work(newClient func(http.RoundTripper, fleet.Bus) (*http.Client, func())) s
 			all.Go(func() {
 				client, stop := newClient(base, &bus)
 				defer stop()
-				failed.Add(int64(Work(ctx, client, goroutines, queue, func(int) { time.Sleep(packing) })))
+				failed.Add(int64(Work(ctx, client, goroutines, queue, func(order int) { time.Sleep(packing(order)) })))
 			})
 		}
 		all.Wait()
