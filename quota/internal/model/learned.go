@@ -97,10 +97,10 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// testRate begins a rate on test if many requests are rejected without a time. f is the response to claim n.
+// testRate begins a rate on test if many requests fail or are rejected. f is the response to claim n.
 func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
-	rejected := f.Outcome == throttle.Throttled && f.RetryAfter <= 0
-	if !rejected && (q.Learned == nil || f.Outcome != throttle.Accepted) || !q.Account.Full || q.states() {
+	rejected := f.Outcome != throttle.Accepted
+	if !rejected && q.Learned == nil || !q.Account.Full || q.states() {
 		return
 	}
 	l := q.remember(now)
@@ -108,9 +108,12 @@ func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 		return
 	}
 	if rate := l.test.Measure(n, q.InFlight.Sent, rejected, q.trip.Typical(), now); rate > 0 {
+		cause := f.Cause
+		if f.Outcome == throttle.Throttled {
+			cause = throttle.CauseUnstated
+		}
 		l.test.Begin()
-		l.Loop.BeginAt(throttle.CauseUnstated, rate, q.InFlight.Sent, now)
-		q.Overload.Explained()
+		l.Loop.BeginAt(cause, rate, q.InFlight.Sent, now)
 	}
 }
 
@@ -175,7 +178,10 @@ func (q *Quota) updateLoop(n uint64, rejected bool, now time.Time) {
 		q.apply(l.Loop.AddResponse(rejected, &l.accepted, q.trip.bounded(), q.InFlight.Sent, now), now)
 		return
 	}
-	if depends, over := l.test.Judge(rejected); over && !depends {
+	switch depends, over := l.test.Judge(rejected); {
+	case over && depends:
+		q.Overload.Explained()
+	case over:
 		q.dropLoop(true, now)
 	}
 }
