@@ -401,7 +401,7 @@ var late = scenario{
 	server: func() serverrules.Server {
 		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
 	},
-	calls: 400, burst: 60, rate: 30, column: 5 * time.Second,
+	calls: 400, burst: 60, rate: 30, column: 10 * time.Second,
 	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
 }
 
