@@ -326,14 +326,15 @@ func Example_bare503() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█
-	//                │████████████████████████████████████▃
-	// rejected       │++++++7+88877988888875++++++++++99781
-	// waits for      │o
-	//                └┬─────────┬─────────┬─────────┬──────
-	//                 0 s       5 s       10 s      15 s
-	// 1 column = 500 ms, + = 10 or more, o = overload
-	// 600 calls: 913 requests sent, 530 rejected, 217 calls failed, 18.3 s (ideal 28.9 s)
+	//                │█                    ▆▃                  ▅
+	//                │██████████████████████████████████████████████████████████▄
+	// rejected       │+1                    1 1                1
+	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
+	//   0.4 s  quota api.example.com (learned rate): learned limit of 20.9 per second
+	// 600 calls: 680 requests sent, 80 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -401,7 +402,7 @@ var late = scenario{
 	server: func() serverrules.Server {
 		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
 	},
-	calls: 400, burst: 60, rate: 30, column: 10 * time.Second,
+	calls: 400, burst: 60, rate: 30, column: 2 * time.Second,
 	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
 }
 
@@ -411,17 +412,17 @@ func Example_lateRejections() {
 	late.plot()
 	// Output:
 	// sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s
-	// arrivals   209 │█▂
-	//                │██
-	//                │██▅
-	// accepted    69 │█ ▂            █
-	//                │█ █           ▂█ ▄   ▃
-	//                │█ █    ▄▂▁▂▂▂▄██▄█████▃
-	// rejected       │++++++++       ++
-	// waits for      │orr    rrrrrrrrrrrrrr
-	//                └┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬┬
-	//                 0 s5 s10 s15 s20 s25 s30 s35 s40 s45 s50 s55 s60 s65 s70 s75 s80 s85 s90 s95 s100 s105 s110 s
-	// 1 column = 5 s, + = 10 or more, r = learned rate, o = overload
+	// arrivals   119 │█
+	//                │█▅▅▅▅▁
+	//                │██████
+	// accepted    50 │█    █                                █
+	//                │█ ▂  █                               ▆█              ▂
+	//                │█ █  █            ▁▄▁▁▁▁▁▁▁▁▁▁▁▁▂▂▃▄▆██  ▁▇█▆▅▅▃▄▇▆▅▃█▅▂▂
+	// rejected       │++++ ++++++++++++++2                  6++1
+	// waits for      │soorrrs            rrrrrrrrrrrrrrrrrrrrrr rrrrr rrr
+	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬─
+	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s110 s
+	// 1 column = 2 s, + = 10 or more, s = slow start, r = learned rate, o = overload
 	//  38.4 s  quota api.example.com (learned rate): learned limit of 0.46 per second
 	//   111 s  quota api.example.com (learned rate): dropped learned limit
 	// 400 calls: 2392 requests sent, 1992 rejected, 0 calls failed, 113.1 s (ideal 16 s)

@@ -165,7 +165,7 @@ func (p *plotter) chart(label string, values []int) {
 
 // axis writes the time axis.
 func (p *plotter) axis() {
-	every := int(tickTime / p.column)
+	every := max(int(tickTime/p.column), 5) // columns
 	line, times := []rune(strings.Repeat("─", p.columns)), strings.Builder{}
 	for i := 0; i < p.columns; i += every {
 		line[i] = '┬'
