@@ -415,17 +415,16 @@ func Example_lateRejections() {
 	// arrivals   119 │█
 	//                │█▅▅▅▅▁
 	//                │██████
-	// accepted    50 │█    █                                █
-	//                │█ ▂  █                               ▆█              ▂
-	//                │█ █  █            ▁▄▁▁▁▁▁▁▁▁▁▁▁▁▂▂▃▄▆██  ▁▇█▆▅▅▃▄▇▆▅▃█▅▂▂
-	// rejected       │++++ ++++++++++++++2                  6++1
-	// waits for      │soorrrs            rrrrrrrrrrrrrrrrrrrrrr rrrrr rrr
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬─
-	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s110 s
+	// accepted    50 │█    █     █ ▁        ▁
+	//                │█ ▂  █     █ █ ▇▁ ▁▁▁▁█▄
+	//                │█ █  █     █▂█ █████████▁▁
+	// rejected       │++++ ++++1 +++++2
+	// waits for      │soorrrs  rrs   rrrrrrrrr
+	//                └┬────┬────┬────┬────┬────┬
+	//                 0 s  10 s 20 s 30 s 40 s 50 s
 	// 1 column = 2 s, + = 10 or more, s = slow start, r = learned rate, o = overload
-	//  38.4 s  quota api.example.com (learned rate): learned limit of 0.46 per second
-	//   111 s  quota api.example.com (learned rate): dropped learned limit
-	// 400 calls: 2392 requests sent, 1992 rejected, 0 calls failed, 113.1 s (ideal 16 s)
+	//  31.9 s  quota api.example.com (learned rate): learned limit of 9.3 per second
+	// 400 calls: 1732 requests sent, 1332 rejected, 0 calls failed, 50.6 s (ideal 16 s)
 }
 
 var overloaded = scenario{

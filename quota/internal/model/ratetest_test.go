@@ -140,12 +140,12 @@ func TestQuota_testsNoRate(t *testing.T) {
 		fails    throttle.Feedback
 		change   func(q *Quota)
 	}{
-		"few are rejected":    {6 * ms, again(bare), func(*Quota) {}},
-		"none is accepted":    {time.Hour, again(bare), func(*Quota) {}},
-		"StatedOnly":          {50 * ms, again(bare), func(q *Quota) { q.Account.Full = false }},
-		"a declared limit":    {50 * ms, again(bare), func(q *Quota) { q.Declare(throttle.PerMinute(1e6)) }},
-		"no memory":           {50 * ms, again(bare), func(q *Quota) { q.Account.Memory.Store(MaxBytes) }},
-		"a rate has failed":   {50 * ms, again(bare), func(q *Quota) { q.remember(start); q.dropLoop(true, start) }},
+		"few are rejected":  {6 * ms, again(bare), func(*Quota) {}},
+		"none is accepted":  {time.Hour, again(bare), func(*Quota) {}},
+		"StatedOnly":        {50 * ms, again(bare), func(q *Quota) { q.Account.Full = false }},
+		"a declared limit":  {50 * ms, again(bare), func(q *Quota) { q.Declare(throttle.PerMinute(1e6)) }},
+		"no memory":         {50 * ms, again(bare), func(q *Quota) { q.Account.Memory.Store(MaxBytes) }},
+		"a rate has failed": {50 * ms, again(bare), func(q *Quota) { q.remember(start); q.dropLoop(true, start) }},
 	} {
 		for seed := range uint64(5) {
 			q := known(0)
