@@ -94,7 +94,7 @@ func (q *Quota) answered(n uint64, rejected bool, now time.Time) bool {
 }
 
 // endTrial ends the trial. The limit is restored unless it is too low: then it stays doubled, and may be doubled again
-// at once.
+// immediately.
 func (q *Quota) endTrial(now time.Time) {
 	l := q.Learned
 	t := &l.trial
