@@ -25,7 +25,7 @@ import (
 //	                                                     what waited is sent at a growing rate
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if at least
-// two of them are of requests that were not rejected before (or four times as many), and more in flight than usual do not explain all of
+// two of them are of requests that were not rejected before, and more in flight than usual do not explain all of
 // them. Each hold that proves to be wrong, and none of whose tests
 // was rejected, doubles that number, at most twice, and each that proves to be right halves it. After two right ones
 // in a row the first rejection begins the next hold.
@@ -58,7 +58,6 @@ type Hold struct {
 const (
 	leastRow    = 4                // least number of further rejections that begin a hold
 	leastOthers = 2                // of these, requests that had not been rejected before; without them
-	repeats     = 4                // so many times as many rejections begin the hold: one caller may have taken all units
 	chance      = 0.01             // that random rejections begin a hold
 	rightChance = 0.1              // that they reject its tests, too
 	maxDoubt    = 2                // doublings of the number of rejections
@@ -104,7 +103,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	enough := h.row >= h.needed && (h.others >= leastOthers || h.row >= repeats*h.needed) && h.uncrowded
+	enough := h.row >= h.needed && h.others >= leastOthers && h.uncrowded
 	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
 		return false
 	}

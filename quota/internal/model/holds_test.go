@@ -41,15 +41,11 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 	other.Cause = throttle.CauseOtherQuota
 	for name, send := range map[string]func(q *Quota, now time.Time){
 		"sent before the first one arrived": nil,
-		"the same request again": func(q *Quota, now time.Time) {
-			if now.Before(at(24 * rtt)) { // ten times, as often as a call is sent
-				exchange(q, now, repeated)
-			}
-		},
-		"of another quota":       func(q *Quota, now time.Time) { exchange(q, now, other) },
-		"not sent by this quota": func(q *Quota, now time.Time) { f := bare; q.RejectedElsewhere(&f, now) },
-		"failures":               func(q *Quota, now time.Time) { exchange(q, now, dropped) },
-		"callers that gave up":   func(q *Quota, now time.Time) { exchange(q, now, canceled) },
+		"the same request again":            func(q *Quota, now time.Time) { exchange(q, now, repeated) },
+		"of another quota":                  func(q *Quota, now time.Time) { exchange(q, now, other) },
+		"not sent by this quota":            func(q *Quota, now time.Time) { f := bare; q.RejectedElsewhere(&f, now) },
+		"failures":                          func(q *Quota, now time.Time) { exchange(q, now, dropped) },
+		"callers that gave up":              func(q *Quota, now time.Time) { exchange(q, now, canceled) },
 		"more in flight than were accepted": func(q *Quota, now time.Time) {
 			q.InFlight.Open += 100
 			exchange(q, now, bare)

@@ -11,9 +11,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A server that fails more than eight requests at a time gets fewer in flight. Callers that do not wait are not bounded. Callers that give up because of it show that it is no use.
+// A server that fails more than eight requests at a time gets fewer in flight, also if its rejections state no time, or
+// are 503s. Callers that do not wait are not bounded. Callers that give up because of it show that it is no use.
 func TestQuota_fewerInFlightWhenOverloaded(t *testing.T) {
-	for name, f := range map[string]throttle.Feedback{"500": failed, "dropped": dropped} {
+	for name, f := range map[string]throttle.Feedback{"500": failed, "dropped": dropped, "bare 429, repeated": {Outcome: throttle.Throttled, Cause: throttle.CauseUnstated, Repeated: true}} {
 		q := known(0)
 		q.Account.Full = false
 		now, lowest := start, int64(100)

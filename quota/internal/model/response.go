@@ -181,7 +181,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 
 // openUp sends what has waited because of an estimate that was wrong at a rate that doubles in each round trip.
 func (q *Quota) openUp(now time.Time) {
-	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, max(q.InFlight.Open, 8), now, min(releaseTrips*4*q.trip.Typical(), maxRelease)), false
+	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, 1, now, min(releaseTrips*4*q.trip.Typical(), maxRelease)), false
 }
 
 // GaveUp applies that a call has given up because it waited for too long. It reports whether claims that wait may be
