@@ -57,7 +57,7 @@ type Hold struct {
 
 const (
 	leastRow    = 4                // least number of further rejections that begin a hold
-	leastOthers = 2                // of these, requests that had not been rejected before; without them
+	leastOthers = 2                // of these, requests that had not been rejected before
 	chance      = 0.01             // that random rejections begin a hold
 	rightChance = 0.1              // that they reject its tests, too
 	maxDoubt    = 2                // doublings of the number of rejections
