@@ -97,10 +97,10 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// testRate begins a rate on test if many requests fail or are rejected. f is the response to claim n.
+// testRate begins a rate on test if many requests are rejected, or fail and the AdaptiveLimiter rests. f is the response to claim n.
 func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 	rejected := f.Outcome != throttle.Accepted
-	if !rejected && q.Learned == nil || !q.Account.Full || q.states() {
+	if !rejected && q.Learned == nil || !q.Account.Full || q.states() || f.Outcome == throttle.Failed && q.Overload.Limit() > 0 {
 		return
 	}
 	l := q.remember(now)
