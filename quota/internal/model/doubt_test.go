@@ -160,3 +160,54 @@ func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 		require.Equal(t, !newer, q.Estimates[1].Probe, n)
 	}
 }
+
+// A statement that accepted requests contradict is ignored (rule 5), and what has waited for it is sent at a growing
+// rate (rule 8), not all together.
+func TestQuota_whatWaitedForAWrongStatementIsNotSentTogether(t *testing.T) {
+	q := nothingLeft()
+	d := reserve(q, at(ms))
+	require.True(t, d.OK && q.Testing())
+	require.False(t, reserve(q, at(2*ms)).OK, "the others wait")
+	respond(q, d, states(accepted, usedUp(at(s))), at(s))
+	require.True(t, q.Estimates[0].Distrusted())
+	together := 0
+	for together < 1000 && reserve(q, at(s+40*ms)).OK {
+		together++
+	}
+	require.Positive(t, together)
+	require.Less(t, together, 20)
+	require.Equal(t, "slow start", reserve(q, at(s+40*ms)).Policy)
+}
+
+// A request is sent while calls wait for a stated limit, although its probe has ended without a response and other
+// clients use it: nothing waits without an end (I3).
+func TestQuota_aProbeWithoutAResponseStopsNothing(t *testing.T) {
+	q, now, tokens := known(0), start, 3.
+	for range 300 { // a bucket of 100/s, of which others use most
+		now, tokens = now.Add(10*ms), min(tokens+.2, 3)
+		d := reserve(q, now)
+		if !d.OK {
+			continue
+		}
+		f := bare
+		if tokens >= 1 {
+			f, tokens = accepted, tokens-1
+		}
+		respond(q, d, states(f, throttle.RemoteLimit{Limit: 100, Remaining: int64(tokens), ResetAfter: s}), now.Add(rtt))
+	}
+	require.True(t, q.states(), "rejections have confirmed it")
+	reset := now
+	sent := 0
+	var last time.Time
+	for now = reset; now.Before(reset.Add(30 * s)); now = now.Add(50 * ms) {
+		if d := reserve(q, now); d.OK {
+			if sent++; !last.IsZero() {
+				require.LessOrEqual(t, now.Sub(last), 2*s)
+			}
+			last = now
+			respond(q, d, canceled, now.Add(100*ms)) // its caller gives up
+		}
+	}
+	require.Greater(t, sent, 15)
+	require.Less(t, reset.Add(30*s).Sub(last), 2*s)
+}
