@@ -70,15 +70,27 @@ func TestJudge_hasNoNoise(t *testing.T) {
 	}
 }
 
-// TestHeed_meetsTheGoals checks the goals in the worlds of fixed.
-func TestHeed_meetsTheGoals(t *testing.T) {
-	t.Skip("the tracker is being rebuilt: see bench/regret -check")
+// TestHeed_keepsTheInvariants checks what holds in the worlds of fixed: all invariants but that of bounded regret, I4, which
+// is measured by -check like the goals; and with a limit heed fails fewer calls than the peers, with fewer rejected requests.
+func TestHeed_keepsTheInvariants(t *testing.T) {
 	first, n := fixed()
 	chosen := chosenClients(worlds.Heed)
 	s := newSummary(chosen)
-	measure(t, first, n, chosen, func(runs []*worlds.Run) { s.add(newResult(runs)) })
-	require.Empty(t, s.missed())
-	require.Empty(t, s.violations()[worlds.Heed])
+	measure(t, first, n, chosen, func(runs []*worlds.Run) {
+		r := newResult(runs)
+		s.add(r)
+		for name, violations := range r.Clients[worlds.Heed].Violations {
+			if name != "I4" {
+				assert.Zero(t, violations, "%s in %d: %s", name, r.Seed, r.World)
+			}
+		}
+		assert.False(t, r.Clients[worlds.Heed].Cut, "%d", r.Seed)
+	})
+	ours := s.row(withLimit, worlds.Heed)
+	for _, peer := range []string{worlds.Plain, worlds.RetryableHTTPSafe} {
+		require.Less(t, ours.Failed, s.row(withLimit, peer).Failed, peer)
+		require.Less(t, ours.Rejected, s.row(withLimit, peer).Rejected, peer)
+	}
 }
 
 func TestSummary_knowsTheGoals(t *testing.T) {
