@@ -10,12 +10,12 @@ import (
 //
 //	bound = before + first · 2^(10 (now - start) / (end - start))
 //
-// Requests that were in flight before are none of those that it delays. At the end there is no bound. The zero Ramp
+// Requests that were in flight before have not waited, so they do not count. At the end there is no bound. The zero Ramp
 // does not bound.
 type Ramp struct {
 	start, end time.Time
-	before     int64
-	first      int64
+	before     int64 // requests in flight before
+	first      int64 // further ones that are sent without a wait
 }
 
 const doublings = 10 // of the bound, from the start to the end

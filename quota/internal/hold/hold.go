@@ -26,9 +26,8 @@ import (
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if at least
 // two of them are of requests that were not rejected before, and more in flight than usual do not explain all of
-// them. Each hold that proves to be wrong, and none of whose tests
-// was rejected, doubles that number, at most twice, and each that proves to be right halves it. After two right ones
-// in a row the first rejection begins the next hold.
+// them. Each hold that proves to be wrong, and none of whose tests was rejected, doubles that number, at most twice,
+// and each that proves to be right halves it. After two right ones in a row the first rejection begins the next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
 // accepted. The acceptance of a request that was sent after all rejected ones ends it, too.

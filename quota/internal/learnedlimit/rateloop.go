@@ -11,7 +11,7 @@ import (
 )
 
 // A RateLoop estimates the rate that a server accepts if it does not state one. It begins after a hold, or at the
-// rate that a RateTest tests, and ends when it proves to be wrong or is not needed:
+// rate that a RateTest has measured, and ends when it proves to be wrong or is not needed:
 //
 //	rate
 //	  │ begins              rejected x            / ended at 4 x the goal

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// A RateTest finds out whether rejections without a time depend on the rate. It measures which share of the requests
-// is rejected, and how many are accepted per second. Then requests are sent at that rate, and if the rate is the
-// reason, hardly any is rejected:
+// A RateTest finds out whether rejections depend on the rate. It measures the share of the requests that is rejected, and
+// how many are accepted per second. Then requests are sent at that rate. If the rate is the reason, hardly any is
+// rejected:
 //
 //	                        sent    rejected              sent at 20/s    rejected
 //	a limit of 20/s         40/s    50 %, accepted 20/s   ─────────────▶    1 %     depends on the rate
 //	a bad backend of two    40/s    50 %, accepted 20/s   ─────────────▶   50 %     does not
 //
-// The responses decide by a sequential probability ratio test (Wald 1945): that rejections are as frequent as before,
-// or an eighth of that. It takes 5 to 20 responses. The zero RateTest has measured nothing.
+// A sequential probability ratio test (Wald, Sequential Tests of Statistical Hypotheses, 1945) decides whether
+// rejections are as frequent as before or an eighth of that, after 5 to 20 responses in most cases. Failures count as
+// rejections if the caller passes them. The zero RateTest has measured nothing.
 type RateTest struct {
 	since    time.Time // of the first rejection; zero: there was none
 	sentBy   uint64    // latest claim that was sent by then: later ones count
@@ -27,14 +28,14 @@ type RateTest struct {
 }
 
 const (
-	minRejected  = 6  // rejections that begin a test
-	minOf        = 5  // one of so many requests must be rejected
-	minMeasures  = 16 // responses that show a share
-	maxMeasures  = 64 // responses after which a measurement with fewer rejections begins again
-	rarer        = 8  // factor by which rejections become rarer at the right rate
-	dependsAt    = 3.0
-	independsAt  = -2.2
-	minTripsRate = 2 // round trips over which a rate is measured at least
+	minRejected  = 6    // rejections that begin a test
+	minOf        = 5    // one of so many requests must be rejected
+	minMeasures  = 16   // responses that show a share
+	maxMeasures  = 64   // responses after which a measurement with fewer rejections begins again
+	rarer        = 8    // factor by which rejections become rarer at the right rate
+	dependsAt    = 3.0  // score at which rejections depend on the rate: wrong once in e^3 = 20 times
+	independsAt  = -2.2 // score at which they do not: wrong once in e^2.2 = 9 times
+	minTripsRate = 2    // round trips over which a rate is measured at least
 )
 
 // Measure adds the response to claim n that arrived now, when claim sent was the latest. If enough requests are rejected,

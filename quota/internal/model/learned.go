@@ -14,8 +14,8 @@ import (
 // until the first rejection, and drops it after forgetAfter successes in a row in which nothing was estimated.
 //
 // An estimate begins in two ways. After a hold without a stated end that was right, it is a window or, if the times fit
-// none, a rate. And if many requests are rejected without a time, it is the rate of those that are accepted, if a test
-// shows that rejections become rarer at it. A trial decides whether an estimate is too low, see trial.
+// none, a rate. And if many requests are rejected, it is the rate of those that are accepted, if rejections become rarer
+// at it, see learnedlimit.RateTest. A trial decides whether an estimate is too low, see trial.
 type Learned struct {
 	Loop   learnedlimit.RateLoop
 	Window learnedlimit.Window
@@ -97,7 +97,8 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// testRate begins a rate on test if many requests are rejected, or fail and the AdaptiveLimiter rests. f is the response to claim n.
+// testRate puts a rate on test if many requests are rejected, or fail although their number in flight is not limited. f
+// is the response to claim n.
 func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 	rejected := f.Outcome != throttle.Accepted
 	if !rejected && q.Learned == nil || !q.Account.Full || q.states() || f.Outcome == throttle.Failed && q.Overload.Limit() > 0 {

@@ -179,7 +179,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 	q.testRate(number(grant), f, now)
 }
 
-// openUp sends what has waited because of an estimate that was wrong at a rate that doubles in each round trip.
+// openUp sends what has waited because of an estimate that was wrong at a growing rate.
 func (q *Quota) openUp(now time.Time) {
 	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, 1, now, min(releaseTrips*4*q.trip.Typical(), maxRelease)), false
 }

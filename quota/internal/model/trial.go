@@ -16,10 +16,10 @@ import (
 // The pause grows from 10 s, or from 1 s if a call gives up because it waited, to 640 s. The trial of a window begins
 // only then, when the window is used up.
 type trial struct {
-	on     bool // the limit is doubled
-	sentBy uint64
-	score  int       // of the responses to later claims, see below
-	until  time.Time // the trial ends
+	on     bool      // the limit is doubled
+	sentBy uint64    // latest claim when that was
+	score  int       // of the responses to later claims, see acceptedScore
+	until  time.Time // when the trial ends
 	next   time.Time // no trial begins before; zero: no claim has waited
 	pause  time.Duration
 
@@ -32,7 +32,7 @@ const (
 	firstTrial = 10 * time.Second
 	lastTrial  = 640 * time.Second
 
-	// The score is a random walk, which falls if less than two of five requests are rejected. It does not fall further
+	// The score is a random walk: it falls if less than two of five requests are rejected. It does not fall further
 	// than tooLow, because a server may accept a burst before it rejects.
 	acceptedScore = -2
 	rejectedScore = 3
