@@ -243,12 +243,10 @@ func (l *RateLoop) Counts(n uint64, now time.Time) bool {
 // cause of the loop. accepted is the rate that was accepted in the last minute, rtt the round trip time,
 // and lastSent the number of the latest claim.
 func (l *RateLoop) AddResponse(rejected bool, accepted *AcceptedRate, rtt time.Duration, lastSent uint64, now time.Time) LoopAction {
-	l.count(rejected)
-	switch {
-	case rejected:
-		return l.rejected(accepted.Highest(now), rtt, lastSent, now)
+	if l.count(rejected); !rejected {
+		return ContinueLoop
 	}
-	return ContinueLoop
+	return l.rejected(accepted.Highest(now), rtt, lastSent, now)
 }
 
 // AddStatedWait is AddResponse for a rejection that stated to wait for retryAfter, and so began a hold.

@@ -99,15 +99,15 @@ func (q *Quota) endTrial(now time.Time) {
 	l := q.Learned
 	t := &l.trial
 	t.on = false
-	t.next = now.Add(max(t.pause, firstTrial))
-	switch {
-	case t.score >= rightLimit:
-		t.pause = min(max(4*t.pause, firstTrial), lastTrial)
-		t.next = now.Add(t.pause)
-	case t.score <= tooLow:
+	if t.score <= tooLow {
 		t.pause, t.next = 0, now
+		return
 	}
-	if t.score > tooLow && l.Loop.On() == t.loop.On() && l.Window.On() == t.window.On() {
+	if t.score >= rightLimit {
+		t.pause = min(max(4*t.pause, firstTrial), lastTrial)
+	}
+	t.next = now.Add(max(t.pause, firstTrial))
+	if l.Loop.On() == t.loop.On() && l.Window.On() == t.window.On() {
 		l.Loop, l.Window.Limit, l.Window.ConfirmedLimit = t.loop, t.window.Limit, t.window.ConfirmedLimit
 		l.Loop.Restored(q.trip.bounded(), q.InFlight.Sent, now)
 	}
