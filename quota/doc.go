@@ -96,14 +96,14 @@
 //
 // # Learned rates
 //
-// After two holds in a row that were right and whose end the server had not stated, what was
-// accepted before them is tried as a window: so many requests in so long a time. If that proves
-// wrong, or the times fit no window, the rate loop begins with the rate that was accepted. It
-// increases the rate until a rejection, returns to the rate that was accepted, and after a while
-// exceeds it again, as CUBIC does. A rate is also tried where most requests fail, whatever their
-// number in flight, and dropped if failures do not become rarer. When calls give up because they
-// waited for an estimate, a few requests more than it allows are sent at pauses of 1 to 640 s. If
-// they are accepted it is doubled, and after the next ones dropped.
+// After a hold that was right and whose end the server had not stated, what was accepted before it
+// is tried as a window: so many requests in so long a time. If that proves wrong, or the times fit no
+// window, the rate loop begins with the rate that was accepted. It increases the rate until a
+// rejection, returns to the rate that was accepted, and after a while exceeds it again, as CUBIC does.
+// A rate is also tested where a fifth of the requests is rejected, or fails whatever the number in
+// flight, and dropped if that does not become rarer. While calls wait for an estimate, it is doubled
+// for ten seconds, at pauses of 10 to 640 s, and stays doubled if most of the requests are accepted.
+// A window is doubled only when calls give up because they waited for it.
 //
 // # Overload
 //
