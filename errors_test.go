@@ -133,7 +133,7 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 // states a reset beyond MaxWait or the deadline is returned immediately, also by the
 // first call.
 func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
-	for _, until := range []time.Duration{5 * time.Minute, 30 * time.Minute, 25 * time.Hour, 32 * 24 * time.Hour, 400 * 24 * time.Hour} {
+	for _, until := range []time.Duration{11 * time.Minute, 30 * time.Minute, 25 * time.Hour, 32 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		for _, status := range []int{403, 429} {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(s2026))

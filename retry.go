@@ -83,15 +83,15 @@ type RetryPolicy struct {
 	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
 	// the server may impose. A request that would have to wait longer fails immediately;
 	// so do requests that are already in the queue when the server states a longer time.
-	// It does not apply to waits that the program's own limits impose. Zero means 2
-	// minutes; a negative value means no limit.
+	// It does not apply to waits that the program's own limits impose. Zero means
+	// 10 minutes; a negative value means no limit.
 	MaxWait time.Duration
 
 	// MaxElapsed is the longest time from the end of the first attempt to the start of
 	// the last. It includes the attempts, delays and waits in the queue between these
 	// two, also waits that the program's own limits impose. It does not include the wait
 	// before the first attempt or the duration of the last: an attempt in flight is never
-	// canceled. Zero means 3 minutes; a negative value means no limit.
+	// canceled. Zero means 15 minutes; a negative value means no limit.
 	MaxElapsed time.Duration
 
 	// AttemptTimeout is the longest time from the start of an attempt to the headers of
@@ -148,8 +148,8 @@ type RetryPolicy struct {
 const (
 	defaultMaxAttempts          = 4
 	defaultMaxThrottledAttempts = 10
-	defaultMaxWait              = 2 * time.Minute
-	defaultMaxElapsed           = 3 * time.Minute
+	defaultMaxWait              = 10 * time.Minute
+	defaultMaxElapsed           = 15 * time.Minute
 	defaultMaxBodyBuffer        = 256 << 10
 )
 

@@ -65,18 +65,18 @@ func TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit(t *testing.T) {
 	})
 }
 
-// TestRetryPolicy_maxElapsedDefaultsToThreeMinutes checks that by default no attempt
-// begins more than 3 minutes after the end of the first, regardless of the waits that the
+// TestRetryPolicy_maxElapsedDefaultsTo15Minutes checks that by default no attempt
+// begins more than 15 minutes after the end of the first, regardless of the waits that the
 // server states.
-func TestRetryPolicy_maxElapsedDefaultsToThreeMinutes(t *testing.T) {
-	for elapsed, last := range map[time.Duration]time.Duration{0: 2 * time.Minute, -1: 9 * time.Minute} {
+func TestRetryPolicy_maxElapsedDefaultsTo15Minutes(t *testing.T) {
+	for elapsed, last := range map[time.Duration]time.Duration{0: 12 * time.Minute, -1: 27 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newScript(response{503, "", []string{"Retry-After", "60"}})
+			s := newScript(response{503, "", []string{"Retry-After", "180"}})
 			exact := backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}
 			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, MaxAttempts: 10, RetryAfterJitter: exact}})
 			require.NoError(t, err)
 			if elapsed == 0 {
-				require.LessOrEqual(t, s.got[s.sent()-1].at, 3*time.Minute)
+				require.LessOrEqual(t, s.got[s.sent()-1].at, 15*time.Minute)
 			}
 			require.GreaterOrEqual(t, s.got[s.sent()-1].at, last)
 		})

@@ -107,12 +107,12 @@ var attemptScenarios = []scenario{
 		require.Equal(t, 2, s.sent())
 		require.Equal(t, 3*time.Second, time.Since(s.start))
 	}},
-	// The list says that 0 means no limit. MaxElapsed has a default of 3 min instead, so
+	// The list says that 0 means no limit. MaxElapsed has a default of 15 min instead, so
 	// that retries always end.
-	{number: 52, summary: "a negative total is none, 0 is 3 minutes", run: func(t *testing.T) {
+	{number: 52, summary: "a negative total is none, 0 is 15 minutes", run: func(t *testing.T) {
 		for elapsed, sent := range map[time.Duration]int{-1: 4, 0: 3} {
 			s := newScript(500)
-			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(90 * time.Second)}})
+			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(6 * time.Minute)}})
 			require.NoError(t, err)
 			require.Equal(t, sent, s.sent())
 		}

@@ -99,7 +99,7 @@ var waitScenarios = []scenario{
 		require.GreaterOrEqual(t, s.gaps()[0], 7*time.Second)
 	}},
 	{number: 81, summary: "never cut: above MaxWait the answer comes at once", run: func(t *testing.T) {
-		s := newScript(response{429, "later", []string{"Retry-After", "121"}}, 200)
+		s := newScript(response{429, "later", []string{"Retry-After", "601"}}, 200)
 		resp, err := get(t, &Transport{Base: s})
 		require.NoError(t, err)
 		require.Equal(t, "later", text(t, resp))
@@ -107,11 +107,11 @@ var waitScenarios = []scenario{
 		info, _ := InfoFrom(resp)
 		require.ErrorIs(t, info.StopReason, ErrMaxWait)
 		for range 20 { // jitter does not increase the delay above MaxWait
-			s = newScript(response{503, "", []string{"Retry-After", "119"}}, 200)
+			s = newScript(response{503, "", []string{"Retry-After", "599"}}, 200)
 			_, err = get(t, &Transport{Base: s})
 			require.NoError(t, err)
 			require.Equal(t, 2, s.sent())
-			require.GreaterOrEqual(t, s.gaps()[0], 119*time.Second)
+			require.GreaterOrEqual(t, s.gaps()[0], 599*time.Second)
 		}
 	}},
 	{number: 82, summary: "a fraction is a number; 0x10 and 1e3 are not", run: func(t *testing.T) {

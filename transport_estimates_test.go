@@ -188,7 +188,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"20/s, burst of 20, bare 429", nginx(429, false), 300, 13950 * time.Millisecond, cost{71, 0, 1.25}, cost{77, 0, 1.27}},
 		{"20/s, burst of 20, bare 503", nginx(503, false), 300, 13950 * time.Millisecond, cost{83, 1, 1.25}, cost{11, 0, 1.25}},
 		{"20/s, burst of 20, closed connections", nginx(0, false), 300, 13950 * time.Millisecond, cost{83, 1, 1.25}, cost{11, 0, 1.25}},
-		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{63, 0, 1.28}, cost{31, 0, 1.25}},
+		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{63, 0, 1.28}, cost{35, 0, 1.25}},
 		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{117, 0, 1.90}, cost{12, 0, 1.67}},
 		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{159, 4, 3.15}, cost{22, 0, 1.56}},
 		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{500, 0, 4.3}, cost{60, 0, 1.55}},

@@ -486,7 +486,7 @@ func TestRun_pausesWhenTheServerStatesALongWait(t *testing.T) {
 		response heedtest.Response
 		wait     time.Duration
 	}{
-		"Retry-After": {heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"600"}}}, 10 * time.Minute},
+		"Retry-After": {heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"1200"}}}, 20 * time.Minute},
 		"reset":       {heedtest.Response{Status: 429, Header: http.Header{"X-Ratelimit-Limit": {"5"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"900"}}}, 15 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -549,7 +549,7 @@ func TestRun_doesNotRepeatAnUnsafeItemAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &heedtest.Server{Respond: func(r heedtest.Request) heedtest.Response {
 			if r.Method == "GET" {
-				return heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"600"}}}
+				return heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"1200"}}}
 			}
 			return heedtest.Response{}
 		}}

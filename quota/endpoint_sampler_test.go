@@ -39,7 +39,7 @@ func TestSampler_limitThatIsEnforcedLate(t *testing.T) {
 		t.Log(j)
 		require.Zero(t, j.failed)
 		goal(t, "limit that is enforced late", j.throttled <= 30, "%v", j)
-		require.LessOrEqual(t, j.elapsed, 20*time.Second)
+		require.LessOrEqual(t, j.elapsed, 21*time.Second, "ideal is 14 s; new requests go before retries while the limit is an estimate")
 	})
 }
 

@@ -32,7 +32,7 @@ import (
 
 // defaultMaxWait is the longest Retry-After that is waited for by default. It is the default
 // of heed.RetryPolicy.MaxWait.
-const defaultMaxWait = 2 * time.Minute
+const defaultMaxWait = 10 * time.Minute
 
 var (
 	_ retryablehttp.CheckRetry = CheckRetry
@@ -42,7 +42,7 @@ var (
 // CheckRetry is a retryablehttp.CheckRetry that retries a request if heed.Retryable allows it.
 //
 // It does not retry if the server asks for a wait that exceeds the deadline of ctx, or that is
-// longer than the MaxWait that heed.WithOptions stored in ctx, or two minutes if there is none.
+// longer than the MaxWait that heed.WithOptions stored in ctx, or 10 minutes if there is none.
 // The caller then receives the response immediately. After a failure without a response,
 // CheckRetry knows the method and ctx, but not the header: without Wrap, declare the request
 // idempotent by heed.WithOptions instead of an Idempotency-Key header.

@@ -81,8 +81,8 @@ func TestCheckRetry_retriesSafeRequests(t *testing.T) {
 		{"POST, no answer", "POST", nil, heed.RequestOptions{}, heedtest.Response{Fault: heedtest.Drop}, 1},
 		{"POST with a key, no answer", "POST", keyed, heed.RequestOptions{}, heedtest.Response{Fault: heedtest.Drop}, 2},
 		{"POST, longer than MaxWait", "POST", nil, heed.RequestOptions{MaxWait: time.Second}, status(429, "Retry-After", "3"), 1},
-		{"GET, longer than two minutes", "GET", nil, heed.RequestOptions{}, status(429, "Retry-After", "121"), 1},
-		{"GET, longer but allowed", "GET", nil, heed.RequestOptions{MaxWait: time.Hour}, status(429, "Retry-After", "121"), 2},
+		{"GET, longer than ten minutes", "GET", nil, heed.RequestOptions{}, status(429, "Retry-After", "601"), 1},
+		{"GET, longer but allowed", "GET", nil, heed.RequestOptions{MaxWait: time.Hour}, status(429, "Retry-After", "601"), 2},
 	} {
 		for _, wrapped := range []bool{true, false} {
 			inMemory(t, func(t *testing.T, s *heedtest.Server) {
@@ -141,8 +141,8 @@ func TestCheckRetry_obeysWaitsUpToItsBounds(t *testing.T) {
 		deadline   time.Duration
 		want       bool
 	}{
-		"two minutes":               {"120", 0, 0, true},
-		"longer":                    {"121", 0, 0, false},
+		"ten minutes":               {"600", 0, 0, true},
+		"longer":                    {"601", 0, 0, false},
 		"MaxWait":                   {"7", 7 * time.Second, 0, true},
 		"longer than MaxWait":       {"8", 7 * time.Second, 0, false},
 		"longer than the default":   {"300", 5 * time.Minute, 0, true},
@@ -150,7 +150,7 @@ func TestCheckRetry_obeysWaitsUpToItsBounds(t *testing.T) {
 		"before the deadline":       {"59", 0, time.Minute, true},
 		"not stated":                {"", 0, time.Nanosecond, true},
 		"now, just before its end":  {"0", 0, time.Nanosecond, true},
-		"long, with a far deadline": {"121", 0, time.Hour, false},
+		"long, with a far deadline": {"601", 0, time.Hour, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := heed.WithOptions(t.Context(), heed.RequestOptions{MaxWait: c.maxWait})

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/bench/internal/worlds"
@@ -44,7 +47,8 @@ type figures struct {
 	Wasted float64 `json:"wasted,omitempty"` // rejected requests by those that the oracle sent, in percent
 	Beyond float64 `json:"beyond,omitempty"` // failed calls beyond those of the oracle, in points
 
-	Violations map[string]int `json:"violations,omitempty"` // of the invariants
+	Causes     map[string]float64 `json:"causes,omitempty"`     // of Harm, in points
+	Violations map[string]int     `json:"violations,omitempty"` // of the invariants
 }
 
 // newResult returns the figures of the runs of one world.
@@ -87,6 +91,12 @@ func (f *figures) compare(run, peer, oracle *worlds.Run) {
 	c := worlds.Compare(run, peer, oracle)
 	f.Harm, f.Points, f.Error, f.Late, f.Short, f.Long = c.Harm, c.Points, c.Error, c.Late, c.Short, c.Long
 	f.Slower = worlds.Slower(run, peer)
+	if f.Harm > 0 && run.Waits != nil {
+		f.Causes = map[string]float64{}
+		for cause, n := range c.Causes {
+			f.Causes[cause] = f.Harm * float64(n) / float64(c.Harmed)
+		}
+	}
 }
 
 // print prints r for a reader.
@@ -104,6 +114,9 @@ func (r *result) print(w io.Writer) {
 		printf(w, "  %-18s failed %6.2f %%, mean %8s, p99 %8s, sent %6d, rejected %6d, %8s | harm %6.2f (%.2f ± %.2f), late %d, 60 s %.1f, 600 s %.1f, %.3g x slower %s %v\n",
 			name, f.Failed, seconds(f.Mean), seconds(f.P99), f.Sent, f.Rejected, seconds(f.Elapsed),
 			f.Harm, f.Points, f.Error, f.Late, f.Short, f.Long, f.Slower, mark, f.Reasons)
+		for _, cause := range slices.SortedFunc(maps.Keys(f.Causes), func(a, b string) int { return cmp.Compare(f.Causes[b], f.Causes[a]) }) {
+			printf(w, "%28.2f points: %s\n", f.Causes[cause], cause)
+		}
 	}
 }
 

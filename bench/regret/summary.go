@@ -141,9 +141,25 @@ func (s *summary) printDistribution(w io.Writer, client string) {
 	}
 }
 
-// printCauses prints the harm of the client that is judged by the properties of the worlds.
+// printCauses prints the harm of the client that is judged by why the harmed calls were late or not sent again, and by
+// the properties of the worlds.
 func (s *summary) printCauses(w io.Writer) {
 	ours := s.ours()
+	for _, name := range []string{tame, noLimit, withLimit} {
+		causes := map[string]float64{}
+		for _, r := range s.results {
+			if r.Group == name || name == tame && r.Tame {
+				for cause, points := range r.Clients[ours].Causes {
+					causes[cause] += points
+				}
+			}
+		}
+		n := float64(s.row(name, ours).Worlds)
+		printf(w, "\n%-36s %7s\n", name, "harm")
+		for _, cause := range slices.SortedFunc(maps.Keys(causes), func(a, b string) int { return cmp.Compare(causes[b], causes[a]) }) {
+			printf(w, "%-36s %7.3f\n", cause, causes[cause]/n)
+		}
+	}
 	for _, name := range []string{noLimit, withLimit} {
 		groups := map[string]*row{}
 		for _, r := range s.results {

@@ -160,3 +160,75 @@ func TestQueue_maxWaitDuringASlowCall(t *testing.T) {
 		requireEmpty(t, q)
 	})
 }
+
+// orderLimiter grants one claim per second. Its rejections are as in decision.
+type orderLimiter struct {
+	decision throttle.Decision
+	next     time.Time
+}
+
+func (l *orderLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if wait := l.next.Sub(c.Now); wait > 0 {
+		d := l.decision
+		if d.At, d.Wait = c.Now, wait; d.Expected > 0 {
+			d.Expected = wait
+		}
+		return d, nil
+	}
+	l.next = c.Now.Add(time.Second)
+	return throttle.Decision{OK: true, At: c.Now}, nil
+}
+func (*orderLimiter) NonBlocking() bool                                         { return true }
+func (*orderLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+// While a limit of the server is not certain, retries have one step of priority less, so that a request that is always
+// rejected does not take each test. Otherwise they go first, because they arrived first.
+func TestQueue_retriesWhileALimitIsTested(t *testing.T) {
+	const second = time.Second
+	for name, tt := range map[string]struct {
+		decision throttle.Decision
+		aging    time.Duration
+		priority int32 // of the retries
+		want     string
+	}{
+		"the server's, not certain": {throttle.Decision{ServerImposed: true, Estimated: true}, 10 * second, 0, "nnnrrr"},
+		"tested":                    {throttle.Decision{ServerImposed: true}, 10 * second, 0, "nnnrrr"},
+		"they arrived long before":  {throttle.Decision{ServerImposed: true}, second / 2, 0, "rrrnnn"},
+		"of a higher priority":      {throttle.Decision{ServerImposed: true}, 10 * second, 1, "rrrnnn"},
+		"the server's, certain":     {throttle.Decision{ServerImposed: true, Expected: second}, 10 * second, 0, "rrrnnn"},
+		"own":                       {throttle.Decision{}, 10 * second, 0, "rrrnnn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, l := &Queue{Aging: tt.aging}, &orderLimiter{decision: tt.decision}
+				var mu sync.Mutex // guards got
+				var got []byte
+				var wg sync.WaitGroup
+				wait := func(tk *Ticket, kind byte) {
+					wg.Go(func() {
+						if assert.NoError(t, q.Wait(t.Context(), tk)) {
+							mu.Lock()
+							defer mu.Unlock()
+							got = append(got, kind) // one per second
+						}
+					})
+					synctest.Wait()
+				}
+				retries := make([]*Ticket, 3)
+				for i := range retries {
+					retries[i] = ticket(l)
+					retries[i].Priority = tt.priority
+					require.NoError(t, q.Wait(t.Context(), retries[i]))
+					q.Observe(t.Context(), retries[i], throttle.Feedback{Outcome: throttle.Throttled})
+				}
+				for _, tk := range retries {
+					wait(ticket(l), 'n')
+					wait(tk, 'r')
+				}
+				wg.Wait()
+				require.Equal(t, tt.want, string(got))
+				requireEmpty(t, q)
+			})
+		})
+	}
+}

@@ -36,13 +36,15 @@ type Comparison struct {
 	// Short is the highest Harm of the calls that start within any max(60 s, 20 median
 	// latencies), and Long that within ten times as long, less three standard errors.
 	Short, Long float64
+
+	Causes map[string]int // harmed calls, by Waits.Cause
 }
 
 // Compare compares a client with a peer in the same world. oracle is nil if the world has no
 // limit.
 func Compare(ours, peer, oracle *Run) Comparison {
 	diff := make([]int8, len(ours.Results))
-	c := Comparison{}
+	c := Comparison{Causes: map[string]int{}}
 	unavoidable := make([]bool, len(ours.Results))
 	if oracle != nil {
 		unavoidable = unavoidablyLate(ours, oracle)
@@ -59,8 +61,10 @@ func Compare(ours, peer, oracle *Run) Comparison {
 		}
 	}
 	all := sum{}
-	for _, d := range diff {
-		all.add(d, 1)
+	for i, d := range diff {
+		if all.add(d, 1); d > 0 && ours.Waits != nil {
+			c.Causes[ours.Waits[i].Cause(ours.Results[i])]++
+		}
 	}
 	c.Harmed, c.Helped = all.harmed, all.helped
 	c.Points, c.Error = all.points()

@@ -35,7 +35,7 @@ func Clients() []string {
 // newClient returns a client by its name.
 func newClient(name string, s *Server) *http.Client {
 	switch name {
-	case Plain, RetryableHTTP, Heed:
+	case Plain, RetryableHTTP:
 		c, err := clients.New(name, s, nil)
 		if err != nil {
 			panic(err)
@@ -48,8 +48,10 @@ func newClient(name string, s *Server) *http.Client {
 			reads:  &retryablehttp.RoundTripper{Client: reads},
 			writes: &retryablehttp.RoundTripper{Client: writes},
 		}}
+	case Heed:
+		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace()})
 	case HeedStated:
-		return heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: quota.StatedOnly}})
+		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.StatedOnly}})
 	case Oracle:
 		return &http.Client{Transport: oracle{s}}
 	}
@@ -117,6 +119,7 @@ type Run struct {
 	World    *World
 	Client   string
 	Results  []Result // by the number of the call
+	Waits    []Waits  // by the number of the call; nil: the client does not tell
 	Attempts []Attempt
 	Elapsed  time.Duration // until the last call has ended
 	Cut      bool          // the run was ended early: too many attempts or too much time
@@ -147,7 +150,7 @@ func (w *World) run(name string, client func(*Server) *http.Client) *Run {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run := &Run{World: w, Client: name, Results: r.results, Attempts: s.attempts, Cut: s.closed}
+	run := &Run{World: w, Client: name, Results: r.results, Waits: s.waits.calls, Attempts: s.attempts, Cut: s.closed}
 	for _, result := range r.results {
 		run.Elapsed = max(run.Elapsed, result.Start+result.Duration)
 		run.Cut = run.Cut || result.Reason == NotMade

@@ -57,13 +57,14 @@ type Server struct {
 	date     string         // the Date header at dateAt
 	dateAt   int64
 	closed   bool // the number of attempts is exceeded
+	waits    recorder
 }
 
 // newServer returns the server of w. The world begins now.
 func newServer(w *World) *Server {
 	return &Server{
 		w: w, start: time.Now(), sent: make([]int32, len(w.calls)), attempts: make([]Attempt, 0, len(w.calls)*5/4),
-		limiters: map[int]*limiter{}, stated: map[[2]int]int{},
+		limiters: map[int]*limiter{}, stated: map[[2]int]int{}, waits: recorder{n: len(w.calls)},
 	}
 }
 

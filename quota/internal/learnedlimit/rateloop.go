@@ -88,6 +88,7 @@ const (
 	agreeingSpans  = 0.07             // difference of the rates of two spans that agree, relative to the later one
 	minAccepted    = 8                // accepted requests that make the rate of a span credible
 	pauseRequests  = 5                // half requests, whose time passes after a rejection before the next one: two, and a half because counters advance in steps
+	statedRequests = minMeasures      // requests at a new rate that a wait stated before may explain, if they are rejected
 	maxUselessCuts = 3                // cuts, after which rejections do not depend on the rate if half of the responses still are
 	manyAccepted   = 40               // accepted requests that end a series of rejections
 	maxAtGoal      = 5                // rejections at a confirmed goal, after which the loop ends
@@ -142,6 +143,12 @@ func (l *RateLoop) BeginAt(cause throttle.Cause, rate float64, lastSent uint64, 
 	*l = newRateLoop(cause, rate, rate, 0, lastSent, now)
 	l.Spend(1, now)
 	l.granted = 0
+}
+
+// CountFrom is called when an estimate has begun now and a rejection has stated to wait until a time that is later: the
+// requests that are sent before do not count, except after the time of statedRequests.
+func (l *RateLoop) CountFrom(until, now time.Time) {
+	l.effectAt = ticks.Later(l.effectAt, now.Add(min(until.Sub(now), l.TimeOf(statedRequests))))
 }
 
 // Check reports whether a request may be sent as of now. If not, wait is the time until it may.

@@ -14,8 +14,9 @@ import (
 //	a bad backend of two    40/s    50 %, accepted 20/s   ─────────────▶   50 %     does not
 //
 // A sequential probability ratio test (Wald, Sequential Tests of Statistical Hypotheses, 1945) decides whether
-// rejections are as frequent as before or an eighth of that, after 5 to 20 responses in most cases. Failures count as
-// rejections if the caller passes them. The zero RateTest has measured nothing.
+// rejections are as frequent as before or an eighth of that, after 5 to 20 responses in most cases. It goes on as long as
+// requests are sent at the rate, because an outage may have ended when it began. Failures count as rejections
+// if the caller passes them. The zero RateTest has measured nothing.
 type RateTest struct {
 	since    time.Time // of the first rejection; zero: there was none
 	sentBy   uint64    // latest claim that was sent by then: later ones count
@@ -23,19 +24,23 @@ type RateTest struct {
 	accepted int
 	rejected int
 
-	share float64 // of rejections when the rate began; 0: no rate is on test
-	score float64 // logarithm of the likelihood ratio: positive if rejections have become rarer
+	share     float64 // of rejections when the rate began; 0: there is no rate
+	score     float64 // logarithm of the likelihood ratio: positive if rejections have become rarer
+	confirmed bool    // rejections were found to depend on the rate
+	inRow     bool    // the latest response was a rejection
 }
 
 const (
-	minRejected  = 6    // rejections that begin a test
-	minOf        = 5    // one of so many requests must be rejected
-	minMeasures  = 16   // responses that show a share
-	maxMeasures  = 64   // responses after which a measurement with fewer rejections begins again
-	rarer        = 8    // factor by which rejections become rarer at the right rate
-	dependsAt    = 3.0  // score at which rejections depend on the rate: wrong once in e^3 = 20 times
-	independsAt  = -2.2 // score at which they do not: wrong once in e^2.2 = 9 times
-	minTripsRate = 2    // round trips over which a rate is measured at least
+	minRejected     = 6    // rejections that begin a test
+	minOf           = 5    // one of so many requests must be rejected
+	minMeasures     = 16   // responses that show a share
+	maxMeasures     = 64   // responses after which a measurement with fewer rejections begins again
+	rarer           = 8    // factor by which rejections become rarer at the right rate
+	dependsAt       = 3.0  // score at which rejections depend on the rate: wrong once in e^3 = 20 times
+	surelyDependsAt = 6.0  // highest score: rejections that do not depend on the rate any more are noticed
+	leastConfirmed  = .5   // share of rejections that is too high for a rate that was found: one that is kept at a limit has some
+	independsAt     = -2.2 // score at which they do not: wrong once in e^2.2 = 9 times
+	minTripsRate    = 2    // round trips over which a rate is measured at least
 )
 
 // Measure adds the response to claim n that arrived now, when claim sent was the latest. If enough requests are rejected,
@@ -70,20 +75,36 @@ func (t *RateTest) Begin() {
 	*t = RateTest{share: min(float64(t.rejected)/float64(t.accepted+t.rejected), .95)}
 }
 
-// On reports whether a rate is on test.
-func (t *RateTest) On() bool { return t.share > 0 }
+// BeginConfirmed begins the test of a rate on which the rejections, a share of the latest responses, are known to depend.
+func (t *RateTest) BeginConfirmed(share float64) {
+	*t = RateTest{share: min(max(share, leastConfirmed), .95), score: surelyDependsAt, confirmed: true}
+}
 
-// Judge adds the response to a request that was sent at the rate. When the test is over, it reports whether rejections
-// depend on the rate.
-func (t *RateTest) Judge(rejected bool) (depends, over bool) {
-	if rejected {
+// Testing reports whether there is a rate of which it is not known whether rejections depend on it.
+func (t *RateTest) Testing() bool { return t.share > 0 && !t.confirmed }
+
+// Judge adds the response to a request that was sent at the rate. It reports whether rejections are now found to depend on
+// the rate, or not to depend on it, which ends the test.
+func (t *RateTest) Judge(rejected bool) (depends, independent bool) {
+	if t.share == 0 {
+		return false, false
+	}
+	again := t.inRow && t.confirmed // of several in a row the first one counts: a window that is used up rejects all
+	t.inRow = rejected
+	switch {
+	case rejected && again:
+	case rejected:
 		t.score -= math.Log(rarer)
-	} else {
+	default:
 		t.score += math.Log((1 - t.share/rarer) / (1 - t.share))
 	}
-	depends, over = t.score >= dependsAt, t.score >= dependsAt || t.score <= independsAt
-	if over {
+	if t.score <= independsAt {
 		*t = RateTest{}
+		return false, true
 	}
-	return depends, over
+	if t.score >= dependsAt {
+		t.score, depends = min(t.score, surelyDependsAt), !t.confirmed
+		t.share, t.confirmed = max(t.share, leastConfirmed), true
+	}
+	return depends, false
 }

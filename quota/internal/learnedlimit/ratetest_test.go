@@ -55,7 +55,7 @@ func TestRateTest_measure(t *testing.T) {
 	} {
 		var test RateTest
 		require.InDelta(t, tt.want, test.outcomes(tt.responses, tt.interval, tt.trip), 1e-9, name)
-		require.False(t, test.On(), name)
+		require.False(t, test.share > 0, name)
 	}
 }
 
@@ -75,9 +75,11 @@ func TestRateTest_judge(t *testing.T) {
 				}
 				depends, over, n := false, false, 0
 				for ; !over; n++ {
-					depends, over = test.Judge(random.Float64() < p)
+					var independent bool
+					depends, independent = test.Judge(random.Float64() < p)
+					over = depends || independent
 				}
-				require.False(t, test.On())
+				require.Equal(t, depends, test.share > 0)
 				if depends != limited {
 					wrong++
 				}
@@ -98,4 +100,45 @@ func TestRateTest_begin(t *testing.T) {
 	test = RateTest{rejected: 40}
 	test.Begin()
 	require.Equal(t, RateTest{share: .95}, test)
+}
+
+// A rate at which hardly anything is rejected is kept for as long as that is so, and dropped within some responses when
+// half of the requests are rejected at it at random. Several rejections in a row count once.
+func TestRateTest_goesOn(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, share := range []float64{.2, .5} {
+		kept, longest := 0, 0
+		for range 200 {
+			test := RateTest{}
+			test.BeginConfirmed(share)
+			require.False(t, test.Testing())
+			independent := false
+			for range 2000 {
+				_, wrong := test.Judge(random.Float64() < .05)
+				independent = independent || wrong
+			}
+			if independent {
+				continue
+			}
+			kept++
+			n := 0
+			for ; !independent && n < 1000; n++ {
+				var depends bool
+				depends, independent = test.Judge(random.Float64() < .5)
+				require.False(t, depends, "it is known already")
+			}
+			longest = max(longest, n)
+		}
+		require.Greater(t, kept, 180, share)
+		require.Less(t, longest, 300, share)
+	}
+	test := RateTest{}
+	test.BeginConfirmed(.5)
+	for range 100 {
+		_, independent := test.Judge(true)
+		require.False(t, independent, "a window that is used up rejects all")
+	}
+	test = RateTest{}
+	_, independent := test.Judge(true)
+	require.False(t, independent, "there is no rate")
 }

@@ -15,7 +15,7 @@ import (
 //
 // An estimate begins in two ways. After a hold without a stated end that was right, it is a window or, if the times fit
 // none, a rate. And if many requests are rejected, it is the rate of those that are accepted, if rejections become rarer
-// at it, see learnedlimit.RateTest. A trial decides whether an estimate is too low, see trial.
+// at it, see learnedlimit.RateTest. It is dropped as soon as they do not. A trial decides whether an estimate is too low, see trial.
 type Learned struct {
 	Loop   learnedlimit.RateLoop
 	Window learnedlimit.Window
@@ -81,6 +81,7 @@ func (q *Quota) learn(right bool, now time.Time) {
 		l.Window = learnedlimit.NewWindow(before, rejected, q.LastGranted, q.InFlight.Sent)
 		if !l.Window.On() {
 			l.Loop.BeginAfterStop(before, h.Latest, q.LastGranted, now, l.accepted.Highest(now)/2, q.InFlight.Sent)
+			l.test.BeginConfirmed(q.Overload.Share())
 			break
 		}
 		stated := time.Duration(0)
@@ -115,6 +116,9 @@ func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 		}
 		l.test.Begin()
 		l.Loop.BeginAt(cause, rate, q.InFlight.Sent, now)
+		if q.Hold.Suspected {
+			l.Loop.CountFrom(q.Hold.Until, now)
+		}
 	}
 }
 
@@ -140,7 +144,7 @@ func (q *Quota) rejectedByLearned(n uint64, retryAfter time.Duration, now time.T
 		q.updateWindow(l.Window.Rejected(n, now), now)
 	case retryAfter <= 0:
 		q.updateLoop(n, true, now)
-	case l.Loop.Counts(n, now):
+	case l.Loop.Counts(n, now) && q.judge(true, now):
 		q.apply(l.Loop.AddStatedWait(retryAfter, &l.accepted, q.trip.bounded(), q.InFlight.Sent, now), now)
 	}
 }
@@ -172,19 +176,27 @@ func (q *Quota) succeeded(n uint64, now time.Time) {
 // rate. rejected is set if it is a rejection, or a failure of the cause of the loop.
 func (q *Quota) updateLoop(n uint64, rejected bool, now time.Time) {
 	l := q.Learned
-	if !l.Loop.Counts(n, now) {
-		return
-	}
-	if !l.test.On() {
+	if l.Loop.Counts(n, now) && q.judge(rejected, now) {
 		q.apply(l.Loop.AddResponse(rejected, &l.accepted, q.trip.bounded(), q.InFlight.Sent, now), now)
-		return
 	}
-	switch depends, over := l.test.Judge(rejected); {
-	case over && depends:
+}
+
+// judge adds a response to the test of the loop, and drops the loop if rejections do not depend on its rate. It reports
+// whether the response may change the rate.
+func (q *Quota) judge(rejected bool, now time.Time) bool {
+	l := q.Learned
+	testing := l.test.Testing()
+	if q.Hold.Held { // a test of the hold was not sent at the rate
+		return !testing
+	}
+	depends, independent := l.test.Judge(rejected)
+	switch {
+	case depends:
 		q.Overload.Explained()
-	case over:
+	case independent:
 		q.dropLoop(true, now)
 	}
+	return !testing && !independent
 }
 
 // apply applies what the loop demands.
@@ -229,6 +241,7 @@ func (q *Quota) updateWindow(v learnedlimit.Verdict, now time.Time) {
 	switch v {
 	case learnedlimit.FitsBucket, learnedlimit.BeyondWindow:
 		l.Loop = w.RateLoop(v, q.InFlight.Sent, now)
+		l.test.BeginConfirmed(q.Overload.Share())
 	case learnedlimit.FitsNothing: // the next window or loop begins with what this one has shown
 		q.Span = learnedlimit.AcceptedSpan{Since: w.Start, N: w.Accepted}
 		q.rememberSpan(now)

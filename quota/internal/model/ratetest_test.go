@@ -69,9 +69,11 @@ func again(f throttle.Feedback) throttle.Feedback {
 }
 
 // onTest and found report whether a rate is on test, and whether one was found to be the reason for rejections.
-func onTest(q *Quota) bool { return q.Learned != nil && q.Learned.test.On() }
-func found(q *Quota) bool  { return q.Learned != nil && q.Learned.Loop.On() && !q.Learned.test.On() }
-func never() bool          { return false }
+func onTest(q *Quota) bool { return q.Learned != nil && q.Learned.test.Testing() }
+func found(q *Quota) bool {
+	return q.Learned != nil && q.Learned.Loop.On() && !q.Learned.test.Testing()
+}
+func never() bool { return false }
 
 // If many requests fail or are rejected, the rate of those that are accepted is put on test. If it is the limit
 // of the server, hardly any request is rejected then, and it is learned.
@@ -195,4 +197,38 @@ func TestQuota_aRateThatFailedDoesNotBeginAgain(t *testing.T) {
 	q.dropLoop(false, now)
 	play(now, now.Add(5*s))
 	require.True(t, onTest(q))
+}
+
+// A rate that was found is dropped when requests are rejected at it as often as before, with a Retry-After or without.
+func TestQuota_dropsARateThatNoLongerHelps(t *testing.T) {
+	for name, rejection := range map[string]throttle.Feedback{"bare": again(bare), "Retry-After": again(stated(ms))} {
+		q := known(0)
+		p := &paced{interval: 50 * ms, fails: rejection, Rand: random(1)}
+		began, _, _ := p.play(q, start, at(time.Minute), func() bool { return found(q) })
+		require.True(t, found(q), name)
+		p = &paced{share: .5, fails: rejection, Rand: random(2)}
+		now, good, bad := p.play(q, began, began.Add(time.Minute), func() bool { return !q.Learned.Loop.On() })
+		require.False(t, q.Learned.Loop.On(), name)
+		require.Less(t, now.Sub(began), 20*s, "%s: %d accepted, %d rejected", name, good, bad)
+	}
+}
+
+// While a hold is tested, rejected tests do not count against the rate: they were not sent at it.
+func TestQuota_testsOfAHoldDoNotJudgeTheRate(t *testing.T) {
+	q := known(0)
+	l := q.remember(start)
+	l.Loop.BeginAt(throttle.CauseUnstated, 20, 0, start)
+	l.test.BeginConfirmed(.5)
+	q.Hold.Begin(q.InFlight.Sent, time.Time{}, start)
+	for range 20 {
+		require.True(t, q.judge(true, start))
+		require.True(t, q.judge(false, start))
+	}
+	require.True(t, l.Loop.On())
+	q.Hold.Release()
+	for n := 0; l.Loop.On(); n++ {
+		require.Less(t, n, 20)
+		q.judge(true, start)
+		q.judge(false, start)
+	}
 }

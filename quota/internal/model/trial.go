@@ -47,7 +47,7 @@ const (
 func (q *Quota) tryLearned(gaveUp bool, now time.Time) bool {
 	l := q.Learned
 	t := &l.trial
-	if !l.Limits() || l.Window.Declared || l.test.On() || l.Window.On() && !gaveUp && !t.on { // a window has tests of its own
+	if !l.Limits() || l.Window.Declared || l.test.Testing() || l.Window.On() && !gaveUp && !t.on { // a window has tests of its own
 		return false
 	}
 	if t.on {
