@@ -8,7 +8,7 @@ type Order[T any] interface {
 	SetIndex(m T, i int) // i is -1 after m was removed
 }
 
-// A Heap is a binary heap. Call Init after Order was changed while the heap has members.
+// A Heap is a binary heap. Order must not be changed while the heap has members.
 type Heap[T any, O Order[T]] struct {
 	Order O
 	Items []T
@@ -19,13 +19,6 @@ func (h *Heap[T, O]) First() T { return h.Items[0] }
 
 // Len returns the number of members.
 func (h *Heap[T, O]) Len() int { return len(h.Items) }
-
-// Init restores the order of all members in O(n).
-func (h *Heap[T, O]) Init() {
-	for i := len(h.Items)/2 - 1; i >= 0; i-- {
-		h.down(i)
-	}
-}
 
 // Push adds m.
 func (h *Heap[T, O]) Push(m T) {

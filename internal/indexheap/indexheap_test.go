@@ -49,28 +49,6 @@ func TestHeap_firstIsTheLeast(t *testing.T) {
 	}
 }
 
-// A reversible order may be turned around by Init.
-type reversibleOrder struct{ reverse bool }
-
-func (o reversibleOrder) Less(a, b *heapItem) bool  { return (a.rank < b.rank) != o.reverse }
-func (reversibleOrder) SetIndex(m *heapItem, i int) { m.pos = i }
-
-func TestHeap_initAfterTheOrderWasChanged(t *testing.T) {
-	for n := range 40 {
-		var p Heap[*heapItem, reversibleOrder]
-		for i := range n {
-			p.Push(&heapItem{rank: i})
-		}
-		p.Order.reverse = true
-		p.Init()
-		for i := n - 1; i >= 0; i-- {
-			require.Equal(t, i, p.First().rank)
-			require.Zero(t, p.First().pos)
-			p.Remove(0)
-		}
-	}
-}
-
 func TestHeap_shrinks(t *testing.T) {
 	var p Heap[*heapItem, heapItemOrder]
 	for i := range 100000 {

@@ -50,12 +50,8 @@ type classKey struct {
 }
 
 // byPriority orders waiters by arrival, less Queue.Aging for each step of priority. The late ones
-// of a class come after the others, those with the most time left first; see demoteLate. With
-// retriesLater, retries have one step of priority less; see setRetriesLater.
-type byPriority struct {
-	aging        int64
-	retriesLater bool
-}
+// of a class come after the others, those with the most time left first; see demoteLate.
+type byPriority struct{ aging int64 }
 
 func (o byPriority) Less(a, b *waiter) bool {
 	switch {
@@ -64,45 +60,19 @@ func (o byPriority) Less(a, b *waiter) bool {
 	case a.late || b.late:
 		return b.late
 	}
-	if o.retriesLater && a.retry != b.retry {
-		return o.rank(a) < o.rank(b)
-	}
 	return o.isBefore(a.ticket, b.ticket)
 }
 
-// setRetriesLater sets whether the retries in c have one step of priority less than its other waiters. They do while a limit
-// is tested that the server imposes. Otherwise one resource that is always rejected would be tested again and again, because
-// its retries arrived first, and those that are accepted would not.
-func (q *Queue) setRetriesLater(c *class, later bool) {
-	if c.waiters.Order.retriesLater == later {
-		return
-	}
-	head := c.waiters.First()
-	c.waiters.Order.retriesLater = later
-	c.waiters.Init()
-	if c.waiters.First() != head {
-		q.headChanged(c)
-	}
-}
-
-// isBefore reports whether x goes before y if neither is late and both or none are retries.
+// isBefore reports whether x goes before y if neither is late.
 func (o byPriority) isBefore(x, y *Ticket) bool {
 	if x.Priority == y.Priority {
 		return x.arrival < y.arrival
 	}
-	return o.rankOf(x, 0) < o.rankOf(y, 0)
+	return o.rank(x) < o.rank(y)
 }
 
-func (o byPriority) rank(w *waiter) int64 {
-	if w.retry {
-		return o.rankOf(w.ticket, 1)
-	}
-	return o.rankOf(w.ticket, 0)
-}
-
-// rankOf returns the rank of t, with so many steps of priority less.
-func (o byPriority) rankOf(t *Ticket, less int64) int64 {
-	return ticks.Sub(t.arrival, ticks.Mul(int64(t.Priority)-less, o.aging))
+func (o byPriority) rank(t *Ticket) int64 {
+	return ticks.Sub(t.arrival, ticks.Mul(int64(t.Priority), o.aging))
 }
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
@@ -116,12 +86,12 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		}
 		return ErrClosed
 	}
-	joined := j.retry || j.renewed // before: limits on the number of waiters do not apply
-	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !joined && limit > 0 && n >= limit {
+	retry := j.retry
+	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !retry && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}
 	c := q.classOf(w.ticket)
-	if n := c.waiters.Len(); !joined && q.MaxPerClass > 0 && n >= q.MaxPerClass {
+	if n := c.waiters.Len(); !retry && q.MaxPerClass > 0 && n >= q.MaxPerClass {
 		return &FullError{Waiting: n, Max: q.MaxPerClass}
 	}
 	if w.class = c; w.ticket.waited == 0 {
@@ -142,7 +112,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.tryHead(c)
 	}
 	switch {
-	case joined:
+	case retry:
 	case c.reserving == w:
 		c.checksBounds = true
 	case w.isWaiting():

@@ -154,9 +154,6 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	if q.blockAt(c, e); e.limitQueue.first() == e {
 		q.schedule(e.limitQueue, retryAt, exact)
 	}
-	if d.ServerImposed {
-		q.setRetriesLater(c, d.Expected == 0)
-	}
 	expected, known := q.expectedTime(d, retryAt, exact)
 	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
 		e.limitQueue.announcedRetryAt = expected

@@ -115,9 +115,7 @@ func (e *FullError) Error() string {
 func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused }
 
 // Wait blocks until all demands of t are granted, and returns nil. A Ticket that is passed to
-// Wait again is a retry and keeps its time of arrival. While it waits for a limit that the server
-// imposes and that is not certain, it has one step of Ticket.Priority less than new tickets, so
-// that requests which are always rejected do not use up all that the server admits.
+// Wait again is a retry and keeps its time of arrival.
 //
 // Wait returns a *throttle.RefusedError as soon as it is known that the wait would not end
 // Ticket.Latency before the deadline of ctx, that it would exceed MaxWait or
@@ -274,7 +272,7 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 		if n > 0 {
 			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
-		j := join{retry: retry, renewed: renewed, renewals: renewals, queued: h.Queued}
+		j := join{retry: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
 		renewed = false
 		err := q.waitInQueue(ctx, t, j)
 		renewed = err == errRenewed

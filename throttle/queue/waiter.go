@@ -15,12 +15,11 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
-	retry         bool          // the ticket was granted or rejected before, see setRetriesLater
 }
 
 // A join says how a ticket joins its class.
 type join struct {
-	retry    bool           // the ticket was granted or rejected before
+	retry    bool           // it waited before, so limits on the number of waiters do not apply
 	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
 	queued   func(Position) // called when it begins to wait; nil: it is not called
@@ -28,7 +27,7 @@ type join struct {
 
 // waitInQueue adds t to its class and waits for the result.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
-	w := q.newWaiter(ctx, t, j)
+	w := q.newWaiter(ctx, t)
 	asking, err := q.enqueue(w, j)
 	queued := j.queued
 	if !asking {
@@ -111,12 +110,12 @@ func (q *Queue) traceQueued(w *waiter) {
 	}
 }
 
-func (q *Queue) newWaiter(ctx context.Context, t *Ticket, j join) *waiter {
+func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	w, ok := q.waiterPool.Get().(*waiter)
 	if !ok {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	}
-	w.ticket, w.ctxDeadline, w.deadlineIndex, w.late, w.retry = t, never, -1, false, j.retry
+	w.ticket, w.ctxDeadline, w.deadlineIndex, w.late = t, never, -1, false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.ctxDeadline = ticks.Sub(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
 	}
