@@ -473,22 +473,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1 100 │                                                  █
-	//                │▁         ▁                                     ▂ █
-	//                │█▂▂       █         ▁▁▁       ▁▁▁▁      ▁▁▃▃▂▃▃▃█ █
-	// rejected 1     │  1  1  1  1    1          1        1
-	// waits for 1    │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  60 │          █         █         ▆
-	//                │▇         █         █         █
-	//                │█▃▃       █▂        ██▄▂      █▄▄▃▄▃    ▁
-	// rejected 2     │  1 1 1     1  1   1        1
-	// waits for 2    │s qqqqqqqqqqqqqqqqqqq  qqqqqqqs     qqqqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
-	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// accepted 1  68 │                    █         ▁
+	//                │▆              ▆    █         █
+	//                │█▃▂       ▃▃▃▂▂█    █▃▃▃▂     █▄▃▃▃▃
+	// rejected 1     │  2  1  1                   1
+	// waits for 1    │s qqqqqqqqqqqqqqqqqqs   qqqqqqs
+	// accepted 2 100 │                                                  █
+	//                │▁                                                 █
+	//                │█▂▂       ▂▂▂▂▂▁    ▁▁▁ ▁     ▁▁▁▁▁   ▁ ▁▁▂▃▃▂▃▃▄▇█         ▁ ▁
+	// rejected 2     │  1 1   1      1            1                            1
+	// waits for 2    │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬──
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
 	// 1 column = 500 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 614 requests sent, 14 rejected, 0 calls failed, 25.2 s (ideal 25 s)
+	// 600 calls: 611 requests sent, 11 rejected, 0 calls failed, 31.1 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

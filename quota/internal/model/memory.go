@@ -54,12 +54,21 @@ func bytesOf(list []statedlimit.Estimate) (n int64) {
 // DropAll removes what q knows of limits, and prevents it from learning anything. It returns the number of
 // bytes that were reserved for it.
 func (q *Quota) DropAll() (bytes int64) {
-	bytes = q.DropEstimates()
+	bytes = q.DropEstimates() + q.dropSends()
 	if q.Learned != nil {
 		bytes += learnedBytes
 	}
 	q.Learned = nil
 	return bytes
+}
+
+// dropSends removes the log of sent requests, and returns the number of bytes that were reserved for it.
+func (q *Quota) dropSends() int64 {
+	if q.sends == nil {
+		return 0
+	}
+	q.sends = nil
+	return statedlimit.LogBytes
 }
 
 // staleAfter is the time after its end, or its latest rejection, after which a hold without a test counts as over.
@@ -74,7 +83,7 @@ func (q *Quota) ForgetAll() {
 // SetBack applies that the clock was set back to now. The times that q knows are in the future, so it forgets
 // everything but the claims in flight and what was declared.
 func (q *Quota) SetBack(now time.Time) {
-	q.Account.Memory.Release(bytesOf(q.Estimates))
+	q.Account.Memory.Release(bytesOf(q.Estimates) + q.dropSends())
 	l := q.Learned
 	q.ForgetAll()
 	switch {

@@ -145,6 +145,9 @@ func TestQuota_accountsForItsMemory(t *testing.T) {
 			require.GreaterOrEqual(t, a.Memory.Load(), int64(0))
 			require.LessOrEqual(t, a.Memory.Load(), int64(MaxBytes))
 			want := occupied + bytesOf(q.Estimates)
+			if q.sends != nil {
+				want += statedlimit.LogBytes
+			}
 			if q.Learned != nil {
 				want += learnedBytes
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/hold"
+	"github.com/heed-go/heed/quota/internal/inflight"
 	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/quota/internal/peers"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
@@ -40,9 +41,10 @@ type Quota struct {
 
 	trip    roundTrip
 	tests   tests
-	begun   bool // a claim was granted
-	newHost bool // Ramp is that of a new host
-	follows bool // another process sends the tests of the hold
+	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
+	begun   bool                 // a claim was granted
+	newHost bool                 // Ramp is that of a new host
+	follows bool                 // another process sends the tests of the hold
 }
 
 // A Claim asks for units of a Quota.
@@ -201,10 +203,11 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 	}
 	for i := range q.Estimates {
 		e := &q.Estimates[i]
-		free, wait := e.Free(now, &q.InFlight, q.Account.Pacing)
+		f := q.counted(e, now)
+		free, wait := e.Free(now, f, q.Account.Pacing)
 		if free < min(c.Units, max(e.Limit, 1)) {
 			d.Wait, d.ServerImposed, d.server = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now)
-			d.inFlight = q.InFlight.Open > 0 && e.Left(now) > 0
+			d.inFlight = f.Open > 0 && e.Left(now) > 0
 			if e.Probe && wait == 0 { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0
@@ -224,6 +227,41 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 	}
 	if d.Wait, d.OK = q.Ramp.Check(q.InFlight.Open, now); !d.OK {
 		d.Policy, d.ramp = names.SlowStart, true
+	}
+}
+
+// counted returns the claims in flight whose units have not come back to e. If responses take longer than that, these are
+// the claims that were sent within its window:
+//
+//	sent     1 2 3 4 5 6 7 8 9        in flight: 9
+//	window               |←──→| now   counted: 3
+func (q *Quota) counted(e *statedlimit.Estimate, now time.Time) *inflight.Claims {
+	window := e.Window()
+	if q.sends == nil || window == 0 || e.CountsInFlight() {
+		return &q.InFlight
+	}
+	f := q.InFlight
+	f.Open = min(f.Open, q.sends.Within(window, now))
+	return &f
+}
+
+// logSend records that a request is sent now, if responses take longer than units to come back.
+func (q *Quota) logSend(now time.Time) {
+	window := time.Duration(0)
+	for i := range q.Estimates {
+		if w := q.Estimates[i].Window(); w < q.trip.Typical() {
+			window = max(window, w)
+		}
+	}
+	if window == 0 {
+		q.Account.Memory.Release(q.dropSends())
+		return
+	}
+	if q.sends == nil && q.Account.Memory.Reserve(statedlimit.LogBytes) {
+		q.sends = statedlimit.NewSendLog(now)
+	}
+	if q.sends != nil {
+		q.sends.Add(window, now)
 	}
 }
 
@@ -262,10 +300,11 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	a, l := q.Account, q.Learned
 	for i := range q.Estimates {
 		e := &q.Estimates[i]
-		if e.Granted(now, &q.InFlight, a.Pacing, a.Random()) && q.tests.on && !q.Ramp.On(now) {
+		if e.Granted(now, q.counted(e, now), a.Pacing, a.Random()) && q.tests.on && !q.Ramp.On(now) {
 			q.release(q.tests.since, now)
 		}
 	}
+	q.logSend(now)
 	claim := q.InFlight.Add()
 	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)

@@ -54,7 +54,7 @@ func TestEstimate_countsInRequests(t *testing.T) {
 	now := time.Unix(1000, 0)
 	fresh := func() Estimate {
 		e := Estimate{Limit: 100, Remaining: 40, Reset: now.Add(time.Second), refill: refill{kind: refillsAtReset}}
-		e.others = otherClients{present: true, share: .5}
+		e.others, e.proof.right = otherClients{present: true, share: .5}, true
 		e.cost = unitCost{known: true, remaining: 200, units: 5}
 		return e
 	}

@@ -37,6 +37,8 @@ import (
 //	remaining: 7
 //	├── in flight: 3 ──┼───── free: 4 ─────┤
 //
+// The owner does not pass requests in flight whose units have come back, because responses take longer than that.
+//
 // Update by the response to claim n, received at t, which states r units until R. Responses arrive
 // out of order. The first row that applies counts. R is later or earlier if it differs from reset by
 // more than the tolerance; it is not compared if units come back evenly, because it moves then:
@@ -50,7 +52,7 @@ import (
 //
 // The first request after reset is the probe: its response states what is left in the new window. Until
 // then the estimate admits all requests, and its owner bounds them. While other clients use the limit,
-// what is free is spread over the time until the reset, see otherClients. A limit of requests in flight
+// what is free is spread over the time until the reset, see otherClients, once a rejection has coincided with the limit. A limit of requests in flight
 // has other equations, see concurrencyTest. What accepted requests contradict admits all, see proof. An
 // Estimate is not safe for concurrent use.
 type Estimate struct {
@@ -252,6 +254,9 @@ func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtRese
 
 // CountsInFlight reports whether the limit counts requests in flight.
 func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
+
+// Window returns the longest time after which units come back, as far as it is known; 0: it is not.
+func (e *Estimate) Window() time.Duration { return max(e.Per, e.refill.window, e.others.window) }
 
 // HasLog reports whether e has a log of LogBytes bytes.
 func (e *Estimate) HasLog() bool { return e.refill.log != nil }

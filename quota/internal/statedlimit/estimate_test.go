@@ -254,7 +254,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 	require.EqualValues(t, 9, free)
 	free, wait = e.Free(start, &inflight.Claims{Open: 8}, Pacing{Spread: true})
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
-	e.others = otherClients{present: true, share: 1, jitter: 1}
+	e.others, e.proof.right = otherClients{present: true, share: 1, jitter: 1}, true
 	free, wait = e.Free(start, &inflight.Claims{Open: 2}, Pacing{Headroom: .01})
 	require.Zero(t, free)
 	require.Equal(t, e.others.wait(8, 2, e.At, start, e.Reset), wait, "paced because of other clients")
@@ -597,7 +597,7 @@ func TestEstimate_aFullBucketIsNotProbedEachTime(t *testing.T) {
 // While other clients use a limit of which nothing is left, requests wait for its reset.
 func TestEstimate_nothingIsFreeOfASharedLimit(t *testing.T) {
 	now := time.Unix(1000, 0)
-	e := Estimate{Limit: 100, At: now, Reset: now.Add(10 * time.Second), others: otherClients{present: true, share: .5, jitter: 1}}
+	e := Estimate{Limit: 100, At: now, Reset: now.Add(10 * time.Second), others: otherClients{present: true, share: .5, jitter: 1}, proof: proof{right: true}}
 	for _, tt := range []struct{ remaining, open int64 }{{0, 0}, {1, 1}, {1, 0}} {
 		e.Remaining = tt.remaining
 		units, wait := e.Free(now, &inflight.Claims{Open: tt.open}, Pacing{})

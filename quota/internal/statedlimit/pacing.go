@@ -138,13 +138,14 @@ func (o *otherClients) recentOwn(now time.Time) int64 {
 	return o.own + int64(rest*float64(o.ownBefore))
 }
 
-// isShared reports whether claims are paced as of now because of other clients: if the reset is near,
+// isShared reports whether claims are paced as of now because of other clients, which is only inferred, so that a
+// rejection must have shown that the limit is enforced: if the reset is near,
 // or fewer units are left than will be used, at the cost of the requests until now, when there are
 // responses to the open claims.
 func (e *Estimate) isShared(now time.Time, open int64) bool {
 	o := &e.others
-	if !o.present || e.Reset.Sub(now) <= shareWithin {
-		return o.present
+	if present := o.present && e.Proven(); !present || e.Reset.Sub(now) <= shareWithin {
+		return present
 	}
 	responses := max(o.recentOwn(now)-open, 1)
 	each := float64(e.Limit-e.Remaining-o.usedBefore) / float64(responses)

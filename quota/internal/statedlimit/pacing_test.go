@@ -248,26 +248,28 @@ func TestEstimate_comparesResponses(t *testing.T) {
 func TestEstimate_isSharedWithOtherClients(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		absent                           bool
+		absent, unproven                 bool
 		reset                            time.Duration
 		remaining, usedBefore, own, open int64
 		want                             bool
 	}{
-		"near":                         {false, 30 * time.Second, 99, 0, 1, 0, true},
-		"near, no other clients":       {true, 30 * time.Second, 99, 0, 1, 0, false},
-		"not near":                     {false, 30*time.Second + 1, 99, 0, 1, 0, false},
-		"a tenth":                      {false, time.Hour, 10, 0, 90, 0, false},
-		"less than a tenth":            {false, time.Hour, 9, 0, 90, 0, false},
-		"two units each, five":         {false, time.Hour, 10, 0, 49, 4, false},
-		"two units each, six":          {false, time.Hour, 10, 0, 50, 5, true},
-		"one unit each, six":           {false, time.Hour, 10, 45, 50, 5, false},
-		"one unit each, eleven":        {false, time.Hour, 10, 45, 55, 10, true},
-		"few responses":                {false, time.Hour, 10, 75, 0, 0, true},
-		"many units each":              {false, time.Hour, 10, 0, 0, 0, true},
-		"no response, nothing is used": {false, time.Hour, 10, 90, 3, 8, false},
+		"near":                         {false, false, 30 * time.Second, 99, 0, 1, 0, true},
+		"near, no other clients":       {true, false, 30 * time.Second, 99, 0, 1, 0, false},
+		"near, no rejection yet":       {false, true, 30 * time.Second, 99, 0, 1, 0, false},
+		"not near":                     {false, false, 30*time.Second + 1, 99, 0, 1, 0, false},
+		"a tenth":                      {false, false, time.Hour, 10, 0, 90, 0, false},
+		"less than a tenth":            {false, false, time.Hour, 9, 0, 90, 0, false},
+		"two units each, five":         {false, false, time.Hour, 10, 0, 49, 4, false},
+		"two units each, six":          {false, false, time.Hour, 10, 0, 50, 5, true},
+		"one unit each, six":           {false, false, time.Hour, 10, 45, 50, 5, false},
+		"one unit each, eleven":        {false, false, time.Hour, 10, 45, 55, 10, true},
+		"few responses":                {false, false, time.Hour, 10, 75, 0, 0, true},
+		"many units each":              {false, false, time.Hour, 10, 0, 0, 0, true},
+		"no response, nothing is used": {false, false, time.Hour, 10, 90, 3, 8, false},
 	} {
 		e := Estimate{Limit: 100, Remaining: tt.remaining, Reset: now.Add(tt.reset)}
 		e.others = otherClients{present: !tt.absent, usedBefore: tt.usedBefore, own: tt.own, since: now, window: time.Hour}
+		e.proof.right = !tt.unproven
 		require.Equal(t, tt.want, e.isShared(now, tt.open), name)
 	}
 }
@@ -341,7 +343,7 @@ func TestEstimate_sharesWhatWasStated(t *testing.T) {
 	at := time.Unix(1000, 0)
 	now := at.Add(5 * time.Second)
 	e := Estimate{Limit: 100, Remaining: 12, At: at, Reset: at.Add(20 * time.Second), refill: refill{kind: refillsEvenly, rate: 1}}
-	e.others = otherClients{present: true, share: .5, jitter: 9}
+	e.others, e.proof.right = otherClients{present: true, share: .5, jitter: 9}, true
 	units, wait := e.Free(now, &inflight.Claims{}, Pacing{})
 	require.Zero(t, units)
 	require.Equal(t, e.others.wait(12, 0, at, now, e.Reset), wait)

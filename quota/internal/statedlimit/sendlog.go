@@ -100,3 +100,25 @@ func (l *sendLog) trim(used int64) {
 		return
 	}
 }
+
+// A SendLog holds when requests were sent of late. Its memory is fixed, LogBytes.
+type SendLog struct{ log sendLog }
+
+// NewSendLog returns a log of requests that are sent from now on.
+func NewSendLog(now time.Time) *SendLog { return &SendLog{sendLog{base: now}} }
+
+// Add adds a request that is sent now, and drops those that were not sent within window.
+func (l *SendLog) Add(window time.Duration, now time.Time) {
+	old, since := 0, now.Add(-window).Sub(l.log.base)
+	for old < l.log.n && l.log.entries[old].at <= since {
+		old++
+	}
+	l.log.drop(0, old)
+	l.log.add(now, 1)
+}
+
+// Within returns how many requests were sent within window, which is at most that of Add; or more, because times are
+// joined, see sendLog.
+func (l *SendLog) Within(window time.Duration, now time.Time) int64 {
+	return l.log.count(now.Add(-window), now)
+}

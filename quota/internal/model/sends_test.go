@@ -1,0 +1,110 @@
+package model
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A slowWindow is a server with a window of limit requests per second that it states, whose responses take latency. It
+// counts a request when it arrives, and says what was left then.
+type slowWindow struct {
+	limit   int64
+	latency time.Duration
+	used    map[int64]int64 // by the second
+	open    []slowResponse  // in the order in which they are sent
+}
+
+type slowResponse struct {
+	decision throttle.Decision
+	feedback throttle.Feedback
+	at       time.Time
+}
+
+// play sends as many requests as q admits of those that want arrives each millisecond, and returns how many were sent,
+// how many of them were rejected, and the longest wait.
+func (w *slowWindow) play(q *Quota, from time.Time, length time.Duration, want func(ms int64) int) (sent, rejected int, longest time.Duration) {
+	var waiting []time.Time
+	for i := range int64(length / ms) {
+		now := from.Add(time.Duration(i) * ms)
+		for len(w.open) > 0 && !w.open[0].at.After(now) {
+			r := w.open[0]
+			w.open = w.open[1:]
+			respond(q, r.decision, r.feedback, now)
+		}
+		for range want(i) {
+			waiting = append(waiting, now)
+		}
+		for len(waiting) > 0 {
+			d := reserve(q, now)
+			if !d.OK {
+				break
+			}
+			longest = max(longest, now.Sub(waiting[0]))
+			waiting = waiting[1:]
+			second := now.Unix()
+			limit := throttle.RemoteLimit{Limit: w.limit, Remaining: max(w.limit-w.used[second]-1, 0), ResetAfter: s, Resolution: s}
+			f := states(accepted, limit)
+			if w.used[second]++; w.used[second] > w.limit {
+				f = states(stated(s), limit)
+				rejected++
+			}
+			sent++
+			w.open = append(w.open, slowResponse{d, f, now.Add(w.latency)})
+		}
+	}
+	return sent, rejected, longest
+}
+
+// If responses take five times as long as units to come back, the requests in flight that were sent before the present
+// window do not count: at less than half of the limit no request waits long.
+// A burst of more than the limit is sent within some windows.
+func TestQuota_responsesThatTakeLongerThanAWindow(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, latency := range []time.Duration{1500 * ms, 5 * s, 30 * s} {
+		q, w := known(0), &slowWindow{limit: 11, latency: latency, used: map[int64]int64{}}
+		_, _, _ = w.play(q, start, latency+s, func(i int64) int { return map[bool]int{true: 1}[i%500 == 0] }) // the limit is learned
+		sent, rejected, longest := w.play(q, at(latency+s), 2*time.Minute, func(int64) int { return map[bool]int{true: 1}[random.IntN(250) == 0] })
+		require.LessOrEqual(t, rejected, 2, latency)
+		require.Greater(t, sent, 400, latency)
+		require.LessOrEqual(t, longest, 2*s, latency)
+		require.NotNil(t, q.sends)
+		sent, _, longest = w.play(q, at(latency+121*s), 3*time.Minute, func(i int64) int { return map[bool]int{true: 60}[i == 0] })
+		require.Equal(t, 60, sent, latency)
+		require.LessOrEqual(t, longest, max(20*s, 2*latency), "a burst, %v", latency)
+	}
+}
+
+// The log of sent requests is kept only while responses take longer than units to come back, and its memory is accounted
+// for.
+func TestQuota_logOfSentRequests(t *testing.T) {
+	limit := throttle.RemoteLimit{Limit: 10, Remaining: 9, ResetAfter: s}
+	q := known(0)
+	before := q.Account.Memory.Load()
+	slow := func(from time.Time, took time.Duration) {
+		for i := range 30 {
+			now := from.Add(time.Duration(i) * 10 * took)
+			d := reserve(q, now)
+			require.True(t, d.OK)
+			respond(q, d, states(accepted, limit), now.Add(took))
+		}
+	}
+	slow(start, 500*ms)
+	require.Nil(t, q.sends)
+	estimate := q.Account.Memory.Load() - before
+	slow(at(time.Hour), 20*s)
+	require.NotNil(t, q.sends)
+	require.Equal(t, before+estimate+statedlimit.LogBytes, q.Account.Memory.Load())
+	require.Equal(t, &q.InFlight, q.counted(&statedlimit.Estimate{}, at(time.Hour)), "its window is not known")
+	slow(at(9*time.Hour), 10*ms)
+	require.Nil(t, q.sends)
+	require.Equal(t, before+estimate, q.Account.Memory.Load())
+	slow(at(19*time.Hour), 20*s)
+	require.Equal(t, slices.Max([]int64{before, q.Account.Memory.Load()}), before+q.DropAll())
+}
