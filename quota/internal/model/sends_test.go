@@ -71,7 +71,7 @@ func TestQuota_responsesThatTakeLongerThanAWindow(t *testing.T) {
 		q, w := known(0), &slowWindow{limit: 11, latency: latency, used: map[int64]int64{}}
 		_, _, _ = w.play(q, start, latency+s, func(i int64) int { return map[bool]int{true: 1}[i%500 == 0] }) // the limit is learned
 		sent, rejected, longest := w.play(q, at(latency+s), 2*time.Minute, func(int64) int { return map[bool]int{true: 1}[random.IntN(250) == 0] })
-		require.LessOrEqual(t, rejected, 2, latency)
+		require.LessOrEqual(t, rejected, sent/10, "%v: what a response states is as old as it took", latency)
 		require.Greater(t, sent, 400, latency)
 		require.LessOrEqual(t, longest, 2*s, latency)
 		require.NotNil(t, q.sends)
