@@ -63,17 +63,18 @@ func (w *slowWindow) play(q *Quota, from time.Time, length time.Duration, want f
 }
 
 // If responses take five times as long as units to come back, the requests in flight that were sent before the present
-// window do not count: at less than half of the limit no request waits long.
+// window do not count: at less than half of the limit no request waits
+// longer than a response takes and 2 s.
 // A burst of more than the limit is sent within some windows.
 func TestQuota_responsesThatTakeLongerThanAWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	for _, latency := range []time.Duration{1500 * ms, 5 * s, 30 * s} {
+	for _, latency := range []time.Duration{1500 * ms, 3 * s, 5 * s} {
 		q, w := known(0), &slowWindow{limit: 11, latency: latency, used: map[int64]int64{}}
 		_, _, _ = w.play(q, start, latency+s, func(i int64) int { return map[bool]int{true: 1}[i%500 == 0] }) // the limit is learned
 		sent, rejected, longest := w.play(q, at(latency+s), 2*time.Minute, func(int64) int { return map[bool]int{true: 1}[random.IntN(250) == 0] })
-		require.LessOrEqual(t, rejected, sent/10, "%v: what a response states is as old as it took", latency)
+		require.LessOrEqual(t, rejected, sent/25, "%v: what a response states is as old as it took", latency)
 		require.Greater(t, sent, 400, latency)
-		require.LessOrEqual(t, longest, 2*s, latency)
+		require.LessOrEqual(t, longest, 2*s+latency, latency)
 		require.NotNil(t, q.sends)
 		sent, _, longest = w.play(q, at(latency+121*s), 3*time.Minute, func(i int64) int { return map[bool]int{true: 60}[i == 0] })
 		require.Equal(t, 60, sent, latency)

@@ -146,7 +146,7 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	}
 	units = e.Left(now) - f.Open - p.Reserved(e.Limit)
 	switch {
-	case e.probing(f) && e.others.present: // they send at the same time
+	case e.probing(f) && e.hasOthers(): // they send at the same time
 		return 0, 0
 	case e.probing(f): // what has waited is sent at a growing rate until its response
 		return max(max(e.Limit, 1)-f.Open-p.Reserved(e.Limit), 0), 0
@@ -197,7 +197,7 @@ func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool 
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
 		return false // the server could process it before a request of the present window
 	}
-	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.others.present && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
+	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.hasOthers() && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
 }
 
 // probing reports whether the response to the probe is awaited. If its caller has given up, or it has failed, the next

@@ -213,7 +213,8 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"without a reset":               {Estimate{untimed: true}, 0, 0, 0, math.MaxInt64, 0, false},
 		"without a reset, confirmed":    {Estimate{untimed: true, proof: proof{right: true}}, 0, 0, 0, 0, time.Minute, false},
 		"probe":                         {Estimate{Remaining: 50, Probe: true}, 30, .1, 0, 60, 0, false},
-		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
+		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}, proof: proof{right: true}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
+		"before a rejection":            {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, 49, 0, false},
 		"and a bucket that is full":     {Estimate{Remaining: 50, numUnused: minUnused, others: otherClients{present: true, share: .5}}, 1, 0, time.Minute, 49, 0, false},
 	} {
 		e := tt.e
@@ -581,7 +582,7 @@ func TestEstimate_aFullBucketIsNotProbedEachTime(t *testing.T) {
 		for i := range uint64(4) {
 			f.Sent = i + 1
 			x.Update(tt.limit, i+1, now, &f)
-			x.others.present = true
+			x.others.present, x.proof.right = true, true
 			now = now.Add(tt.limit.ResetAfter + 20*time.Millisecond)
 			require.True(t, i > 1 || x.needsProbe(now, &f, Pacing{}), name)
 		}
@@ -589,7 +590,7 @@ func TestEstimate_aFullBucketIsNotProbedEachTime(t *testing.T) {
 		used := tt.limit
 		used.Remaining = 50
 		x.Update(used, 5, now, &f)
-		x.others.present = true
+		x.others.present, x.proof.right = true, true
 		require.True(t, x.needsProbe(now.Add(2*time.Second), &f, Pacing{}), name)
 	}
 }

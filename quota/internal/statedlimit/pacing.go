@@ -27,7 +27,7 @@ import (
 // each is multiplied by the square root of its share: the pace of all together is closer to even
 // then, and different shares become more equal with every window. See otherClients.wait.
 type otherClients struct {
-	present  bool      // there are other clients
+	present  bool      // there are other clients; never if responses arrive later than units come back
 	share    float64   // part of the used units that this process used, in (0, 1]; 0: not known
 	lastSeen time.Time // when their use was last observed
 
@@ -129,7 +129,7 @@ func (o *otherClients) update(limit, used int64, reset time.Duration, now time.T
 		o.share = share
 	}
 	o.share += shareWeight * (share - o.share)
-	o.present = o.share < presentBelow || o.present && now.Sub(o.lastSeen) < goneAfter*reset
+	o.present = o.lag < o.window && (o.share < presentBelow || o.present && now.Sub(o.lastSeen) < goneAfter*reset)
 }
 
 // recentOwn returns how many units this process used in the time of a window.
@@ -138,14 +138,17 @@ func (o *otherClients) recentOwn(now time.Time) int64 {
 	return o.own + int64(rest*float64(o.ownBefore))
 }
 
-// isShared reports whether claims are paced as of now because of other clients, which is only inferred, so that a
-// rejection must have shown that the limit is enforced: if the reset is near,
+// hasOthers reports whether other clients delay claims. That is only inferred, so a rejection must have shown that the
+// limit is enforced.
+func (e *Estimate) hasOthers() bool { return e.others.present && e.Proven() }
+
+// isShared reports whether claims are paced as of now because of other clients: if the reset is near,
 // or fewer units are left than will be used, at the cost of the requests until now, when there are
 // responses to the open claims.
 func (e *Estimate) isShared(now time.Time, open int64) bool {
 	o := &e.others
-	if present := o.present && e.Proven(); !present || e.Reset.Sub(now) <= shareWithin {
-		return present
+	if !e.hasOthers() || e.Reset.Sub(now) <= shareWithin {
+		return e.hasOthers()
 	}
 	responses := max(o.recentOwn(now)-open, 1)
 	each := float64(e.Limit-e.Remaining-o.usedBefore) / float64(responses)
