@@ -18,11 +18,13 @@ import (
 //
 // Some servers state it in the name of the header (Concurrency-Remaining). Of other servers, one
 // that states when units come back, or that rejects a request that such a limit would have
-// admitted, does not count requests in flight.
+// admitted, does not count requests in flight; and one that has rejected none may state constant
+// numbers, which delay nothing.
 type concurrencyTest struct {
 	confirmed        bool  // the limit counts requests in flight
 	named            bool  // the server states that
-	excluded         bool  // it does not: a request was rejected
+	enforced         bool  // a request was rejected before it was confirmed
+	excluded         bool  // it does not: a request was rejected that it had admitted
 	fits             int64 // responses whose sum was the limit; halved by each other response
 	minOpen, maxOpen int64 // claims in flight at these responses
 	misfits          int   // responses in a row whose sum was not the limit
@@ -55,14 +57,18 @@ func (c *concurrencyTest) update(limit, left, open int64) bool {
 	}
 	c.fits, c.misfits = c.fits+1, 0
 	c.minOpen, c.maxOpen = min(c.minOpen, open), max(c.maxOpen, open)
-	c.confirmed = c.confirmed || c.fits >= minFits+c.maxOpen && c.maxOpen-c.minOpen >= minOpenRange
+	c.confirmed = c.confirmed || c.enforced && c.fits >= minFits+c.maxOpen && c.maxOpen-c.minOpen >= minOpenRange
 	return c.confirmed
 }
 
 // rejected records that a request was rejected.
 func (c *concurrencyTest) rejected() {
-	if c.confirmed && !c.named {
+	switch {
+	case c.named:
+	case c.confirmed:
 		*c = concurrencyTest{excluded: true}
+	default:
+		c.enforced = true
 	}
 }
 

@@ -18,6 +18,10 @@ func TestConcurrencyTest_distinguishesWindows(t *testing.T) {
 		}
 	}
 	s = concurrencyTest{}
+	for k := range int64(40) {
+		require.False(t, s.update(100, 99-k%10, k%10), "no request was rejected: the numbers may be constant")
+	}
+	s = concurrencyTest{enforced: true}
 	for k := range int64(40) { // workers, up to ten at a time
 		s.update(100, 99-k%10, k%10)
 	}
@@ -56,6 +60,7 @@ func TestConcurrencyTest_toleratesRequestsThatHaveNotArrived(t *testing.T) {
 // in flight, of which the number has varied by three. Nine other sums in a row end that.
 func TestConcurrencyTest_confirms(t *testing.T) {
 	fits := func(opens ...int64) (c concurrencyTest) {
+		c.rejected()
 		for _, open := range opens {
 			c.update(10, 10-open, open)
 		}
@@ -91,7 +96,7 @@ func TestConcurrencyTest_confirms(t *testing.T) {
 // A rejection that such a limit would not have caused excludes it, unless the server names it so.
 func TestConcurrencyTest_rejectionExcludesIt(t *testing.T) {
 	for name, tt := range map[string]struct{ before, after concurrencyTest }{
-		"not confirmed": {concurrencyTest{fits: 3}, concurrencyTest{fits: 3}},
+		"not confirmed": {concurrencyTest{fits: 3}, concurrencyTest{enforced: true, fits: 3}},
 		"confirmed":     {concurrencyTest{confirmed: true, fits: 30}, concurrencyTest{excluded: true}},
 		"named":         {concurrencyTest{confirmed: true, named: true}, concurrencyTest{confirmed: true, named: true}},
 	} {
