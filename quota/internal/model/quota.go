@@ -208,7 +208,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		if free < min(c.Units, max(e.Limit, 1)) {
 			d.Wait, d.ServerImposed, d.server = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now)
 			d.inFlight = f.Open > 0 && e.Left(now) > 0
-			if e.Probe && wait == 0 { // its response decides, if it arrives
+			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0
 			}
