@@ -191,7 +191,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{63, 0, 1.28}, cost{35, 0, 1.25}},
 		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{117, 0, 1.90}, cost{12, 0, 1.67}},
 		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{159, 4, 3.15}, cost{22, 0, 1.56}},
-		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{500, 0, 4.3}, cost{60, 0, 1.55}},
+		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{500, 0, 4.3}, cost{60, 0, 1.6}},
 		{"50 per 2 s of HAProxy, Retry-After", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "2") }, 300, 12 * time.Second, cost{346, 5, 2.36}, cost{290, 0, 2.15}},
 		{"50 per 2 s of HAProxy, bare 503", func() limitedServer { return haproxyServer(50, 2*time.Second, 503, "") }, 300, 12 * time.Second, cost{492, 300, 2.10}, cost{492, 300, 1.40}},
 		{"5 per s, bare 429", func() limitedServer { return windowServer(5, time.Second, 429, false) }, 300, 59 * time.Second, cost{720, 10, 1.6}, cost{750, 10, 1.6}},
@@ -199,7 +199,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"1 per s, bare 429", func() limitedServer { return windowServer(1, time.Second, 429, false) }, 100, 99 * time.Second, cost{252, 0, 1.66}, cost{26, 0, 1.66}},
 		{"1 per s, bare 503", func() limitedServer { return windowServer(1, time.Second, 503, false) }, 100, 99 * time.Second, cost{261, 117, 1.45}, cost{260, 117, 1.35}},
 		{"100 per 5 s, bare 429", func() limitedServer { return windowServer(100, 5*time.Second, 429, false) }, 300, 10 * time.Second, cost{240, 4, 3.4}, cost{45, 0, 1.90}},
-		{"10/s, burst of 10, bare 429", func() limitedServer { return bucketServer(10, 10, 429, false) }, 300, 29 * time.Second, cost{97, 0, 1.25}, cost{18, 0, 1.26}},
+		{"10/s, burst of 10, bare 429", func() limitedServer { return bucketServer(10, 10, 429, false) }, 300, 29 * time.Second, cost{100, 0, 1.25}, cost{18, 0, 1.26}},
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 			t.Run(tt.name+", "+rtt.String(), func(t *testing.T) {

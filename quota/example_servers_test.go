@@ -298,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▅▅                     ▆▃
-	//                │██▆███████████████████████████████████████████████████████▄
-	// rejected       │+ 1                   392                    68
+	//                │█                    ▅▅                     ▆▄
+	//                │██████████████████████████████████████████████████████████▅
+	// rejected       │+                     392                    392
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.4 s  quota api.example.com (learned rate): learned limit of 20.6 per second
-	// 600 calls: 695 requests sent, 95 rejected, 0 calls failed, 29.3 s (ideal 28.9 s)
+	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.8 per second
+	// 600 calls: 710 requests sent, 110 rejected, 0 calls failed, 29.3 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -325,16 +325,16 @@ func Example_bare503() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted    29 │█
-	//                │█▁▁▁ ▁▁▁▁ ▁▁▁ ▁▁▁ ▁▁▁▄▂▁▁ ▁▁▁ ▁▁▁ ▁▁▁▁ ▁▁▃▂▁ ▁▁▁▁ ▁▁▁ ▁▁▁▁
+	// accepted    30 │█
+	//                │█                      ▁                 ▃
 	//                │██████████████████████████████████████████████████████████▃
-	// rejected       │+                     1 1                 1
+	// rejected       │+                    1 1                 1
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.4 s  quota api.example.com (learned rate): learned limit of 19.5 per second
-	// 600 calls: 682 requests sent, 82 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
+	//   0.5 s  quota api.example.com (learned rate): learned limit of 20 per second
+	// 600 calls: 687 requests sent, 87 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -415,17 +415,17 @@ func Example_lateRejections() {
 	// arrivals   119 │█
 	//                │█▅▅▅▅▁
 	//                │██████
-	// accepted    50 │█    █                                █
-	//                │█ ▂  █                               ▃█
-	//                │█ █  █             ▄▁▁▁▁▁▁▁▁▁▁▁▂▁▂▃▃▅██▆  ▆█▆▄▆▄▆▇▆▃▃▇▄▄▄▁
-	// rejected       │++++ ++++++++++++++7                   ++3
-	// waits for      │soorrrs            rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬──
-	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s110 s
+	// accepted    50 │█    █                           ▆
+	//                │█ ▂  █                          ▁█▂   ▁
+	//                │█ █  █             ▇▁▁▁▁▁▁▁▂▂▂▄▅███ ▁▇█▄▄▅▄▅▇▅▄▄▇▅▃▄▁
+	// rejected       │++++ ++++++++++++++7              ++2
+	// waits for      │soorrrs            rrrrrrrrrrrrrrrrr rrrrr rr r r
+	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬──
+	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s
 	// 1 column = 2 s, + = 10 or more, s = slow start, r = learned rate, o = overload
-	//  38.5 s  quota api.example.com (learned rate): learned limit of 0.457 per second
-	// 111.3 s  quota api.example.com (learned rate): dropped learned limit
-	// 400 calls: 2401 requests sent, 2001 rejected, 0 calls failed, 114.6 s (ideal 16 s)
+	//  38.8 s  quota api.example.com (learned rate): learned limit of 0.732 per second
+	// 101.4 s  quota api.example.com (learned rate): dropped learned limit
+	// 400 calls: 2400 requests sent, 2000 rejected, 0 calls failed, 104.6 s (ideal 16 s)
 }
 
 var overloaded = scenario{

@@ -6,7 +6,8 @@ import (
 )
 
 // A RateTest finds out whether rejections depend on the rate. It measures the share of the requests that is rejected, and
-// how many are accepted per second. Then requests are sent at that rate. If the rate is the reason, hardly any is
+// how many are accepted per second; twice, because a share that is noticed for being high is too high on average. Then
+// requests are sent at that rate. If the rate is the reason, hardly any is
 // rejected:
 //
 //	                        sent    rejected              sent at 20/s    rejected
@@ -23,6 +24,8 @@ type RateTest struct {
 	last     time.Time // of the latest response
 	accepted int
 	rejected int
+	again    bool // enough were rejected, and the share is measured again
+	earlier  int  // accepted when that began
 
 	share     float64 // of rejections when the rate began; 0: there is no rate
 	score     float64 // logarithm of the likelihood ratio: positive if rejections have become rarer
@@ -31,9 +34,9 @@ type RateTest struct {
 }
 
 const (
-	minRejected     = 6    // rejections that begin a test
+	minRejected     = 6    // rejections after which the share is measured again
 	minOf           = 5    // one of so many requests must be rejected
-	minMeasures     = 16   // responses that show a share
+	minMeasures     = 16   // responses that show a share, each time
 	maxMeasures     = 64   // responses after which a measurement with fewer rejections begins again
 	rarer           = 8    // factor by which rejections become rarer at the right rate
 	dependsAt       = 3.0  // score at which rejections depend on the rate: wrong once in e^3 = 20 times
@@ -46,7 +49,11 @@ const (
 // Measure adds the response to claim n that arrived now, when claim sent was the latest. If enough requests are rejected,
 // it returns the rate of those that are accepted, in requests per second; 0: they are not.
 func (t *RateTest) Measure(n, sent uint64, rejected bool, trip time.Duration, now time.Time) float64 {
-	tooFew := t.accepted+t.rejected >= maxMeasures && minOf*t.rejected < t.accepted+t.rejected
+	most := maxMeasures
+	if t.again {
+		most = minMeasures
+	}
+	tooFew := t.accepted+t.rejected >= most && minOf*t.rejected < t.accepted+t.rejected
 	if t.since.IsZero() || tooFew || now.Sub(t.last) > max(IdleAfter, 2*trip) {
 		*t = RateTest{}
 		if !rejected {
@@ -64,10 +71,15 @@ func (t *RateTest) Measure(n, sent uint64, rejected bool, trip time.Duration, no
 	}
 	t.rejected++
 	all, span := t.accepted+t.rejected, now.Sub(t.since)
-	if all < minMeasures || t.rejected < minRejected || minOf*t.rejected < all || t.accepted < minAccepted || span < minTripsRate*trip {
+	switch {
+	case all < minMeasures || minOf*t.rejected < all:
 		return 0
+	case t.again:
+		return float64(t.earlier+t.accepted) / max(span.Seconds(), 1e-3)
+	case t.rejected >= minRejected && t.accepted >= minAccepted && span >= minTripsRate*trip:
+		t.again, t.earlier, t.accepted, t.rejected = true, t.accepted, 0, 0
 	}
-	return float64(t.accepted) / max(span.Seconds(), 1e-3)
+	return 0
 }
 
 // Begin begins the test of the rate that Measure has returned.

@@ -32,30 +32,56 @@ func TestRateTest_whatWasSentBefore(t *testing.T) {
 }
 
 // A rate is shown when a fifth of at least 16 responses since the first rejection, and at least 6, are rejections, and
-// 8 were accepted, over at least two round trips.
+// 8 were accepted, over at least two round trips; and when a fifth of 16 more are rejections.
 func TestRateTest_measure(t *testing.T) {
-	const ms = time.Millisecond
+	const ms, half, again = time.Millisecond, "xx.x.x.x.x.x.x.x.x", ".x.x.x.x.x.x.x.x"
 	for name, tt := range map[string]struct {
 		responses      string
 		interval, trip time.Duration
 		want           float64
 	}{
 		"none":                        {"", ms, ms, 0},
-		"half":                        {"xx.x.x.x.x.x.x.x.x", 100 * ms, ms, 8 / 1.7},
-		"too few responses":           {"xx.x.x.x.x.x.x.x", 100 * ms, ms, 0},
+		"half":                        {half + again, 100 * ms, ms, 16 / 3.3},
+		"half, once":                  {half, 100 * ms, ms, 0},
+		"too few again":               {half + again[2:], 100 * ms, ms, 0},
+		"less than a fifth again":     {half + "....x....x.....x", 100 * ms, ms, 0},
+		"a fifth again":               {half + ".x...x....x....x", 100 * ms, ms, 20 / 3.3},
+		"all rejected again":          {half + "xxxxxxxxxxxxxxxx", 100 * ms, ms, 8 / 3.3},
+		"it begins anew":              {half + "....x....x.....x" + again + again, 100 * ms, ms, 0},
+		"too few responses":           {half[:17] + again, 100 * ms, ms, 0},
 		"too few accepted":            {"xxx.xx.xx.xx.xx.xx.xx.x", 100 * ms, ms, 0},
-		"too few rejected":            {"xx....x....x...x", 100 * ms, ms, 0},
-		"a fifth":                     {"xx....x....x...x...x....x", 100 * ms, ms, 18 / 2.4},
-		"less than a fifth":           {"xx......x......x......x......x......x", 100 * ms, ms, 0},
-		"the latest is accepted":      {"xx.x.x.x.x.x.x.x.x.", 100 * ms, ms, 0},
-		"accepted before":             {"....................xx.x.x.x.x.x.x.x.x", 100 * ms, ms, 8 / 1.7},
-		"less than two round trips":   {"xx.x.x.x.x.x.x.x.x", 100 * ms, time.Second, 0},
-		"an idle time before each":    {"xx.x.x.x.x.x.x.x.x", 1001 * ms, ms, 0},
-		"long round trips, no idling": {"xx.x.x.x.x.x.x.x.x", 1500 * ms, time.Second, 8 / 25.5},
+		"too few rejected":            {"xx....x....x...x" + again[:15], 100 * ms, ms, 0},
+		"a fifth":                     {"xx....x....x...x...x....x" + again, 100 * ms, ms, 26 / 4.0},
+		"less than a fifth":           {"xx......x......x......x......x......x" + again[:15], 100 * ms, ms, 0},
+		"the latest is accepted":      {half + again + ".", 100 * ms, ms, 0},
+		"accepted before":             {"...................." + half + again, 100 * ms, ms, 16 / 3.3},
+		"less than two round trips":   {half, 100 * ms, time.Second, 0},
+		"an idle time before each":    {half + again, 1001 * ms, ms, 0},
+		"long round trips, no idling": {half + again, 1500 * ms, time.Second, 16 / 49.5},
 	} {
 		var test RateTest
 		require.InDelta(t, tt.want, test.outcomes(tt.responses, tt.interval, tt.trip), 1e-9, name)
 		require.False(t, test.share > 0, name)
+	}
+}
+
+// Where some requests are always rejected, in a share below a fifth, hardly any rate is put on test: that a fifth are
+// rejected once is chance.
+func TestRateTest_chanceShowsNoRate(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for share, most := range map[float64]int{.03: 0, .07: 2, .1: 30} {
+		shown := 0
+		for range 20 {
+			var test RateTest
+			now := time.Unix(1000, 0)
+			for n := range uint64(10_000) {
+				if now = now.Add(50 * time.Millisecond); test.Measure(n+1, n+1, random.Float64() < share, time.Millisecond, now) > 0 {
+					shown++
+					test = RateTest{}
+				}
+			}
+		}
+		require.LessOrEqual(t, shown, most, share)
 	}
 }
 
