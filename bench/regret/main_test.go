@@ -71,7 +71,8 @@ func TestJudge_hasNoNoise(t *testing.T) {
 }
 
 // TestHeed_keepsTheInvariants checks what holds in the worlds of fixed: all invariants but that of bounded regret, I4, which
-// is measured by -check like the goals; and with a limit heed fails fewer calls than the peers, with fewer rejected requests.
+// is measured by -check like the goals; and with a limit heed fails fewer calls than the peers, with less than half of the
+// rejected requests of go-retryablehttp.
 func TestHeed_keepsTheInvariants(t *testing.T) {
 	first, n := fixed()
 	chosen := chosenClients(worlds.Heed)
@@ -87,10 +88,9 @@ func TestHeed_keepsTheInvariants(t *testing.T) {
 		assert.False(t, r.Clients[worlds.Heed].Cut, "%d", r.Seed)
 	})
 	ours := s.row(withLimit, worlds.Heed)
-	for _, peer := range []string{worlds.Plain, worlds.RetryableHTTPSafe} {
-		require.Less(t, ours.Failed, s.row(withLimit, peer).Failed, peer)
-		require.Less(t, ours.Rejected, s.row(withLimit, peer).Rejected, peer)
-	}
+	plain, retries := s.row(withLimit, worlds.Plain), s.row(withLimit, worlds.RetryableHTTPSafe)
+	require.Less(t, ours.Failed, min(plain.Failed, retries.Failed))
+	require.Less(t, ours.Rejected, retries.Rejected/2, "a plain client sends each call once, so fewer of its requests may be rejected, and more of its calls fail")
 }
 
 func TestSummary_knowsTheGoals(t *testing.T) {
