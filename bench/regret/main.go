@@ -34,7 +34,7 @@ func main() {
 	worst := flag.Int("worst", 10, "number of worlds to print in which -client does most harm")
 	asJSON := flag.Bool("json", false, "print a line of JSON for each world, and one with the summary")
 	invariants := flag.Bool("invariants", false, "count the violations of the invariants")
-	causes := flag.Bool("causes", false, "print the harm by the properties of the worlds")
+	causes := flag.Bool("causes", false, "print the harm by why calls were late or not sent again, and by the properties of the worlds")
 	check := flag.Bool("check", false, "exit with code 1 if heed misses a goal")
 	flag.Parse()
 	chosen := chosenClients(*names)

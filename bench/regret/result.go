@@ -114,7 +114,7 @@ func (r *result) print(w io.Writer) {
 		printf(w, "  %-18s failed %6.2f %%, mean %8s, p99 %8s, sent %6d, rejected %6d, %8s | harm %6.2f (%.2f ± %.2f), late %d, 60 s %.1f, 600 s %.1f, %.3g x slower %s %v\n",
 			name, f.Failed, seconds(f.Mean), seconds(f.P99), f.Sent, f.Rejected, seconds(f.Elapsed),
 			f.Harm, f.Points, f.Error, f.Late, f.Short, f.Long, f.Slower, mark, f.Reasons)
-		for _, cause := range slices.SortedFunc(maps.Keys(f.Causes), func(a, b string) int { return cmp.Compare(f.Causes[b], f.Causes[a]) }) {
+		for _, cause := range largestFirst(f.Causes) {
 			printf(w, "%28.2f points: %s\n", f.Causes[cause], cause)
 		}
 	}
@@ -130,4 +130,11 @@ func seconds(s float64) string {
 		return d.Round(10 * time.Millisecond).String()
 	}
 	return d.Round(10 * time.Microsecond).String()
+}
+
+// largestFirst returns the causes, those of most points first.
+func largestFirst(points map[string]float64) []string {
+	return slices.SortedFunc(maps.Keys(points), func(a, b string) int {
+		return cmp.Or(cmp.Compare(points[b], points[a]), cmp.Compare(a, b))
+	})
 }

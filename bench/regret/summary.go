@@ -156,7 +156,7 @@ func (s *summary) printCauses(w io.Writer) {
 		}
 		n := float64(s.row(name, ours).Worlds)
 		printf(w, "\n%-36s %7s\n", name, "harm")
-		for _, cause := range slices.SortedFunc(maps.Keys(causes), func(a, b string) int { return cmp.Compare(causes[b], causes[a]) }) {
+		for _, cause := range largestFirst(causes) {
 			printf(w, "%-36s %7.3f\n", cause, causes[cause]/n)
 		}
 	}

@@ -145,8 +145,8 @@ func (l *RateLoop) BeginAt(cause throttle.Cause, rate float64, lastSent uint64, 
 	l.granted = 0
 }
 
-// CountFrom is called when an estimate has begun now and a rejection has stated to wait until a time that is later: the
-// requests that are sent before do not count, except after the time of statedRequests.
+// CountFrom is called when an estimate has begun now and a rejection has stated to wait until then. Responses that arrive
+// before then do not count, because that wait explains a rejection; but after the time of statedRequests all count.
 func (l *RateLoop) CountFrom(until, now time.Time) {
 	l.effectAt = ticks.Later(l.effectAt, now.Add(min(until.Sub(now), l.TimeOf(statedRequests))))
 }

@@ -6,9 +6,8 @@ import (
 )
 
 // A RateTest finds out whether rejections depend on the rate. It measures the share of the requests that is rejected, and
-// how many are accepted per second; twice, because a share that is noticed for being high is too high on average. Then
-// requests are sent at that rate. If the rate is the reason, hardly any is
-// rejected:
+// how many are accepted per second. The share is measured twice, because one that is noticed for being high is too high on
+// average. Then requests are sent at that rate. If the rate is the reason, hardly any is rejected:
 //
 //	                        sent    rejected              sent at 20/s    rejected
 //	a limit of 20/s         40/s    50 %, accepted 20/s   ─────────────▶    1 %     depends on the rate

@@ -253,12 +253,11 @@ func (q *Quota) logSend(now time.Time) {
 			window = max(window, w)
 		}
 	}
-	if window == 0 {
-		q.Account.Memory.Release(q.dropSends())
-		return
-	}
-	if q.sends == nil && q.Account.Memory.Reserve(statedlimit.LogBytes) {
+	switch {
+	case window > 0 && q.sends == nil && q.Account.Memory.Reserve(statedlimit.LogBytes):
 		q.sends = statedlimit.NewSendLog(now)
+	case window == 0 && q.sends != nil:
+		q.Account.Memory.Release(q.dropSends())
 	}
 	if q.sends != nil {
 		q.sends.Add(window, now)

@@ -18,8 +18,8 @@ import (
 //
 // Some servers state it in the name of the header (Concurrency-Remaining). Of other servers, one
 // that states when units come back, or that rejects a request that such a limit would have
-// admitted, does not count requests in flight; and one that has rejected none may state constant
-// numbers, which delay nothing.
+// admitted, does not count requests in flight. One that has rejected no request may state constant
+// numbers, so nothing is inferred from them.
 type concurrencyTest struct {
 	confirmed        bool  // the limit counts requests in flight
 	named            bool  // the server states that

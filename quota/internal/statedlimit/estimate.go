@@ -37,7 +37,8 @@ import (
 //	remaining: 7
 //	├── in flight: 3 ──┼───── free: 4 ─────┤
 //
-// The owner does not pass requests in flight whose units have come back, because responses take longer than that.
+// If responses take longer than units to come back, the owner leaves out the requests in flight whose units have come
+// back.
 //
 // Update by the response to claim n, received at t, which states r units until R. Responses arrive
 // out of order. The first row that applies counts. R is later or earlier if it differs from reset by
@@ -52,9 +53,9 @@ import (
 //
 // The first request after reset is the probe: its response states what is left in the new window. Until
 // then the estimate admits all requests, and its owner bounds them. While other clients use the limit,
-// what is free is spread over the time until the reset, see otherClients, once a rejection has coincided with the limit. A limit of requests in flight
-// has other equations, see concurrencyTest. What accepted requests contradict admits all, see proof. An
-// Estimate is not safe for concurrent use.
+// what is free is spread over the time until the reset, see otherClients, once a rejection has coincided
+// with the limit. A limit of requests in flight has other equations, see concurrencyTest. What accepted
+// requests contradict admits all, see proof. An Estimate is not safe for concurrent use.
 type Estimate struct {
 	Name         string // RemoteLimit.Name
 	Limit        int64

@@ -147,8 +147,8 @@ func (e *Estimate) hasOthers() bool { return e.others.present && e.Proven() }
 // responses to the open claims.
 func (e *Estimate) isShared(now time.Time, open int64) bool {
 	o := &e.others
-	if !e.hasOthers() || e.Reset.Sub(now) <= shareWithin {
-		return e.hasOthers()
+	if present := e.hasOthers(); !present || e.Reset.Sub(now) <= shareWithin {
+		return present
 	}
 	responses := max(o.recentOwn(now)-open, 1)
 	each := float64(e.Limit-e.Remaining-o.usedBefore) / float64(responses)
