@@ -492,3 +492,17 @@ func TestRateLoop_restored(t *testing.T) {
 	none.Restored(rtt, 70, now)
 	require.Equal(t, RateLoop{}, none, "there is no estimate")
 }
+
+// Responses that arrive before the end of a stated wait do not show the effect of a rate, but at most for the time of 16
+// requests: the wait may be that of one resource.
+func TestRateLoop_countsFromTheEndOfAStatedWait(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for until, from := range map[time.Duration]time.Duration{-time.Hour: 0, 0: 0, time.Second: time.Second, time.Hour: 4 * time.Second} {
+		var l RateLoop
+		l.BeginAt(throttle.CauseUnstated, 4/belowWindow, 10, now)
+		l.CountFrom(now.Add(until), now)
+		require.True(t, l.Counts(11, now.Add(from)), until)
+		require.False(t, from > 0 && l.Counts(11, now.Add(from-1)), until)
+		require.False(t, l.Counts(10, now.Add(from)), "it was sent before")
+	}
+}

@@ -211,3 +211,24 @@ func TestQuota_aProbeWithoutAResponseStopsNothing(t *testing.T) {
 	require.Greater(t, sent, 15)
 	require.Less(t, reset.Add(30*s).Sub(last), 2*s)
 }
+
+// Before a rejection has confirmed a limit, nothing waits for the response to the first request of its window for more than
+// a second, however long responses take.
+func TestQuota_anUnconfirmedLimitDoesNotWaitForItsProbe(t *testing.T) {
+	q, limit := known(0), throttle.RemoteLimit{Limit: 1, ResetAfter: s}
+	d := ask(q, Claim{Waits: true}, start)
+	respond(q, d, states(accepted, limit), at(10*s)) // responses take 10 s
+	q.trip = roundTrip{typical: 10 * s}
+	q.sends = nil
+	require.True(t, ask(q, Claim{Waits: true}, at(20*s)).OK, "the probe")
+	require.True(t, q.Estimates[0].Probe)
+	for now := at(20 * s); ; {
+		d := ask(q, Claim{Waits: true}, now)
+		require.LessOrEqual(t, now.Sub(at(20*s)), s)
+		if d.OK {
+			break
+		}
+		require.Positive(t, d.Wait)
+		now = now.Add(d.Wait)
+	}
+}

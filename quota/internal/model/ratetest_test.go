@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -230,5 +231,41 @@ func TestQuota_testsOfAHoldDoNotJudgeTheRate(t *testing.T) {
 		require.Less(t, n, 20)
 		q.judge(true, start)
 		q.judge(false, start)
+	}
+}
+
+// Rejections with a Retry-After count against a rate that is on test, as those without.
+func TestQuota_statedWaitsJudgeTheRate(t *testing.T) {
+	q := known(0)
+	l := q.remember(start)
+	l.Loop.BeginAt(throttle.CauseUnstated, 20, q.InFlight.Sent, start)
+	l.test = learnedlimit.RateTest{}
+	for n := range uint64(100) { // half of the requests are rejected
+		l.test.Measure(n+1, n+1, n%2 == 0, ms, at(time.Duration(n)*ms))
+	}
+	l.test.Begin()
+	require.True(t, onTest(q))
+	for n := range uint64(2) {
+		require.True(t, l.Loop.On())
+		q.rejectedByLearned(q.InFlight.Sent+n+1, s, at(s))
+	}
+	require.False(t, l.Loop.On())
+}
+
+// A rate that is learned after a hold is judged, too, as long as it is used.
+func TestQuota_aRateAfterAHoldIsJudged(t *testing.T) {
+	q := known(0)
+	l := q.remember(start)
+	l.before = learnedlimit.AcceptedSpan{Since: start, Until: at(s), N: 3}
+	q.Hold.Begin(q.InFlight.Sent, time.Time{}, at(s))
+	q.Hold.Latest, q.Hold.Rejected = at(100*s), 3
+	q.learn(true, at(101*s))
+	q.Hold.Release()
+	require.True(t, l.Loop.On())
+	require.False(t, l.test.Testing())
+	for n := 0; l.Loop.On(); n++ {
+		require.Less(t, n, 30)
+		q.judge(true, at(102*s))
+		q.judge(false, at(102*s))
 	}
 }

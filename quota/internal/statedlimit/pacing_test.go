@@ -358,3 +358,14 @@ func TestOtherClients_nineTenths(t *testing.T) {
 	require.InDelta(t, .9, o.share, 0)
 	require.False(t, o.present)
 }
+
+// If responses arrive later than units come back, what was used less what this process used shows nothing.
+func TestOtherClients_areNotInferredFromLateResponses(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for lag, want := range map[time.Duration]bool{0: true, 999 * time.Millisecond: true, time.Second: false, time.Minute: false} {
+		o := otherClients{since: now, at: now, window: time.Second, lag: lag, own: 10}
+		o.update(100, 90, time.Second, now.Add(time.Millisecond))
+		require.Less(t, o.share, presentBelow)
+		require.Equal(t, want, o.present, lag)
+	}
+}
