@@ -1,7 +1,9 @@
 package heed
 
 import (
+	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +60,59 @@ func TestTransport_retriesImmediatelyAfterRetryAfterZero(t *testing.T) {
 			for i, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 				require.InDelta(t, want, gaps[i+1], float64(10*time.Millisecond), status)
 			}
+		})
+	}
+}
+
+// TestTransport_obeysTheResetBesideARetryAfterOfZero checks that no call is repeated before the reset of the limit that
+// rejected it, if Retry-After states 0 or an instant in the past.
+func TestTransport_obeysTheResetBesideARetryAfterOfZero(t *testing.T) {
+	for _, retryAfter := range []string{"", "0", "Mon, 01 Jan 1990 00:00:00 GMT"} {
+		synctest.Test(t, func(t *testing.T) {
+			const limit, window = 20, 10 * time.Second
+			var mu sync.Mutex
+			var reset time.Time
+			used, early, failed := 0, 0, 0
+			rejected := map[string]time.Time{} // when calls that were rejected may be repeated
+			tr := &Transport{Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(20 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				now, call := time.Now(), r.URL.RawQuery
+				if !now.Before(reset) {
+					used, reset = 0, now.Add(window)
+				}
+				if now.Before(rejected[call]) {
+					early++
+				}
+				if used < limit {
+					used++
+					return newResponse(200, ""), nil
+				}
+				seconds := int((reset.Sub(now) + time.Second - 1) / time.Second)
+				rejected[call] = now.Add(time.Duration(seconds-1) * time.Second) // resets are in whole seconds
+				return newResponse(429, "", "Retry-After", retryAfter, "X-RateLimit-Limit", strconv.Itoa(limit), "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", strconv.Itoa(seconds)), nil
+			})}
+			var wg sync.WaitGroup
+			for i := range 100 {
+				wg.Go(func() {
+					req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/?"+strconv.Itoa(i), nil)
+					if err == nil {
+						var resp *http.Response
+						if resp, err = tr.RoundTrip(req); err == nil && resp.StatusCode != 200 {
+							err = errors.New(resp.Status)
+						}
+					}
+					if err != nil {
+						mu.Lock()
+						failed++
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			require.Zero(t, early, "repeated before the reset, Retry-After: %q", retryAfter)
+			require.Zero(t, failed)
 		})
 	}
 }

@@ -213,7 +213,7 @@ func (b *bodyParser) number(key string, n decimal) {
 		return
 	}
 	switch key {
-	case "retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds", "retry_in_seconds", "retryInSeconds", "retryAfterSec", "backoff_seconds":
+	case "retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds", "retry_in_seconds", "retryInSeconds", "retryAfterSec", "backoff_seconds", "resets_in_seconds":
 		b.addDelay(n.duration(time.Second))
 	case "retry_after_ms", "retryAfterMs":
 		b.addDelay(n.duration(time.Millisecond))

@@ -117,10 +117,12 @@ func classify(name string) (nameClass, uint8) {
 		"X-Github-Api-Version-Selected", "X-Github-Media-Type", "X-Github-Request-Id", "X-Accepted-Oauth-Scopes", "X-Oauth-Scopes",
 		"X-Correlation-Id", "X-Powered-By", "X-Request-Id", "X-Runtime", "X-Xss-Protection":
 		return nameIgnored, 0
-	case "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
+	case "Auth0-Client-Quota-Limit", "Auth0-Organization-Quota-Limit", "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
 		"Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
-		"X-Ad-Account-Usage", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
-		"X-Bapi-Limit-Status", "X-Business-Use-Case-Usage", "X-Current-Token-Count", "X-Daily-Ratelimit-Token-Limit",
+		"X-Ad-Account-Usage", "X-Amzn-Errortype", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
+		"X-Bapi-Limit-Status", "X-Business-Use-Case-Usage", "X-Codex-Primary-Reset-After-Seconds",
+		"X-Codex-Primary-Used-Percent", "X-Codex-Primary-Window-Minutes", "X-Codex-Secondary-Reset-After-Seconds",
+		"X-Codex-Secondary-Used-Percent", "X-Codex-Secondary-Window-Minutes", "X-Current-Token-Count", "X-Daily-Ratelimit-Token-Limit",
 		"X-Daily-Ratelimit-Token-Remaining", "X-Envoy-Ratelimited", "X-Fb-Ads-Insights-Throttle", "X-Ls-Api-Bucket-Level",
 		"X-Mashery-Error-Code", "X-Mbx-Used-Remain-Limit", "X-Ms-Ratelimit-Time-Remaining-Xrm-Requests",
 		"X-Next-Replenishment-Time", "X-Page-Usage", "X-Rate-Limit-Requests-Left", "X-Rate-Limit-Requests-Quota",

@@ -261,6 +261,34 @@ func readAmazonErrorType(v string, r *Report) {
 	}
 }
 
+// readAuth0 reads "b=per_hour;q=100;r=99;t=1,b=per_day;q=300;r=299;t=1": how many access tokens a client or an
+// organization may be issued.
+func readAuth0(name, v string, r *Report) {
+	for v != "" && len(r.Limits) < maxGroups {
+		var item string
+		item, v, _ = strings.Cut(v, ",")
+		l := Limit{Name: name, Unit: "issued_tokens"}
+		for pair := range strings.SplitSeq(item, ";") {
+			key, value, _ := strings.Cut(trimBlanks(pair), "=")
+			n, ok := parseDecimal(value)
+			switch ok = ok && !n.negative; {
+			case key == "b":
+				m, _ := parseName(value)
+				l.Name, l.Window = name+"-"+value, m.window
+			case key == "q" && ok:
+				l.Limit, l.HasLimit = n.whole, true
+			case key == "r" && ok:
+				l.Remaining, l.HasRemaining = n.whole, true
+			case key == "t" && ok:
+				l.ResetAfter, l.HasReset, l.ResetFormat = n.duration(time.Second), true, FormatDeltaSeconds
+			}
+		}
+		if l.HasRemaining {
+			r.Limits = append(r.Limits, l)
+		}
+	}
+}
+
 // readPingdom reads "Remaining: 394 Time until reset: 3589".
 func readPingdom(name, v string, r *Report) {
 	l := Limit{Name: name}

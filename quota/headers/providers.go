@@ -21,12 +21,16 @@ var providers = []Provider{
 	{Name: "Airweave", LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Rule{
 		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
-		"X-Amzn-Errortype":       {Read: readAmazonErrorType},
+		"X-Amzn-Errortype":       {Unique: true, Read: readAmazonErrorType},
 	}, ErrorCodes: amazonCodes},
 	{Name: "Alpaca", Hosts: []string{".alpaca.markets"}, AccountHeaders: []string{"Apca-Api-Key-Id"}},
 	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, LimitHints: []LimitHint{
 		{WithoutLimit: true},
 		{Unit: "points", Window: time.Hour},
+	}},
+	{Name: "Auth0", Hosts: []string{".auth0.com"}, Headers: map[string]Rule{
+		"Auth0-Client-Quota-Limit":       {Unique: true, Read: func(v string, r *Report) { readAuth0("client", v, r) }},
+		"Auth0-Organization-Quota-Limit": {Unique: true, Read: func(v string, r *Report) { readAuth0("organization", v, r) }},
 	}},
 	{Name: "BigCommerce", Hosts: []string{"api.bigcommerce.com"}, Headers: map[string]Rule{
 		"X-Rate-Limit-Requests-Quota": {Kind: KindLimit, Name: "-", Unique: true},
@@ -51,6 +55,14 @@ var providers = []Provider{
 	}},
 	{Name: "Cisco Meraki", Hosts: []string{".meraki.com"}, AccountHeaders: []string{"X-Cisco-Meraki-Api-Key"}},
 	{Name: "Coinbase", Hosts: []string{".coinbase.com"}, AccountHeaders: []string{"Cb-Access-Key"}},
+	{Name: "Codex", Headers: map[string]Rule{ // of ChatGPT plans
+		"X-Codex-Primary-Used-Percent":          {Kind: KindUsed, Name: "primary", Unit: unitPercent, Unique: true},
+		"X-Codex-Primary-Window-Minutes":        {Kind: KindWindow, Name: "primary", Unit: unitPercent, Scale: time.Minute, Unique: true},
+		"X-Codex-Primary-Reset-After-Seconds":   {Kind: KindResetAfter, Name: "primary", Unit: unitPercent, Scale: time.Second, Unique: true},
+		"X-Codex-Secondary-Used-Percent":        {Kind: KindUsed, Name: "secondary", Unit: unitPercent, Unique: true},
+		"X-Codex-Secondary-Window-Minutes":      {Kind: KindWindow, Name: "secondary", Unit: unitPercent, Scale: time.Minute, Unique: true},
+		"X-Codex-Secondary-Reset-After-Seconds": {Kind: KindResetAfter, Name: "secondary", Unit: unitPercent, Scale: time.Second, Unique: true},
+	}},
 	{Name: "CoinMarketCap", Hosts: []string{"pro-api.coinmarketcap.com"}, AccountHeaders: []string{"X-Cmc_pro_api_key"}},
 	{Name: "Dataverse", Hosts: []string{".dynamics.com"}, Headers: map[string]Rule{
 		"X-Ms-Ratelimit-Time-Remaining-Xrm-Requests": {Unique: true}, // seconds of execution
@@ -61,6 +73,9 @@ var providers = []Provider{
 	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, AccountParams: []string{"token", "key"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Rule{
 		"X-Ratelimit-Global": {Read: func(v string, r *Report) { r.Global = v == "true" }},
+	}},
+	{Name: "DocuSign", Hosts: []string{".docusign.net"}, ErrorCodes: []string{
+		"HOURLY_APIINVOCATION_LIMIT_EXCEEDED", "BURST_APIINVOCATION_LIMIT_EXCEEDED",
 	}},
 	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, AccountHeaders: []string{"X-Els-Apikey"}, LimitHints: []LimitHint{{Window: 7 * day}}},
 	{Name: "Envoy", Headers: map[string]Rule{
@@ -101,6 +116,9 @@ var providers = []Provider{
 	{Name: "ip-api.com", Hosts: []string{"ip-api.com", ".ip-api.com"}, AccountParams: []string{"key"}, Headers: map[string]Rule{
 		"X-Rl":  {Kind: KindRemaining, Name: "-", Unique: true},
 		"X-Ttl": {Kind: KindResetAfter, Name: "-"},
+	}},
+	{Name: "Kraken", Hosts: []string{"api.kraken.com"}, InspectSuccessBody: true, ErrorCodes: []string{
+		"EAPI:Rate limit exceeded", "EOrder:Rate limit exceeded", "EGeneral:Too many requests",
 	}},
 	{Name: "KuCoin", Hosts: []string{"api.kucoin.com", "api-futures.kucoin.com"}, AccountHeaders: []string{"Kc-Api-Key"}, Headers: map[string]Rule{
 		"Gw-Ratelimit-Limit":     {Kind: KindLimit, Name: "-", Unique: true},

@@ -22,7 +22,8 @@ type Report struct {
 	RetryAfter time.Duration
 
 	// HasRetryAfter reports that RetryAfter is stated, possibly as 0. Negative and
-	// malformed values count as not stated.
+	// malformed values count as not stated, and so does a 0 of a rejection beside a limit
+	// that has nothing left until a later reset: some servers round down.
 	HasRetryAfter bool
 
 	// RetryFormat is the format in which RetryAfter was stated.

@@ -673,6 +673,9 @@ func (r *Report) resolve(status int) {
 	for i := range r.Limits {
 		r.Limits[i].bound()
 	}
+	if r.Throttled && r.RetryAfter == 0 && r.isExhaustedUntilLater() {
+		r.HasRetryAfter, r.RetryFormat = false, FormatNone
+	}
 	r.Stated, r.Wait = NotStated, 0
 	if r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter {
 		r.Stated, r.Wait = r.statement()
@@ -712,6 +715,11 @@ func (r *Report) anyExhausted(withTime bool) bool {
 		}
 	}
 	return false
+}
+
+// isExhaustedUntilLater reports whether a limit has no units left, and states that units are restored later.
+func (r *Report) isExhaustedUntilLater() bool {
+	return slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.HasRemaining && l.Remaining == 0 && (l.ResetAfter > 0 || l.Rate > 0) })
 }
 
 // earliestReset returns the reset of a rejection that states only resets: no limit states

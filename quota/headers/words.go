@@ -95,6 +95,7 @@ var dictionary = map[string]dictWord{
 	"rows": {class: classUnit, unit: "rows"}, "events": {class: classUnit, unit: "events"},
 	"recipient": {class: classUnit, unit: "recipients", onlyLimits: true}, "recipients": {class: classUnit, unit: "recipients", onlyLimits: true},
 	"messages": {class: classUnit, unit: "messages", onlyLimits: true}, "emails": {class: classUnit, unit: "emails", onlyLimits: true},
+	"seats": {class: classUnit, unit: "seats"}, "storage": {class: classUnit, unit: "storage"},
 	"error": {class: classUnit, unit: "errors"}, "errors": {class: classUnit, unit: "errors"},
 	"percent": {class: classUnit, unit: "percent"}, "percentage": {class: classUnit, unit: "percent"},
 	"utilization": {class: classUnit, unit: "fraction"}, "utilisation": {class: classUnit, unit: "fraction"},
