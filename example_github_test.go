@@ -14,13 +14,15 @@ import (
 
 // GitHub allows an account 5,000 requests per hour, and asks for few concurrent ones. A
 // request must pass both limits; what GitHub states in its headers is obeyed in addition.
+// A token bucket would permit twice as many requests in the first hour: its burst, and what
+// it is refilled with.
 // The limit of concurrent requests counts a response until its body is closed.
 func Example_github() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
 	defer server.Close()
 
 	client := heed.NewClient(&heed.Transport{Limiter: throttle.AllOf(
-		throttle.NewTokenBucket(throttle.PerHour(5000)),
+		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerHour(5000)}),
 		throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: "concurrent", Count: 10}),
 	)})
 	ctx := heed.WithOptions(context.Background(), heed.RequestOptions{NoWait: true})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
@@ -133,4 +134,38 @@ func sendConcurrently(client *http.Client, url string) int64 {
 	}
 	all.Wait()
 	return failed.Load()
+}
+
+// A server that states a limit in each response rejects few requests of 300 callers that begin together, also if they wait
+// for a limit of their own.
+func TestTransport_ourMiddlewareBesideAnOwnLimit(t *testing.T) {
+	for name, own := range map[string]throttle.Limiter{"none": nil, "20/s": throttle.NewTokenBucket(throttle.PerSecond(20))} {
+		synctest.Test(t, func(t *testing.T) {
+			const calls = 300
+			s := &heedtest.Server{
+				Limit: &throttlehttp.Middleware{Limiter: throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 50, Per: 10 * time.Second})},
+				Key:   func(r *http.Request) string { return r.Header.Get(callHeader) },
+			}
+			s.StartInMemory()
+			defer s.Close()
+			tr := &heed.Transport{Base: s.Transport(), Limiter: own}
+			c := heed.NewClient(tr)
+			start := time.Now()
+			var failed atomic.Int64
+			var wg sync.WaitGroup
+			for i := range calls {
+				wg.Go(func() {
+					if !callOnce(t.Context(), c, s.URL+"/items", fmt.Sprint(i)) {
+						failed.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			require.Zero(t, failed.Load(), name)
+			require.Empty(t, s.EarlyRetries(), name)
+			require.LessOrEqual(t, len(s.Requests())-calls, 15, "%s: tests of what the server states", name)
+			require.Less(t, time.Since(start), 60*time.Second, name)
+			tr.CloseIdleConnections()
+		})
+	}
 }

@@ -68,3 +68,23 @@ func TestWithName_joinsPaths(t *testing.T) {
 	require.NotSame(t, limiter("a", "/x"), limiter("b", "/x"))
 	require.NotSame(t, limiter("a", "/x"), limiter("", "/x"))
 }
+
+// Quota names that state equal limits are separate.
+func TestWithName_separatesEqualLimits(t *testing.T) {
+	tr := &Tracker{}
+	limiter := func(name string, status int, header ...string) throttle.Limiter {
+		req, err := http.NewRequestWithContext(WithName(t.Context(), name), http.MethodPost, "https://api.test/v1/chat", nil)
+		require.NoError(t, err)
+		d := tr.Demand(req)
+		tr.Feedback(req, d, answer(status, header...), nil, time.Unix(1e9, 0), nil)
+		return tr.Demand(req).Limiter
+	}
+	stated := []string{"RateLimit-Policy", `"default";q=100;w=60`, "RateLimit", `"default";r=99;t=55`}
+	a, b, c := limiter("a", 200, stated...), limiter("b", 200, stated...), limiter("c", 200, stated...)
+	require.NotSame(t, a, b)
+	require.NotSame(t, b, c)
+	require.NotSame(t, a, c)
+	for _, l := range []throttle.Limiter{a, b, c} {
+		require.NotSame(t, l, limiter("", 200), "a request without a name")
+	}
+}

@@ -107,12 +107,12 @@ func keyID(credential string) string {
 func signingKey(value string) string {
 	scheme, rest, _ := strings.Cut(value, " ")
 	switch scheme {
-	case "AWS", "GOOG1", "OSS", "SharedKey", "SharedKeyLite", "LOG", "MNS", "ODPS", "acs", "Qiniu", "QBox", "UPYUN", "VWS": // id:signature
+	case "AWS", "GOOG1", "OSS", "SharedKey", "SharedKeyLite", "LOG", "MNS", "ODPS", "acs", "Qiniu", "QBox", "UCloud", "UPYUN", "VWS": // id:signature
 		id, _, _ := strings.Cut(rest, ":")
 		return id
 	case "Digest":
 		return parameterOf(rest, "username", value)
-	case "Hawk":
+	case "Hawk", "MAC", "acquia-http-hmac":
 		return parameterOf(rest, "id", value)
 	case "OAuth":
 		return parameterOf(rest, "oauth_token", parameterOf(rest, "oauth_consumer_key", value))

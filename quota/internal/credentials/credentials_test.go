@@ -80,7 +80,12 @@ func TestOf_schemesThatSignEachRequest(t *testing.T) {
 		"q-sign-algorithm=sha1&q-ak=AKID&q-sign-time=%d;2&q-signature=s":                  "AKID",
 		"bce-auth-v1/AKID/2026-01-01T00:00:%dZ/1800//s":                                   "AKID",
 		`Digest username="Ann Lee", nonce="%d", uri="/x"`:                                 "Ann Lee",
-		`Hawk id="a", ts="%d"`: "a",
+		`Hawk id="a", ts="%d"`:            "a",
+		`MAC id="a", nonce="%d", mac="m"`: "a",
+		`acquia-http-hmac realm="r",id="a",timestamp="1",nonce="%d",version="2.0"`:        "a",
+		"EMS-HMAC-SHA256 Credential=AKID/20260101/eu/x, SignedHeaders=host, Signature=%d": "AKID",
+		"JDCLOUD2-HMAC-SHA256 Credential=AKID/20260101/cn/x, Signature=%d":                "AKID",
+		"UCloud AKID:%d": "AKID",
 		`OAuth oauth_consumer_key="k", oauth_nonce="%d", oauth_token="t"`: "t",
 		`OAuth oauth_consumer_key="k", oauth_nonce="%d"`:                  "k",
 	} {
