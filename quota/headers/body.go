@@ -305,7 +305,7 @@ func waitInText(s string) (d time.Duration, ok bool) {
 			if _, rest, found = strings.Cut(rest, phrase); !found {
 				break
 			}
-			d, ok = leadingDuration(rest)
+			d, _, ok = leadingDuration(rest)
 		}
 	}
 	return d, ok

@@ -341,46 +341,26 @@ func (p *parser) readRate(g *headerGroup, d *limitBuilder) {
 // merge merges builders that describe the same limit: in two spellings, repeated without
 // the name, or in parts.
 func (p *parser) merge() {
-	for rule := mergeRespelled; rule <= mergeComplementary; rule++ {
-		p.mergeBy(rule)
+	for _, same := range [...]func(a, b *limitBuilder) bool{
+		(*limitBuilder).isRespelling, (*limitBuilder).isRepetition, (*limitBuilder).isNamedLimitOf, (*limitBuilder).isComplement,
+	} {
+		p.mergeBy(same)
 	}
 	p.assignResets()
 }
 
-// A mergeRule is a reason for which two builders describe the same limit.
-type mergeRule uint8
-
-const (
-	mergeRespelled mergeRule = iota
-	mergeRepeated
-	mergeUnnamed
-	mergeComplementary
-)
-
-// mergeBy merges each builder into the first earlier one that the rule matches.
-func (p *parser) mergeBy(rule mergeRule) {
+// mergeBy merges each builder into the first earlier one that describes the same limit, according to same.
+func (p *parser) mergeBy(same func(a, b *limitBuilder) bool) {
 	for i := 0; i < len(p.limits); i++ {
 		for j := i + 1; j < len(p.limits); j++ {
 			a, b := &p.limits[i], &p.limits[j]
-			if a.matches(b, rule) || b.matches(a, rule) {
+			if same(a, b) || same(b, a) {
 				a.mergeFrom(b)
 				p.remove(j)
 				j--
 			}
 		}
 	}
-}
-
-func (a *limitBuilder) matches(b *limitBuilder, rule mergeRule) bool {
-	switch rule {
-	case mergeRespelled:
-		return a.isRespelling(b)
-	case mergeRepeated:
-		return a.isRepetition(b)
-	case mergeUnnamed:
-		return a.isNamedLimitOf(b)
-	}
-	return a.isComplement(b)
 }
 
 func (p *parser) remove(i int) { p.limits = slices.Delete(p.limits, i, i+1) }
@@ -673,7 +653,7 @@ func (r *Report) resolve(status int) {
 	for i := range r.Limits {
 		r.Limits[i].bound()
 	}
-	if r.Throttled && r.RetryAfter == 0 && r.isExhaustedUntilLater() {
+	if r.Throttled && r.RetryAfter == 0 && r.anyExhausted(true) {
 		r.HasRetryAfter, r.RetryFormat = false, FormatNone
 	}
 	r.Stated, r.Wait = NotStated, 0
@@ -706,20 +686,12 @@ func (r *Report) statement() (Statement, time.Duration) {
 	return NotStated, 0
 }
 
-// anyExhausted reports whether a limit has no units left, and also states when units are restored if
+// anyExhausted reports whether a limit has no units left, and also states that units are restored later if
 // withTime is true.
 func (r *Report) anyExhausted(withTime bool) bool {
-	for i := range r.Limits {
-		if l := &r.Limits[i]; l.HasRemaining && l.Remaining == 0 && (!withTime || l.HasReset || l.Rate > 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// isExhaustedUntilLater reports whether a limit has no units left, and states that units are restored later.
-func (r *Report) isExhaustedUntilLater() bool {
-	return slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.HasRemaining && l.Remaining == 0 && (l.ResetAfter > 0 || l.Rate > 0) })
+	return slices.ContainsFunc(r.Limits, func(l Limit) bool {
+		return l.HasRemaining && l.Remaining == 0 && (!withTime || l.ResetAfter > 0 || l.Rate > 0)
+	})
 }
 
 // earliestReset returns the reset of a rejection that states only resets: no limit states

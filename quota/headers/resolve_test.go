@@ -99,6 +99,7 @@ func TestReport_statementOfEachRejection(t *testing.T) {
 		{"0 in a body beside a reset of the limit", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30", `{"retry_after":0}`, StatedLimit, 0},
 		{"0 beside a bucket", 429, dateLine + "X-RateLimit-Remaining: 0\nX-RateLimit-Replenish-Rate: 2\nRetry-After: 0", "", StatedLimit, 0},
 		{"0 beside a reset of 0", 429, "Retry-After: 0\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 0", "", StatedWait, 0},
+		{"a sentence beside a reset of 0", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 0", "Try again in 4 seconds.", StatedWait, 4 * time.Second},
 		{"0 beside a limit with units left", 429, "Retry-After: 0\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 30", "", StatedWait, 0},
 		{"Envoy's mark", 503, "X-Envoy-Ratelimited: true", "", NotStated, 0},
 		{"a known code", 429, "", `{"error":{"code":"rate_limit_exceeded"}}`, NotStated, 0},

@@ -516,58 +516,49 @@ func (d *dateParser) peek() byte {
 	return 0
 }
 
-// parseDuration parses one or more numbers with units: 6ms, 1m6.779s, "10 seconds", 1d12h.
+// parseDuration parses one or more numbers with units: 6ms, 1m6.779s, "10 seconds", 1d12h, 00:01:30.
 // Fractions of a nanosecond are rounded up.
 func parseDuration(s string) (time.Duration, bool) {
 	if len(s) > maxDateLen {
 		return 0, false
 	}
-	if d, ok := clockDuration(s); ok {
-		return d, true
-	}
-	var total time.Duration
-	for seen := false; ; seen = true {
-		if s = trimBlanks(s); s == "" {
-			return total, seen
-		}
-		digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
-		n, ok := parseDecimal(s[:digits])
-		s = trimBlanks(s[digits:])
-		letters := countPrefix(s, func(c byte) bool { return isLetter(c) || c >= 0x80 })
-		unit := unitOfTime(s[:letters])
-		if !ok || unit == 0 {
-			return 0, false
-		}
-		s = s[letters:]
-		total = time.Duration(ticks.Add(int64(total), int64(n.duration(unit))))
-	}
+	d, rest, ok := leadingDuration(s)
+	return d, ok && rest == ""
 }
 
-// leadingDuration parses the duration at the beginning of a text in lower case: "4 seconds.", "1m30s",
-// "22:56:30." or "5.03:23:11", which begins with days.
-func leadingDuration(s string) (total time.Duration, ok bool) {
-	clock := strings.TrimRight(s[:countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == ':' })], ".")
-	if strings.Contains(clock, ":") {
-		days, rest, hasDays := strings.Cut(clock, ".")
-		if !hasDays {
-			days, rest = "0", clock
-		}
-		n, valid := parseDecimal(days)
-		d, ok := clockDuration(rest)
-		return time.Duration(ticks.Add(int64(n.duration(day)), int64(d))), ok && valid
+// leadingDuration parses the duration at the beginning of s, such as "4 seconds.", "1m30s" or "22:56:30.", and
+// returns the rest.
+func leadingDuration(s string) (total time.Duration, rest string, ok bool) {
+	s = trimBlanks(s)
+	if d, rest, ok := leadingClock(s); ok {
+		return d, rest, true
 	}
 	for {
 		digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
 		n, valid := parseDecimal(s[:digits])
-		s = trimBlanks(s[digits:])
-		letters := countPrefix(s, isLetter)
-		unit := unitOfTime(s[:letters])
+		word := trimBlanks(s[digits:])
+		letters := countPrefix(word, func(c byte) bool { return c >= 0x80 }) // of µs
+		letters += countPrefix(word[letters:], isLetter)
+		unit := unitOfTime(word[:letters])
 		if !valid || unit == 0 {
-			return total, ok
+			return total, s, ok
 		}
 		total, ok = time.Duration(ticks.Add(int64(total), int64(n.duration(unit)))), true
-		s = trimBlanks(s[letters:])
+		s = trimBlanks(word[letters:])
 	}
+}
+
+// leadingClock parses hours, minutes and seconds at the beginning of s, "22:56:30", which may follow days,
+// "5.03:23:11", and returns the rest.
+func leadingClock(s string) (d time.Duration, rest string, ok bool) {
+	clock := strings.TrimRight(s[:countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == ':' })], ".")
+	days, hours, hasDays := strings.Cut(clock, ".")
+	if !hasDays {
+		days, hours = "0", clock
+	}
+	n, valid := parseDecimal(days)
+	d, ok = clockDuration(hours)
+	return time.Duration(ticks.Add(int64(n.duration(day)), int64(d))), s[len(clock):], ok && valid
 }
 
 // nextPacificMidnight returns the first midnight after now in Los Angeles. It does not need the database of

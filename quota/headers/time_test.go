@@ -114,12 +114,13 @@ func TestParseDuration_readsFormatsInUse(t *testing.T) {
 	for s, want := range map[string]time.Duration{
 		"00:01:30": 90 * time.Second, "99:59:59": 99*time.Hour + 59*time.Minute + 59*time.Second, "1ns": 1, "2us": 2000, "2μs": 2000, "2 millis": 2 * time.Millisecond,
 		"2mins3secs": 123 * time.Second, "1D 2H": 26 * time.Hour, "1.5w": 252 * time.Hour, " 1s ": time.Second,
+		"5.03:23:11": 123*time.Hour + 23*time.Minute + 11*time.Second,
 	} {
 		got, ok := parseDuration(s)
 		require.True(t, ok, s)
 		require.Equal(t, want, got, s)
 	}
-	for _, s := range []string{"00:01x30", "00x01:30", "0x:01:30", "00:0x:30", "00:01:3", "1\x7fs", "1s\x80", "1sé", "1 fortnight", "", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s"} {
+	for _, s := range []string{"00:01x30", "00x01:30", "0x:01:30", "00:0x:30", "00:01:3", "1\x7fs", "1s\x80", "1sé", "1 fortnight", "", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s", "00:01:30.", ".00:01:30", "1.2.00:01:30"} {
 		_, ok := parseDuration(s)
 		require.False(t, ok, s)
 	}
