@@ -124,7 +124,7 @@ func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttl
 func classifyError(req *http.Request, err error) (throttle.Outcome, throttle.Cause) {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case req.Context().Err() != nil: // the deadline of the caller shows nothing about the server
+	case isCanceled(req): // the deadline of the caller shows nothing about the server
 		return throttle.Failed, throttle.CauseCanceled
 	case h2error.IsCalm(err):
 		return throttle.Throttled, throttle.CauseUnstated
@@ -134,4 +134,15 @@ func classifyError(req *http.Request, err error) (throttle.Outcome, throttle.Cau
 		return throttle.Failed, throttle.CauseTimeout
 	}
 	return throttle.Failed, throttle.CauseUnknown
+}
+
+// isCanceled reports whether the caller of req has ended it. The Timeout of http.Client may close Request.Cancel before
+// the context ends.
+func isCanceled(req *http.Request) bool {
+	select {
+	case <-req.Cancel: //nolint:staticcheck // http.Client sets it
+		return true
+	default:
+		return req.Context().Err() != nil
+	}
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -121,6 +122,33 @@ func TestTracker_Feedback(t *testing.T) {
 			tt.want.Now = now
 			require.Equal(t, tt.want, tr.Feedback(request(t, "https://api.test/"), d, tt.resp, tt.err, now, nil))
 		})
+	}
+}
+
+// What the caller ends shows nothing about the server, whichever way it ends it: http.Client closes Request.Cancel after its
+// Timeout, and that may be before the context ends.
+func TestTracker_callersEndRequests(t *testing.T) {
+	tr := &Tracker{}
+	canceled := make(chan struct{})
+	close(canceled)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, tt := range map[string]struct {
+		cancel <-chan struct{}
+		ctx    context.Context
+		want   throttle.Cause
+	}{
+		"no":              {nil, t.Context(), throttle.CauseUnknown},
+		"not yet":         {make(chan struct{}), t.Context(), throttle.CauseUnknown},
+		"context":         {nil, ended, throttle.CauseCanceled},
+		"Request.Cancel":  {canceled, t.Context(), throttle.CauseCanceled},
+		"both":            {canceled, ended, throttle.CauseCanceled},
+		"context, not it": {make(chan struct{}), ended, throttle.CauseCanceled},
+	} {
+		req := request(t, "https://api.test/").WithContext(tt.ctx)
+		req.Cancel = tt.cancel //nolint:staticcheck // http.Client sets it
+		f := tr.Feedback(req, tr.Demand(req), nil, errors.New("net/http: request canceled"), time.Now(), nil)
+		require.Equal(t, tt.want, f.Cause, name)
 	}
 }
 
