@@ -55,6 +55,7 @@ func TestTransport_delaysOfAmazon(t *testing.T) {
 		{"a code in a body", host, response{400, `{"__type":"ThrottlingException"}`, []string{"Content-Type", "application/x-amz-json-1.1"}}, time.Second},
 		{"with a time", host, response{429, "", []string{"X-Amzn-Errortype", code, "Retry-After-Ms", "300"}}, 300 * time.Millisecond},
 		{"a failure", host, response{500, "", nil}, own},
+		{"a code in a header, of a gateway with a name of its own", "https://api.test/", response{429, "", []string{"X-Amzn-Errortype", "TooManyRequestsException"}}, time.Second},
 		{"another host", "https://api.test/", response{500, `{"__type":"ThrottlingException"}`, nil}, own},
 		{"suggested", host, response{500, "", suggested("1500")}, 1500 * time.Millisecond},
 		{"suggested, throttled", host, response{429, "", append(suggested("1500"), "X-Amzn-Errortype", code)}, 1500 * time.Millisecond},

@@ -41,7 +41,8 @@ type Report struct {
 	Wait time.Duration
 
 	// MinDelay is the least delay before the request is sent again if Stated is NotStated: 1 s
-	// after a rejection that one of Provider.ErrorCodes states. Zero means none.
+	// after a rejection that one of Provider.ErrorCodes, or a code of AWS in X-Amzn-ErrorType,
+	// states. Zero means none.
 	MinDelay time.Duration
 
 	// SuggestedDelay is the delay that X-Amz-Retry-After states. A client waits at least its own
