@@ -54,7 +54,7 @@ func TestTracker_declareHoldsFromTheFirstRequest(t *testing.T) {
 }
 
 func TestTracker_declareConcernsOneHost(t *testing.T) {
-	tr := &Tracker{InitialConcurrency: -1}
+	tr := &Tracker{}
 	require.NoError(t, tr.Declare("api.test", throttle.PerHour(1)))
 	grants := func(url string) bool {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

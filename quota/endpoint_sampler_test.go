@@ -27,6 +27,7 @@ func TestSampler_statedLimitEndsIt(t *testing.T) {
 func TestSampler_limitThatIsEnforcedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, limited := seeded(1), tokenBucket(20, 20, false)
+		tr.Mode = Full
 		start := time.Now()
 		s := func(now time.Time) (int, http.Header) {
 			if now.Sub(start) < 5*time.Second {

@@ -36,11 +36,11 @@ func Example_fixedWindow() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    83 │▄                    ▇                   █
+	// accepted    94 │▂                    ▄                   █
 	//                │█                    █                   █
-	//                │█▃▃▃▃▁              ▇█                  ▅█ ▁
+	//                │█▂▃▂▃▁              ▇█                  ▂█ ▁
 	// rejected       │     1    1      1            1
-	// waits for      │s    qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
+	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
 	//                └┬───────────────────┬───────────────────┬───
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, s = slow start, q = quota
@@ -64,16 +64,16 @@ func Example_tokenBucket() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    51 │█
-	//                │█    ▅
-	//                │█    █▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▁
-	// rejected       │1
+	// accepted    50 │█
+	//                │█   ▄
+	//                │█   █▃▂▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▁
+	// rejected       │+
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, q = quota
+	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 301 requests sent, 1 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
+	// 300 calls: 311 requests sent, 11 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -92,16 +92,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    67 │█                    ▁                      ▁
-	//                │█                    █  ▁                ▁  █
-	//                │█▃▃▃▃▂              ██  █   ▄           ██  █   ▁▂▁▁▁
-	// rejected       │     1    1      1                   1  ++  9
-	// waits for      │s    qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqs  q
-	//                └┬───────────────────┬───────────────────┬────────────
+	// accepted    67 │█                                        ▃
+	//                │█                   ▁█  ▁                █
+	//                │█▃▃▃▃▂              ██  █   ▄           ▆█  ▁▅▄ ▄
+	// rejected       │     1    1      1                   1   +
+	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqq qqq
+	//                └┬───────────────────┬───────────────────┬────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 369 requests sent, 69 rejected, 0 calls failed, 13.1 s (ideal 11.3 s)
+	// 300 calls: 335 requests sent, 35 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -123,12 +123,12 @@ func Example_slidingCounter() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
+	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
 	// rejected       │     1    1      1
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s
-	// 1 column = 250 ms, s = slow start, q = quota
+	// 1 column = 250 ms, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
 	// 300 calls: 303 requests sent, 3 rejected, 0 calls failed, 15.1 s (ideal 15 s)
 }
@@ -153,14 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂ ▁▁▁▁     ▁
-	// rejected       │     2      3++++ ++++98 57+++96 +5+9+7 +++9+6 2
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬
-	//                 0 s                 5 s                 10 s                15 s
-	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
+	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▁▁▁▁▁
+	// rejected       │     2       +++6 +6+9++ +9857+4++96+5+ 9+7++5 44
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, + = 10 or more, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 300 calls: 695 requests sent, 395 rejected, 0 calls failed, 15.2 s (ideal 10 s)
+	// 300 calls: 677 requests sent, 377 rejected, 0 calls failed, 13.8 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -179,16 +179,16 @@ func Example_concurrency() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▂
-	// accepted    14 │█▂▇▅▃▂▇▃▅  ▇▃▇▂ ▇▃▅▃ ▃▃ ▃  ▅ ▅▃ ▂ ▇  ▃ ▂▂▂▇▇▂ ▅
-	//                │█████████▆█████▄████▄█████▃█▆██▄████▃████████▄██
-	//                │████████████████████████████████████████████████▂
+	// accepted    15 │▇▂▅▂▄▄ ▂▄▂ ▂▂▄▄▄ █▂  ▂▂▂ ▂  ▅▂ ▄  ▂ ▂▂ ▂▂▂ ▅▂ ▄
+	//                │██████████▂█████▇███▂███▅█▇▂██▇█▄██▄██ ███▇██▅█▅
+	//                │████████████████████████████████████████████████
 	// rejected       │+
-	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬─────────
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit concurrency of 10
-	// 500 calls: 533 requests sent, 33 rejected, 0 calls failed, 12.3 s (ideal 10 s)
+	// 500 calls: 551 requests sent, 51 rejected, 0 calls failed, 12.2 s (ideal 10 s)
 }
 
 var retryAfterOnly = scenario{
@@ -215,7 +215,7 @@ func Example_retryAfterOnly() {
 	//                │█          █          █        █          █       █
 	//                │█▄▃        █          █        █          █       █▃
 	// rejected       │  42 1  1  +2   1     +      1 +          +
-	// waits for      │s  aaaaaaaasaaaaaaaaaasaaaaaaaaaaaaaaaaaaasaaaaaaaa
+	// waits for      │   aaaaaaaasaaaaaaaaaasaaaaaaaaaaaaaaaaaaasaaaaaaaa
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after
@@ -244,7 +244,7 @@ func Example_headersInRejections() {
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
 	// rejected       │  2  1  1 +    1           1
-	// waits for      │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqsqqqqqqqqqsqqqqqqqqqs
+	// waits for      │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqsqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
@@ -273,10 +273,10 @@ func Example_bareWindow() {
 	//                │█            ▁█        █         █
 	//                │█▄▃          ██        █         █
 	// rejected       │  42 1  1         1
-	// waits for      │s  rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬───
 	//                 0 s       5 s       10 s      15 s
-	// 1 column = 500 ms, s = slow start, r = learned rate
+	// 1 column = 500 ms, r = learned rate
 	//   6.6 s  quota api.example.com (learned rate): learned limit of 100 per 5 s
 	// 400 calls: 409 requests sent, 9 rejected, 0 calls failed, 16.9 s (ideal 15 s)
 }
@@ -298,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▅▅                     ▆▄
+	//                │█                    ▄▅                     ▅▄
 	//                │██████████████████████████████████████████████████████████▅
-	// rejected       │+                     392                    392
+	// rejected       │+                     392                    4+
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.8 per second
-	// 600 calls: 710 requests sent, 110 rejected, 0 calls failed, 29.3 s (ideal 28.9 s)
+	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.9 per second
+	// 600 calls: 713 requests sent, 113 rejected, 0 calls failed, 29.3 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -326,15 +326,15 @@ func Example_bare503() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                      ▁                 ▃
+	//                │█                    ▄█▁                 ▄
 	//                │██████████████████████████████████████████████████████████▃
-	// rejected       │+                    1 1                 1
+	// rejected       │+3                     1 1                1
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.5 s  quota api.example.com (learned rate): learned limit of 20 per second
-	// 600 calls: 687 requests sent, 87 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
+	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.5 per second
+	// 600 calls: 690 requests sent, 91 rejected, 1 calls failed, 29.1 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -360,10 +360,10 @@ func Example_ban() {
 	//                │█
 	//                │█▅▄                             ▁▅███▅         ▁▁▁▂▂▃▂▄▄▅▅█▁
 	// rejected       │  42 1  1    1      1
-	// waits for      │s  rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, s = slow start, r = learned rate
+	// 1 column = 500 ms, r = learned rate
 	//  16.5 s  quota api.example.com (learned rate): learned limit of 100 per 15 s
 	//    24 s  quota api.example.com (learned rate): dropped learned limit
 	//    24 s  quota api.example.com (learned rate): learned limit of 6.01 per second
@@ -390,10 +390,10 @@ func Example_healthy() {
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▄▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// rejected       │     1            1            1            1             1            1
-	// waits for      │s
+	// waits for      │
 	//                └┬───────────────────┬───────────────────┬───────────────────┬────────────
 	//                 0 s                 5 s                 10 s                15 s
-	// 1 column = 250 ms, s = slow start
+	// 1 column = 250 ms
 	// 600 calls: 606 requests sent, 6 rejected, 0 calls failed, 18 s (ideal 18 s)
 }
 
@@ -415,17 +415,17 @@ func Example_lateRejections() {
 	// arrivals   119 │█
 	//                │█▅▅▅▅▁
 	//                │██████
-	// accepted    50 │█    █                           ▆
-	//                │█ ▂  █                          ▁█▂   ▁
-	//                │█ █  █             ▇▁▁▁▁▁▁▁▂▂▂▄▅███ ▁▇█▄▄▅▄▅▇▅▄▄▇▅▃▄▁
-	// rejected       │++++ ++++++++++++++7              ++2
-	// waits for      │soorrrs            rrrrrrrrrrrrrrrrr rrrrr rr r r
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬──
-	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s
-	// 1 column = 2 s, + = 10 or more, s = slow start, r = learned rate, o = overload
-	//  38.8 s  quota api.example.com (learned rate): learned limit of 0.732 per second
-	// 101.4 s  quota api.example.com (learned rate): dropped learned limit
-	// 400 calls: 2400 requests sent, 2000 rejected, 0 calls failed, 104.6 s (ideal 16 s)
+	// accepted    50 │█                                       ▆
+	//                │█                   ▂                 ▁▆█▃      ▃
+	//                │█                   █▁▁▁▁▁▁▁▁▁▁▁▁▂▂▃▄▆████ ▃▆▅█▆██▄▆█▅▇▆▃▄▂
+	// rejected       │++++++++++++++++++++9                    ++
+	// waits for      │                    rrrrrrrrrrrrrrrrrrrrrrr r rrrr
+	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬───
+	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s110 s
+	// 1 column = 2 s, + = 10 or more, r = learned rate
+	//  41.2 s  quota api.example.com (learned rate): learned limit of 0.492 per second
+	// 108.6 s  quota api.example.com (learned rate): dropped learned limit
+	// 400 calls: 2902 requests sent, 2502 rejected, 0 calls failed, 116.6 s (ideal 16 s)
 }
 
 var overloaded = scenario{
@@ -473,22 +473,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1  68 │                    █         ▁
-	//                │▆              ▆    █         █
-	//                │█▃▂       ▃▃▃▂▂█    █▃▃▃▂     █▄▃▃▃▃
-	// rejected 1     │  2  1  1                   1
-	// waits for 1    │s qqqqqqqqqqqqqqqqqqs   qqqqqqs
-	// accepted 2 100 │                                                  █
-	//                │▁                                                 █
-	//                │█▂▂       ▂▂▂▂▂▁    ▁▁▁ ▁     ▁▁▁▁▁   ▁ ▁▁▂▃▃▂▃▃▄▇█         ▁ ▁
-	// rejected 2     │  1 1   1      1            1                            1
-	// waits for 2    │s qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬──
+	// accepted 1  37 │█
+	//                │█
+	//                │█▆▄       ▄▆▄▄▄▃▄▃▂▂▄▄▄▄▃▄▄▄▂▃▄▄▅▄▄▃▃▄▃▂▄▃▄▄▃▄▄▂▄▂▃▄▄▄▂▄▃▄▃▂▃▅
+	// rejected 1     │  2 1   1
+	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  37 │█
+	//                │█
+	//                │█▅▄       ▅▅▄▃▄▄▄▃▃▂▄▄▄▄▄▄▃▃▂▃▃▄▄▃▄▄▃▄▃▃▅▅▄▅▄▃▄▃▃▂▄▅▄▅▄▄▄▄▄▂
+	// rejected 2     │  1 1   1
+	// waits for 2    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
-	// 1 column = 500 ms, s = slow start, q = quota
+	// 1 column = 500 ms, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 611 requests sent, 11 rejected, 0 calls failed, 31.1 s (ideal 25 s)
+	// 600 calls: 607 requests sent, 7 rejected, 0 calls failed, 31 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

@@ -37,7 +37,9 @@ func TestTracker_findsHiddenQuota(t *testing.T) {
 				}
 				return status, h
 			}
-			playUntil(t, seeded(1), counted, 10_000, 30, 20*time.Millisecond, start.Add(2*time.Minute))
+			tr := seeded(1)
+			tr.Mode = Full
+			playUntil(t, tr, counted, 10_000, 30, 20*time.Millisecond, start.Add(2*time.Minute))
 			t.Logf("%s: %d served of 600, %d rejected", name, served, rejected)
 			goal(t, "hidden quota: "+name, served >= 600*85/100 && rejected < (served+rejected)*3/100, "%d served of 600, %d rejected", served, rejected)
 		})

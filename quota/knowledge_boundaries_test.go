@@ -153,11 +153,11 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"overload":             {0, 3, 3, "overload"},
 		"the limiter is lower": {4, 3, 3, "overload"},
 		"the ramp is lower":    {2, 3, 2, "slow start"},
-		"they are the same":    {3, 3, 3, "slow start"},
+		"they are the same":    {4, 4, 4, "slow start"},
 	} {
 		q := quotaAt(t, 0)
 		if tt.ramp > 0 {
-			q.Ramp = concurrency.NewRamp(0, tt.ramp, now, time.Second)
+			q.Ramp = concurrency.NewRamp(tt.ramp-1, now, time.Second)
 		}
 		limitOverload(&q.Overload, tt.limiter, now)
 		n, reason := q.concurrency(now)

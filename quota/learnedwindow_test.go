@@ -154,6 +154,7 @@ func TestTracker_reportsLearnedWindows(t *testing.T) {
 				}
 			}}
 			tr := seeded(1)
+			tr.Mode = Full
 			tr.Listen(events)
 			j := play(t, tr, rule(tt.server), 100, 30, time.Millisecond)
 			require.Equal(t, tt.want, got, "%s: %v", name, j)

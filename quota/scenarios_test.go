@@ -80,7 +80,7 @@ func (c *scenario) runTransport() (r transportRun) {
 		}
 		clients = append(clients, heed.NewClient(&heed.Transport{
 			Base:  base,
-			Quota: &quota.Tracker{Rand: random.Float64},
+			Quota: &quota.Tracker{Mode: quota.Full, Rand: random.Float64},
 			Retry: &heed.RetryPolicy{Backoff: backoff.Exponential{Rand: delay}, RetryAfterJitter: backoff.RetryAfterJitter{Rand: delay}},
 		}))
 	}

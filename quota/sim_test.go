@@ -303,7 +303,7 @@ func TestTracker_learnsLimitsOfServers(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
-			tr, s := &Tracker{Rand: random.Float64}, tt.server()
+			tr, s := &Tracker{Mode: Full, Rand: random.Float64}, tt.server()
 			for i, want := range []bounds{tt.first, tt.second} {
 				j := play(t, tr, s, tt.n, tt.c, tt.rtt)
 				t.Logf("%s, job %d: %v", name, i+1, j)

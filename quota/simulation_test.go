@@ -195,7 +195,7 @@ type call struct {
 func newSimulatedClient(s *simulation, number int) *simulatedClient {
 	random, delays := randomFor(number)
 	c := &simulatedClient{s: s, number: number, delays: delays}
-	c.tracker = &quota.Tracker{Clock: s, Rand: random.Float64}
+	c.tracker = &quota.Tracker{Mode: quota.Full, Clock: s, Rand: random.Float64} // of all rules
 	c.events = &quota.Events{LimitLearned: func(l quota.LimitLearnedInfo) {
 		if l.Change != quota.Changed {
 			s.learned = append(s.learned, notice{s.elapsed(), l.String()})

@@ -35,22 +35,16 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 		responses []*http.Response
 		want      func(start time.Time) QuotaSnapshot
 	}{
-		"nothing": {
-			[]*http.Response{answer(200)},
-			func(time.Time) QuotaSnapshot {
-				return QuotaSnapshot{Name: "api.test", Concurrency: 4, ConcurrencyReason: "slow start"}
-			},
-		},
 		"a request in flight": {
 			[]*http.Response{nil},
 			func(time.Time) QuotaSnapshot {
-				return QuotaSnapshot{Name: "api.test", InFlight: 1, Concurrency: 4, ConcurrencyReason: "slow start"}
+				return QuotaSnapshot{Name: "api.test", InFlight: 1}
 			},
 		},
 		"a stated limit, one unit of which is in flight": {
 			[]*http.Response{answer(200, "RateLimit-Policy", window, "RateLimit", left), nil},
 			func(start time.Time) QuotaSnapshot {
-				return QuotaSnapshot{Name: "api.test", InFlight: 1, Concurrency: 4, ConcurrencyReason: "slow start", Limits: []LimitSnapshot{
+				return QuotaSnapshot{Name: "api.test", InFlight: 1, Limits: []LimitSnapshot{
 					{Name: "default", Unit: "requests", Size: 100, Remaining: 39, RemainingKnown: true, Per: time.Minute, Reset: start.Add(30 * time.Second)},
 				}}
 			},
@@ -59,7 +53,7 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 			slices.Repeat([]*http.Response{answer(429, "Retry-After", "7")}, holdAfter),
 			func(start time.Time) QuotaSnapshot {
 				return QuotaSnapshot{
-					Name: "api.test", Concurrency: 4, ConcurrencyReason: "slow start",
+					Name: "api.test",
 					Hold: &HoldSnapshot{Reason: "retry-after", Since: start, Until: start.Add(7 * time.Second)},
 				}
 			},
@@ -68,7 +62,7 @@ func TestTrackerSnapshot_describesWhatIsKnown(t *testing.T) {
 			[]*http.Response{answer(200, "RateLimit-Policy", window, "RateLimit", `"default";r=0;t=30`)},
 			func(start time.Time) QuotaSnapshot {
 				return QuotaSnapshot{
-					Name: "api.test", Concurrency: 4, ConcurrencyReason: "slow start",
+					Name: "api.test",
 					Hold: &HoldSnapshot{Reason: "quota", Since: start, Until: start.Add(30600*time.Millisecond + time.Microsecond)},
 					Limits: []LimitSnapshot{
 						{Name: "default", Unit: "requests", Size: 100, RemainingKnown: true, Per: time.Minute, Reset: start.Add(30 * time.Second)},

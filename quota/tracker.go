@@ -27,11 +27,6 @@ import (
 // that the server was seen to have, see [Tracker.Demand]. Hosts are compared without regard to
 // case, a default port, and a trailing dot. Credentials are kept only as a keyed hash.
 type Tracker struct {
-	// InitialConcurrency is the maximum number of requests in flight to a new host. It doubles every 10 ms,
-	// and there is none after 100 ms, or after a tenth of the time to the deadline of a request that waits for
-	// it if that is less. Zero means 4; a negative value means no maximum.
-	InitialConcurrency int
-
 	// MaxAccounts is the maximum number of accounts whose state is kept. Beyond it, accounts
 	// without any state to keep are dropped first, then those not used recently. Zero or less
 	// means 4096.
@@ -59,7 +54,7 @@ type Tracker struct {
 	// methods of the Tracker. Nil means rand.Float64 of math/rand/v2.
 	Rand func() float64
 
-	// Mode disables estimates, or all holds. Zero means Full.
+	// Mode adds estimates of what servers do not state, or disables all holds. Zero means StatedOnly.
 	Mode Mode
 
 	// NeverTest disables requests that test whether the server accepts requests before the time
@@ -125,10 +120,7 @@ func (t *Tracker) init() {
 		t.reader = new(headers.Reader)
 	}
 	t.providers = copyOf(t.reader.Hosts)
-	t.config = model.Config{Full: t.Mode == Full, NeverTest: t.NeverTest, InitialConcurrency: t.InitialConcurrency, Random: t.random}
-	if t.config.InitialConcurrency == 0 {
-		t.config.InitialConcurrency = 4
-	}
+	t.config = model.Config{Full: t.Mode == Full, NeverTest: t.NeverTest, Random: t.random}
 	t.config.Pacing = statedlimit.Pacing{Spread: t.Pacing == Spread, Headroom: t.Headroom}
 	if t.maxAccounts = t.MaxAccounts; t.maxAccounts <= 0 {
 		t.maxAccounts = 4096
@@ -304,12 +296,13 @@ func (t *Tracker) wake() {
 type Mode uint8
 
 const (
-	// Full obeys the limits that servers state, and estimates those that they do not state.
-	Full Mode = iota
+	// StatedOnly obeys what servers state, and rejections. It estimates no rate.
+	StatedOnly Mode = iota
 
-	// StatedOnly is Full without learned rates: what servers do not state is not estimated from
-	// their rejections.
-	StatedOnly
+	// Full also estimates the limits that servers enforce without stating them, from their rejections. It is for
+	// hosts that are known to have such limits, and saves most of the requests that these reject; where requests
+	// are rejected for other reasons, an estimate that is wrong delays calls until a trial has refuted it.
+	Full
 
 	// Disabled holds no requests and remembers nothing. Responses are still classified, each
 	// by itself.
@@ -317,7 +310,7 @@ const (
 )
 
 // String returns the name of m in lower case.
-func (m Mode) String() string { return nameOf(uint8(m), "mode", "full", "stated only", "disabled") }
+func (m Mode) String() string { return nameOf(uint8(m), "mode", "stated only", "full", "disabled") }
 
 // numHosts is the number of hosts whose tests are counted apart.
 const numHosts = 64

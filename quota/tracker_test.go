@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -232,16 +233,18 @@ func TestTracker_dropsTheAccountUsedLeastRecently(t *testing.T) {
 	require.Same(t, all[1], tr.evictable(), "the first is the one used last")
 }
 
-// A claim that is cancelled is not in flight: another one takes its place.
-func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
+// A claim that is canceled is not in flight: another one takes its place in the rate at which what has waited is sent.
+func TestTracker_canceledClaimIsNotInFlight(t *testing.T) {
 	var tr Tracker
 	m := tr.Demand(request(t, users))
+	q := m.Limiter.(*quota) //nolint:forcetypeassert // the test fails
 	now := time.Now()
 	reserve := func() throttle.Decision {
 		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Waits: true, Now: now})
 		require.NoError(t, err)
 		return d
 	}
+	q.Ramp = concurrency.NewRamp(3, now, time.Second)
 	first := reserve()
 	for range 3 {
 		require.True(t, reserve().OK)
@@ -252,7 +255,7 @@ func TestTracker_cancelledClaimIsNotInFlight(t *testing.T) {
 	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
 	require.True(t, reserve().OK)
 	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
-	require.False(t, reserve().OK, "it was cancelled before")
+	require.False(t, reserve().OK, "it was canceled before")
 }
 
 func TestTracker_settingsHaveNames(t *testing.T) {

@@ -184,7 +184,7 @@ func (s *summary) printCauses(w io.Writer) {
 
 // ours returns the client that is judged.
 func (s *summary) ours() string {
-	for _, name := range []string{worlds.Heed, worlds.HeedStated} {
+	for _, name := range []string{worlds.Heed, worlds.HeedFull, worlds.HeedOff} {
 		if slices.Contains(s.clients, name) {
 			return name
 		}

@@ -23,13 +23,14 @@ const (
 	RetryableHTTP     = "retryablehttp"      // go-retryablehttp with its defaults
 	RetryableHTTPSafe = "retryablehttp-safe" // the same, but a POST is repeated only after a 429
 	Heed              = "heed"               // the zero heed.Transport
-	HeedStated        = "heed-stated"        // with quota.StatedOnly
+	HeedFull          = "heed-full"          // with quota.Full
+	HeedOff           = "heed-off"           // with quota.Disabled: retries alone
 	Oracle            = "oracle"             // a client that knows the limit
 )
 
 // Clients returns the names of all clients.
 func Clients() []string {
-	return []string{Plain, RetryableHTTP, RetryableHTTPSafe, Heed, HeedStated, Oracle}
+	return []string{Plain, RetryableHTTP, RetryableHTTPSafe, Heed, HeedFull, HeedOff, Oracle}
 }
 
 // newClient returns a client by its name.
@@ -50,8 +51,10 @@ func newClient(name string, s *Server) *http.Client {
 		}}
 	case Heed:
 		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace()})
-	case HeedStated:
-		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.StatedOnly}})
+	case HeedFull:
+		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.Full}})
+	case HeedOff:
+		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.Disabled}})
 	case Oracle:
 		return &http.Client{Transport: oracle{s}}
 	}

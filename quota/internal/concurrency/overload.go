@@ -99,6 +99,7 @@ type Outcome struct {
 	Open      int64         // requests in flight now, it included
 	Sent      uint64        // latest claim that was sent
 	RoundTrip time.Duration // typical time to a response
+	CountOnly bool          // it limits nothing, so that only Share and Accepts know it
 }
 
 // A Verdict is what a AdaptiveLimiter has found out.
@@ -122,7 +123,7 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 	case g.first.IsZero():
 		g.first = now
 	}
-	if now.Sub(g.first) < o.RoundTrip {
+	if o.CountOnly || now.Sub(g.first) < o.RoundTrip {
 		return Unknown // failures may arrive earlier than successes
 	}
 	if g.limit == 0 {

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// A Ramp bounds the requests in flight for a short time: to a new host, and after a wait, so that what has
-// waited is not sent all together. The bound grows with time alone, whether or not there are responses:
+// A Ramp bounds the requests in flight for a short time after a wait, so that what has waited is not sent all together.
+// The bound grows with time alone, whether or not there are responses:
 //
-//	bound = before + first · 2^(10 (now - start) / (end - start))
+//	bound = before + 2^(10 (now - start) / (end - start))
 //
 // Requests that were in flight before have not waited, so they do not count. At the end there is no bound. The zero Ramp
 // does not bound.
 type Ramp struct {
 	start, end time.Time
 	before     int64 // requests in flight before
-	first      int64 // further ones that are sent without a wait
 }
 
 const doublings = 10 // of the bound, from the start to the end
 
-// NewRamp returns a Ramp that begins at start with first requests in flight, besides those that were before.
-func NewRamp(before, first int64, start time.Time, length time.Duration) Ramp {
-	return Ramp{start: start, end: start.Add(length), before: before, first: max(first, 1)}
+// NewRamp returns a Ramp that begins at start with one request in flight, besides those that were before.
+func NewRamp(before int64, start time.Time, length time.Duration) Ramp {
+	return Ramp{start: start, end: start.Add(length), before: before}
 }
 
 // Check reports whether one more request may be sent as of now, with open in flight. If not, wait is the time
@@ -32,7 +31,7 @@ func (r *Ramp) Check(open int64, now time.Time) (wait time.Duration, ok bool) {
 		return 0, true
 	}
 	length := float64(r.end.Sub(r.start)) / doublings
-	opens := r.start.Add(time.Duration(length * math.Log2(max(float64(open+1-r.before)/float64(r.first), 1))))
+	opens := r.start.Add(time.Duration(length * math.Log2(float64(max(open+1-r.before, 1)))))
 	if wait = min(opens.Sub(now), r.end.Sub(now)); wait <= 0 {
 		return 0, true
 	}
@@ -45,18 +44,8 @@ func (r *Ramp) Bound(now time.Time) int64 {
 		return 0
 	}
 	part := max(float64(now.Sub(r.start))/float64(r.end.Sub(r.start)), 0)
-	return r.before + int64(float64(r.first)*math.Exp2(doublings*part))
+	return r.before + int64(math.Exp2(doublings*part))
 }
 
 // On reports whether requests are bounded as of now.
 func (r *Ramp) On(now time.Time) bool { return now.Before(r.end) }
-
-// EndBy ends the ramp by end at the latest.
-func (r *Ramp) EndBy(end time.Time) {
-	if end.Before(r.end) {
-		r.end = end
-		if r.start.After(end) {
-			r.start = end
-		}
-	}
-}

@@ -10,23 +10,21 @@ import (
 // The bound doubles ten times from the start to the end of the ramp, and then there is none.
 func TestRamp_boundGrowsWithTime(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r := NewRamp(0, 3, start, time.Second)
+	r := NewRamp(0, start, time.Second)
 	for after, want := range map[time.Duration]int64{
-		-time.Second: 3, 0: 3, 99 * time.Millisecond: 5, 100 * time.Millisecond: 6, 200 * time.Millisecond: 12,
-		500 * time.Millisecond: 96, 900 * time.Millisecond: 1536, time.Second: 0, time.Hour: 0,
+		-time.Second: 1, 0: 1, 99 * time.Millisecond: 1, 100 * time.Millisecond: 2, 200 * time.Millisecond: 4,
+		500 * time.Millisecond: 32, 900 * time.Millisecond: 512, time.Second: 0, time.Hour: 0,
 	} {
 		require.Equal(t, want, r.Bound(start.Add(after)), "%v", after)
 		require.Equal(t, want > 0, r.On(start.Add(after)), "%v", after)
 	}
-	r = NewRamp(0, 0, start, time.Second)
-	require.EqualValues(t, 1, r.Bound(start), "at least one is in flight")
 }
 
 // A request is sent while fewer than the bound are in flight. The wait of another one ends when the bound
 // admits it, not earlier.
 func TestRamp_waitEndsWhenTheBoundOpens(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r := NewRamp(0, 2, start, time.Second)
+	r := NewRamp(0, start, time.Second)
 	for now := start.Add(-200 * time.Millisecond); now.Before(start.Add(1100 * time.Millisecond)); now = now.Add(7 * time.Millisecond) {
 		for _, open := range []int64{0, 1, 2, 3, 4, 7, 8, 100, 2000, 5000} {
 			wait, ok := r.Check(open, now)
@@ -50,7 +48,7 @@ func TestRamp_waitEndsWhenTheBoundOpens(t *testing.T) {
 			}
 		}
 	}
-	for open, want := range map[int64]time.Duration{2: 58496250, 3: 100 * time.Millisecond, 7: 200 * time.Millisecond, 1 << 40: time.Second} {
+	for open, want := range map[int64]time.Duration{1: 100 * time.Millisecond, 2: 158496250, 3: 200 * time.Millisecond, 7: 300 * time.Millisecond, 1 << 40: time.Second} {
 		wait, _ := r.Check(open, start)
 		require.InDelta(t, want, wait, 10, "%d in flight", open)
 	}
@@ -59,7 +57,7 @@ func TestRamp_waitEndsWhenTheBoundOpens(t *testing.T) {
 // Requests that were in flight before the ramp do not count.
 func TestRamp_whatWasInFlightBefore(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r, alone := NewRamp(95, 2, start, time.Second), NewRamp(0, 2, start, time.Second)
+	r, alone := NewRamp(95, start, time.Second), NewRamp(0, start, time.Second)
 	for now := start; r.On(now); now = now.Add(7 * time.Millisecond) {
 		require.Equal(t, alone.Bound(now)+95, r.Bound(now))
 		for _, open := range []int64{0, 1, 2, 3, 7, 100, 2000} {
@@ -72,41 +70,14 @@ func TestRamp_whatWasInFlightBefore(t *testing.T) {
 	}
 }
 
-// EndBy ends a ramp earlier, never later.
-func TestRamp_endBy(t *testing.T) {
-	start := time.Unix(1000, 0)
-	at := func(d time.Duration) time.Time { return start.Add(d) }
-	for name, tt := range map[string]struct{ by, want time.Duration }{
-		"earlier":          {400 * time.Millisecond, 400 * time.Millisecond},
-		"later":            {2 * time.Second, time.Second},
-		"before its start": {-time.Second, -time.Second},
-	} {
-		r := NewRamp(0, 1, start, time.Second)
-		r.EndBy(at(tt.by))
-		require.True(t, r.On(at(tt.want-1)), name)
-		require.False(t, r.On(at(tt.want)), name)
-		_, ok := r.Check(5000, at(tt.want))
-		require.True(t, ok, name)
-		wait, ok := r.Check(5000, at(tt.want-1))
-		require.False(t, ok, name)
-		require.EqualValues(t, 1, wait, name)
-		if tt.by < time.Second && tt.by > 0 {
-			require.EqualValues(t, 32, r.Bound(at(tt.by/2)), "%s: it grows faster", name)
-		}
-	}
-}
-
 // The zero Ramp, and one without a length, bound nothing.
 func TestRamp_zero(t *testing.T) {
 	start := time.Unix(1000, 0)
-	for _, r := range []Ramp{{}, NewRamp(0, 1, start, 0)} {
+	for _, r := range []Ramp{{}, NewRamp(0, start, 0)} {
 		wait, ok := r.Check(1<<40, start)
 		require.True(t, ok)
 		require.Zero(t, wait)
 		require.Zero(t, r.Bound(start))
 		require.False(t, r.On(start))
 	}
-	var r Ramp
-	r.EndBy(start)
-	require.Equal(t, Ramp{}, r)
 }

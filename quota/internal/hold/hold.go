@@ -24,10 +24,10 @@ import (
 //	  └───────────────────┘                                               ▼
 //	                                                     what waited is sent at a growing rate
 //
-// Enough are as many as random rejections in the share of late would produce once in a hundred times, if at least
-// two of them are of requests that were not rejected before, and more in flight than usual do not explain all of
-// them. Each hold that proves to be wrong, and none of whose tests was rejected, doubles that number, at most twice,
-// and each that proves to be right halves it. After two right ones in a row the first rejection begins the next hold.
+// Only requests that were not rejected before count, because one that is may be rejected for what it is. Enough are as
+// many as random rejections in the share of late would produce once in a hundred times, if more in flight than usual do
+// not explain all of them. Each hold that proves to be wrong, and none of whose tests was rejected, doubles that number,
+// so that wrong holds become rare however many requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
 // accepted. The acceptance of a request that was sent after all rejected ones ends it, too.
@@ -45,8 +45,7 @@ type Hold struct {
 	Rejected  int       // tests that were rejected while it was held
 
 	sentBy    uint64  // latest claim that was sent when the first rejection arrived
-	row       int     // rejections of claims that were sent after it
-	others    int     // of these, requests that had not been rejected before
+	row       int     // rejections of claims that were sent after it, of requests that had not been rejected before
 	uncrowded bool    // one of these was sent with no more in flight than others that were accepted
 	needed    int     // so many of them begin the hold
 	share     float64 // part of the responses before that were rejections or failures
@@ -56,10 +55,9 @@ type Hold struct {
 
 const (
 	leastRow    = 4                // least number of further rejections that begin a hold
-	leastOthers = 2                // of these, requests that had not been rejected before
 	chance      = 0.01             // that random rejections begin a hold
 	rightChance = 0.1              // that they reject its tests, too
-	maxDoubt    = 2                // doublings of the number of rejections
+	maxDoubt    = 12               // doublings of the number of rejections
 	trusted     = 2                // holds in a row that were right, after which the first rejection begins the next one
 	forgotten   = 10 * time.Second // time without a rejection, and after its stated end, after which a suspicion ends
 )
@@ -83,17 +81,12 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	first := !h.Suspected
 	if first {
 		h.Suspected, h.Since, h.Until, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, r.Sent, 0, 0
-		h.row, h.others, h.uncrowded = 0, 0, false
+		h.row, h.uncrowded = 0, false
 		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
 	}
-	if !first && r.Claim > h.sentBy {
+	if !first && r.Claim > h.sentBy && !r.Repeated {
 		h.row++
-		if !r.Crowded {
-			h.uncrowded = true
-		}
-		if !r.Repeated {
-			h.others++
-		}
+		h.uncrowded = h.uncrowded || !r.Crowded
 	}
 	if h.Ending { // it goes on
 		h.Ending, h.Until, h.Rejected = false, time.Time{}, h.Rejected+1
@@ -102,7 +95,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	enough := h.row >= h.needed && h.others >= leastOthers && h.uncrowded
+	enough := h.row >= h.needed && h.uncrowded
 	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
 		return false
 	}

@@ -50,11 +50,11 @@ func TestHold_laterRejectionsBeginIt(t *testing.T) {
 		"xrrrrrrr": "suspected", // the same request each time
 		"xccc":     "suspected",
 		"xcccx":    "held", // one was not crowded
-		"xcccr":    "held",
+		"xcccr":    "suspected",
 		"xrrrr":    "suspected",
-		"xrrrrx":   "suspected", // only one had not been rejected before
-		"xrrrrxx":  "held",
-		"xrrrrcc":  "held",
+		"xrrrrxxx": "suspected", // only three had not been rejected before
+		"xrxrxrxx": "held",
+		"xrrrrccc": "suspected",
 		"xcxr":     "suspected", // three
 		"cxxxx":    "held",
 		"rxxxx":    "held",
@@ -95,7 +95,7 @@ func (h Hold) toBegin(share float64, first Rejection) int {
 	if h.Add(first, start) {
 		return 0
 	}
-	for n := 1; n < 10000; n++ {
+	for n := 1; n < 20000; n++ {
 		claim := uint64(1000 + n)
 		if h.Add(Rejection{Claim: claim, Sent: claim, Share: share}, start) {
 			return n
@@ -124,11 +124,11 @@ func TestHold_shareDecidesHowManyBeginIt(t *testing.T) {
 	}
 }
 
-// A wrong hold, none of whose tests was rejected, doubles the number of rejections that begin the next one, at
-// most twice, and a right one halves it. After two right ones in a row the first rejection does.
+// A wrong hold, none of whose tests was rejected, doubles the number of rejections that begin the next one, and
+// a right one halves it. After two right ones in a row the first rejection does.
 func TestHold_trustAndDoubt(t *testing.T) {
 	for history, want := range map[string]int{
-		"": 4, "w": 8, "ww": 16, "www": 16, "wwwwwwwww": 16, "r": 4, "wr": 4, "wwr": 8, "wwwr": 8, "rw": 8, "rwr": 4,
+		"": 4, "w": 8, "ww": 16, "www": 32, "wwwwwwwww": 2048, "wwwwwwwwwwwwww": 16384, "r": 4, "wr": 4, "wwr": 8, "wwwr": 16, "rw": 8, "rwr": 4,
 		"rr": 0, "wwrr": 0, "rrr": 0, "rrw": 8, "rrrrw": 8, "rrwr": 4, "rrwrr": 0,
 		"t": 4, "ttt": 4, "wt": 8, "wwt": 16, "rt": 4, "rtr": 4, "rrt": 4, // t: a test was rejected, which may be chance
 	} {

@@ -20,11 +20,10 @@ type Names struct{ Quota, RetryAfter, LearnedRate, SlowStart, Overload string }
 
 // A Config is what the quotas of one Tracker have in common.
 type Config struct {
-	Full               bool               // limits that the server does not state are estimated
-	NeverTest          bool               // no request is sent to test what the server states
-	InitialConcurrency int                // requests in flight at the beginning of slow start; negative: there is none
-	Pacing             statedlimit.Pacing // how the remaining units are spent
-	Random             func() float64     // returns random numbers in [0, 1)
+	Full      bool               // limits that the server does not state are estimated: rules 6 and 7
+	NeverTest bool               // no request is sent to test what the server states
+	Pacing    statedlimit.Pacing // how the remaining units are spent
+	Random    func() float64     // returns random numbers in [0, 1)
 }
 
 // A Host is what the accounts at one host have in common.

@@ -73,15 +73,15 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 	}
 }
 
-// The same few requests, sent again and again, do not show that others would be rejected: two of the rejected requests
-// must be new ones. How often they are rejected does not matter (rule 3).
+// The same few requests, sent again and again, do not show that others would be rejected: requests that were not rejected
+// before must be, too (rule 3). How often they are rejected does not matter.
 func TestQuota_othersAreRejected(t *testing.T) {
 	for _, tt := range []struct {
 		then  string // rejections after the first: r repeated, x not
 		every time.Duration
 		held  bool
 	}{
-		{"rrrrrrrrrr", 2 * rtt, false}, {"rrrxrrrrrr", 2 * rtt, false}, {"xrrx", 2 * rtt, true}, {"rrxx", 2 * rtt, true}, {"xxr", 2 * rtt, false},
+		{"rrrrrrrrrr", 2 * rtt, false}, {"rrrxrrrrrr", 2 * rtt, false}, {"xrrxrrxrr", 2 * rtt, false}, {"xrxxrx", 2 * rtt, true}, {"rrxxxx", 2 * rtt, true}, {"xxr", 2 * rtt, false},
 		{"xxxx", 500 * ms, true}, {"xxxx", 5 * s, true},
 	} {
 		q := known(0)
@@ -96,13 +96,13 @@ func TestQuota_othersAreRejected(t *testing.T) {
 	}
 }
 
-// A hold that ends early doubles the number of rejections that begin the next one, twice at most, unless one of its tests
-// was rejected.
+// A hold that ends early doubles the number of rejections that begin the next one, each time, so that wrong holds become
+// rare however many requests there are (I4), unless one of its tests was rejected.
 func TestQuota_aWrongHoldMakesTheNextOneLater(t *testing.T) {
 	for _, tt := range []struct {
 		tests int // rejected in each hold
 		want  []int
-	}{{0, []int{7, 13, 25, 25}}, {1, []int{7, 7, 7, 7}}} {
+	}{{0, []int{7, 13, 25, 49}}, {1, []int{7, 7, 7, 7}}} {
 		q, now := known(0), start
 		q.Account.Full = false // no rate is put on test
 		for _, want := range tt.want {
@@ -193,7 +193,7 @@ func TestQuota_releasesAtAGrowingRate(t *testing.T) {
 		q := known(tt.random)
 		q.trip.typical = tt.trip
 		now := at(tt.waited)
-		q.release(start, now)
+		q.release(start, releaseTrips, now)
 		if tt.begins > 0 {
 			d := reserve(q, now.Add(tt.begins-1))
 			require.Equal(t, []any{false, time.Duration(1)}, []any{d.OK, d.Wait}, "%+v", tt)

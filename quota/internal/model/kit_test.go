@@ -49,7 +49,7 @@ func states(f throttle.Feedback, limits ...throttle.RemoteLimit) throttle.Feedba
 
 // modelAt returns the model of a quota of which nothing is known. All random numbers are random.
 func modelAt(random float64) *Quota {
-	c := Config{Full: true, InitialConcurrency: 4, Random: func() float64 { return random }}
+	c := Config{Full: true, Random: func() float64 { return random }}
 	a := &Account{Config: &c, Host: new(Host)}
 	a.Names = Names{Quota: "quota", RetryAfter: "retry-after", LearnedRate: "learned rate", SlowStart: "slow start", Overload: "overload"}
 	return &Quota{Units: Units{Account: a}}

@@ -16,7 +16,7 @@ import (
 func TestQuota_fewerInFlightWhenOverloaded(t *testing.T) {
 	for name, f := range map[string]throttle.Feedback{"500": failed, "dropped": dropped, "bare 429, repeated": {Outcome: throttle.Throttled, Cause: throttle.CauseUnstated, Repeated: true}} {
 		q := known(0)
-		q.Account.Full = false
+		q.remember(start).next = at(time.Hour) // no rate is put on test
 		now, lowest := start, int64(100)
 		for range 40 { // round trips with 30 callers
 			var sent []throttle.Decision
@@ -30,7 +30,7 @@ func TestQuota_fewerInFlightWhenOverloaded(t *testing.T) {
 			now = now.Add(rtt)
 			for i, d := range slices.Backward(sent) {
 				if i < 8 {
-					respond(q, d, accepted, now)
+					respond(q, d, throttle.Feedback{Repeated: f.Repeated}, now)
 				} else {
 					respond(q, d, f, now)
 				}
@@ -42,6 +42,21 @@ func TestQuota_fewerInFlightWhenOverloaded(t *testing.T) {
 		require.Less(t, lowest, int64(12), name)
 		require.Greater(t, lowest, int64(3), name)
 	}
+}
+
+// StatedOnly estimates nothing: any number of requests is in flight, however many fail.
+func TestQuota_statedOnlyBoundsNoRequestsInFlight(t *testing.T) {
+	q := known(0)
+	q.Account.Full = false
+	for now := start; now.Before(at(10 * s)); now = now.Add(rtt) {
+		for i := range 30 {
+			d := reserve(q, now)
+			require.True(t, d.OK)
+			respond(q, d, map[bool]throttle.Feedback{true: accepted, false: failed}[i < 8], now)
+		}
+	}
+	require.Zero(t, q.Overload.Limit())
+	require.InDelta(t, 22./30, q.Overload.Share(), .2, "it counts outcomes for holds")
 }
 
 // An outcome that something else explains does not count for the limiter.

@@ -120,7 +120,7 @@ func (q *Quota) ReleasedElsewhere(probed, now time.Time) (released bool) {
 		return false
 	}
 	if !h.Ending { // what has waited is being sent already
-		q.release(h.Since, now)
+		q.release(h.Since, releaseTrips, now)
 	}
 	estimated := h.Estimated()
 	right := h.End(now)

@@ -22,7 +22,7 @@ import (
 //	Estimates   the server states what is left: no more claims than that
 //	Learned     rejections depend on the rate: the rate, or the window, that the server accepts
 //	Overload    failures depend on the requests in flight: fewer of them
-//	Ramp        a new host, or the end of a wait: a growing number in flight
+//	Ramp        the end of a wait: a growing number in flight
 //
 // While claims wait for Hold or Estimates, one at a time is granted as a test, and while they wait for Learned, it is
 // doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
@@ -42,8 +42,6 @@ type Quota struct {
 	trip    roundTrip
 	tests   tests
 	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
-	begun   bool                 // a claim was granted
-	newHost bool                 // Ramp is that of a new host
 	follows bool                 // another process sends the tests of the hold
 }
 
@@ -60,7 +58,6 @@ type decision struct {
 	*throttle.Decision
 	end      time.Duration         // until the end that the server has stated; 0: it has not
 	learned  bool                  // a learned limit denied the claim
-	ramp     bool                  // the ramp did
 	server   bool                  // a hold or a stated limit did, which a test may end
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right
@@ -68,11 +65,10 @@ type decision struct {
 }
 
 const (
-	slowStart    = 100 * time.Millisecond // longest delay because a host is new
-	slowStartOf  = 10                     // part of the time to the deadline that this delay takes at most
-	longestDoubt = time.Second            // longest wait for a statement before a rejection confirms it, or slowStartOf the time to the deadline
-	releaseOf    = 10                     // part of the time of a wait in which what has waited is sent
-	releaseTrips = 2                      // round trips in which it is sent at least
+	longestDoubt = time.Second // longest wait for a statement before a rejection confirms it
+	doubtOf      = 10          // part of the time to the deadline that this wait takes at most
+	releaseOf    = 10          // part of the time of a wait in which what has waited is sent
+	releaseTrips = 2           // round trips in which it is sent at least
 	maxRelease   = 5 * time.Second
 )
 
@@ -122,10 +118,6 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 	case c.DryRun:
 	case d.learned:
 		q.tryLearned(false, now)
-	case d.ramp && q.newHost && !c.Deadline.IsZero():
-		left := max(time.Until(c.Deadline)/slowStartOf, 1)
-		q.Ramp.EndBy(now.Add(left))
-		d.Wait = min(d.Wait, left)
 	}
 }
 
@@ -137,7 +129,7 @@ func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
 	}
 	longest := longestDoubt
 	if !c.Deadline.IsZero() {
-		longest = min(longest, max(time.Until(c.Deadline)/slowStartOf, 1))
+		longest = min(longest, max(time.Until(c.Deadline)/doubtOf, 1))
 	}
 	if free := d.doubt.Delay(longest, now); d.Wait == 0 || free < d.Wait {
 		d.Wait = free
@@ -146,26 +138,20 @@ func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
 
 // prepare updates what changes with time, before a claim is decided.
 func (q *Quota) prepare(now time.Time) {
-	if !q.begun {
-		q.begun = true
-		if n := q.Account.InitialConcurrency; n > 0 {
-			q.Ramp, q.newHost = concurrency.NewRamp(0, int64(n), now, slowStart), true
-		}
-	}
 	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
 		h.Ending = true
-		q.release(h.Since, now)
+		q.release(h.Since, releaseTrips, now)
 	}
 	if l := q.Learned; l != nil && l.Loop.On() && l.Loop.Grow(now, q.LastGranted, &l.accepted) {
 		q.dropLoop(false, now)
 	}
 }
 
-// release sends what has waited since then at a growing rate from now on.
-func (q *Quota) release(since, now time.Time) {
-	length := min(max(now.Sub(since)/releaseOf, releaseTrips*q.trip.Typical()), maxRelease)
+// release sends what has waited since then at a growing rate from now on, in so many round trips at least.
+func (q *Quota) release(since time.Time, trips time.Duration, now time.Time) {
+	length := min(max(now.Sub(since)/releaseOf, trips*q.trip.Typical()), maxRelease)
 	late := time.Duration(q.Account.Random() * float64(length) / 4)
-	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, 1, now.Add(late), length-late), false
+	q.Ramp = concurrency.NewRamp(q.InFlight.Open, now.Add(late), length-late)
 }
 
 // ChangesWithTime reports whether a claim as of now may change what q knows, although no response has arrived: the
@@ -226,7 +212,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		return
 	}
 	if d.Wait, d.OK = q.Ramp.Check(q.InFlight.Open, now); !d.OK {
-		d.Policy, d.ramp = names.SlowStart, true
+		d.Policy = names.SlowStart
 	}
 }
 
@@ -299,8 +285,8 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	a, l := q.Account, q.Learned
 	for i := range q.Estimates {
 		e := &q.Estimates[i]
-		if e.Granted(now, q.counted(e, now), a.Pacing, a.Random()) && q.tests.on && !q.Ramp.On(now) {
-			q.release(q.tests.since, now)
+		if e.Granted(now, q.counted(e, now), a.Pacing, a.Random()) && q.tests.on && e.Proven() && !q.Ramp.On(now) {
+			q.release(q.tests.since, releaseTrips, now)
 		}
 	}
 	q.logSend(now)

@@ -161,7 +161,7 @@ func TestQuota_namesTheReasonToWait(t *testing.T) {
 		}
 		q.InFlight.Open = 30
 	}
-	ramp := func() { q.release(start, at(time.Hour)); q.LastGranted = start; q.InFlight.Open = 30 }
+	ramp := func() { q.release(start, releaseTrips, at(time.Hour)); q.LastGranted = start; q.InFlight.Open = 30 }
 	for _, tt := range []struct {
 		name              string
 		begin             func()

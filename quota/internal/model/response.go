@@ -157,7 +157,7 @@ func (q *Quota) accepted(n uint64, now time.Time) {
 	}
 	q.tests.on = false
 	if !q.Hold.Ending {
-		q.release(q.Hold.Since, now)
+		q.release(q.Hold.Since, releaseTrips, now)
 	}
 	q.Hold.Ending, q.follows = false, false
 	if right {
@@ -171,7 +171,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 	limited := q.Overload.Limit() > 0
 	v := q.Overload.Add(concurrency.Outcome{
 		Claim: number(grant), Failed: f.Outcome != throttle.Accepted, With: inFlight(grant),
-		Open: q.InFlight.Open + 1, Sent: q.InFlight.Sent, RoundTrip: q.trip.Typical(),
+		Open: q.InFlight.Open + 1, Sent: q.InFlight.Sent, RoundTrip: q.trip.Typical(), CountOnly: !q.Account.Full,
 	}, now)
 	if v == concurrency.Independent && limited {
 		q.openUp(now)
@@ -181,7 +181,7 @@ func (q *Quota) countOutcome(grant uint64, f *throttle.Feedback, now time.Time) 
 
 // openUp sends what has waited because of an estimate that was wrong at a growing rate.
 func (q *Quota) openUp(now time.Time) {
-	q.Ramp, q.newHost = concurrency.NewRamp(q.InFlight.Open, 1, now, min(releaseTrips*4*q.trip.Typical(), maxRelease)), false
+	q.Ramp = concurrency.NewRamp(q.InFlight.Open, now, min(releaseTrips*4*q.trip.Typical(), maxRelease))
 }
 
 // GaveUp applies that a call has given up because it waited for too long. It reports whether claims that wait may be
@@ -215,10 +215,13 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.Estimates {
-			obeyed := !q.Estimates[i].Distrusted()
-			q.Estimates[i].Accepted(n, test, now)
-			if obeyed && q.tests.on && q.Estimates[i].Distrusted() {
-				q.release(q.tests.since, now)
+			e, trips := &q.Estimates[i], time.Duration(0)
+			if e.Proven() {
+				trips = releaseTrips // what nothing has confirmed has hardly delayed anything
+			}
+			obeyed := !e.Distrusted()
+			if e.Accepted(n, test, now); obeyed && q.tests.on && e.Distrusted() {
+				q.release(q.tests.since, trips, now)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func demand(q *Quota, from, until time.Time, rejects func() bool, stop func() bo
 			respond(q, d, again(bare), now.Add(ms))
 		} else {
 			good++
-			respond(q, d, accepted, now.Add(ms))
+			respond(q, d, throttle.Feedback{Repeated: true}, now.Add(ms))
 		}
 	}
 	return now, good, bad

@@ -229,8 +229,8 @@ func (e *Estimate) doubted(now time.Time) bool {
 	return !p.right && !p.freeAt.IsZero() && !now.Before(p.freeAt) && !e.Weighted
 }
 
-// Delay records that a claim waits for e as of now. Until a rejection confirms e, claims wait for at most the time
-// longest from then on. It returns the time until the claim may be asked again; 0: e has been confirmed.
+// Delay records that a claim waits for e as of now. Until a rejection confirms e, claims wait once, for at most the time
+// longest from then on: a limit that is not enforced costs no more, however often it is stated. It returns the time until the claim may be asked again; 0: e has been confirmed.
 func (e *Estimate) Delay(longest time.Duration, now time.Time) time.Duration {
 	p := &e.proof
 	if p.right || e.Weighted {
@@ -523,7 +523,7 @@ type proof struct {
 	left       int64         // units left then, less later claims that were accepted
 	until      time.Time     // reset that it stated
 	resolution time.Duration // the true one may be so much earlier
-	freeAt     time.Time     // claims do not wait after it before a rejection coincides with the limit; zero: none has waited
+	freeAt     time.Time     // claims do not wait after it until a rejection coincides with the limit; zero: none has waited since the latest one did
 }
 
 const (
@@ -537,8 +537,7 @@ func (p *proof) update(reset time.Time, left, limit int64, resolution time.Durat
 		return
 	}
 	if !p.known || !now.Before(p.until) {
-		p.until, p.freeAt = reset, time.Time{}
-		p.resolution = resolution
+		p.until, p.resolution = reset, resolution
 	}
 	p.known, p.sentBy, p.at, p.used, p.left = true, sent, now, max(limit-left, 1), left
 }
@@ -574,7 +573,7 @@ func (p *proof) rejected(n uint64, usedUp bool) {
 	if p.row++; p.row < coincides<<p.doubt {
 		return
 	}
-	p.ignored, p.right, p.row = false, true, 0
+	p.ignored, p.right, p.row, p.freeAt = false, true, 0, time.Time{}
 	p.doubt -= min(p.doubt, 1)
 }
 

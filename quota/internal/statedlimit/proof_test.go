@@ -124,8 +124,8 @@ func TestProof_update(t *testing.T) {
 		"as many":                  {time.Second, 5, proof{known: true, sentBy: 10, at: proofAt, used: 4, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
 		"fewer":                    {time.Second, 4, proof{known: true, sentBy: 20, at: proofAt.Add(time.Second), used: 5, left: 4, until: end, resolution: time.Second, freeAt: proofAt}},
 		"just before it ends":      {time.Minute - 1, 9, proof{known: true, sentBy: 10, at: proofAt, used: 4, left: 5, until: end, resolution: time.Second, freeAt: proofAt}},
-		"the next window":          {time.Minute, 9, proof{known: true, sentBy: 20, at: end, used: 1, left: 9, until: end.Add(time.Hour), resolution: time.Minute}},
-		"the next window, used up": {time.Minute, 0, proof{known: true, sentBy: 20, at: end, used: 9, left: 0, until: end.Add(time.Hour), resolution: time.Minute}},
+		"the next window":          {time.Minute, 9, proof{known: true, sentBy: 20, at: end, used: 1, left: 9, until: end.Add(time.Hour), resolution: time.Minute, freeAt: proofAt}},
+		"the next window, used up": {time.Minute, 0, proof{known: true, sentBy: 20, at: end, used: 9, left: 0, until: end.Add(time.Hour), resolution: time.Minute, freeAt: proofAt}},
 	} {
 		p := proofOf(5)
 		p.freeAt = proofAt
@@ -216,8 +216,8 @@ func TestEstimate_withoutAResetDelaysNothing(t *testing.T) {
 	require.False(t, e.Distrusted(), "tokens are not inferred")
 }
 
-// Until a rejection confirms a limit, claims wait for a bounded time from the first of them on. The next window
-// begins again.
+// Until a rejection confirms a limit, claims wait once, for a bounded time from the first of them on, however many windows
+// are stated: a limit that is not enforced costs no more (I4).
 func TestEstimate_delayOfAnUnconfirmedStatement(t *testing.T) {
 	const s = time.Second
 	var e Estimate
@@ -242,7 +242,9 @@ func TestEstimate_delayOfAnUnconfirmedStatement(t *testing.T) {
 	e.Delay(s, proofAt)
 	f := inflight.Claims{Sent: 2}
 	e.Update(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 2, proofAt.Add(time.Minute), &f)
-	require.Zero(t, free(time.Minute+2*s), "of the next window no claim has waited")
+	require.EqualValues(t, 1, free(time.Minute+2*s), "in the next window claims do not wait again")
+	e.respond(3, 0, throttle.Throttled, false, time.Minute+3*s)
+	require.Zero(t, free(time.Minute+3*s), "it is confirmed")
 	e.Weighted = true
 	require.Zero(t, e.Delay(s, proofAt), "tokens are not inferred")
 }
