@@ -21,7 +21,7 @@ import (
 func TestTransport_retryAfterZeroDoesNotDelayOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, failed atomic.Int64
-		tr := &Transport{Quota: &quota.Tracker{InitialConcurrency: -1}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+		tr := &Transport{Quota: &quota.Tracker{}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Millisecond)
 			if sent.Add(1)%100 == 0 {
 				return newResponse(429, "", "Retry-After", "0"), nil

@@ -172,7 +172,7 @@ type batch struct{ at, n, wait int }
 
 func batches(t *testing.T, l throttle.Limiter, list []batch) {
 	t.Helper()
-	tr := &Transport{Base: newScript(200), Limiter: l, Quota: &quota.Tracker{InitialConcurrency: -1}}
+	tr := &Transport{Base: newScript(200), Limiter: l, Quota: &quota.Tracker{}}
 	start := time.Now()
 	var all sync.WaitGroup
 	for _, b := range list {

@@ -68,7 +68,7 @@ func TestTrace_reportsALearnedRate(t *testing.T) {
 			}
 			return limited(now)
 		}}
-		client := heed.NewClient(&heed.Transport{Base: s, Trace: &heed.Trace{LimitLearned: func(l heed.LimitLearnedInfo) {
+		client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Full}, Trace: &heed.Trace{LimitLearned: func(l heed.LimitLearnedInfo) {
 			assert.Equal(t, "api.test: learned rate", l.Limit)
 			if l.Size == 0 { // since issue 14 a window is learned first, and dropped when it proves to be a bucket
 				changes[l.Change]++
@@ -121,8 +121,8 @@ func TestTracker_modes(t *testing.T) {
 		retryAfter bool
 		wasted     func(int) bool
 	}{
-		{quota.Full, false, func(n int) bool { return n <= 25 }},
-		{quota.StatedOnly, false, func(n int) bool { return n > 25 }},
+		{quota.Full, false, func(n int) bool { return n <= 45 }},
+		{quota.StatedOnly, false, func(n int) bool { return n > 45 }},
 		{quota.StatedOnly, true, func(n int) bool { return n <= 300 }},
 		{quota.Disabled, true, func(n int) bool { return n > 60 }},
 	} {

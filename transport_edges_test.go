@@ -29,7 +29,7 @@ func TestTransport_leavesTimeForTheResponse(t *testing.T) {
 	}{{8 * time.Second, false}, {8400 * time.Millisecond, false}, {8600 * time.Millisecond, true}, {time.Minute, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(respondAfter(4*time.Second, 200))
-			tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 5 * time.Second}), Quota: &quota.Tracker{InitialConcurrency: -1}}
+			tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 5 * time.Second}), Quota: &quota.Tracker{}}
 			for range 2 { // the latency of the second one is measured, because it waits
 				resp, err := get(t, tr)
 				require.NoError(t, err)

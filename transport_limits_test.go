@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"math"
 	"net/http"
 	"sync"
 	"testing"
@@ -86,7 +85,7 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// Every third response is a failure, so that some requests are retries.
 				s := newScript(200, 200, 500, 200, 200, 500, 200, 200, 500, 200, 200, 500, 200)
-				tr := &Transport{Base: s, Limiter: limiter(), Quota: &quota.Tracker{InitialConcurrency: -1}, Retry: &RetryPolicy{MaxAttempts: 20}}
+				tr := &Transport{Base: s, Limiter: limiter(), Quota: &quota.Tracker{}, Retry: &RetryPolicy{MaxAttempts: 20}}
 				var wg sync.WaitGroup
 				for range 25 {
 					wg.Go(func() {
@@ -124,7 +123,7 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"Blocked": {throttle.DenyAll, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := &Transport{Limiter: tt.limiter, Quota: &quota.Tracker{InitialConcurrency: -1}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			tr := &Transport{Limiter: tt.limiter, Quota: &quota.Tracker{}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
 				time.Sleep(time.Second)
 				return newResponse(200, ""), nil
 			})}
@@ -165,41 +164,6 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 		}
 		require.Equal(t, 2, hooks)
 		require.Equal(t, []time.Duration{time.Minute, time.Minute}, s.gaps())
-	})
-}
-
-// TestTransport_startsSlowlyWithAnUnknownHost checks the number of requests in flight before the first
-// response: 4, which double every 10 ms.
-func TestTransport_startsSlowlyWithAnUnknownHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var mu sync.Mutex
-		var sent []time.Duration
-		tr := &Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) {
-			mu.Lock()
-			sent = append(sent, time.Since(start))
-			mu.Unlock()
-			time.Sleep(time.Second)
-			return newResponse(200, ""), nil
-		})}
-		sendMany := func(n int) {
-			var wg sync.WaitGroup
-			for range n {
-				wg.Go(func() {
-					_, err := get(t, tr)
-					assert.NoError(t, err)
-				})
-			}
-			wg.Wait()
-		}
-		sendMany(100)
-		require.Zero(t, sent[3])
-		for n, at := range sent[4:] {
-			require.InDelta(t, math.Log2(float64(n+5)/4)*10, float64(at)/float64(time.Millisecond), 0.1, "request %d", n+5)
-		}
-		start, sent = time.Now(), nil
-		sendMany(60)
-		require.Zero(t, sent[59], "the host is known")
 	})
 }
 

@@ -52,10 +52,11 @@ func (s *namedServer) answer(req *http.Request) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: http.NoBody, Request: req}
 }
 
-// TestTransport_waitingRequestsGetTheQuotaOfTheirRoute checks that requests which wait for slow
-// start of an unknown host continue with the quota of their route as soon as that is known: they
+// TestTransport_waitingRequestsGetTheQuotaOfTheirRoute checks that requests which wait for an unknown
+// host continue with the quota of their route as soon as that is known: they
 // do not wait for the quota of another route, and are not sent beyond their own. Only those that
-// were sent before the first response of their route may be too many.
+// were sent before the first response of their route may be too many: half of all, because nothing delays the requests to a
+// new host (rule 8).
 func TestTransport_waitingRequestsGetTheQuotaOfTheirRoute(t *testing.T) {
 	for _, tt := range []struct{ routes, limit int }{{40, 5}, {40, 10}, {150, 1}} {
 		t.Run(fmt.Sprintf("%d routes, %d each", tt.routes, tt.limit), func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestTransport_waitingRequestsGetTheQuotaOfTheirRoute(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				require.LessOrEqual(t, s.rejected, calls/10)
+				require.LessOrEqual(t, s.rejected, calls/2+calls/10)
 				require.Less(t, time.Since(start), 11*time.Second, "one window later than ideal, if a response in flight was counted twice")
 			})
 		})

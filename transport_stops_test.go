@@ -192,7 +192,7 @@ func TestTransport_stopsInOtherSettings(t *testing.T) {
 			return &heed.Transport{Limiter: throttle.NewTokenBucket(limit), Quota: &quota.Tracker{Mode: quota.StatedOnly}}
 		}},
 		"no slow start": {60, 200, 10, func() *heed.Transport {
-			return &heed.Transport{Limiter: throttle.NewTokenBucket(limit), Quota: &quota.Tracker{InitialConcurrency: -1}}
+			return &heed.Transport{Limiter: throttle.NewTokenBucket(limit), Quota: &quota.Tracker{}}
 		}},
 		"1000 wait":              {0, 1000, 10, func() *heed.Transport { return &heed.Transport{Limiter: throttle.NewTokenBucket(limit)} }},
 		"1000 in flight":         {60, 1000, 500, func() *heed.Transport { return new(heed.Transport) }},

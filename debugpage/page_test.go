@@ -326,7 +326,7 @@ func TestPage_showsSharedPartsOnce(t *testing.T) {
 	p.Add("c", &heed.Transport{Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &heed.RetryPolicy{Budget: budget}})
 	s := stateOf(t, p)
 	require.Equal(t, []string{"a, b", "c"}, []string{s.Quotas[0].Transports, s.Quotas[1].Transports})
-	require.Equal(t, []string{"stated limits and estimates", "disabled"}, []string{s.Quotas[0].Mode, s.Quotas[1].Mode})
+	require.Equal(t, []string{"stated limits only", "disabled"}, []string{s.Quotas[0].Mode, s.Quotas[1].Mode})
 	require.Len(t, s.Queues, 3)
 	require.Len(t, s.Budgets, 2)
 	require.Equal(t, int64(100), *s.Budgets[0].Allowed)

@@ -228,12 +228,12 @@ func newQuotaTable(names string, t *quota.Tracker, maxAccounts int) quotaTable {
 
 func modeName(m quota.Mode) string {
 	switch m {
-	case quota.StatedOnly:
-		return "stated limits only"
+	case quota.Full:
+		return "stated limits and estimates"
 	case quota.Disabled:
 		return "disabled"
 	}
-	return "stated limits and estimates"
+	return "stated limits only"
 }
 
 func newQuotaRow(a quota.AccountSnapshot, q quota.QuotaSnapshot, now time.Time) quotaRow {

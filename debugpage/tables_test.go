@@ -153,7 +153,7 @@ func TestNewQuotaRow(t *testing.T) {
 	row = newQuotaRow(quota.AccountSnapshot{Host: "api.test", LastUsed: now.Add(time.Hour)}, quota.QuotaSnapshot{Name: "api.test"}, now)
 	require.Equal(t, quotaRow{Host: "api.test", LastUsed: pointer(0.), Limits: []limitRow{}}, row)
 	require.Equal(t, []string{"stated limits only", "disabled", "stated limits and estimates"},
-		[]string{modeName(quota.StatedOnly), modeName(quota.Disabled), modeName(0)})
+		[]string{modeName(0), modeName(quota.Disabled), modeName(quota.Full)})
 }
 
 func TestNewQueueTable(t *testing.T) {

@@ -2,7 +2,7 @@
 // from responses, which package quota/headers parses. A heed.Transport has a Tracker of its own
 // unless its Quota is set:
 //
-//	tracker := &quota.Tracker{Mode: quota.StatedOnly} // obey statements, estimate nothing
+//	tracker := &quota.Tracker{Mode: quota.Full} // estimate limits that responses do not state
 //	client := heed.NewClient(&heed.Transport{Quota: tracker})
 //
 // # Names of limits
@@ -14,11 +14,10 @@
 //	retry-after     the server rejected a request and asked the client to stop
 //	learned rate    the server rejects requests without stating a limit, so its rate is estimated
 //	overload        failures depend on the requests in flight, so fewer of these are sent
-//	slow start      a host is new or a wait has ended, so that requests are sent at a growing rate
+//	slow start      a wait has ended, so that requests are sent at a growing rate
 //
-// [Tracker.Mode] switches off learned rates (StatedOnly) or all of them (Disabled),
-// [Tracker.NeverTest] the tests of what the server states, and [Tracker.InitialConcurrency]
-// the slow start of new hosts. [Tracker.Forget] drops what is known. [Events] report holds and
+// [Tracker.Mode] adds rules 6 and 7 below (Full) or switches off all but the first (Disabled), and
+// [Tracker.NeverTest] the tests of what the server states. [Tracker.Forget] drops what is known. [Events] report holds and
 // limits as they are learned. docs/server-limits.md of the repository explains the rules.
 //
 // # Rules
@@ -28,9 +27,9 @@
 //  3. Rejections delay others only if requests that were sent later are rejected as well.
 //  4. While requests wait, one at a time is sent as a test, at most one per second and host.
 //  5. A statement that accepted requests contradict is ignored until rejections coincide with it.
-//  6. While a fifth of the responses are failures, fewer requests are in flight, if that helps.
-//  7. If rejections without a time depend on the rate, requests are sent at the rate that is accepted.
-//  8. Nothing else delays a request, except the slow start of a new host and what follows a wait.
+//  6. With Full: while a fifth of the responses are failures, fewer requests are in flight, if that helps.
+//  7. With Full: if rejections without a time depend on the rate, requests are sent at the rate that is accepted.
+//  8. Nothing else delays a request, except what follows a wait.
 //  9. Permissions, missing pages, latency and canceled requests show nothing about limits.
 //  10. Every wait has a name, is visible, and can be switched off.
 //

@@ -296,11 +296,12 @@ func (t *Tracker) wake() {
 type Mode uint8
 
 const (
-	// StatedOnly obeys what servers state, and rejections. It estimates no rate.
+	// StatedOnly obeys what servers state, and rejections: all rules of the package documentation but 6 and 7, which estimate
+	// what servers do not state.
 	StatedOnly Mode = iota
 
-	// Full also estimates the limits that servers enforce without stating them, from their rejections. It is for
-	// hosts that are known to have such limits, and saves most of the requests that these reject; where requests
+	// Full also estimates the limits that servers enforce without stating them, from their rejections and failures. It is
+	// for hosts that are known to have such limits, and saves most of the requests that these reject; where requests
 	// are rejected for other reasons, an estimate that is wrong delays calls until a trial has refuted it.
 	Full
 

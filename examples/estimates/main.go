@@ -1,7 +1,7 @@
 // Estimates shows how a Transport treats two servers that do not state their limits: a
 // healthy one that fails 5 % of its requests with a bare 503, and one that rejects more
 // than 20 requests a second with a bare 429. Calls to the first never wait. The rate of
-// the second is learned. docs/server-limits.md explains the names that are printed.
+// the second is learned, because the Mode of the Tracker is quota.Full. docs/server-limits.md explains the names that are printed.
 package main
 
 import (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/quota"
 )
 
 // A result holds the outcome of the calls of a scenario.
@@ -43,7 +44,7 @@ type recorder struct {
 // run makes the calls of s to server.
 func (s scenario) run(server *heedtest.Server) result {
 	r := &recorder{start: time.Now(), result: result{Server: s.title, Calls: s.calls, Waited: map[string]int{}, Events: []event{}}}
-	client := heed.NewClient(&heed.Transport{Base: server.Transport(), Trace: r.trace()})
+	client := heed.NewClient(&heed.Transport{Base: server.Transport(), Quota: &quota.Tracker{Mode: quota.Full}, Trace: r.trace()})
 	defer client.CloseIdleConnections()
 	var next atomic.Int64
 	var all sync.WaitGroup

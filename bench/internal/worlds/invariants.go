@@ -98,23 +98,15 @@ func (w *World) onlyPermissions() bool {
 	return !slices.ContainsFunc(w.Troubles, func(t Trouble) bool { return !t.Permission })
 }
 
-// maxStartDelay is the longest time for which a request may be delayed on a new host.
-const maxStartDelay = 100 * time.Millisecond
-
-// Delays returns the number of calls that were delayed before their first attempt for longer
-// than a new host may delay them, or were not sent (I2). It applies to worlds without
-// rejections, failures and statements.
+// Delays returns the number of calls that were delayed before their first attempt, or were not sent (I2). It applies to
+// worlds without rejections, failures and statements.
 func Delays(r *Run) (n int) {
-	longest := maxStartDelay
-	if d := r.World.Load.Deadline; d > 0 {
-		longest = min(longest, d/10)
-	}
 	for i, sent := range r.firstSent() {
 		result := r.Results[i]
 		if result.Reason == NotMade {
 			continue
 		}
-		if sent < 0 || sent-result.Start > longest+tolerance {
+		if sent < 0 || sent-result.Start > tolerance {
 			n++
 		}
 	}

@@ -24,9 +24,9 @@ import (
 //	  └───────────────────┘                                               ▼
 //	                                                     what waited is sent at a growing rate
 //
-// Only requests that were not rejected before count, because one that is may be rejected for what it is. Enough are as
-// many as random rejections in the share of late would produce once in a hundred times, if more in flight than usual do
-// not explain all of them. Each hold that proves to be wrong, and none of whose tests was rejected, doubles that number,
+// Enough are as many as random rejections in the share of late would produce once in a hundred times, if half of them are
+// of requests that were not rejected before, because one that was may be rejected for what it is, and if more in flight
+// than usual do not explain all of them. Each hold that proves to be wrong, and none of whose tests was rejected, doubles that number,
 // so that wrong holds become rare however many requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
@@ -45,7 +45,8 @@ type Hold struct {
 	Rejected  int       // tests that were rejected while it was held
 
 	sentBy    uint64  // latest claim that was sent when the first rejection arrived
-	row       int     // rejections of claims that were sent after it, of requests that had not been rejected before
+	row       int     // rejections of claims that were sent after it
+	others    int     // of these, requests that had not been rejected before
 	uncrowded bool    // one of these was sent with no more in flight than others that were accepted
 	needed    int     // so many of them begin the hold
 	share     float64 // part of the responses before that were rejections or failures
@@ -81,12 +82,15 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	first := !h.Suspected
 	if first {
 		h.Suspected, h.Since, h.Until, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, r.Sent, 0, 0
-		h.row, h.uncrowded = 0, false
+		h.row, h.others, h.uncrowded = 0, 0, false
 		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
 	}
-	if !first && r.Claim > h.sentBy && !r.Repeated {
+	if !first && r.Claim > h.sentBy {
 		h.row++
 		h.uncrowded = h.uncrowded || !r.Crowded
+		if !r.Repeated {
+			h.others++
+		}
 	}
 	if h.Ending { // it goes on
 		h.Ending, h.Until, h.Rejected = false, time.Time{}, h.Rejected+1
@@ -95,7 +99,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	enough := h.row >= h.needed && h.uncrowded
+	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded
 	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
 		return false
 	}

@@ -50,11 +50,11 @@ func TestHold_laterRejectionsBeginIt(t *testing.T) {
 		"xrrrrrrr": "suspected", // the same request each time
 		"xccc":     "suspected",
 		"xcccx":    "held", // one was not crowded
-		"xcccr":    "suspected",
+		"xcccr":    "held",
 		"xrrrr":    "suspected",
-		"xrrrrxxx": "suspected", // only three had not been rejected before
-		"xrxrxrxx": "held",
-		"xrrrrccc": "suspected",
+		"xrrrrx":   "suspected", // only one had not been rejected before
+		"xrrrrxx":  "held",
+		"xrrrrcc":  "held",
 		"xcxr":     "suspected", // three
 		"cxxxx":    "held",
 		"rxxxx":    "held",

@@ -73,15 +73,15 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 	}
 }
 
-// The same few requests, sent again and again, do not show that others would be rejected: requests that were not rejected
-// before must be, too (rule 3). How often they are rejected does not matter.
+// The same few requests, sent again and again, do not show that others would be rejected: half of the rejected requests
+// must be new ones (rule 3). How often they are rejected does not matter.
 func TestQuota_othersAreRejected(t *testing.T) {
 	for _, tt := range []struct {
 		then  string // rejections after the first: r repeated, x not
 		every time.Duration
 		held  bool
 	}{
-		{"rrrrrrrrrr", 2 * rtt, false}, {"rrrxrrrrrr", 2 * rtt, false}, {"xrrxrrxrr", 2 * rtt, false}, {"xrxxrx", 2 * rtt, true}, {"rrxxxx", 2 * rtt, true}, {"xxr", 2 * rtt, false},
+		{"rrrrrrrrrr", 2 * rtt, false}, {"rrrxrrrrrr", 2 * rtt, false}, {"xrrx", 2 * rtt, true}, {"rrxx", 2 * rtt, true}, {"xxr", 2 * rtt, false},
 		{"xxxx", 500 * ms, true}, {"xxxx", 5 * s, true},
 	} {
 		q := known(0)

@@ -239,7 +239,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 			continue
 		}
 		before := bytesOf(q.Estimates[i : i+1])
-		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted && q.Account.Full, now, &q.InFlight)
+		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted, now, &q.InFlight)
 		q.Account.Memory.Release(before - bytesOf(q.Estimates[i:i+1]))
 		if outdated {
 			q.remove(i)
