@@ -80,6 +80,7 @@ type Queue struct {
 	claimTime        int64 // Claim.Now of claims: now, or at most maxCatchUp before
 	limitQueues      map[limitKey]*limitQueue
 	classes          map[classKey]*class
+	round            uint64 // calls of dispatch
 	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
 	closed           bool
