@@ -195,7 +195,8 @@ func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int6
 // while it waits for one, other classes take the units of the other. A reservation begins
 // when the head has been rejected by one limit and then by another. The wait must be at
 // most maxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after maxReservation.
+// rejected by alternating limits more than once. It ends after maxReservation, and when another
+// class goes first at the limit that the class waits for.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
