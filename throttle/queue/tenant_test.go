@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,7 +171,7 @@ func TestQueue_tenantsDifferByOneClaimEach(t *testing.T) {
 // A worker takes units of limits until ctx ends, and counts its grants and its longest wait. The names of its
 // tenants are those that tenant returns.
 type worker struct {
-	grants  int
+	grants  atomic.Int64
 	longest time.Duration
 }
 
@@ -181,7 +182,7 @@ func (w *worker) run(ctx context.Context, q *Queue, tenant func() string, ls ...
 		err := q.Wait(ctx, tk)
 		w.longest = max(w.longest, time.Since(start))
 		if err == nil {
-			w.grants++
+			w.grants.Add(1)
 			q.Observe(ctx, tk, throttle.Feedback{})
 		}
 	}
@@ -227,7 +228,7 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 				if invented {
 					tenants = 1 + callers
 				}
-				require.InEpsilon(t, 30_000/tenants, regular.grants, .01, "%d callers, invented names %v", callers, invented)
+				require.InEpsilon(t, 30_000/tenants, regular.grants.Load(), .01, "%d callers, invented names %v", callers, invented)
 				require.LessOrEqual(t, regular.longest, time.Duration(tenants+1)*10*time.Millisecond)
 				requireEmpty(t, q)
 			})
@@ -254,9 +255,9 @@ func TestQueue_inventedTenantsDoNotStarveTicketsForTwoLimits(t *testing.T) {
 		wg.Go(func() { both.run(ctx, q, names("both", false), a, b) })
 		wg.Go(func() { alone.run(ctx, q, names("alone", false), a) })
 		wg.Wait()
-		t.Logf("both %+v, alone %+v", both, alone)
-		require.Greater(t, both.grants, 3000/10/2, "half of a share at least")
-		require.Greater(t, alone.grants, 3000/10)
+		t.Logf("both %d, the longest wait %v; alone %d", both.grants.Load(), both.longest, alone.grants.Load())
+		require.Greater(t, both.grants.Load(), int64(3000/10/2), "half of a share at least")
+		require.Greater(t, alone.grants.Load(), int64(3000/10))
 		require.LessOrEqual(t, both.longest, 5*time.Second)
 		requireEmpty(t, q)
 	})
@@ -278,13 +279,12 @@ func TestQueue_waitingElsewhereEarnsNoUnits(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		before := regular.grants
-		regular.longest = 0
+		before := regular.grants.Load()
 		time.Sleep(20 * time.Second)
 		cancel()
 		wg.Wait()
 		require.InDelta(t, 600, before, 2, "while the others are held")
-		require.InDelta(t, 100, regular.grants-before, 2)
+		require.InDelta(t, 100, regular.grants.Load()-before, 2)
 		require.LessOrEqual(t, regular.longest, 400*time.Millisecond)
 		requireEmpty(t, q)
 	})
