@@ -103,7 +103,7 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	} else {
 		i = 0
 	}
-	if !reflect.ValueOf(k.limiter).Comparable() {
+	if v := reflect.ValueOf(k.limiter); v.Kind() != reflect.Pointer && !v.Comparable() { // Comparable allocates
 		k.limiter = incomparableLimiter{m, i}
 	}
 	return k

@@ -165,7 +165,7 @@ func TestQueue_tenantsDifferByOneClaimEach(t *testing.T) {
 			grants, worst = grants+len(h.events), max(worst, x)
 		})
 	}
-	t.Logf("%d events; the worst pair is %.3f units below the bound", grants, -float64(worst)/sharesPer)
+	t.Logf("%d events; the worst pair is %.3f units below the bound", grants, float64(-worst)/sharesPer)
 }
 
 // A worker takes units of limits until ctx ends, and counts its grants and its longest wait. The names of its
@@ -221,6 +221,7 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 				wg.Go(func() { regular.run(ctx, q, names("regular", false), l) })
 				for range 100 {
 					time.Sleep(2999 * time.Millisecond)
+					synctest.Wait()
 					requireConsistent(t, q) // counts the names that are kept
 				}
 				wg.Wait()
