@@ -38,11 +38,12 @@ type networkTable[S any] struct {
 	addr   func(key string) netip.Addr
 	seed   maphash.Seed
 	period uint64 // number of new keys after which counts are halved
+	sets   uint64 // sets of networksPerSet records
 
 	mu      sync.Mutex
-	arrived uint64 // number of new keys of all networks
-	records []network[S]
-	unknown network[S] // all unknown networks
+	arrived uint64       // number of new keys of all networks
+	records []network[S] // nil before the first known network
+	unknown network[S]   // all unknown networks
 }
 
 // A network is the record of one network.
@@ -71,8 +72,7 @@ func (n *networkTable[S]) init(places int64, addr func(string) netip.Addr) {
 		n.addr = addrOfKey
 	}
 	n.seed, n.period = maphash.MakeSeed(), uint64(places)*keysPerPlace
-	sets := places/placesPerNetwork/networksPerSet + 1
-	n.records = make([]network[S], sets*networksPerSet)
+	n.sets = uint64(places/placesPerNetwork/networksPerSet + 1)
 }
 
 // idOf returns the network of key.
@@ -174,6 +174,9 @@ func (n *networkTable[S]) find(id networkID) *network[S] {
 
 // replace returns a new record for a network that has none.
 func (n *networkTable[S]) replace(id networkID) *network[S] {
+	if n.records == nil {
+		n.records = make([]network[S], n.sets*networksPerSet)
+	}
 	set := n.set(id)
 	r := &set[0]
 	for i := range set {
@@ -187,7 +190,10 @@ func (n *networkTable[S]) replace(id networkID) *network[S] {
 
 // set returns the records of which one may be that of a network.
 func (n *networkTable[S]) set(id networkID) []network[S] {
-	i := uint64(id) * uint64(len(n.records)/networksPerSet) >> 32 * networksPerSet
+	if n.records == nil {
+		return nil
+	}
+	i := uint64(id) * n.sets >> 32 * networksPerSet
 	return n.records[i : i+networksPerSet]
 }
 
