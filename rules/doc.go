@@ -94,7 +94,7 @@
 //	ban                   refusals, within, duration, max_duration, forget_after: for keys that keep exceeding the limit
 //	active                from, to, days, zone: another amount at these times
 //	max_keys              maximum number of keys with a limiter of their own: see Limit.MaxKeys
-//	compact               37 bytes for each key of a token_bucket instead of 600; all keys start
+//	compact               35 bytes for each key of a token_bucket instead of 600; all keys start
 //	                      with a full bucket when the limit changes
 //
 // Further algorithms are sliding_counter and permits_per_period.

@@ -56,8 +56,8 @@ func (b BucketsConfig) Validate() error {
 // The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps
 // it. A bucket that is full again equals an unused one, so that a new key may replace its
 // key. The table holds Max keys that are in use at the same time, and up to 60 % more as
-// far as their hashes allow. In a table that is full of keys in use, new keys take the places
-// of others as in a Limiter, of the 16 that their hash allows.
+// far as their hashes allow. If all slots that the hash of a new key allows are in use, it
+// takes one of these 16 as in a Limiter, or shares a bucket.
 //
 // Keys are distinguished by a 64-bit hash with a random seed. The probability that any two
 // of a million keys have the same hash, and so share a bucket, is one in ten million.
@@ -115,7 +115,9 @@ func NewBuckets(b BucketsConfig) *Buckets {
 	for i := range k.tables {
 		k.tables[i].init(buckets, b.Exact)
 	}
-	k.networks.init(int64(b.Max), b.Addr)
+	if k.networks.init(int64(b.Max), b.Addr); b.Overflow == nil {
+		k.networks.allocate()
+	}
 	return k
 }
 

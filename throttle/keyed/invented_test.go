@@ -1,10 +1,12 @@
 package keyed_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +37,7 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 	} {
 		for _, networks := range []int{1, 2, 200} {
 			for _, cost := range []int64{1, 5} {
-				s := inventedkeys.Scenario{Networks: networks, Keys: 100_000, Cost: cost, Length: 10 * time.Minute, Moments: 10, Honest: 500}
+				s := inventedkeys.Scenario{Networks: networks, Keys: 60_000, Cost: cost, Length: 10 * time.Minute, Moments: 10, Honest: 500}
 				clk := new(inventedkeys.Clock)
 				l := build(clk)
 				before := heapBytes()
@@ -78,7 +80,7 @@ func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 		"sliding counter": {limiterOf(slidingCounter(counter)), slidingCounter(counter), 2},
 	} {
 		evicted := 0
-		for seed := range uint64(40) {
+		for seed := range uint64(20) {
 			clk := &manualClock{now: time.Unix(0, 0)}
 			r, l := rand.New(rand.NewPCG(seed, 9)), row.l(clk)
 			own := map[string]throttle.Limiter{}
@@ -100,19 +102,54 @@ func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 				require.True(t, reserve(t, own[key], throttle.Claim{Cost: cost}).OK, "%s, seed %d: key %q", name, seed, key)
 			}
 		}
-		require.Greater(t, evicted, 1000, name)
+		require.Greater(t, evicted, 500, name)
 	}
 }
 
-// Keys of unknown networks evict each other, so that each is granted its first claim.
+// Keys of unknown networks evict each other, so that each is granted its first claim. A key that has
+// used all of its limit stays, because those of the others are used less.
 func TestInventedKeys_unknownNetworksAreServed(t *testing.T) {
 	clk := new(manualClock)
 	for name, l := range map[string]throttle.Limiter{
 		"Buckets": throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 100}), clk),
 		"Limiter": &keyed.Limiter{Clock: clk, Max: 100, New: bucketsOf(throttle.PerHour(3), clk)},
 	} {
+		require.True(t, ask(t, l, "limited", 3).OK)
 		for i := range 2000 {
-			require.True(t, ask(t, l, strconv.Itoa(i), 3).OK, "%s, key %d", name, i)
+			require.True(t, ask(t, l, strconv.Itoa(i), 1).OK, "%s, key %d", name, i)
+			require.False(t, ask(t, l, "limited", 1).OK, name)
+		}
+		for i := range 2000 {
+			require.True(t, ask(t, l, "all "+strconv.Itoa(i), 3).OK, "%s, key %d", name, i)
+		}
+	}
+}
+
+// Many goroutines that evict each other's keys exceed the limit of a key by no more than the claims
+// in progress.
+func TestInventedKeys_keepTheirLimitUnderContention(t *testing.T) {
+	const goroutines, keys = 8, 400
+	clk := new(inventedkeys.Clock)
+	for name, l := range map[string]throttle.Limiter{
+		"Buckets": throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(5), Max: 40}), clk),
+		"exact":   throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(5), Max: 40, Exact: true}), clk),
+		"Limiter": &keyed.Limiter{Clock: clk, Max: 40, New: bucketsOf(throttle.PerHour(5), clk)},
+	} {
+		var used [keys]atomic.Int64
+		runGoroutines(goroutines, func(r *rand.Rand) {
+			for range 4000 {
+				i := r.IntN(keys)
+				if r.IntN(2) == 0 {
+					i = r.IntN(4)
+				}
+				key := fmt.Sprintf("ip:192.0.%d.%d", i%5, i/5)
+				if d, err := l.Reserve(context.Background(), throttle.Claim{Key: key}); err == nil && d.OK {
+					used[i].Add(1)
+				}
+			}
+		})
+		for i := range used {
+			require.LessOrEqual(t, used[i].Load(), int64(5+goroutines), "%s: key %d", name, i)
 		}
 	}
 }

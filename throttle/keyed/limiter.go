@@ -2,7 +2,7 @@
 // memory.
 //
 // A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [Buckets] has
-// a token bucket with the same limit for every key, in about 30 bytes per key. A [Ban]
+// a token bucket with the same limit for every key, in about 35 bytes per key. A [Ban]
 // around either of them rejects all claims of a key that keeps exceeding its limit, for
 // longer each time.
 //
@@ -54,17 +54,19 @@ import (
 // fixed window. This does not apply to
 //
 //   - keys of unknown networks. They may always evict each other, and return with a new
-//     limiter. To evict a key, others must be used as much: at least as many as a new key
-//     checks, which it selects at random.
+//     limiter. A key evicts the least used of 8 others that it selects at random, so that a
+//     key that has used its limit is evicted only if most of the others have as well.
 //   - keys of a network while more than Max/8 networks bring more new keys than it does.
 //   - claims in progress while their key is evicted, and claims that are held until the end:
 //     see throttle.HoldsUntilEnd.
 //   - limiters composed of several limits, of which only the one that their Decision states
 //     is considered.
 //
-// Limitations: clients of one network are not distinguished. If it brings many new keys while
-// the limiters are in use, they share one limiter. Max should therefore be the number of keys
-// that are used within their window.
+// Limitations: if clients of one network bring many new keys while Max limiters are in use,
+// they share one limiter, also with other clients of that network. Max should therefore be at
+// least the number of keys that are used within the window of their limit. Invented keys of
+// unknown networks each have a limit of their own; if clients can choose their keys, limit
+// their addresses as well.
 //
 // Cancel and Observe reach the limiter that granted the claim, also if that is shared or has
 // been evicted since.

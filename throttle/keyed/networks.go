@@ -75,6 +75,9 @@ func (n *networkTable[S]) init(places int64, addr func(string) netip.Addr) {
 	n.sets = uint64(places/placesPerNetwork/networksPerSet + 1)
 }
 
+// allocate allocates the records. Otherwise that is done for the first known network.
+func (n *networkTable[S]) allocate() { n.records = make([]network[S], n.sets*networksPerSet) }
+
 // idOf returns the network of key.
 func (n *networkTable[S]) idOf(key string) networkID {
 	a := n.addr(key).Unmap().WithZone("")
@@ -175,7 +178,7 @@ func (n *networkTable[S]) find(id networkID) *network[S] {
 // replace returns a new record for a network that has none.
 func (n *networkTable[S]) replace(id networkID) *network[S] {
 	if n.records == nil {
-		n.records = make([]network[S], n.sets*networksPerSet)
+		n.allocate()
 	}
 	set := n.set(id)
 	r := &set[0]
