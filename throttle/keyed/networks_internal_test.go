@@ -2,8 +2,11 @@ package keyed
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // Networks are a /24 of IPv4 addresses and a /48 of IPv6 addresses. Keys that throttlehttp.IP has
@@ -87,4 +90,36 @@ func TestNetworkTable_replacesTheFewestKeys(t *testing.T) {
 	n.leave(1, state)
 	require.Nil(t, n.share(1, nil), "a network without a record has no state")
 	require.Same(t, state, n.share(1, state))
+}
+
+// A key takes no place if it would be rejected because of what was taken from its network, so that
+// rejected claims do not fill a table.
+func TestInsert_keysOfAnExhaustedNetworkTakeNoPlace(t *testing.T) {
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerMinute(6), Addr: oneNetwork}), fixedClock(time.Unix(0, 0)))
+	l := &Limiter{Clock: fixedClock(time.Unix(0, 0)), Addr: oneNetwork, New: func(string) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(6)), fixedClock(time.Unix(0, 0)))
+	}}
+	claim := func(l throttle.Limiter, key string, cost int64) throttle.Decision {
+		d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Cost: cost})
+		require.NoError(t, err)
+		return d
+	}
+	claim(l, "first", 1)
+	claim(l.share(l.networks.idOf("lost"), "lost").limiter, "lost", 5)
+	sharedSlot(&k.networks, k.networks.idOf("lost")).tat.Store(5 * k.params.Interval)
+
+	for _, l := range []throttle.Limiter{k, l} {
+		d := claim(l, "a", 2)
+		require.False(t, d.OK)
+		require.True(t, d.Degraded)
+		d = claim(l, "a", 1)
+		require.True(t, d.OK, "one of six is left to the network")
+		require.False(t, d.Degraded)
+		require.Zero(t, d.Remaining)
+		require.True(t, claim(l, "b", 1).OK, "and to each of its new keys")
+	}
+	require.Equal(t, 3, l.Len())
+	h := k.hash("c")
+	claim(k, "c", 2)
+	require.Equal(t, -1, k.tableOf(h).find(h, "c"))
 }
