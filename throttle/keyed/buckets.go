@@ -222,7 +222,7 @@ func (k *Buckets) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttl
 		r.waitInserted()
 		return throttle.Decision{}, false
 	}
-	if !r.belongsTo(i, h, c.Key) {
+	if !r.belongsTo(s, i, h, c.Key) {
 		return throttle.Decision{}, false
 	}
 	tick := k.tick(given)
@@ -316,7 +316,7 @@ func (k *Buckets) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key s
 		r.waitInserted()
 		return false
 	}
-	if !r.belongsTo(i, h, key) {
+	if !r.belongsTo(s, i, h, key) {
 		return false
 	}
 	next := ticks.Sub(old, back)

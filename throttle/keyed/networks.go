@@ -58,11 +58,12 @@ type network[S any] struct {
 // 2^-32.
 type networkID uint32
 
+const unknownNetwork networkID = 0
+
 const (
-	unknownNetwork   networkID = 0
-	networksPerSet             = 8  // records that the hash of a network allows
-	placesPerNetwork           = 8  // places in the table for each record
-	keysPerPlace               = 16 // new keys, for each place of the table, after which counts are halved
+	networksPerSet   = 8  // records that the hash of a network allows
+	placesPerNetwork = 8  // places in the table for each record
+	keysPerPlace     = 16 // new keys, for each place of the table, after which counts are halved
 )
 
 // init makes n the networks of a table with the given number of places. A nil addr means

@@ -44,9 +44,9 @@ type slotTable struct {
 	keys  []atomic.Pointer[string] // keys of the slots; nil: only hashes are kept
 
 	mu          sync.Mutex
-	networks    []networkID  // of the keys of the slots; guarded by mu
 	lastEvicted int64        // latest tick as of which a key was evicted
 	latest      atomic.Int64 // latest reading at which a claim was granted
+	networks    []networkID  // of the keys of the slots; guarded by mu
 	_           [64]byte
 }
 
@@ -102,9 +102,10 @@ func (r *slotTable) keyMatches(i int, key string) bool {
 	return k != nil && *k == key
 }
 
-// belongsTo reports whether slot i is still that of key, or one that belongs to no key.
-func (r *slotTable) belongsTo(i int, h uint64, key string) bool {
-	return i == shared || i == r.empty() || r.slots[i].id.Load() == h && r.keyMatches(i, key)
+// belongsTo reports whether s, which is slot i, is still that of key, or belongs to no key.
+func (r *slotTable) belongsTo(s *bucketSlot, i int, h uint64, key string) bool {
+	id := s.id.Load()
+	return id == noKeyID || id == h && r.keyMatches(i, key)
 }
 
 // findFree returns a free slot for a key with hash h: one that is unused, or whose bucket
@@ -201,7 +202,9 @@ func (r *slotTable) insert(a newKey) int {
 			own := strings.Clone(a.key) // it may be a substring of a large string
 			r.keys[i].Store(&own)
 		}
-		r.networks[i] = a.network
+		if used || a.network != unknownNetwork { // otherwise it is unknown, in memory that need not be touched
+			r.networks[i] = a.network
+		}
 		s.id.Store(a.hash)
 		s.tat.Store(max(start, r.lastEvicted))
 		return i
