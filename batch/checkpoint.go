@@ -15,7 +15,7 @@ import (
 const (
 	recordHeader byte = 'H' // JSON of checkpointHeader instead of the number
 	recordStart  byte = 'S' // identity, 4 bytes
-	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes
+	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes: a request reached the Transport, or will be sent
 	recordDone   byte = 'D' // value of the item
 	recordFailed byte = 'F' // 1 if it must not be repeated, else 0; text of the error
 )
@@ -48,6 +48,7 @@ type checkpoint struct {
 type itemState struct {
 	phase    phase
 	sent     sent
+	observed bool // a request has reached the Transport since the item was last begun
 	identity uint32
 }
 
@@ -117,7 +118,7 @@ func (c *checkpoint) apply(record []byte, restore func(int, []byte) error) error
 	switch {
 	case kind == recordStart && len(rest) == 4:
 		s.identity = binary.LittleEndian.Uint32(rest)
-		s.phase = phaseStarted
+		s.phase, s.observed = phaseStarted, false
 	case kind == recordSent && len(rest) == 9 && rest[0] <= byte(sentUnsafe):
 		c.applySent(index, sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:])))
 	case kind == recordFailed && len(rest) >= 1:
@@ -152,11 +153,13 @@ func (c *checkpoint) applyHeader(kind byte, text []byte) error {
 
 func (c *checkpoint) applySent(index int, kind sent, at int64) {
 	s, d := &c.items[index], c.doubts[index]
-	s.sent = max(s.sent, kind)
+	s.sent, s.observed = max(s.sent, kind), true
 	if d.sentAt == 0 && kind == sentKeyed {
 		d.sentAt = at
 	}
-	c.doubts[index] = d
+	if kind != sentIdempotent {
+		c.doubts[index] = d
+	}
 }
 
 // applyFailed reads that an item failed. If it may be repeated, its requests that are not
@@ -219,7 +222,7 @@ func (c *checkpoint) repeats(s itemState, d itemDoubt) bool {
 	case RepeatNever:
 		return false
 	}
-	return s.sent == sentIdempotent || s.sent == sentKeyed && remembersKey(d.sentAt, c.o.KeyLifetime)
+	return s.observed && (s.sent == sentIdempotent || s.sent == sentKeyed && remembersKey(d.sentAt, c.o.KeyLifetime))
 }
 
 // remembersKey reports whether a server remembers an Idempotency-Key that was first sent at a
@@ -235,8 +238,8 @@ func (c *checkpoint) start(index int, identity uint32) error {
 	return c.append(record, c.o.Repeat == RepeatNever)
 }
 
-// send records that a request of an item that is not idempotent will be sent. The record of
-// one that must not be repeated is on disk before the request is sent. That of one with an
+// send records that a request of an item has reached the Transport (sentIdempotent), or that
+// one that is not idempotent will be sent. The record of one that must not be repeated is on disk before the request is sent. That of one with an
 // Idempotency-Key need not be: if a power failure loses it, the request is sent again with
 // the same key.
 func (c *checkpoint) send(index int, s sent) error {

@@ -56,7 +56,8 @@ func TestJob_pausesUpToMaxPause(t *testing.T) {
 			if tt.until > 0 {
 				until = start.Add(tt.until)
 			}
-			require.Equal(t, tt.want > 0, j.pause(until, fault), "%+v", tt)
+			require.Equal(t, tt.want > 0, j.beginPause(until, fault), "%+v", tt)
+			require.Equal(t, tt.want > 0, j.pauses.wait(j.stop) == nil, "%+v", tt)
 			require.Equal(t, tt.want, time.Since(start))
 			if tt.want == 0 {
 				require.Equal(t, &PauseError{Until: until, Err: fault}, context.Cause(j.stop))
@@ -102,7 +103,8 @@ func TestProgress_leftOfFewItems(t *testing.T) {
 	require.Equal(t, 5*time.Second, e.add(sample{1, time.Second}, 5))
 }
 
-// A pause repeats the item, which is then marked.
+// A pause repeats the item, which is then marked. A function that sends no request with its
+// context has unknown effects, so that only RepeatAlways repeats it.
 func TestRun_marksItemsThatAreRepeatedAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var repeated []bool
@@ -114,8 +116,9 @@ func TestRun_marksItemsThatAreRepeatedAfterAPause(t *testing.T) {
 				return heed.ErrMaxWait
 			}
 			return nil
-		}, Options{})
+		}, Options{Repeat: RepeatAlways})
 		require.NoError(t, err)
+		require.Equal(t, 1, report.Repeated)
 		require.Equal(t, []bool{false, true, true}, repeated)
 		require.Len(t, keys, 1)
 		require.Equal(t, 2*time.Minute, report.Paused)

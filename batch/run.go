@@ -59,8 +59,8 @@ type Options struct {
 	// if Checkpoint is set. Nil means the JSON of the item.
 	ItemKey func(item any) string
 
-	// Repeat states which items are processed again when a job continues. The zero value is
-	// RepeatSafe.
+	// Repeat states which items are processed again when a job continues, and after a pause.
+	// The zero value is RepeatSafe.
 	Repeat Repeat
 
 	// KeyLifetime is the time for which the server remembers an Idempotency-Key. An item that
@@ -79,22 +79,25 @@ type Options struct {
 	MaxPause time.Duration
 }
 
-// Repeat states which items a job that continues processes again, of those that failed, or
-// that were begun and not finished.
+// Repeat states which items are processed again: when a job continues, of those that failed,
+// or that were begun and not finished; and after a pause, of those that caused it, see Run.
 type Repeat int
 
 const (
-	// RepeatSafe repeats items all of whose requests are safe to repeat, as far as they used
-	// a heed.Transport and the context that the function got: idempotent ones, those that
-	// were rejected, and those with an Idempotency-Key that begins with Item.IdempotencyKey.
-	// Items that may have other effects must be idempotent, or need RepeatNever.
+	// RepeatSafe repeats items whose function has sent a request with the context that it got
+	// through a heed.Transport, if all such requests are safe to repeat: idempotent ones,
+	// those that were rejected, and those with an Idempotency-Key that begins with
+	// Item.IdempotencyKey. An item without such a request has effects that Run cannot know,
+	// and is not repeated. Items that have other effects beside such requests must be
+	// idempotent, or need RepeatNever.
 	RepeatSafe Repeat = iota
 
 	// RepeatAlways repeats all of these items. The function can ask the server what was done
 	// if Item.Repeated is set.
 	RepeatAlways
 
-	// RepeatNever repeats none. Each item costs a write to disk before it begins.
+	// RepeatNever repeats none: the function is called at most once for an item. Each item
+	// costs a write to disk before it begins.
 	RepeatNever
 )
 
@@ -173,6 +176,10 @@ type Report struct {
 	// ctx ended or the job stopped. A later process can repeat them, see Repeat.
 	Interrupted int
 
+	// Repeated is the number of items that this process began although they had been begun
+	// before: by an earlier process, or before a pause.
+	Repeated int
+
 	// Errors holds the errors of failed and unknown items in the order of the items, at most
 	// 1000.
 	Errors []ItemError
@@ -193,9 +200,9 @@ type Report struct {
 // heed.Transport. The Transport delays them as its limits and those of the server require.
 // If a request fails because a limit of the server does not admit it in time (with
 // heed.ErrMaxWait, or throttled until no attempt or time is left) and fn returns an error,
-// the item has not failed: the job pauses until the time that the server states, or for a
-// minute if it states none, and then repeats the item, unless it has sent a request that is
-// not safe to repeat. An item that has paused the job 100 times fails.
+// the job pauses: no item begins until the time that the server states, or for a minute if it
+// states none. The item is then repeated as Options.Repeat permits, or has failed. An item
+// that has paused the job 100 times fails.
 //
 // Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
 // were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
@@ -366,9 +373,6 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 			continue
 		}
 		t.repeated, t.identity = v.repeated, v.identity
-		if stopped = j.pauses.wait(j.stop) != nil; stopped {
-			break
-		}
 		if spawned < j.o.Workers {
 			spawned++
 			workers.Go(func() {
@@ -408,6 +412,7 @@ func (j *job) resume(index int, item any) (v verdict, err error) {
 
 // process calls fn for an item, again after each pause, and records the outcome.
 func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
+	_ = j.pauses.wait(j.stop) // begin notices that the job has stopped
 	if !j.begin() {
 		return
 	}
@@ -420,13 +425,18 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 			j.report.Interrupted++
 		}
 	}()
-	if !j.recordStart(t.index, t.identity) {
-		return
-	}
 	w := &watch{key: j.id.key(uint64(t.index)), record: func(s sent) { j.recordSent(t.index, s) }}
+	w.observe = func() { j.recordSent(t.index, sentIdempotent) }
 	w.deadline, _ = j.ctx.Deadline()
-	item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated}
 	for pauses := 0; ; pauses++ {
+		if !j.recordStart(t.index, t.identity) {
+			return
+		}
+		if pauses == 0 && t.repeated || pauses == 1 && !t.repeated {
+			j.count(func(r *Report) { r.Repeated++ })
+		}
+		w.begin()
+		item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated || pauses > 0}
 		value, err := call(j, t, item, w, fn)
 		var unstored *storeError
 		switch {
@@ -445,17 +455,25 @@ func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, erro
 			return
 		}
 		tooLong, until := w.pause(err)
-		if !tooLong || pauses == maxPauses || !w.repeatable() {
+		again := tooLong && pauses < maxPauses && j.mayRepeat(w)
+		if !again {
 			finished = j.recordFailed(t.index, err, !w.repeatable())
+		}
+		if tooLong && !j.beginPause(until, err) || !again || j.pauses.wait(j.stop) != nil {
 			return
 		}
-		if !j.pause(until, err) {
-			return
-		}
-		again := *item
-		again.Repeated = true
-		item = &again
 	}
+}
+
+// mayRepeat reports whether the item that w observed may be processed again after a pause.
+func (j *job) mayRepeat(w *watch) bool {
+	switch j.o.Repeat {
+	case RepeatAlways:
+		return true
+	case RepeatNever:
+		return false
+	}
+	return w.repeatable()
 }
 
 // begin counts an item that begins. It returns false if no further item may begin.
@@ -507,9 +525,9 @@ func (j *job) exit(index int, v any) {
 	j.abort(context.Canceled)
 }
 
-// pause lets no item begin until the given time, and waits for it. It returns false if the
-// job stops.
-func (j *job) pause(until time.Time, err error) bool {
+// beginPause lets no item begin until the given time. It returns false if that is too late,
+// so that the job ends.
+func (j *job) beginPause(until time.Time, err error) bool {
 	now := time.Now()
 	if until.IsZero() {
 		until = now.Add(unknownPause)
@@ -519,7 +537,7 @@ func (j *job) pause(until time.Time, err error) bool {
 		return false
 	}
 	j.pauses.begin(now, until)
-	return j.pauses.wait(j.stop) == nil
+	return true
 }
 
 // count changes the report.
@@ -552,8 +570,9 @@ func (j *job) recordStart(index int, identity uint32) bool {
 	return j.check(j.checkpoint.start(index, identity))
 }
 
-// recordSent records that a request of an item will be sent. If that is not possible the
-// job ends, and the request is not sent because its context has ended.
+// recordSent records that a request of an item has reached the Transport, if s is
+// sentIdempotent, or that one of another kind will be sent. If that is not possible the job
+// ends, and the request is not sent because its context has ended.
 func (j *job) recordSent(index int, s sent) {
 	if j.checkpoint != nil {
 		j.check(j.checkpoint.send(index, s))

@@ -450,8 +450,9 @@ func TestCheckpoint_applyFailed(t *testing.T) {
 		at     int64
 		reason string
 	}{
-		{nil, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
-		{nil, false, RepeatNever, itemState{phase: phaseFailed}, 0, "why"},
+		{nil, true, RepeatSafe, itemState{phase: phaseFailed}, 0, "why"}, // it sent nothing: its effects are unknown
+		{nil, true, RepeatNever, itemState{phase: phaseFailed}, 0, "why"},
+		{[]sent{sentIdempotent}, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
 		{[]sent{sentUnsafe}, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
 		{[]sent{sentUnsafe}, true, RepeatSafe, itemState{phase: phaseFailed, sent: sentUnsafe}, 0, "why"},
 		{[]sent{sentKeyed}, false, RepeatSafe, itemState{phase: phaseFailed, sent: sentKeyed}, 1, "why"},
@@ -464,6 +465,7 @@ func TestCheckpoint_applyFailed(t *testing.T) {
 			c.applySent(0, kind, int64(i+1))
 		}
 		c.applyFailed(0, tt.doubt, "why")
+		tt.want.observed = len(tt.sent) > 0
 		require.Equal(t, tt.want, c.items[0], "%+v", tt)
 		require.Equal(t, itemDoubt{sentAt: tt.at, reason: tt.reason}, c.doubts[0], "%+v", tt)
 	}

@@ -19,13 +19,15 @@ import (
 // is not safe to repeat, and whether the latest one ended because a wait was too long.
 type watch struct {
 	key      string          // requests whose Idempotency-Key begins with it are safe to repeat
+	observe  func()          // is called when the first request reaches the Transport; nil means none
 	record   func(sent sent) // is called before the first request of each kind is sent; nil means none
 	deadline time.Time       // of the job; zero means none
 
-	recording sync.Mutex // held while record runs, so that no other request overtakes the record
+	recording sync.Mutex // held while observe or record runs, so that no other request overtakes them
 	recorded  sent       // the last argument of record; guarded by recording
 
 	mu        sync.Mutex
+	observed  bool      // a request of the present call has reached the Transport
 	inFlight  int       // attempts in flight that are not safe to repeat
 	doubt     sent      // the kind of the attempts that may have been processed, the least safe one
 	tooLong   bool      // the latest request ended because the wait for a limit was too long
@@ -46,7 +48,29 @@ const (
 
 // context returns ctx with the watch as its trace.
 func (w *watch) context(ctx context.Context) context.Context {
-	return heed.WithTrace(ctx, &heed.Trace{AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+	return heed.WithTrace(ctx, &heed.Trace{WaitStart: w.waitStart, AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+}
+
+// begin begins a call of the function: none of its requests was observed. What was sent before
+// stays in doubt.
+func (w *watch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observed, w.tooLong, w.late, w.throttled = false, false, false, false
+	w.until, w.openAt = time.Time{}, time.Time{}
+}
+
+// waitStart observes that a request has reached the Transport and was not sent yet.
+func (w *watch) waitStart(*http.Request, heed.WaitStartInfo) {
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	w.mu.Lock()
+	first := !w.observed
+	w.observed = true
+	w.mu.Unlock()
+	if first && w.observe != nil {
+		w.observe()
+	}
 }
 
 // kindOf returns the kind of req.
@@ -196,11 +220,12 @@ func (w *watch) isLate() bool {
 	return w.late
 }
 
-// repeatable reports whether everything that was sent may be sent again.
+// repeatable reports whether the effects of the present call are known, because it used the
+// Transport, and everything that was sent may be sent again.
 func (w *watch) repeatable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.doubt < sentUnsafe && w.inFlight == 0
+	return w.observed && w.doubt < sentUnsafe && w.inFlight == 0
 }
 
 // doubtful reports whether something that is not idempotent was sent and may have been
