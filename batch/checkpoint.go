@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/internal/journal"
+	"github.com/heed-go/heed/throttle"
 )
 
 // The kinds of records of a checkpoint. The number of the item follows as a uvarint.
@@ -274,8 +276,19 @@ func (c *checkpoint) fail(index int, reason error, doubt bool) error {
 	if doubt {
 		record[len(record)-1] = 1
 	}
-	text := reason.Error()
-	return c.append(append(record, strings.ToValidUTF8(text[:min(len(text), maxReason)], "")...), false)
+	return c.append(append(record, storedText(reason)...), false)
+}
+
+// storedText returns the text of an error for a file: without the user, query and fragment of
+// URLs and without the keys of limits, and at most maxReason bytes long.
+func storedText(err error) string {
+	text := explain.ErrorWithoutKeys(err, func(err error) string {
+		if r, ok := err.(*throttle.RefusedError); ok {
+			return r.Key
+		}
+		return ""
+	})
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 func newRecord(kind byte, index int) []byte {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -99,8 +100,19 @@ func checkCredentials(req *http.Request) error {
 		return fmt.Errorf("%w: the URL has a user", ErrCredentials)
 	}
 	for name := range req.Header {
-		if httphost.IsSecret(http.CanonicalHeaderKey(name)) {
+		if httphost.IsSecret(http.CanonicalHeaderKey(name)) || httphost.NamesSecret(name) {
 			return fmt.Errorf("%w: the header %s", ErrCredentials, name)
+		}
+	}
+	for query := req.URL.RawQuery; query != ""; {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		name, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if value != "" && httphost.NamesSecret(name) {
+			return fmt.Errorf("%w: the query parameter %s", ErrCredentials, name)
 		}
 	}
 	return nil

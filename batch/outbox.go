@@ -122,9 +122,10 @@ type OutboxConfig struct {
 	Backoff backoff.Policy
 
 	// StoreCredentials permits requests with headers or URLs that hold credentials in an
-	// Outbox on disk: the headers that are known to carry secrets (Authorization, Cookie,
-	// X-API-Key, Private-Token and the like), and a user in the URL. Without it, Submit
-	// rejects them with ErrCredentials. Other headers, the query and the body are always
+	// Outbox on disk: headers and query parameters that are known to carry secrets, or whose
+	// names state it (Authorization, Cookie, X-API-Key, Private-Token, api_key, access_token,
+	// X-Amz-Signature and the like), and a user in the URL. Without it, Submit rejects them
+	// with ErrCredentials. Other headers and parameters, the path and the body are always
 	// written to disk.
 	StoreCredentials bool
 }
