@@ -20,6 +20,7 @@ const (
 	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes: a request reached the Transport, or will be sent
 	recordDone   byte = 'D' // value of the item
 	recordFailed byte = 'F' // 1 if it must not be repeated, else 0; text of the error
+	recordUndone byte = 'N' // it was interrupted, and what was sent was not processed or is safe to repeat
 )
 
 // checkpointVersion is the version of the records.
@@ -125,6 +126,8 @@ func (c *checkpoint) apply(record []byte, restore func(int, []byte) error) error
 		c.applySent(index, sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:])))
 	case kind == recordFailed && len(rest) >= 1:
 		c.applyFailed(index, rest[0] == 1, string(rest[1:]))
+	case kind == recordUndone && len(rest) == 0:
+		c.settle(index)
 	case kind == recordDone:
 		s.phase = phaseDone
 		delete(c.doubts, index)
@@ -169,16 +172,23 @@ func (c *checkpoint) applySent(index int, kind sent, at int64) {
 func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
 	s, d := &c.items[index], c.doubts[index]
 	s.phase = phaseFailed
-	if !doubt && s.sent == sentUnsafe {
-		s.sent = sentIdempotent
-		if d.sentAt != 0 {
-			s.sent = sentKeyed
-		}
+	if !doubt {
+		c.settle(index)
 	}
 	if doubt || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
 		d.reason = reason
 	}
 	c.doubts[index] = d
+}
+
+// settle reads that those requests of an item that must not be repeated were not processed.
+func (c *checkpoint) settle(index int) {
+	if s := &c.items[index]; s.sent == sentUnsafe {
+		s.sent = sentIdempotent
+		if c.doubts[index].sentAt != 0 {
+			s.sent = sentKeyed
+		}
+	}
 }
 
 // A verdict states what must be done with an item. At most one of the first three fields is
@@ -187,6 +197,7 @@ type verdict struct {
 	done     bool
 	failed   error // the item is not repeated, for this reason
 	repeated bool  // the item is processed again
+	sent     sent  // what earlier processes have sent, if it is processed again
 	identity uint32
 }
 
@@ -207,7 +218,7 @@ func (c *checkpoint) resume(index int, item any) (v verdict, err error) {
 	case s.phase == phaseDone:
 		v.done = true
 	case c.repeats(s, d):
-		v.repeated = true
+		v.repeated, v.sent = true, s.sent
 	case s.phase == phaseFailed:
 		v.failed = fmt.Errorf("batch: failed in an earlier process and not repeated: %s", d.reason)
 	default:
@@ -237,8 +248,20 @@ func remembersKey(sentAt int64, lifetime time.Duration) bool {
 // start records that an item begins.
 func (c *checkpoint) start(index int, identity uint32) error {
 	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
-	return c.append(record, c.o.Repeat == RepeatNever)
+	return c.appendWithRoom(record, c.o.Repeat == RepeatNever, c.room())
 }
+
+// room returns the space that must be left in the file when an item begins, so that all that
+// follows of the items that are being processed can be recorded on a full disk.
+func (c *checkpoint) room() int64 { return int64(c.o.Workers) * maxItemRecords }
+
+// maxItemRecords is the maximum length of the records of an item after it began, without its
+// value: a request that reached the Transport, two kinds that were sent, and the failure.
+const maxItemRecords = 3*(frameOverhead+9) + frameOverhead + maxReason
+
+// frameOverhead is the maximum length of a frame of package journal with a record, without
+// what follows the number of the item.
+const frameOverhead = 24 + 2*binary.MaxVarintLen64 + 2
 
 // send records that a request of an item has reached the Transport (sentIdempotent), or that
 // one that is not idempotent will be sent. The record of one that must not be repeated is on disk before the request is sent. That of one with an
@@ -254,21 +277,27 @@ func (c *checkpoint) done(index int, value []byte) error {
 	return c.append(append(newRecord(recordDone, index), value...), false)
 }
 
-// append adds a record. It is on disk on return if durable is set, or else after about
-// syncInterval if other records follow.
+// append adds a record, for which the item that it belongs to has left room.
 func (c *checkpoint) append(record []byte, durable bool) error {
+	return c.appendWithRoom(record, durable, 0)
+}
+
+// appendWithRoom adds a record and leaves room. The record is on disk on return if durable is
+// set, or else after about syncInterval if other records follow.
+func (c *checkpoint) appendWithRoom(record []byte, durable bool, room int64) error {
 	now := time.Now().UnixNano()
 	last := c.syncedAt.Load()
 	isOld := now-last >= int64(syncInterval) || now < last // the clock may have been set back
-	if durable || isOld && c.syncedAt.CompareAndSwap(last, now) {
-		return c.log.AppendSync(record)
-	}
-	return c.log.Append(record)
+	durable = durable || isOld && c.syncedAt.CompareAndSwap(last, now)
+	return c.log.AppendWithRoom(record, durable, room)
 }
 
 // syncInterval is the time after which records are written to disk, so that a power failure
 // does not lose much of what was done.
 const syncInterval = time.Second
+
+// undone records that an item was interrupted and that what was sent of it is safe to repeat.
+func (c *checkpoint) undone(index int) error { return c.append(newRecord(recordUndone, index), false) }
 
 // fail records that an item has failed. doubt means that it must not be repeated.
 func (c *checkpoint) fail(index int, reason error, doubt bool) error {

@@ -18,22 +18,21 @@ import (
 // newJob returns a job without items.
 func newJob(t *testing.T, o Options) *job {
 	j := &job{o: o.withDefaults(), started: time.Now()}
-	j.ctx, j.cancel = context.WithCancelCause(t.Context())
-	j.stop, j.end = context.WithCancelCause(j.ctx)
+	t.Cleanup(j.begin(t.Context()))
 	return j
 }
 
 // An item that was passed to a worker and not begun is not processed, so the job is not complete.
 func TestJob_isNotCompleteWithoutAnItemThatWasNotBegun(t *testing.T) {
 	cause := errors.New("cause")
-	for _, stops := range []func(*job){func(j *job) { j.end(cause) }, func(j *job) { j.cancel(cause) }, func(j *job) { j.abort(cause) }} {
+	for _, stops := range []func(*job){func(j *job) { j.end(cause) }, func(j *job) { j.stopFor(cause) }, func(j *job) { j.abort(cause) }} {
 		j := newJob(t, Options{})
 		j.complete = true
-		require.True(t, j.begin())
+		require.True(t, j.beginItem())
 		stops(j)
 		_, err := j.result()
 		require.NoError(t, err, "it stopped after the last item")
-		require.False(t, j.begin())
+		require.False(t, j.beginItem())
 		_, err = j.result()
 		require.ErrorIs(t, err, cause)
 		require.Equal(t, 1, j.active)
@@ -148,7 +147,7 @@ func TestWatch_recordsEachKindOnce(t *testing.T) {
 		return req
 	}
 	var all []sent
-	for _, w := range []*watch{{key: "k"}, {key: "k", record: func(s sent) { all = append(all, s) }}} {
+	for _, w := range []*watch{{key: "k"}, {key: "k", record: func(s sent) bool { all = append(all, s); return true }}} {
 		for _, key := range []string{"k", "k", "other", "other", "k"} {
 			w.attemptStart(request(key), heed.AttemptStartInfo{})
 		}

@@ -73,6 +73,12 @@ type Options struct {
 	// failures do not end the job.
 	MaxFailures int
 
+	// StopTimeout is the time for which calls of the function may continue when the job stops:
+	// when the context of Run has ended or the checkpoint cannot be written. Their contexts end
+	// after it. Zero means 10 seconds. A negative value means none: the contexts of the calls
+	// end with that of Run, so that what they have sent may have an unknown outcome.
+	StopTimeout time.Duration
+
 	// MaxPause is the longest time for which the job pauses because of a limit of the server,
 	// see Run. If the server states a longer one, the job ends with a *PauseError. Zero means
 	// 24 hours.
@@ -106,6 +112,7 @@ const (
 	defaultInterval    = time.Second
 	defaultKeyLifetime = 24 * time.Hour
 	defaultMaxPause    = 24 * time.Hour
+	defaultStopTimeout = 10 * time.Second
 
 	unknownPause = time.Minute // length of a pause whose end is not known
 	maxPauses    = 100         // pauses after which an item fails
@@ -153,6 +160,9 @@ func (o Options) withDefaults() Options {
 	if o.MaxPause == 0 {
 		o.MaxPause = defaultMaxPause
 	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = defaultStopTimeout
+	}
 	return o
 }
 
@@ -173,7 +183,8 @@ type Report struct {
 	Unknown int
 
 	// Interrupted is the number of items that this process began and did not finish, because
-	// ctx ended or the job stopped. A later process can repeat them, see Repeat.
+	// they took longer than Options.StopTimeout or waited for the end of a pause when the job
+	// stopped. A later process can repeat them, see Repeat.
 	Interrupted int
 
 	// Repeated is the number of items that this process began although they had been begun
@@ -209,9 +220,12 @@ type Report struct {
 // checkpoint if the job ended early; ErrLocked or ErrDamaged if it did not begin; or
 // ErrOtherJob. The Report is valid in all cases.
 //
-// If ctx ends, the context of fn ends too, and Run returns when all calls of fn have
-// returned. If ctx has a deadline, the job ends when the Transport rejects a request that
-// cannot be sent before it. The sequence is not interrupted while it computes an item.
+// If ctx ends, no further item begins, the calls of fn have Options.StopTimeout to finish, and
+// Run returns when all have returned: the context of fn ends only then. The job stops in the same
+// way if the checkpoint cannot be written because the disk is full, for which the file has room
+// for the outcomes of the items that are being processed. If ctx has a deadline, the job also
+// stops when the Transport rejects a request that cannot be sent before the end of that time. The
+// sequence is not interrupted while it computes an item.
 //
 // If fn panics, Run ends the contexts of the other calls, waits for them, and panics with a
 // *PanicError on the goroutine of its caller; the checkpoint then has the item as not
@@ -277,9 +291,10 @@ type job struct {
 	checkpoint *checkpoint // nil if there is none
 	started    time.Time
 
+	caller context.Context // of Run
 	ctx    context.Context // of the items, with the options of the requests
 	cancel context.CancelCauseFunc
-	stop   context.Context // done once no further item may begin; ends with ctx
+	stop   context.Context // done once no further item may begin; ends with caller
 	end    context.CancelCauseFunc
 	pauses pauses
 
@@ -290,6 +305,8 @@ type job struct {
 	active   int
 	failures int         // items that failed in this process
 	skipped  bool        // a worker got an item and did not begin it
+	stopping *time.Timer // calls cancel after StopTimeout; nil if that has not begun
+	lastSend time.Time   // when the last request may begin that must not be repeated; zero before the job stops
 	panic    *PanicError // the first panic
 	exited   bool        // a function called runtime.Goexit
 }
@@ -312,17 +329,62 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 		defer c.log.Close() // also if the sequence or Progress panics
 		j.checkpoint, j.id = c, c.id
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	j.ctx, j.cancel = j.withPriority(ctx), cancel
-	j.stop, j.end = context.WithCancelCause(ctx)
-	defer j.end(nil)
+	defer j.begin(ctx)()
 
 	func() {
 		defer j.reportProgress()()
 		processAll(j, items, fn)
 	}()
 	return j.result()
+}
+
+// begin sets the contexts of the job for that of its caller. The returned function ends them.
+func (j *job) begin(caller context.Context) (end func()) {
+	j.caller = caller
+	ctx := caller
+	endDeadline := func() {}
+	if j.o.StopTimeout > 0 {
+		ctx = context.WithoutCancel(caller)
+		if deadline, ok := caller.Deadline(); ok {
+			ctx, endDeadline = context.WithDeadline(ctx, deadline.Add(j.o.StopTimeout))
+		}
+	}
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	j.ctx = j.withPriority(ctx)
+	j.stop, j.end = context.WithCancelCause(caller)
+	ignoreCaller := context.AfterFunc(caller, func() { j.stopFor(context.Cause(caller)) })
+	return func() {
+		ignoreCaller()
+		j.end(nil)
+		j.cancel(nil)
+		endDeadline()
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.stopping != nil {
+			j.stopping.Stop()
+		}
+	}
+}
+
+// stopFor stops the job: no further item begins, and the contexts of the items end after
+// Options.StopTimeout. The first of several errors is that of the job.
+func (j *job) stopFor(err error) {
+	j.end(err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopping == nil {
+		timeout := max(j.o.StopTimeout, 0)
+		j.stopping = time.AfterFunc(timeout, func() { j.cancel(context.Cause(j.stop)) })
+		j.lastSend = time.Now().Add(timeout - timeout/10)
+	}
+}
+
+// maySend reports whether a request may begin that must not be repeated. In the last tenth of
+// Options.StopTimeout it may not, so that none is canceled while it is being written.
+func (j *job) maySend() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lastSend.IsZero() || time.Now().Before(j.lastSend)
 }
 
 // withPriority returns ctx with the priority of the job's requests.
@@ -341,6 +403,7 @@ type task[T any] struct {
 	index    int
 	item     T
 	repeated bool
+	sent     sent   // what earlier processes have sent
 	identity uint32 // of the item in the checkpoint
 }
 
@@ -365,14 +428,14 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 		t := task[T]{index: index, item: item}
 		v, err := j.resume(t.index, item)
 		if err != nil {
-			j.abort(err)
+			j.stopFor(err)
 			stopped = true
 			break
 		}
 		if v.done || v.failed != nil {
 			continue
 		}
-		t.repeated, t.identity = v.repeated, v.identity
+		t.repeated, t.sent, t.identity = v.repeated, v.sent, v.identity
 		if spawned < j.o.Workers {
 			spawned++
 			workers.Go(func() {
@@ -412,43 +475,50 @@ func (j *job) resume(index int, item any) (v verdict, err error) {
 
 // process calls fn for an item, again after each pause, and records the outcome.
 func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
-	_ = j.pauses.wait(j.stop) // begin notices that the job has stopped
-	if !j.begin() {
+	_ = j.pauses.wait(j.stop) // beginItem notices that the job has stopped
+	if !j.beginItem() {
 		return
 	}
-	finished := false
+	ctx, cancel := context.WithCancelCause(j.ctx)
+	defer cancel(nil)
+	w := j.watch(t.index, cancel)
+	w.doubt = t.sent
+	begun, finished := false, false
 	defer func() {
+		if begun && !finished {
+			j.recordUndone(t.index, w)
+		}
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.active--
-		if !finished {
+		if !begun {
+			j.skipped = true
+		} else if !finished {
 			j.report.Interrupted++
 		}
 	}()
-	w := &watch{key: j.id.key(uint64(t.index)), record: func(s sent) { j.recordSent(t.index, s) }}
-	w.observe = func() { j.recordSent(t.index, sentIdempotent) }
-	w.deadline, _ = j.ctx.Deadline()
 	for pauses := 0; ; pauses++ {
 		if !j.recordStart(t.index, t.identity) {
 			return
 		}
+		begun = true
 		if pauses == 0 && t.repeated || pauses == 1 && !t.repeated {
 			j.count(func(r *Report) { r.Repeated++ })
 		}
 		w.begin()
 		item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated || pauses > 0}
-		value, err := call(j, t, item, w, fn)
+		value, err := call(w.context(context.WithValue(ctx, itemKey{}, item)), j, t, fn)
 		var unstored *storeError
 		switch {
 		case err == errExited:
 			return
 		case errors.As(err, &unstored):
-			j.abort(err)
+			j.stopFor(err)
 			return
 		case err == nil:
 			finished = j.recordDone(t.index, value)
 			return
-		case j.ctx.Err() != nil:
+		case ctx.Err() != nil, j.caller.Err() != nil && errors.Is(err, j.caller.Err()):
 			return
 		case w.isLate():
 			j.end(context.DeadlineExceeded)
@@ -476,8 +546,30 @@ func (j *job) mayRepeat(w *watch) bool {
 	return w.repeatable()
 }
 
-// begin counts an item that begins. It returns false if no further item may begin.
-func (j *job) begin() bool {
+// watch returns a watch for an item, which ends its context with cancel if what it sends cannot be
+// recorded.
+func (j *job) watch(index int, cancel context.CancelCauseFunc) *watch {
+	w := &watch{key: j.id.key(uint64(index))}
+	w.deadline, _ = j.ctx.Deadline()
+	if j.checkpoint != nil {
+		w.record = func(s sent) bool {
+			if s == sentUnsafe && !j.maySend() {
+				cancel(context.Cause(j.stop))
+				return false
+			}
+			err := j.checkpoint.send(index, s)
+			if !j.check(err) {
+				cancel(err)
+			}
+			return err == nil
+		}
+		w.observe = func() { w.record(sentIdempotent) }
+	}
+	return w
+}
+
+// beginItem counts an item that begins. It returns false if no further item may begin.
+func (j *job) beginItem() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.stop.Err() != nil {
@@ -499,7 +591,7 @@ func (j *job) abort(err error) {
 var errExited = errors.New("batch: the function did not return")
 
 // call calls fn. A panic ends the job and becomes errExited.
-func call[T any](j *job, t task[T], item *Item, w *watch, fn func(context.Context, T) ([]byte, error)) (value []byte, err error) {
+func call[T any](ctx context.Context, j *job, t task[T], fn func(context.Context, T) ([]byte, error)) (value []byte, err error) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -507,7 +599,7 @@ func call[T any](j *job, t task[T], item *Item, w *watch, fn func(context.Contex
 			err = errExited
 		}
 	}()
-	value, err = fn(w.context(context.WithValue(j.ctx, itemKey{}, item)), t.item)
+	value, err = fn(ctx, t.item)
 	returned = true
 	return value, err
 }
@@ -570,12 +662,11 @@ func (j *job) recordStart(index int, identity uint32) bool {
 	return j.check(j.checkpoint.start(index, identity))
 }
 
-// recordSent records that a request of an item has reached the Transport, if s is
-// sentIdempotent, or that one of another kind will be sent. If that is not possible the job
-// ends, and the request is not sent because its context has ended.
-func (j *job) recordSent(index int, s sent) {
-	if j.checkpoint != nil {
-		j.check(j.checkpoint.send(index, s))
+// recordUndone records that an item was interrupted, if it is known that nothing was processed
+// that must not be repeated although it was recorded that it would be sent.
+func (j *job) recordUndone(index int, w *watch) {
+	if j.checkpoint != nil && w.sentUnsafe() && w.repeatable() {
+		j.check(j.checkpoint.undone(index))
 	}
 }
 
@@ -604,10 +695,10 @@ func (j *job) recordFailed(index int, err error, doubt bool) bool {
 	return true
 }
 
-// check ends the job if err is not nil, and reports whether it is nil.
+// check stops the job if err is not nil, and reports whether it is nil.
 func (j *job) check(err error) bool {
 	if err != nil {
-		j.abort(fileError("checkpoint", err))
+		j.stopFor(fileError("checkpoint", err))
 	}
 	return err == nil
 }

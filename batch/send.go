@@ -114,11 +114,13 @@ func (o *Outbox) try(e *entry) tryResult {
 	}
 	ctx, cancel := context.WithCancelCause(o.ctx)
 	var unrecorded error
-	w := &watch{key: e.Key, record: func(kind sent) {
-		if err := o.recordSend(e, kind); err != nil {
+	w := &watch{key: e.Key, record: func(kind sent) bool {
+		err := o.recordSend(e, kind)
+		if err != nil {
 			unrecorded = fileError("outbox", err)
 			cancel(unrecorded)
 		}
+		return err == nil
 	}}
 	req, err := e.request(w.context(ctx))
 	if err != nil {

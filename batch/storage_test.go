@@ -113,11 +113,8 @@ func TestRun_aCheckpointThatFails(t *testing.T) {
 	defer client.CloseIdleConnections()
 	c, err := openCheckpoint(Options{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}.withDefaults(), nil)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	j := &job{o: Options{}.withDefaults(), checkpoint: c, ctx: ctx, cancel: cancel}
-	j.stop, j.end = context.WithCancelCause(ctx)
-	defer j.end(nil)
+	j := newJob(t, Options{})
+	j.checkpoint = c
 	process(j, task[int]{item: 1}, func(ctx context.Context, _ int) ([]byte, error) {
 		require.NoError(t, c.log.Close())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, nil)

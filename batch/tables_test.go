@@ -291,8 +291,8 @@ func TestValidate_boundaries(t *testing.T) {
 // TestDefaults checks the documented values of zero fields, and that others are kept.
 func TestDefaults(t *testing.T) {
 	o := Options{}.withDefaults()
-	require.Equal(t, Options{Workers: 10, ProgressInterval: time.Second, KeyLifetime: 24 * time.Hour, MaxPause: 24 * time.Hour}, o)
-	own := Options{Workers: 1, ProgressInterval: 1, KeyLifetime: 1, MaxPause: 1}
+	require.Equal(t, Options{Workers: 10, ProgressInterval: time.Second, KeyLifetime: 24 * time.Hour, StopTimeout: 10 * time.Second, MaxPause: 24 * time.Hour}, o)
+	own := Options{Workers: 1, ProgressInterval: 1, KeyLifetime: 1, StopTimeout: 1, MaxPause: 1}
 	require.Equal(t, own, own.withDefaults())
 
 	c := OutboxConfig{}.withDefaults()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -18,23 +19,28 @@ import (
 // A watch observes the requests that are sent with one context: whether one was sent that
 // is not safe to repeat, and whether the latest one ended because a wait was too long.
 type watch struct {
-	key      string          // requests whose Idempotency-Key begins with it are safe to repeat
-	observe  func()          // is called when the first request reaches the Transport; nil means none
-	record   func(sent sent) // is called before the first request of each kind is sent; nil means none
-	deadline time.Time       // of the job; zero means none
+	key      string               // requests whose Idempotency-Key begins with it are safe to repeat
+	observe  func()               // is called when the first request reaches the Transport; nil means none
+	record   func(sent sent) bool // is called before the first request of each kind is sent, which ends the context if it returns false; nil means none
+	deadline time.Time            // of the job; zero means none
 
 	recording sync.Mutex // held while observe or record runs, so that no other request overtakes them
 	recorded  sent       // the last argument of record; guarded by recording
 
 	mu        sync.Mutex
-	observed  bool      // a request of the present call has reached the Transport
-	inFlight  int       // attempts in flight that are not safe to repeat
-	doubt     sent      // the kind of the attempts that may have been processed, the least safe one
-	tooLong   bool      // the latest request ended because the wait for a limit was too long
-	until     time.Time // when its wait would end; zero means unknown
-	late      bool      // the latest request was not sent, or not sent again, because of deadline
-	throttled bool      // the latest attempt was throttled
-	openAt    time.Time // when the server accepts requests again by the latest attempt; zero means unknown
+	observed  bool                   // a request of the present call has reached the Transport
+	attempts  int                    // all attempts in flight
+	starts    int                    // attempts that began since there was none in flight
+	dials     int                    // how often a connection was asked for since then
+	conns     int                    // how often there was one
+	unsent    map[*http.Request]bool // attempts in flight that are not sent, because record returned false
+	inFlight  int                    // attempts in flight that are not safe to repeat
+	doubt     sent                   // the kind of the attempts that may have been processed, the least safe one
+	tooLong   bool                   // the latest request ended because the wait for a limit was too long
+	until     time.Time              // when its wait would end; zero means unknown
+	late      bool                   // the latest request was not sent, or not sent again, because of deadline
+	throttled bool                   // the latest attempt was throttled
+	openAt    time.Time              // when the server accepts requests again by the latest attempt; zero means unknown
 }
 
 // sent states which requests were sent for an item.
@@ -48,7 +54,18 @@ const (
 
 // context returns ctx with the watch as its trace.
 func (w *watch) context(ctx context.Context) context.Context {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { w.count(&w.dials) },
+		GotConn: func(httptrace.GotConnInfo) { w.count(&w.conns) },
+	})
 	return heed.WithTrace(ctx, &heed.Trace{WaitStart: w.waitStart, AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+}
+
+// count increments n, which mu guards.
+func (w *watch) count(n *int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*n++
 }
 
 // begin begins a call of the function: none of its requests was observed. What was sent before
@@ -117,19 +134,32 @@ func mayBeProcessed(resp *http.Response, err error) bool {
 
 func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
 	kind := w.kindOf(req)
-	if kind == sentIdempotent {
-		return
-	}
 	w.mu.Lock()
+	if w.attempts == 0 {
+		w.starts, w.dials, w.conns = 0, 0, 0
+	}
+	w.attempts++
+	w.starts++
 	if kind == sentUnsafe {
 		w.inFlight++
 	}
 	w.mu.Unlock()
+	if kind == sentIdempotent || w.record == nil {
+		return
+	}
 	w.recording.Lock()
 	defer w.recording.Unlock()
-	if kind > w.recorded && w.record != nil {
-		w.record(kind)
+	switch {
+	case kind <= w.recorded:
+	case w.record(kind):
 		w.recorded = kind
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.unsent == nil {
+			w.unsent = map[*http.Request]bool{}
+		}
+		w.unsent[req] = true
 	}
 }
 
@@ -143,11 +173,15 @@ func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
 	processed := kind != sentIdempotent && mayBeProcessed(i.Response, i.Err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Without a connection nothing was sent. Attempts at the same time are not told apart.
+	unsent := i.Err != nil && (w.unsent[req] || w.starts <= w.dials && w.conns == 0)
+	delete(w.unsent, req)
+	w.attempts--
 	w.throttled, w.openAt = i.Outcome == throttle.Throttled, openAt
 	if kind == sentUnsafe {
 		w.inFlight--
 	}
-	if processed {
+	if processed && !unsent {
 		w.doubt = max(w.doubt, kind)
 	}
 }
@@ -226,6 +260,14 @@ func (w *watch) repeatable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.observed && w.doubt < sentUnsafe && w.inFlight == 0
+}
+
+// sentUnsafe reports whether it was recorded that a request will be sent that must not be
+// repeated.
+func (w *watch) sentUnsafe() bool {
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	return w.recorded == sentUnsafe
 }
 
 // doubtful reports whether something that is not idempotent was sent and may have been

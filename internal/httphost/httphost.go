@@ -98,7 +98,7 @@ func NamesSecret(name string) bool {
 }
 
 var (
-	// secretWords state a secret wherever they stand in a name.
+	// secretWords state a secret in every name.
 	secretWords = []string{
 		"auth", "authorization", "authentication", "bearer", "jwt", "credential", "credentials", "cookie", "otp", "passphrase",
 		"passwd", "password", "pwd", "secret", "session", "sessionid", "sid", "sig", "sign", "signature",

@@ -16,6 +16,9 @@ const (
 
 	// bufferSize is the size of buffers, and of the frames that Rewrite writes.
 	bufferSize = 64 << 10
+
+	// allocationSize is the unit in which a file grows that must have room.
+	allocationSize = 16 << 10
 )
 
 // frameMagic begins each frame, so that a damaged file can be searched for later frames. It

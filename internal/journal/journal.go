@@ -72,19 +72,21 @@ type Log struct {
 
 	mu       sync.Mutex
 	idle     sync.Cond // signaled when flushing becomes false; its L is mu
-	next     *batch    // records that wait for the present write; nil means none
+	pending  []*batch  // records that wait for the present write, in order; each with another room
 	flushing bool      // a goroutine writes, or Rewrite or Close runs
 	err      error     // why the Log cannot be used any longer; nil means that it can
 	size     int64     // length of the intact file; changed only by the goroutine that set flushing
 
 	// The goroutine that set flushing uses the fields below.
-	file    file
-	durable int64 // length of the file that is on disk
+	file      file
+	durable   int64 // length of the file that is on disk
+	allocated int64 // length of the file with the zeros that follow its intact part
 }
 
 // A batch holds the records that one write appends.
 type batch struct {
 	frame    []byte // with space for the header
+	room     int64  // bytes that must be allocated after the frame
 	sync     bool   // a call waits for durable
 	written  chan struct{}
 	writeErr error // set before written is closed
@@ -166,7 +168,7 @@ func (l *Log) load(f *os.File, apply func([]byte) error) error {
 		return err
 	}
 	l.size = max(end, int64(len(fileMagic)))
-	l.durable = l.size
+	l.durable, l.allocated = l.size, l.size
 	return syncDir(filepath.Dir(l.path))
 }
 
@@ -190,7 +192,7 @@ func repair(f *os.File, end, size int64) error {
 // process does not lose it. After an error the record is not in the file, and a later Append
 // may succeed.
 func (l *Log) Append(record []byte) error {
-	b, err := l.enqueue(record, false)
+	b, err := l.enqueue(record, false, 0)
 	if err != nil {
 		return err
 	}
@@ -202,7 +204,7 @@ func (l *Log) Append(record []byte) error {
 // does not lose it. Concurrent calls share a write to disk. If the disk fails, all later
 // calls return its error, because the state of the file is then unknown.
 func (l *Log) AppendSync(record []byte) error {
-	b, err := l.enqueue(record, true)
+	b, err := l.enqueue(record, true, 0)
 	if err != nil {
 		return err
 	}
@@ -210,17 +212,41 @@ func (l *Log) AppendSync(record []byte) error {
 	return b.syncErr
 }
 
-// enqueue adds record to the next batch, and starts to write unless a goroutine does already.
-func (l *Log) enqueue(record []byte, durable bool) (*batch, error) {
+// AppendWithRoom is like AppendSync if durable is set, or else like Append, and fails unless
+// the file then has room bytes on the disk for later records of Append and AppendSync. These can
+// be written if the disk is full, unless the file system stores a changed block elsewhere. The
+// room consists of zeros after the last record, which Close and Open remove.
+func (l *Log) AppendWithRoom(record []byte, durable bool, room int64) error {
+	b, err := l.enqueue(record, durable, room)
+	if err != nil {
+		return err
+	}
+	if durable {
+		<-b.durable
+		return b.syncErr
+	}
+	<-b.written
+	return b.writeErr
+}
+
+// enqueue adds record to the batch with room, and starts to write unless a goroutine does
+// already. Batches with different rooms are separate, because one of them may not fit.
+func (l *Log) enqueue(record []byte, durable bool, room int64) (*batch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
 	}
-	if l.next == nil {
-		l.next = &batch{frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+	var b *batch
+	for _, p := range l.pending {
+		if p.room == room {
+			b = p
+		}
 	}
-	b := l.next
+	if b == nil {
+		b = &batch{room: room, frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+		l.pending = append(l.pending, b)
+	}
 	if len(record) > MaxRecord || len(b.frame)+len(record) > maxFrame {
 		return nil, ErrTooLong
 	}
@@ -236,7 +262,7 @@ func (l *Log) enqueue(record []byte, durable bool) (*batch, error) {
 // flush writes batches until none is left. Its caller has set flushing.
 func (l *Log) flush() {
 	for b := l.takeBatch(); b != nil; b = l.takeBatch() {
-		b.writeErr = l.write(b.frame)
+		b.writeErr = l.write(b.frame, b.room)
 		b.syncErr = b.writeErr
 		close(b.written)
 		if b.sync && b.syncErr == nil {
@@ -250,31 +276,56 @@ func (l *Log) flush() {
 func (l *Log) takeBatch() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.next
-	if l.next = nil; b == nil {
+	if len(l.pending) == 0 {
 		l.flushing = false
 		l.idle.Broadcast()
+		return nil
 	}
+	b := l.pending[0]
+	l.pending = l.pending[1:]
 	return b
 }
 
-// write appends a frame. If it fails, the bytes that were written are removed, so that a
-// full disk does no harm.
-func (l *Log) write(frame []byte) error {
+// write appends a frame with room after it. If it fails, the bytes that were written are
+// removed, so that a full disk does no harm.
+func (l *Log) write(frame []byte, room int64) error {
 	if err := l.failure(); err != nil {
 		return err
 	}
+	if end := l.size + int64(len(frame)) + room; end > l.allocated && (room > 0 || l.allocated > l.size) {
+		if err := l.allocate(end); err != nil {
+			return err
+		}
+	}
 	sealFrame(frame, l.durable)
 	if _, err := l.file.WriteAt(frame, l.size); err != nil {
-		if cut := l.file.Truncate(l.size); cut != nil {
-			l.fail(cut)
-		}
+		l.truncate(l.size)
 		return err
 	}
+	l.allocated = max(l.allocated, l.size+int64(len(frame)))
 	l.mu.Lock()
 	l.size += int64(len(frame))
 	l.mu.Unlock()
 	return nil
+}
+
+// allocate writes zeros, which cannot be taken for a frame, up to end and further.
+func (l *Log) allocate(end int64) error {
+	zeros := make([]byte, (end-l.allocated+allocationSize-1)/allocationSize*allocationSize)
+	if _, err := l.file.WriteAt(zeros, l.allocated); err != nil {
+		l.truncate(l.allocated)
+		return err
+	}
+	l.allocated += int64(len(zeros))
+	return nil
+}
+
+// truncate removes what follows size, which may be a part of a frame.
+func (l *Log) truncate(size int64) {
+	if err := l.file.Truncate(size); err != nil {
+		l.fail(err)
+	}
+	l.allocated = size
 }
 
 // sync waits until the file is on disk. The system may forget data that it failed to write,
@@ -324,7 +375,7 @@ func (l *Log) Rewrite(records iter.Seq[[]byte]) error {
 		return err
 	}
 	l.mu.Lock()
-	l.size, l.durable = size, size
+	l.size, l.durable, l.allocated = size, size, size
 	l.mu.Unlock()
 	return nil
 }
@@ -378,6 +429,9 @@ func (l *Log) Close() error {
 		return nil
 	}
 	if err == nil {
+		if l.allocated > l.size {
+			l.truncate(l.size)
+		}
 		err = l.sync()
 	}
 	l.fail(errClosed)

@@ -291,7 +291,7 @@ func TestLog_callsShareASync(t *testing.T) {
 	appendSync("first")
 	f.syncing <- struct{}{} // the Sync has begun
 	for i := range 100 {
-		b, err := l.enqueue(fmt.Append(nil, i), i < 99) // one that need not be synced does not change the others
+		b, err := l.enqueue(fmt.Append(nil, i), i < 99, 0) // one that need not be synced does not change the others
 		require.NoError(t, err)
 		calls.Go(func() {
 			<-b.durable
