@@ -3,6 +3,7 @@ package batch
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type checkpoint struct {
 	items     []itemState // by index
 	doubts    map[int]itemDoubt
 	records   int
+	lists     bool // the reasons of all failures are kept
 }
 
 // An itemState is what earlier processes recorded of an item.
@@ -149,7 +151,7 @@ func (c *checkpoint) applyHeader(kind byte, text []byte) error {
 	if kind != recordHeader || json.Unmarshal(text, &h) != nil || h.Checkpoint != checkpointVersion {
 		return fmt.Errorf("%w: it is not a checkpoint of this version", ErrDamaged)
 	}
-	if h.Job != c.o.Job {
+	if h.Job != c.o.Job && !c.lists {
 		return fmt.Errorf("%w: it was made with Options.Job %q, which is %q now", ErrOtherJob, h.Job, c.o.Job)
 	}
 	c.id, c.hasHeader = h.ID, true
@@ -175,7 +177,7 @@ func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
 	if !doubt {
 		c.settle(index)
 	}
-	if doubt || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
+	if doubt || c.lists || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
 		d.reason = reason
 	}
 	c.doubts[index] = d
@@ -189,6 +191,32 @@ func (c *checkpoint) settle(index int) {
 			s.sent = sentKeyed
 		}
 	}
+}
+
+// Failures returns the items that a checkpoint file has as failed, or as begun and not finished
+// (ErrInterrupted), in the order of the items. It only reads the file; while a job uses it, items
+// that are being processed are among them. Run with RepeatAlways processes them again.
+//
+// The error matches ErrDamaged if the file is not a checkpoint or is damaged; the failures are
+// then those before the damage.
+func Failures(path string) ([]ItemError, error) {
+	c := &checkpoint{doubts: map[int]itemDoubt{}, lists: true}
+	if err := journal.ReadFile(path, func(record []byte) error { return c.apply(record, nil) }); err != nil {
+		return c.failures(), fileError("checkpoint", err)
+	}
+	return c.failures(), nil
+}
+
+func (c *checkpoint) failures() (all []ItemError) {
+	for i, s := range c.items {
+		switch s.phase {
+		case phaseStarted:
+			all = append(all, ItemError{i, ErrInterrupted})
+		case phaseFailed:
+			all = append(all, ItemError{i, errors.New(c.doubts[i].reason)})
+		}
+	}
+	return all
 }
 
 // A verdict states what must be done with an item. At most one of the first three fields is
@@ -248,12 +276,12 @@ func remembersKey(sentAt int64, lifetime time.Duration) bool {
 // start records that an item begins.
 func (c *checkpoint) start(index int, identity uint32) error {
 	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
-	return c.appendWithRoom(record, c.o.Repeat == RepeatNever, c.room())
+	return c.appendWithReserve(record, c.o.Repeat == RepeatNever, c.reserve())
 }
 
-// room returns the space that must be left in the file when an item begins, so that all that
+// reserve returns the space that must be left in the file when an item begins, so that all that
 // follows of the items that are being processed can be recorded on a full disk.
-func (c *checkpoint) room() int64 { return int64(c.o.Workers) * maxItemRecords }
+func (c *checkpoint) reserve() int64 { return int64(c.o.Workers) * maxItemRecords }
 
 // maxItemRecords is the maximum length of the records of an item after it began, without its
 // value: a request that reached the Transport, two kinds that were sent, and the failure.
@@ -277,19 +305,19 @@ func (c *checkpoint) done(index int, value []byte) error {
 	return c.append(append(newRecord(recordDone, index), value...), false)
 }
 
-// append adds a record, for which the item that it belongs to has left room.
+// append adds a record, for which the item that it belongs to has left a reserve.
 func (c *checkpoint) append(record []byte, durable bool) error {
-	return c.appendWithRoom(record, durable, 0)
+	return c.appendWithReserve(record, durable, 0)
 }
 
-// appendWithRoom adds a record and leaves room. The record is on disk on return if durable is
+// appendWithReserve adds a record and leaves a reserve. The record is on disk on return if durable is
 // set, or else after about syncInterval if other records follow.
-func (c *checkpoint) appendWithRoom(record []byte, durable bool, room int64) error {
+func (c *checkpoint) appendWithReserve(record []byte, durable bool, reserve int64) error {
 	now := time.Now().UnixNano()
 	last := c.syncedAt.Load()
 	isOld := now-last >= int64(syncInterval) || now < last // the clock may have been set back
 	durable = durable || isOld && c.syncedAt.CompareAndSwap(last, now)
-	return c.log.AppendWithRoom(record, durable, room)
+	return c.log.AppendWithReserve(record, durable, reserve)
 }
 
 // syncInterval is the time after which records are written to disk, so that a power failure

@@ -104,8 +104,7 @@ func TestRun_aFullDiskStopsTheJob(t *testing.T) {
 }
 
 // TestOutbox_aFullDisk keeps requests without a key on disks of many sizes, while the server is
-// offline and then online: what Submit accepted is delivered once, on the full disk as far as there
-// is room, or after a restart, and no outcome is unknown.
+// offline and then online: what Submit accepted is delivered once, also on the full disk, and no outcome is unknown.
 func TestOutbox_aFullDisk(t *testing.T) {
 	if !inChild(t) {
 		return
@@ -147,7 +146,7 @@ func TestOutbox_aFullDisk(t *testing.T) {
 		}
 		network.is.Store(false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		require.NoError(t, o.Drain(ctx), "there is room for what was accepted")
+		require.NoError(t, o.Drain(ctx), "the reserve allows for what was accepted")
 		cancel()
 		_, _ = o.Close(t.Context())
 		remove()

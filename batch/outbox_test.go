@@ -764,7 +764,7 @@ func TestOutbox_whatWasSentIsOnDisk(t *testing.T) {
 		frames := func() (ends []int64) {
 			content, err := os.ReadFile(path)
 			require.NoError(t, err)
-			for at := int64(8); at < int64(len(content)) && content[at] != 0; { // zeros are room for later records
+			for at := int64(8); at < int64(len(content)) && content[at] != 0; { // zeros are a reserve for later records
 				onDisk = append(onDisk, int64(binary.LittleEndian.Uint64(content[at+8:])))
 				at += 24 + int64(binary.LittleEndian.Uint32(content[at+4:]))
 				ends = append(ends, at)

@@ -222,7 +222,7 @@ type Report struct {
 //
 // If ctx ends, no further item begins, the calls of fn have Options.StopTimeout to finish, and
 // Run returns when all have returned: the context of fn ends only then. The job stops in the same
-// way if the checkpoint cannot be written because the disk is full, for which the file has room
+// way if the checkpoint cannot be written because the disk is full, for which the file has a reserve
 // for the outcomes of the items that are being processed. If ctx has a deadline, the job also
 // stops when the Transport rejects a request that cannot be sent before the end of that time. The
 // sequence is not interrupted while it computes an item.

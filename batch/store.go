@@ -41,11 +41,11 @@ type store struct {
 	limit     int64 // length of the file above which it is rewritten; only the sender uses it
 }
 
-// The room that is left in the file, so that on a full disk requests that were accepted are still
+// The reserve that is left in the file, so that on a full disk requests that were accepted are still
 // sent, and each that was sent is recorded as delivered or not.
 const (
-	roomToSend   = 8 << 10 // after a request that was accepted: about 100 that are sent
-	roomToRemove = 2 * frameOverhead
+	reserveToSend   = 8 << 10 // after a request that was accepted: about 100 that are sent
+	reserveToRemove = 2 * frameOverhead
 )
 
 // minRewrite is the length below which a file is not rewritten while the Outbox is open.
@@ -131,13 +131,13 @@ func (s *store) add(e *entry) error {
 	if err != nil {
 		return err
 	}
-	return s.log.AppendWithRoom(record, true, roomToSend)
+	return s.log.AppendWithReserve(record, true, reserveToSend)
 }
 
 // send records on disk that a request of kind will be sent. A power failure that lost the
 // record of one with an Idempotency-Key would also lose when KeyLifetime began.
 func (s *store) send(e *entry, kind sent, at int64) error {
-	return s.log.AppendWithRoom(inFlightRecord(e.ID, kind, at), true, roomToRemove)
+	return s.log.AppendWithReserve(inFlightRecord(e.ID, kind, at), true, reserveToRemove)
 }
 
 // note records a change of e that has no content. durable means that it must be on disk.

@@ -173,7 +173,7 @@ func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
 	processed := kind != sentIdempotent && mayBeProcessed(i.Response, i.Err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Without a connection nothing was sent. Attempts at the same time are not told apart.
+	// Without a connection nothing was sent. Attempts at the same time are not distinguished.
 	unsent := i.Err != nil && (w.unsent[req] || w.starts <= w.dials && w.conns == 0)
 	delete(w.unsent, req)
 	w.attempts--

@@ -77,7 +77,7 @@ func IsSecret(name string) bool { return credentials[name] || secrets[name] }
 // NamesSecret reports whether the words of a name of a header field or a query parameter state
 // that its value is a secret: api_key, accessToken, client-secret, X-Amz-Signature. Words
 // begin after a character that is no letter, and at capitals. A token that continues a list,
-// such as pageToken, is none, nor is Idempotency-Key.
+// such as pageToken, and Idempotency-Key are none.
 func NamesSecret(name string) bool {
 	words := wordsOf(name)
 	for i, word := range words {

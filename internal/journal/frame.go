@@ -17,7 +17,7 @@ const (
 	// bufferSize is the size of buffers, and of the frames that Rewrite writes.
 	bufferSize = 64 << 10
 
-	// allocationSize is the unit in which a file grows that must have room.
+	// allocationSize is the unit in which a file grows that has a reserve.
 	allocationSize = 16 << 10
 )
 

@@ -72,7 +72,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	idle     sync.Cond // signaled when flushing becomes false; its L is mu
-	pending  []*batch  // records that wait for the present write, in order; each with another room
+	pending  []*batch  // records that wait for the present write, in order; each with another reserve
 	flushing bool      // a goroutine writes, or Rewrite or Close runs
 	err      error     // why the Log cannot be used any longer; nil means that it can
 	size     int64     // length of the intact file; changed only by the goroutine that set flushing
@@ -86,7 +86,7 @@ type Log struct {
 // A batch holds the records that one write appends.
 type batch struct {
 	frame    []byte // with space for the header
-	room     int64  // bytes that must be allocated after the frame
+	reserve     int64  // bytes that must be allocated after the frame
 	sync     bool   // a call waits for durable
 	written  chan struct{}
 	writeErr error // set before written is closed
@@ -117,6 +117,24 @@ func Open(path string, apply func(record []byte) error) (*Log, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// ReadFile calls apply with each record of the file at path, which may be open. The error is as
+// that of Open.
+func ReadFile(path string, apply func(record []byte) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := Read(f, info.Size(), apply); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // resolve returns the absolute path of the file, without symbolic links: Rewrite replaces the
@@ -212,12 +230,12 @@ func (l *Log) AppendSync(record []byte) error {
 	return b.syncErr
 }
 
-// AppendWithRoom is like AppendSync if durable is set, or else like Append, and fails unless
-// the file then has room bytes on the disk for later records of Append and AppendSync. These can
+// AppendWithReserve is like AppendSync if durable is set, or else like Append, and fails unless
+// the file then has a reserve of so many bytes on the disk for later records of Append and AppendSync. These can
 // be written if the disk is full, unless the file system stores a changed block elsewhere. The
-// room consists of zeros after the last record, which Close and Open remove.
-func (l *Log) AppendWithRoom(record []byte, durable bool, room int64) error {
-	b, err := l.enqueue(record, durable, room)
+// reserve consists of zeros after the last record, which Close and Open remove.
+func (l *Log) AppendWithReserve(record []byte, durable bool, reserve int64) error {
+	b, err := l.enqueue(record, durable, reserve)
 	if err != nil {
 		return err
 	}
@@ -229,9 +247,9 @@ func (l *Log) AppendWithRoom(record []byte, durable bool, room int64) error {
 	return b.writeErr
 }
 
-// enqueue adds record to the batch with room, and starts to write unless a goroutine does
-// already. Batches with different rooms are separate, because one of them may not fit.
-func (l *Log) enqueue(record []byte, durable bool, room int64) (*batch, error) {
+// enqueue adds record to the batch with a reserve, and starts to write unless a goroutine does
+// already. Batches with different reserves are separate, because one of them may not fit.
+func (l *Log) enqueue(record []byte, durable bool, reserve int64) (*batch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -239,12 +257,12 @@ func (l *Log) enqueue(record []byte, durable bool, room int64) (*batch, error) {
 	}
 	var b *batch
 	for _, p := range l.pending {
-		if p.room == room {
+		if p.reserve == reserve {
 			b = p
 		}
 	}
 	if b == nil {
-		b = &batch{room: room, frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+		b = &batch{reserve: reserve, frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
 		l.pending = append(l.pending, b)
 	}
 	if len(record) > MaxRecord || len(b.frame)+len(record) > maxFrame {
@@ -262,7 +280,7 @@ func (l *Log) enqueue(record []byte, durable bool, room int64) (*batch, error) {
 // flush writes batches until none is left. Its caller has set flushing.
 func (l *Log) flush() {
 	for b := l.takeBatch(); b != nil; b = l.takeBatch() {
-		b.writeErr = l.write(b.frame, b.room)
+		b.writeErr = l.write(b.frame, b.reserve)
 		b.syncErr = b.writeErr
 		close(b.written)
 		if b.sync && b.syncErr == nil {
@@ -286,13 +304,13 @@ func (l *Log) takeBatch() *batch {
 	return b
 }
 
-// write appends a frame with room after it. If it fails, the bytes that were written are
+// write appends a frame with a reserve after it. If it fails, the bytes that were written are
 // removed, so that a full disk does no harm.
-func (l *Log) write(frame []byte, room int64) error {
+func (l *Log) write(frame []byte, reserve int64) error {
 	if err := l.failure(); err != nil {
 		return err
 	}
-	if end := l.size + int64(len(frame)) + room; end > l.allocated && (room > 0 || l.allocated > l.size) {
+	if end := l.size + int64(len(frame)) + reserve; end > l.allocated && (reserve > 0 || l.allocated > l.size) {
 		if err := l.allocate(end); err != nil {
 			return err
 		}

@@ -25,25 +25,25 @@ func (d *smallDisk) WriteAt(p []byte, off int64) (int, error) {
 	return d.file.WriteAt(p, off)
 }
 
-// TestAppendWithRoom_theRoomRemainsOnAFullDisk fills disks of all sizes: whenever a record with
-// room was accepted, records that fit into the room are accepted, too, and all accepted ones are
+// TestAppendWithReserve_theReserveRemainsOnAFullDisk fills disks of all sizes: whenever a record with a
+// reserve was accepted, records that fit into the reserve are accepted, too, and all accepted ones are
 // read, whether the process ends with Close or is killed.
-func TestAppendWithRoom_theRoomRemainsOnAFullDisk(t *testing.T) {
-	const room = 500
-	last := make([]byte, room-headerSize-2)
+func TestAppendWithReserve_theReserveRemainsOnAFullDisk(t *testing.T) {
+	const reserve = 500
+	last := make([]byte, reserve-headerSize-2)
 	for size := int64(0); size < 60_000; size += 397 {
 		dir := t.TempDir()
 		l, _ := open(t, filepath.Join(dir, "log"))
 		l.file = &smallDisk{l.file, size}
 		n := 0
 		for ; n < 1000; n++ {
-			if err := l.AppendWithRoom(make([]byte, 100), n%10 == 0, room); err != nil {
+			if err := l.AppendWithReserve(make([]byte, 100), n%10 == 0, reserve); err != nil {
 				require.ErrorIs(t, err, errDiskFull)
 				break
 			}
 		}
 		require.Less(t, n, 1000)
-		require.ErrorIs(t, l.Append(make([]byte, 1<<20)), errDiskFull, "it takes no room from the others")
+		require.ErrorIs(t, l.Append(make([]byte, 1<<20)), errDiskFull, "it takes no reserve from the others")
 		require.EqualValues(t, 8+n*(headerSize+101), l.Size())
 		if n > 0 {
 			require.NoError(t, l.Append(last), size)
@@ -61,7 +61,7 @@ func TestAppendWithRoom_theRoomRemainsOnAFullDisk(t *testing.T) {
 			require.NoError(t, again.Close())
 			info, err := os.Stat(path)
 			require.NoError(t, err)
-			require.Equal(t, end, info.Size(), "the room is removed")
+			require.Equal(t, end, info.Size(), "the reserve is removed")
 		}
 	}
 }
