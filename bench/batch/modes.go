@@ -60,14 +60,14 @@ func (r endsResult) String() string {
 // measureEnds runs a job in a process, ends it at a random moment, and starts it again. The last
 // process is not ended.
 func measureEnds(c endsConfig, path string, random *rand.Rand) (result, error) {
-	delay := 10 * time.Millisecond
+	delay, items := 10*time.Millisecond, 500+120*c.Ends // more than are done before the last process
 	if c.Stops {
-		delay = 40 * time.Millisecond // some take longer than stopTimeout
+		delay, items = 40*time.Millisecond, 500+40*c.Ends // some take longer than stopTimeout
 	}
 	s := newServer(5000, 0.01, delay, rand.New(rand.NewPCG(random.Uint64(), 0)))
 	defer s.Close()
 	start := time.Now()
-	r := endsResult{Measured: "kills", Mode: c.Mode, Ends: c.Ends, Items: c.Ends * 250}
+	r := endsResult{Measured: "kills", Mode: c.Mode, Ends: c.Ends, Items: items}
 	how := os.Kill
 	if c.Stops {
 		r.Measured, how = "stops", os.Interrupt

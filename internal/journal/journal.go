@@ -25,6 +25,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 )
 
@@ -42,7 +43,8 @@ var (
 	// to be written.
 	ErrTooLong = errors.New("journal: the record is too long")
 
-	errClosed = errors.New("journal: the log is closed")
+	errRemoved = errors.New("journal: the file was removed or replaced while it was open")
+	errClosed  = errors.New("journal: the log is closed")
 )
 
 // A CorruptError means that a part of the file that was on disk has changed. The file was
@@ -60,6 +62,7 @@ func (e *CorruptError) Error() string {
 // A file is what a Log needs of an *os.File. Tests replace it.
 type file interface {
 	io.WriterAt
+	Stat() (os.FileInfo, error)
 	Truncate(size int64) error
 	Sync() error
 	Close() error
@@ -68,7 +71,6 @@ type file interface {
 // A Log appends records to a file. It is safe for concurrent use.
 type Log struct {
 	path string
-	lock *os.File
 
 	mu       sync.Mutex
 	idle     sync.Cond // signaled when flushing becomes false; its L is mu
@@ -95,8 +97,7 @@ type batch struct {
 }
 
 // Open opens or creates the file at path, calls apply with each record, in order, and
-// removes an incomplete end. It locks path + ".lock" until Close. If apply returns an
-// error, Open returns it and does not modify the file. A record must not be retained after
+// removes an incomplete end. It locks the file until Close. If apply returns an error, Open returns it and does not modify the file. A record must not be retained after
 // apply returns. A symbolic link and the file that it leads to are one file.
 //
 // The error wraps ErrLocked, ErrNotJournal or a *CorruptError, or is that of apply or of the
@@ -106,14 +107,14 @@ func Open(path string, apply func(record []byte) error) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(path + ".lock")
+	f, err := openLocked(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: path, lock: lock}
+	l := &Log{path: path, file: f}
 	l.idle.L = &l.mu
-	if err := l.open(apply); err != nil {
-		lock.Close()
+	if err := l.open(f, apply); err != nil {
+		f.Close()
 		return nil, err
 	}
 	return l, nil
@@ -152,25 +153,11 @@ func resolve(path string) (string, error) {
 	return target, err
 }
 
-// open reads the file and prepares it for appending. The lock is held.
-func (l *Log) open(apply func([]byte) error) error {
+// open calls apply for each record of f, which is locked, and repairs f.
+func (l *Log) open(f *os.File, apply func([]byte) error) error {
 	if err := os.Remove(l.tempPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // a Rewrite was interrupted, and its file cannot be removed
 	}
-	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := l.load(f, apply); err != nil {
-		f.Close()
-		return err
-	}
-	l.file = f
-	return nil
-}
-
-// load calls apply for each record of f, and repairs f.
-func (l *Log) load(f *os.File, apply func([]byte) error) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -347,9 +334,13 @@ func (l *Log) truncate(size int64) {
 }
 
 // sync waits until the file is on disk. The system may forget data that it failed to write,
-// so an error is final.
+// so an error is final, as is that of a file that cannot be found any more.
 func (l *Log) sync() error {
-	if err := l.file.Sync(); err != nil {
+	err := l.file.Sync()
+	if err == nil && !isAt(l.file, l.path) {
+		err = errRemoved
+	}
+	if err != nil {
 		l.fail(err)
 		return err
 	}
@@ -369,24 +360,13 @@ func (l *Log) Rewrite(records iter.Seq[[]byte]) error {
 	if err != nil {
 		return err
 	}
-	size, err := l.writeTemp(records)
+	f, size, err := l.writeTemp(records)
+	if err == nil {
+		err = l.replace(f)
+	}
 	if err != nil {
 		os.Remove(l.tempPath())
 		return err
-	}
-	// Windows does not replace a file that is open.
-	if err := l.file.Close(); err != nil {
-		l.fail(err)
-		return err
-	}
-	renamed := os.Rename(l.tempPath(), l.path)
-	if err := l.reopen(); err != nil {
-		l.fail(err)
-		return err
-	}
-	if renamed != nil {
-		os.Remove(l.tempPath())
-		return renamed
 	}
 	if err := syncDir(filepath.Dir(l.path)); err != nil {
 		l.fail(err)
@@ -398,37 +378,66 @@ func (l *Log) Rewrite(records iter.Seq[[]byte]) error {
 	return nil
 }
 
-// writeTemp writes records to a new file and waits until it is on disk.
-func (l *Log) writeTemp(records iter.Seq[[]byte]) (size int64, err error) {
-	f, err := os.OpenFile(l.tempPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// writeTemp writes records to a new file, which it locks, and waits until it is on disk.
+func (l *Log) writeTemp(records iter.Seq[[]byte]) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(l.tempPath(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer func() {
-		if closeErr := f.Close(); err == nil {
-			err = closeErr
+		if err != nil {
+			f.Close()
 		}
 	}()
+	if err := tryLock(f); err != nil {
+		return nil, 0, err
+	}
 	w := frameWriter{w: bufio.NewWriterSize(f, bufferSize)}
 	w.write([]byte(fileMagic))
 	for r := range records {
 		if len(r) > MaxRecord {
-			return 0, ErrTooLong
+			return nil, 0, ErrTooLong
 		}
 		w.add(r)
 	}
 	if err := w.finish(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return w.size, f.Sync()
+	return f, w.size, f.Sync()
 }
 
-// reopen opens the file for appending.
-func (l *Log) reopen() error {
-	f, err := os.OpenFile(l.path, os.O_RDWR, 0o600)
-	if err == nil {
-		l.file = f
+// replace puts f, which is at tempPath and locked, in the place of the file.
+func (l *Log) replace(f *os.File) error {
+	if !isAt(l.file, l.path) { // another process may use the one that is there now
+		f.Close()
+		l.fail(errRemoved)
+		return errRemoved
 	}
+	if runtime.GOOS == "windows" {
+		return l.replaceClosed(f)
+	}
+	if err := os.Rename(l.tempPath(), l.path); err != nil {
+		f.Close()
+		return err
+	}
+	_ = l.file.Close() // its content is not needed any longer
+	l.file = f
+	return nil
+}
+
+// replaceClosed is replace for Windows, which does not replace a file that is open. If another
+// process opens it meanwhile, the Log cannot be used any longer.
+func (l *Log) replaceClosed(f *os.File) error {
+	err := errors.Join(f.Close(), l.file.Close())
+	if err == nil {
+		err = os.Rename(l.tempPath(), l.path)
+	}
+	again, openErr := openLocked(l.path)
+	if openErr != nil {
+		l.fail(openErr)
+		return errors.Join(err, openErr)
+	}
+	l.file = again
 	return err
 }
 
@@ -457,7 +466,6 @@ func (l *Log) Close() error {
 		err = closeErr
 	}
 	l.flush() // calls that were made meanwhile fail
-	l.lock.Close()
 	return err
 }
 
