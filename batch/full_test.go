@@ -121,10 +121,11 @@ func TestOutbox_aFullDisk(t *testing.T) {
 			Path: filepath.Join(t.TempDir(), "outbox"), Backoff: backoff.Constant(time.Millisecond),
 			Client:         heed.NewClient(&heed.Transport{Base: network, Retry: &heed.RetryPolicy{MaxAttempts: 1}}),
 			IdempotencyKey: func(*http.Request) string { return "" },
-			Done: func(d batch.Delivery) {
+			Done: func(d batch.Delivery) batch.Action {
 				if d.Err != nil {
 					unknown++
 				}
+				return batch.Leave
 			},
 		}
 		remove := limitFiles(t, size)

@@ -236,7 +236,7 @@ func TestOutbox_statusesAfterAnAttemptInDoubt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []error
 			s := &scriptedTransport{results: tt.results}
-			o := submitted(t, 1, s, OutboxConfig{Done: func(d Delivery) { got = append(got, d.Err) }})
+			o := submitted(t, 1, s, OutboxConfig{Done: func(d Delivery) Action { got = append(got, d.Err); return Leave }})
 			require.NoError(t, o.Drain(t.Context()))
 			require.Equal(t, tt.sent, s.sent, "%v", tt.results)
 			require.Len(t, got, 1)
@@ -251,7 +251,7 @@ func TestOutbox_statusesAfterAnAttemptInDoubt(t *testing.T) {
 func TestOutbox_closeKeepsTheRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 0
-		o := submitted(t, 1, &scriptedTransport{results: []any{context.Canceled}}, OutboxConfig{MaxAttempts: 1, Done: func(Delivery) { left++ }})
+		o := submitted(t, 1, &scriptedTransport{results: []any{context.Canceled}}, OutboxConfig{MaxAttempts: 1, Done: func(Delivery) Action { left++; return Leave }})
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -267,7 +267,7 @@ func TestOutbox_closeWaitsForItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		o := submitted(t, 1, &scriptedTransport{}, OutboxConfig{Done: func(Delivery) { time.Sleep(time.Minute) }})
+		o := submitted(t, 1, &scriptedTransport{}, OutboxConfig{Done: func(Delivery) Action { time.Sleep(time.Minute); return Leave }})
 		synctest.Wait()
 		start := time.Now()
 		unsent, err := o.Close(ctx)

@@ -44,8 +44,7 @@ type Options struct {
 
 	// Checkpoint is the path of a file that records which items are done, so that a job that
 	// was killed continues where it was. The file is created if it does not exist, with mode
-	// 0600; beside it there is one with the suffix .lock, and for moments one with the suffix
-	// .tmp. It stays when the job has ended, so that a second start does nothing: remove it
+	// 0600. It stays when the job has ended, so that a second start does nothing: remove it
 	// to process all items again. Empty means none.
 	Checkpoint string
 

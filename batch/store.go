@@ -65,8 +65,31 @@ func openStore(path string) (*store, []*entry, uint64, error) {
 			return nil, nil, 0, err
 		}
 	}
-	entries := slices.SortedFunc(maps.Values(r.entries), func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
-	return &store{log: log, limit: minRewrite}, entries, r.nextID, nil
+	return &store{log: log, limit: minRewrite}, r.sorted(), r.nextID, nil
+}
+
+// giveUp adds e to a file of requests that were given up because of reason, unless it is in it:
+// the process may have ended before e was removed from its Outbox. The file has at most limit
+// bytes.
+func giveUp(path string, e *entry, reason error, limit int64) error {
+	s, entries, nextID, err := openStore(path)
+	if err != nil {
+		return err
+	}
+	defer s.log.Close()
+	if slices.ContainsFunc(entries, e.equal) {
+		return nil
+	}
+	dead := &entry{entryMeta: e.entryMeta, body: e.body}
+	dead.ID, dead.Failure, dead.Sent, dead.SentAt = nextID, storedText(reason), e.sent, e.sentAt
+	record, err := dead.record()
+	if err != nil {
+		return err
+	}
+	if s.log.Size()+int64(len(record)) > limit {
+		return fmt.Errorf("%s has reached OutboxConfig.MaxBytes of %d bytes", path, limit)
+	}
+	return s.log.AppendSync(record)
 }
 
 // A storeReader collects the requests of a file.
@@ -74,6 +97,11 @@ type storeReader struct {
 	hasHeader bool
 	entries   map[uint64]*entry
 	nextID    uint64
+}
+
+// sorted returns the requests in order.
+func (r *storeReader) sorted() []*entry {
+	return slices.SortedFunc(maps.Values(r.entries), func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // apply reads a record.

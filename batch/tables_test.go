@@ -298,10 +298,14 @@ func TestDefaults(t *testing.T) {
 	c := OutboxConfig{}.withDefaults()
 	require.NotNil(t, c.Client)
 	require.Equal(t, backoff.Exponential{Base: time.Second, Max: time.Minute}, c.Backoff)
-	c.Client, c.Backoff = nil, nil
+	require.True(t, c.RejectionPasses(&http.Response{StatusCode: 401}))
+	require.False(t, c.RejectionPasses(&http.Response{StatusCode: 403}))
+	c.Client, c.Backoff, c.RejectionPasses = nil, nil, nil
 	require.Equal(t, OutboxConfig{MaxRequests: 10_000, MaxBytes: 16 << 20, MaxBody: 1 << 20, KeyLifetime: 24 * time.Hour, MaxAttempts: 10}, c)
 	set := OutboxConfig{Client: http.DefaultClient, Backoff: backoff.Constant(1), MaxRequests: 1, MaxBytes: 1, MaxBody: 1, KeyLifetime: 1, MaxAttempts: 1}
-	require.Equal(t, set, set.withDefaults())
+	defaults := set.withDefaults()
+	defaults.RejectionPasses = nil // functions are not comparable
+	require.Equal(t, set, defaults)
 }
 
 func TestWatch_kindOf(t *testing.T) {

@@ -32,7 +32,7 @@ type watch struct {
 	attempts  int                    // all attempts in flight
 	starts    int                    // attempts that began since there was none in flight
 	dials     int                    // how often a connection was asked for since then
-	conns     int                    // how often there was one
+	fields    int                    // header fields that were written since then
 	unsent    map[*http.Request]bool // attempts in flight that are not sent, because record returned false
 	inFlight  int                    // attempts in flight that are not safe to repeat
 	doubt     sent                   // the kind of the attempts that may have been processed, the least safe one
@@ -56,7 +56,8 @@ const (
 func (w *watch) context(ctx context.Context) context.Context {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { w.count(&w.dials) },
-		GotConn: func(httptrace.GotConnInfo) { w.count(&w.conns) },
+		// It is called before anything is sent with which a server can begin, by HTTP/1 and HTTP/2.
+		WroteHeaderField: func(string, []string) { w.count(&w.fields) },
 	})
 	return heed.WithTrace(ctx, &heed.Trace{WaitStart: w.waitStart, AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
 }
@@ -136,7 +137,7 @@ func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
 	kind := w.kindOf(req)
 	w.mu.Lock()
 	if w.attempts == 0 {
-		w.starts, w.dials, w.conns = 0, 0, 0
+		w.starts, w.dials, w.fields = 0, 0, 0
 	}
 	w.attempts++
 	w.starts++
@@ -173,8 +174,8 @@ func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
 	processed := kind != sentIdempotent && mayBeProcessed(i.Response, i.Err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Without a connection nothing was sent. Attempts at the same time are not distinguished.
-	unsent := i.Err != nil && (w.unsent[req] || w.starts <= w.dials && w.conns == 0)
+	// A Base that asks for connections reports what it writes. Attempts at the same time are not distinguished.
+	unsent := i.Err != nil && (w.unsent[req] || w.starts <= w.dials && w.fields == 0)
 	delete(w.unsent, req)
 	w.attempts--
 	w.throttled, w.openAt = i.Outcome == throttle.Throttled, openAt

@@ -41,7 +41,10 @@ func Open(base http.RoundTripper, dir, token string, done func(batch.Delivery)) 
 	return batch.OpenOutbox(batch.OutboxConfig{
 		Client: heed.NewClient(transport),
 		Path:   filepath.Join(dir, "outbox"),
-		Done:   done,
+		Done: func(d batch.Delivery) batch.Action {
+			done(d)
+			return batch.Leave
+		},
 	})
 }
 
