@@ -197,14 +197,14 @@ func (c *checkpoint) settle(index int) {
 // (ErrInterrupted), in the order of the items. It only reads the file; while a job uses it, items
 // that are being processed are among them. Run with RepeatAlways processes them again.
 //
-// The error matches ErrDamaged if the file is not a checkpoint or is damaged; the failures are
-// then those before the damage.
+// The error matches ErrDamaged if the file is not a checkpoint or is damaged. If a part can be
+// read, the failures are those before and after the damage; what the damage hides of an item is
+// not known.
 func Failures(path string) ([]ItemError, error) {
 	c := &checkpoint{doubts: map[int]itemDoubt{}, lists: true}
-	if err := journal.ReadFile(path, func(record []byte) error { return c.apply(record, nil) }); err != nil {
-		return c.failures(), fileError("checkpoint", err)
-	}
-	return c.failures(), nil
+	apply := func(record []byte) error { return c.apply(record, nil) }
+	err := journal.ReadFile(path, apply, func(int64) { c.hasHeader = true }) // it may be what is damaged
+	return c.failures(), fileError("checkpoint", err)
 }
 
 func (c *checkpoint) failures() (all []ItemError) {

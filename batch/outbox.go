@@ -215,11 +215,15 @@ type QueuedRequest struct {
 }
 
 // ReadOutbox returns the requests in the file of an Outbox or of OutboxConfig.DeadLetters, in
-// order. It only reads the file, which may be in use. The error matches ErrDamaged if the file
-// is damaged or was not written by an Outbox; the requests are then those before the damage.
+// order. It only reads the file, which may be in use.
+//
+// The error matches ErrDamaged if the file is damaged or was not written by an Outbox. If a part
+// can be read, the requests are those before and after the damage, and Sent is set for those
+// before it that are not idempotent, as the damage may hide that they were sent, or delivered.
+// They can be submitted to a new Outbox with their Idempotency-Keys.
 func ReadOutbox(path string) ([]QueuedRequest, error) {
 	r := storeReader{entries: map[uint64]*entry{}}
-	err := journal.ReadFile(path, r.apply)
+	err := journal.ReadFile(path, r.apply, r.skip)
 	return queuedRequests(r.sorted()), fileError("outbox", err)
 }
 
@@ -267,6 +271,11 @@ type OutboxState struct {
 	// LastError is the failure that NextTry follows: of the network, of the server, or of
 	// the file. Nil means that there was none since a request last left the Outbox.
 	LastError error
+
+	// Cut is the number of bytes at the end of the file that were removed when it was opened:
+	// of a record that was being written when the process ended, or of the last one if it was
+	// damaged.
+	Cut int64
 }
 
 // An Outbox keeps requests and sends them in the background, one at a time, in the order in
@@ -445,6 +454,9 @@ func (o *Outbox) State() OutboxState {
 	defer o.mu.Unlock()
 	s := o.state
 	s.Requests, s.Bytes = len(o.entries), o.bytes
+	if o.store != nil {
+		s.Cut = o.store.log.Cut()
+	}
 	return s
 }
 

@@ -194,6 +194,11 @@ type Report struct {
 	// 1000.
 	Errors []ItemError
 
+	// Cut is the number of bytes at the end of the checkpoint that were removed when it was
+	// opened: of a record that was being written when the process ended, or of the last one if
+	// it was damaged.
+	Cut int64
+
 	// Elapsed is the duration of Run.
 	Elapsed time.Duration
 
@@ -326,7 +331,7 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 			return Report{}, err
 		}
 		defer c.log.Close() // also if the sequence or Progress panics
-		j.checkpoint, j.id = c, c.id
+		j.checkpoint, j.id, j.report.Cut = c, c.id, c.log.Cut()
 	}
 	defer j.begin(ctx)()
 

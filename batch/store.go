@@ -2,6 +2,7 @@ package batch
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -97,6 +98,23 @@ type storeReader struct {
 	hasHeader bool
 	entries   map[uint64]*entry
 	nextID    uint64
+	damaged   bool // records are missing
+}
+
+// skip reads that a part of the file is damaged. It may have stated of each request that it was
+// sent.
+func (r *storeReader) skip(int64) {
+	r.hasHeader, r.damaged = true, true
+	for _, e := range r.entries {
+		req, err := e.request(context.Background())
+		if err != nil {
+			continue // parseEntry has checked it
+		}
+		if e.sent == sentIdempotent {
+			e.sentAt = e.Submitted
+		}
+		e.sent = max(e.sent, (&watch{key: e.Key}).kindOf(req))
+	}
 }
 
 // sorted returns the requests in order.
@@ -133,6 +151,7 @@ func (r *storeReader) apply(record []byte) error {
 	}
 	e := r.entries[id]
 	switch {
+	case e == nil && r.damaged:
 	case e == nil:
 		return errRecord
 	case kind == recordInFlight && len(rest) == 9 && rest[0] <= byte(sentUnsafe):

@@ -71,6 +71,7 @@ type file interface {
 // A Log appends records to a file. It is safe for concurrent use.
 type Log struct {
 	path string
+	cut  int64 // bytes that Open has removed
 
 	mu       sync.Mutex
 	idle     sync.Cond // signaled when flushing becomes false; its L is mu
@@ -88,7 +89,7 @@ type Log struct {
 // A batch holds the records that one write appends.
 type batch struct {
 	frame    []byte // with space for the header
-	reserve     int64  // bytes that must be allocated after the frame
+	reserve  int64  // bytes that must be allocated after the frame
 	sync     bool   // a call waits for durable
 	written  chan struct{}
 	writeErr error // set before written is closed
@@ -120,9 +121,8 @@ func Open(path string, apply func(record []byte) error) (*Log, error) {
 	return l, nil
 }
 
-// ReadFile calls apply with each record of the file at path, which may be open. The error is as
-// that of Open.
-func ReadFile(path string, apply func(record []byte) error) error {
+// ReadFile is ReadAround for the file at path, which may be open.
+func ReadFile(path string, apply func(record []byte) error, damaged func(bytes int64)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func ReadFile(path string, apply func(record []byte) error) error {
 	if err != nil {
 		return err
 	}
-	if _, err := Read(f, info.Size(), apply); err != nil {
+	if err := ReadAround(f, info.Size(), apply, damaged); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -169,6 +169,11 @@ func (l *Log) open(f *os.File, apply func([]byte) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
+	content, err := contentEnd(f, end, info.Size())
+	if err != nil {
+		return err
+	}
+	l.cut = content - end
 	if err := repair(f, end, info.Size()); err != nil {
 		return err
 	}
@@ -440,6 +445,10 @@ func (l *Log) replaceClosed(f *os.File) error {
 	l.file = again
 	return err
 }
+
+// Cut returns the number of bytes that Open has removed from the end: of a record that was not
+// acknowledged, or of the last one if it was damaged.
+func (l *Log) Cut() int64 { return l.cut }
 
 // Size returns the length of the file in bytes.
 func (l *Log) Size() int64 {
