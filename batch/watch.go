@@ -297,5 +297,8 @@ func (w *watch) assumeDone(req *http.Request, resp *http.Response, err error) {
 			i.Outcome, i.RetryAfter = throttle.Throttled, report.RetryAfter
 		}
 	}
+	w.mu.Lock()
+	w.dials = 0 // it may send other requests, too, so that connections prove nothing
+	w.mu.Unlock()
 	w.attemptDone(req, i)
 }
