@@ -160,6 +160,7 @@ func postWithKey(ctx context.Context, client *http.Client, url, item, key string
 	if err != nil {
 		return err
 	}
+	req.Header.Set("X-Number", item)
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}

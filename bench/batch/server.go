@@ -26,7 +26,7 @@ type server struct {
 	random   *rand.Rand
 	seen     map[string]bool // Idempotency-Keys
 	effects  map[string]int  // how often a body was done
-	received map[string]bool // bodies that were not rejected
+	received map[string]bool // values of X-Number
 	unkeyed  map[string]int  // how often a body that was not rejected came without an Idempotency-Key
 	requests int             // including rejected ones
 	admitted int
@@ -43,6 +43,7 @@ func newServer(rate int64, faults float64, delay time.Duration, random *rand.Ran
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.requests++
+		s.received[r.Header.Get("X-Number")] = true // also if the client has gone meanwhile
 		s.mu.Unlock()
 		next.ServeHTTP(w, r)
 	}))
@@ -97,7 +98,6 @@ func (s *server) do(body, key string) (fault int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admitted++
-	s.received[body] = true
 	if key == "" {
 		s.unkeyed[body]++
 	}
