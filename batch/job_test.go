@@ -353,3 +353,21 @@ func TestOutbox_opensWhatItHolds(t *testing.T) {
 		require.NotEmpty(t, unsent[0].Request.Header.Get("Idempotency-Key"))
 	})
 }
+
+// A request that may not begin, because the record takes until the context ends or fails, is not in
+// doubt. One that began is.
+func TestWatch_whatMayNotBeginIsNotInDoubt(t *testing.T) {
+	for _, tt := range []struct{ records, may, repeatable bool }{{true, true, false}, {true, false, true}, {false, true, true}} {
+		w := &watch{record: func(sent) bool { return tt.records }, maySend: func() bool { return tt.may }}
+		req, err := http.NewRequest("POST", "http://a.test", nil)
+		require.NoError(t, err)
+		for range 2 { // also a retry of a request that was recorded
+			w.waitStart(req, heed.WaitStartInfo{})
+			w.attemptStart(req, heed.AttemptStartInfo{})
+			require.False(t, w.repeatable(), "it is in flight")
+			w.attemptDone(req, heed.AttemptDoneInfo{Err: context.Canceled})
+			require.Equal(t, tt.repeatable, w.repeatable(), "%+v", tt)
+		}
+		require.Equal(t, tt.records, w.sentUnsafe(), "the checkpoint states that it would be sent")
+	}
+}

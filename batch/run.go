@@ -388,7 +388,7 @@ func (j *job) stopFor(err error) {
 func (j *job) maySend() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.lastSend.IsZero() || time.Now().Before(j.lastSend)
+	return j.ctx.Err() == nil && (j.lastSend.IsZero() || time.Now().Before(j.lastSend))
 }
 
 // withPriority returns ctx with the priority of the job's requests.
@@ -555,12 +555,15 @@ func (j *job) mayRepeat(w *watch) bool {
 func (j *job) watch(index int, cancel context.CancelCauseFunc) *watch {
 	w := &watch{key: j.id.key(uint64(index))}
 	w.deadline, _ = j.ctx.Deadline()
+	w.maySend = func() bool {
+		may := j.maySend()
+		if !may {
+			cancel(context.Cause(j.stop))
+		}
+		return may
+	}
 	if j.checkpoint != nil {
 		w.record = func(s sent) bool {
-			if s == sentUnsafe && !j.maySend() {
-				cancel(context.Cause(j.stop))
-				return false
-			}
 			err := j.checkpoint.send(index, s)
 			if !j.check(err) {
 				cancel(err)

@@ -22,6 +22,7 @@ type watch struct {
 	key      string               // requests whose Idempotency-Key begins with it are safe to repeat
 	observe  func()               // is called when the first request reaches the Transport; nil means none
 	record   func(sent sent) bool // is called before the first request of each kind is sent, which ends the context if it returns false; nil means none
+	maySend  func() bool          // is called before a request is sent that must not be repeated, and ends the context if it returns false; nil means true
 	deadline time.Time            // of the job; zero means none
 
 	recording sync.Mutex // held while observe or record runs, so that no other request overtakes them
@@ -33,7 +34,7 @@ type watch struct {
 	starts    int                    // attempts that began since there was none in flight
 	dials     int                    // how often a connection was asked for since then
 	fields    int                    // header fields that were written since then
-	unsent    map[*http.Request]bool // attempts in flight that are not sent, because record returned false
+	unsent    map[*http.Request]bool // attempts in flight that are not sent, because record or maySend returned false
 	inFlight  int                    // attempts in flight that are not safe to repeat
 	doubt     sent                   // the kind of the attempts that may have been processed, the least safe one
 	tooLong   bool                   // the latest request ended because the wait for a limit was too long
@@ -145,23 +146,29 @@ func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
 		w.inFlight++
 	}
 	w.mu.Unlock()
-	if kind == sentIdempotent || w.record == nil {
+	if kind == sentIdempotent || w.mayBegin(kind) {
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unsent == nil {
+		w.unsent = map[*http.Request]bool{}
+	}
+	w.unsent[req] = true
+}
+
+// mayBegin records that a request will be sent, and reports whether it may be. Otherwise its context
+// has ended.
+func (w *watch) mayBegin(kind sent) bool {
 	w.recording.Lock()
 	defer w.recording.Unlock()
-	switch {
-	case kind <= w.recorded:
-	case w.record(kind):
-		w.recorded = kind
-	default:
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.unsent == nil {
-			w.unsent = map[*http.Request]bool{}
+	if kind > w.recorded && w.record != nil {
+		if !w.record(kind) {
+			return false
 		}
-		w.unsent[req] = true
+		w.recorded = kind
 	}
+	return kind != sentUnsafe || w.maySend == nil || w.maySend()
 }
 
 func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
