@@ -52,8 +52,9 @@
 //
 // # Time
 //
-// A wait that cannot end before the deadline of the context is not started; the last
-// response or an error is returned immediately. The same applies to a wait that the
+// A wait that is known to end after the deadline of the context is not started; the last
+// response or an error is returned immediately. The units of the callers ahead count if they
+// are of the same tenant and priority and the limit states its rate. The same applies to a wait that the
 // server asks for, in the queue or before a retry, and that is longer than
 // RetryPolicy.MaxWait. [http.Client.Timeout] counts as a deadline of the context, so it
 // includes the time in the queue.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -84,7 +85,7 @@ type GiveUpError struct {
 	// Method is the method of the request.
 	Method string
 
-	// URL is the URL of the request without its password, query values and fragment.
+	// URL is the URL of the request without its user, query values and fragment.
 	URL string
 
 	// Attempts holds the results of all attempts, oldest first.
@@ -111,8 +112,9 @@ type GiveUpError struct {
 }
 
 // Error returns a message with the number of attempts, the longest wait in the queue, the
-// result of each attempt, and the reason, which names the key of a limit if it has one. Method
-// and URL are not included because http.Client adds them.
+// result of each attempt, and the reason, which names the key of a limit if it has one. URLs in
+// them have no user, query and fragment. Method and URL of the request are not included because
+// http.Client adds them.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")
@@ -134,7 +136,7 @@ func (e *GiveUpError) Error() string {
 		b.WriteString(": " + strconv.Itoa(i+1) + ": " + a.String())
 	}
 	if e.Reason != nil && !errors.Is(e.Err, e.Reason) {
-		b.WriteString(": " + e.Reason.Error())
+		b.WriteString(": " + explain.Error(e.Reason))
 	}
 	return b.String()
 }
@@ -177,11 +179,12 @@ type Attempt struct {
 	Body string
 }
 
-// String returns the error, or the status and the body, such as `503 "try later"`.
+// String returns the error, as GiveUpError.Error does, or the status and the body, such as
+// `503 "try later"`.
 func (a Attempt) String() string {
 	switch {
 	case a.Err != nil:
-		return a.Err.Error()
+		return explain.Error(a.Err)
 	case a.Body != "":
 		return strconv.Itoa(a.Status) + " " + strconv.Quote(a.Body)
 	}

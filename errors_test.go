@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -162,3 +163,28 @@ func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
 }
 
 var s2026 = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// TestGiveUpError_hasNoSecrets checks a Base that is a client of another library: its errors state
+// the URL with the password and the query. A user without a password may be a key, too.
+func TestGiveUpError_hasNoSecrets(t *testing.T) {
+	base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Get", URL: req.URL.String(), Err: io.ErrUnexpectedEOF}
+	})
+	for _, user := range []*url.Userinfo{url.User("SEKRET"), url.UserPassword("ann", "SEKRET")} {
+		tr := &Transport{Base: base, Retry: &RetryPolicy{MaxAttempts: 2, Backoff: backoff.Constant(1)}}
+		req, err := http.NewRequest(http.MethodGet, "http://api.test/a?token=SEKRET#SEKRET", nil)
+		require.NoError(t, err)
+		req.URL.User = user
+		_, err = tr.RoundTrip(req)
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.Len(t, g.Attempts, 2)
+		require.NotContains(t, g.Error()+g.URL+g.Attempts[0].String(), "SEKRET")
+		require.Contains(t, g.Error(), `Get "http://api.test/a": unexpected EOF`)
+		require.Equal(t, "http://api.test/a?token=xxxxx", g.URL)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		var full *url.Error
+		require.ErrorAs(t, err, &full)
+		require.Contains(t, full.URL, "SEKRET", "errors.As finds the error as it is")
+	}
+}

@@ -32,7 +32,7 @@ var importOrder = [][]string{
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},
-	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
+	{"throttle/queue", "throttle/throttletest", "internal/inventedkeys", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
 	{"quota/internal/hold", "quota/internal/concurrency", "quota/internal/credentials"},
 	{"quota/internal/statedlimit"},
 	{"quota/internal/learnedlimit", "quota/internal/peers"},

@@ -24,7 +24,8 @@ type RequestOptions struct {
 
 	// Tenant is the name of the user or customer that the request belongs to. Tenants that
 	// wait for the same limit share it fairly, see queue.Ticket. Requests with an empty
-	// Tenant together are one tenant.
+	// Tenant together are one tenant. Each name that waits has a share, so set only names
+	// that were authenticated: with invented ones a client gets as many shares.
 	Tenant string
 
 	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero

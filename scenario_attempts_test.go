@@ -61,7 +61,7 @@ var attemptScenarios = []scenario{
 		_, err := (&Transport{Base: newScript(errBroken)}).RoundTrip(req)
 		var g *GiveUpError
 		require.ErrorAs(t, err, &g)
-		require.Equal(t, "http://me:xxxxx@api.test/items?q=xxxxx&xxxxx&sig=xxxxx", g.URL)
+		require.Equal(t, "http://api.test/items?q=xxxxx&xxxxx&sig=xxxxx", g.URL)
 		require.NotContains(t, err.Error(), "secret")
 	}},
 	{number: 46, summary: "the last error is wrapped", run: func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/explain"
@@ -286,31 +285,15 @@ func (i GiveUpInfo) String() string {
 	return s
 }
 
-// errorText returns the text of err as explain.Error does, without the keys of limits: a key may
-// be a secret, such as the API key of a client.
-func errorText(err error) string {
-	text := err.Error()
-	forEachRefusal(err, func(r *throttle.RefusedError) {
-		if r.Key != "" {
-			text = strings.ReplaceAll(text, " for key "+strconv.Quote(r.Key), "")
-		}
-	})
-	return explain.Error(errors.New(text))
-}
+// errorText returns the text of err as explain.Error does, without the keys of limits.
+func errorText(err error) string { return explain.ErrorWithoutKeys(err, keyOf) }
 
-// forEachRefusal calls f with each *throttle.RefusedError in the tree of err.
-func forEachRefusal(err error, f func(*throttle.RefusedError)) {
+// keyOf returns the key of the limit that rejected a request: a part of the text of err.
+func keyOf(err error) string {
 	if r, ok := err.(*throttle.RefusedError); ok {
-		f(r)
+		return r.Key
 	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		forEachRefusal(e.Unwrap(), f)
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			forEachRefusal(err, f)
-		}
-	}
+	return ""
 }
 
 // plural returns "1 attempt" and "2 attempts".

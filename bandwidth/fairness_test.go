@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/bandwidth"
 	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -127,4 +128,55 @@ func TestPacing_smallChunksOvertakeLargeStreams(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// A large download gets its share beside callers with many short ones, each a stream of its own: with
+// the defaults, each stream that waits at the same time has one share.
+func TestPacing_largeDownloadBesideShortOnes(t *testing.T) {
+	for _, short := range []int{0, 1, 4, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			rt := &bandwidth.Transport{
+				Download: throttle.NewTokenBucket(throttle.Limit{Count: 100_000, Per: time.Second, Burst: 2000}),
+				Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+					body := io.Reader(zeros{})
+					if r.URL.Path == "/short" {
+						body = io.LimitReader(body, 400)
+					}
+					return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: io.NopCloser(body), Request: r}, nil
+				}),
+			}
+			get := func(path string) (n int64, err error) {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com"+path, nil)
+				if err != nil {
+					return 0, err
+				}
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					return 0, err
+				}
+				defer resp.Body.Close()
+				return io.Copy(io.Discard, resp.Body)
+			}
+			var wg sync.WaitGroup
+			for range short {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = get("/short")
+					}
+				})
+			}
+			var large int64
+			wg.Go(func() {
+				var err error
+				large, err = get("/large")
+				assert.ErrorIs(t, err, context.Canceled, "it does not end before")
+			})
+			time.Sleep(3 * time.Minute)
+			cancel()
+			wg.Wait()
+			share := int64(3 * 60 * 100_000 / (1 + short))
+			require.GreaterOrEqual(t, large, share*9/10, "beside %d callers", short)
+		})
+	}
 }

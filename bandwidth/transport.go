@@ -46,7 +46,8 @@ type Transport struct {
 	// Tenant returns the name of the tenant that a stream is for, such as a customer. Tenants
 	// that wait for the same limit share it evenly, however many streams they have. It is
 	// called once per request and must not modify the request. Nil, and an empty result, mean
-	// that each stream is a tenant of its own.
+	// that each stream is a tenant of its own, so that a client with many streams gets many
+	// shares. Return a name that was authenticated: with invented ones it gets as many.
 	Tenant func(*http.Request) string
 
 	// Queue is where streams wait. Share it between Transports and Middlewares that share a

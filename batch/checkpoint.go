@@ -3,21 +3,25 @@ package batch
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/internal/journal"
+	"github.com/heed-go/heed/throttle"
 )
 
 // The kinds of records of a checkpoint. The number of the item follows as a uvarint.
 const (
 	recordHeader byte = 'H' // JSON of checkpointHeader instead of the number
 	recordStart  byte = 'S' // identity, 4 bytes
-	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes
+	recordSent   byte = 'R' // sent, 1 byte; Unix time in milliseconds, 8 bytes: a request reached the Transport, or will be sent
 	recordDone   byte = 'D' // value of the item
 	recordFailed byte = 'F' // 1 if it must not be repeated, else 0; text of the error
+	recordUndone byte = 'N' // it was interrupted, and what was sent was not processed or is safe to repeat
 )
 
 // checkpointVersion is the version of the records.
@@ -42,12 +46,14 @@ type checkpoint struct {
 	items     []itemState // by index
 	doubts    map[int]itemDoubt
 	records   int
+	lists     bool // the reasons of all failures are kept
 }
 
 // An itemState is what earlier processes recorded of an item.
 type itemState struct {
 	phase    phase
 	sent     sent
+	observed bool // a request has reached the Transport since the item was last begun
 	identity uint32
 }
 
@@ -117,11 +123,13 @@ func (c *checkpoint) apply(record []byte, restore func(int, []byte) error) error
 	switch {
 	case kind == recordStart && len(rest) == 4:
 		s.identity = binary.LittleEndian.Uint32(rest)
-		s.phase = phaseStarted
+		s.phase, s.observed = phaseStarted, false
 	case kind == recordSent && len(rest) == 9 && rest[0] <= byte(sentUnsafe):
 		c.applySent(index, sent(rest[0]), int64(binary.LittleEndian.Uint64(rest[1:])))
 	case kind == recordFailed && len(rest) >= 1:
 		c.applyFailed(index, rest[0] == 1, string(rest[1:]))
+	case kind == recordUndone && len(rest) == 0:
+		c.settle(index)
 	case kind == recordDone:
 		s.phase = phaseDone
 		delete(c.doubts, index)
@@ -143,7 +151,7 @@ func (c *checkpoint) applyHeader(kind byte, text []byte) error {
 	if kind != recordHeader || json.Unmarshal(text, &h) != nil || h.Checkpoint != checkpointVersion {
 		return fmt.Errorf("%w: it is not a checkpoint of this version", ErrDamaged)
 	}
-	if h.Job != c.o.Job {
+	if h.Job != c.o.Job && !c.lists {
 		return fmt.Errorf("%w: it was made with Options.Job %q, which is %q now", ErrOtherJob, h.Job, c.o.Job)
 	}
 	c.id, c.hasHeader = h.ID, true
@@ -152,11 +160,13 @@ func (c *checkpoint) applyHeader(kind byte, text []byte) error {
 
 func (c *checkpoint) applySent(index int, kind sent, at int64) {
 	s, d := &c.items[index], c.doubts[index]
-	s.sent = max(s.sent, kind)
+	s.sent, s.observed = max(s.sent, kind), true
 	if d.sentAt == 0 && kind == sentKeyed {
 		d.sentAt = at
 	}
-	c.doubts[index] = d
+	if kind != sentIdempotent {
+		c.doubts[index] = d
+	}
 }
 
 // applyFailed reads that an item failed. If it may be repeated, its requests that are not
@@ -164,16 +174,49 @@ func (c *checkpoint) applySent(index int, kind sent, at int64) {
 func (c *checkpoint) applyFailed(index int, doubt bool, reason string) {
 	s, d := &c.items[index], c.doubts[index]
 	s.phase = phaseFailed
-	if !doubt && s.sent == sentUnsafe {
-		s.sent = sentIdempotent
-		if d.sentAt != 0 {
-			s.sent = sentKeyed
-		}
+	if !doubt {
+		c.settle(index)
 	}
-	if doubt || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
+	if doubt || c.lists || s.sent == sentKeyed || c.o.Repeat == RepeatNever {
 		d.reason = reason
 	}
 	c.doubts[index] = d
+}
+
+// settle reads that those requests of an item that must not be repeated were not processed.
+func (c *checkpoint) settle(index int) {
+	if s := &c.items[index]; s.sent == sentUnsafe {
+		s.sent = sentIdempotent
+		if c.doubts[index].sentAt != 0 {
+			s.sent = sentKeyed
+		}
+	}
+}
+
+// Failures returns the items that a checkpoint file has as failed, or as begun and not finished
+// (ErrInterrupted), in the order of the items. It only reads the file; while a job uses it, items
+// that are being processed are among them. Run with RepeatAlways processes them again.
+//
+// The error matches ErrDamaged if the file is not a checkpoint or is damaged. If a part can be
+// read, the failures are those before and after the damage; what the damage hides of an item is
+// not known.
+func Failures(path string) ([]ItemError, error) {
+	c := &checkpoint{doubts: map[int]itemDoubt{}, lists: true}
+	apply := func(record []byte) error { return c.apply(record, nil) }
+	err := journal.ReadFile(path, apply, func(int64) { c.hasHeader = true }) // it may be what is damaged
+	return c.failures(), fileError("checkpoint", err)
+}
+
+func (c *checkpoint) failures() (all []ItemError) {
+	for i, s := range c.items {
+		switch s.phase {
+		case phaseStarted:
+			all = append(all, ItemError{i, ErrInterrupted})
+		case phaseFailed:
+			all = append(all, ItemError{i, errors.New(c.doubts[i].reason)})
+		}
+	}
+	return all
 }
 
 // A verdict states what must be done with an item. At most one of the first three fields is
@@ -182,6 +225,7 @@ type verdict struct {
 	done     bool
 	failed   error // the item is not repeated, for this reason
 	repeated bool  // the item is processed again
+	sent     sent  // what earlier processes have sent, if it is processed again
 	identity uint32
 }
 
@@ -202,7 +246,7 @@ func (c *checkpoint) resume(index int, item any) (v verdict, err error) {
 	case s.phase == phaseDone:
 		v.done = true
 	case c.repeats(s, d):
-		v.repeated = true
+		v.repeated, v.sent = true, s.sent
 	case s.phase == phaseFailed:
 		v.failed = fmt.Errorf("batch: failed in an earlier process and not repeated: %s", d.reason)
 	default:
@@ -219,7 +263,7 @@ func (c *checkpoint) repeats(s itemState, d itemDoubt) bool {
 	case RepeatNever:
 		return false
 	}
-	return s.sent == sentIdempotent || s.sent == sentKeyed && remembersKey(d.sentAt, c.o.KeyLifetime)
+	return s.observed && (s.sent == sentIdempotent || s.sent == sentKeyed && remembersKey(d.sentAt, c.o.KeyLifetime))
 }
 
 // remembersKey reports whether a server remembers an Idempotency-Key that was first sent at a
@@ -232,11 +276,23 @@ func remembersKey(sentAt int64, lifetime time.Duration) bool {
 // start records that an item begins.
 func (c *checkpoint) start(index int, identity uint32) error {
 	record := binary.LittleEndian.AppendUint32(newRecord(recordStart, index), identity)
-	return c.append(record, c.o.Repeat == RepeatNever)
+	return c.appendWithReserve(record, c.o.Repeat == RepeatNever, c.reserve())
 }
 
-// send records that a request of an item that is not idempotent will be sent. The record of
-// one that must not be repeated is on disk before the request is sent. That of one with an
+// reserve returns the space that must be left in the file when an item begins, so that all that
+// follows of the items that are being processed can be recorded on a full disk.
+func (c *checkpoint) reserve() int64 { return int64(c.o.Workers) * maxItemRecords }
+
+// maxItemRecords is the maximum length of the records of an item after it began, without its
+// value: a request that reached the Transport, two kinds that were sent, and the failure.
+const maxItemRecords = 3*(frameOverhead+9) + frameOverhead + maxReason
+
+// frameOverhead is the maximum length of a frame of package journal with a record, without
+// what follows the number of the item.
+const frameOverhead = 24 + 2*binary.MaxVarintLen64 + 2
+
+// send records that a request of an item has reached the Transport (sentIdempotent), or that
+// one that is not idempotent will be sent. The record of one that must not be repeated is on disk before the request is sent. That of one with an
 // Idempotency-Key need not be: if a power failure loses it, the request is sent again with
 // the same key.
 func (c *checkpoint) send(index int, s sent) error {
@@ -249,21 +305,27 @@ func (c *checkpoint) done(index int, value []byte) error {
 	return c.append(append(newRecord(recordDone, index), value...), false)
 }
 
-// append adds a record. It is on disk on return if durable is set, or else after about
-// syncInterval if other records follow.
+// append adds a record, for which the item that it belongs to has left a reserve.
 func (c *checkpoint) append(record []byte, durable bool) error {
+	return c.appendWithReserve(record, durable, 0)
+}
+
+// appendWithReserve adds a record and leaves a reserve. The record is on disk on return if durable is
+// set, or else after about syncInterval if other records follow.
+func (c *checkpoint) appendWithReserve(record []byte, durable bool, reserve int64) error {
 	now := time.Now().UnixNano()
 	last := c.syncedAt.Load()
 	isOld := now-last >= int64(syncInterval) || now < last // the clock may have been set back
-	if durable || isOld && c.syncedAt.CompareAndSwap(last, now) {
-		return c.log.AppendSync(record)
-	}
-	return c.log.Append(record)
+	durable = durable || isOld && c.syncedAt.CompareAndSwap(last, now)
+	return c.log.AppendWithReserve(record, durable, reserve)
 }
 
 // syncInterval is the time after which records are written to disk, so that a power failure
 // does not lose much of what was done.
 const syncInterval = time.Second
+
+// undone records that an item was interrupted and that what was sent of it is safe to repeat.
+func (c *checkpoint) undone(index int) error { return c.append(newRecord(recordUndone, index), false) }
 
 // fail records that an item has failed. doubt means that it must not be repeated.
 func (c *checkpoint) fail(index int, reason error, doubt bool) error {
@@ -271,8 +333,19 @@ func (c *checkpoint) fail(index int, reason error, doubt bool) error {
 	if doubt {
 		record[len(record)-1] = 1
 	}
-	text := reason.Error()
-	return c.append(append(record, strings.ToValidUTF8(text[:min(len(text), maxReason)], "")...), false)
+	return c.append(append(record, storedText(reason)...), false)
+}
+
+// storedText returns the text of an error for a file: without the user, query and fragment of
+// URLs and without the keys of limits, and at most maxReason bytes long.
+func storedText(err error) string {
+	text := explain.ErrorWithoutKeys(err, func(err error) string {
+		if r, ok := err.(*throttle.RefusedError); ok {
+			return r.Key
+		}
+		return ""
+	})
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 func newRecord(kind byte, index int) []byte {

@@ -11,7 +11,8 @@
 //	}, batch.Options{Workers: 50, Checkpoint: "update.checkpoint"})
 //
 // An [Outbox] sends requests in order of submission, in the background. Kept on disk, it
-// loses no accepted request when the process is killed or the device is offline.
+// loses no accepted request when the process is killed, the device is offline, or a token is
+// invalid for a time.
 //
 // # Processing an item once
 //
@@ -25,7 +26,11 @@
 //   - Requests with a stable Idempotency-Key are repeated with the same key, so that the
 //     server recognizes them, as long as the server remembers the key (KeyLifetime).
 //   - Other requests are not repeated: the item, or the request, is reported with
-//     [ErrInterrupted], because only the caller can find out whether it was processed.
+//     [ErrInterrupted], because only the caller can find out whether it was processed. The
+//     same is true of items whose function sent no request that Run could see.
+//
+// When the context of Run ends, or the disk is full, no further item begins, and those that
+// are being processed have time to finish, so that nothing is interrupted.
 //
 // The key of an item is [Item.IdempotencyKey]; an Outbox adds keys itself.
 package batch

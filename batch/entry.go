@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -38,6 +39,16 @@ type entryMeta struct {
 	Key       string      `json:",omitempty"` // Idempotency-Key; it is also in Header
 	Options   heed.RequestOptions
 	Submitted int64 // Unix time in milliseconds
+
+	// Of a request that was given up: QueuedRequest.Failure, and what entry has.
+	Failure string `json:",omitempty"`
+	Sent    sent   `json:",omitempty"`
+	SentAt  int64  `json:",omitempty"`
+}
+
+// equal reports whether e and other were submitted by the same call.
+func (e *entry) equal(other *entry) bool {
+	return e.Submitted == other.Submitted && e.Method == other.Method && e.URL == other.URL && e.Key == other.Key && bytes.Equal(e.body, other.body)
 }
 
 // newEntry returns the entry of req, and reads and closes its body.
@@ -99,8 +110,19 @@ func checkCredentials(req *http.Request) error {
 		return fmt.Errorf("%w: the URL has a user", ErrCredentials)
 	}
 	for name := range req.Header {
-		if httphost.IsSecret(http.CanonicalHeaderKey(name)) {
+		if httphost.IsSecret(http.CanonicalHeaderKey(name)) || httphost.NamesSecret(name) {
 			return fmt.Errorf("%w: the header %s", ErrCredentials, name)
+		}
+	}
+	for query := req.URL.RawQuery; query != ""; {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		name, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if value != "" && httphost.NamesSecret(name) {
+			return fmt.Errorf("%w: the query parameter %s", ErrCredentials, name)
 		}
 	}
 	return nil
@@ -177,7 +199,7 @@ func (e *entry) queued() QueuedRequest {
 	if err != nil { // Submit has parsed the URL
 		req = nil
 	}
-	return QueuedRequest{ID: e.ID, Request: req, Submitted: time.UnixMilli(e.Submitted), Sent: e.sent != sentIdempotent}
+	return QueuedRequest{ID: e.ID, Request: req, Submitted: time.UnixMilli(e.Submitted), Sent: e.sent != sentIdempotent, Failure: e.Failure}
 }
 
 // record returns the record that stores e: its number, the length of its JSON, the JSON and
@@ -203,9 +225,10 @@ func parseEntry(id uint64, b []byte) (*entry, error) {
 	if err := json.Unmarshal(b[k:k+int(n)], &e.entryMeta); err != nil {
 		return nil, fmt.Errorf("%w: %w", errRecord, err)
 	}
-	if _, err := url.Parse(e.URL); err != nil || e.Method == "" {
+	if _, err := url.Parse(e.URL); err != nil || e.Method == "" || e.Sent > sentUnsafe {
 		return nil, errors.Join(errRecord, err)
 	}
+	e.sent, e.sentAt = e.Sent, e.SentAt
 	if e.Header == nil {
 		e.Header = http.Header{}
 	}

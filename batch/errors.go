@@ -11,8 +11,9 @@ import (
 
 var (
 	// ErrInterrupted means that an item or a request was interrupted while a request that
-	// must not be repeated was in flight. Whether the server processed it is not known.
-	ErrInterrupted = errors.New("batch: interrupted while a request was in flight that is not safe to repeat: its outcome is unknown")
+	// must not be repeated was in flight, or an item whose effects Run cannot know (see
+	// RepeatSafe). Whether it was processed is not known.
+	ErrInterrupted = errors.New("batch: interrupted, and not known to be safe to repeat: its outcome is unknown")
 
 	// ErrItems means that all items were processed and some of them failed, or that their
 	// outcome is unknown. Report.Errors has the reasons.

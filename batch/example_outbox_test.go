@@ -31,12 +31,13 @@ func ExampleOutbox() {
 			StartJitter: 100 * time.Millisecond, // minutes in a program
 			StartSeed:   "serial number of the device",
 		}),
-		Done: func(d batch.Delivery) {
+		Done: func(d batch.Delivery) batch.Action {
 			if d.Err != nil {
 				fmt.Println("not delivered:", d.Err)
-				return
+				return batch.Leave
 			}
 			fmt.Println("delivered", d.ID, d.Response.StatusCode)
+			return batch.Leave
 		},
 	})
 	if err != nil {

@@ -18,22 +18,21 @@ import (
 // newJob returns a job without items.
 func newJob(t *testing.T, o Options) *job {
 	j := &job{o: o.withDefaults(), started: time.Now()}
-	j.ctx, j.cancel = context.WithCancelCause(t.Context())
-	j.stop, j.end = context.WithCancelCause(j.ctx)
+	t.Cleanup(j.begin(t.Context()))
 	return j
 }
 
 // An item that was passed to a worker and not begun is not processed, so the job is not complete.
 func TestJob_isNotCompleteWithoutAnItemThatWasNotBegun(t *testing.T) {
 	cause := errors.New("cause")
-	for _, stops := range []func(*job){func(j *job) { j.end(cause) }, func(j *job) { j.cancel(cause) }, func(j *job) { j.abort(cause) }} {
+	for _, stops := range []func(*job){func(j *job) { j.end(cause) }, func(j *job) { j.stopFor(cause) }, func(j *job) { j.abort(cause) }} {
 		j := newJob(t, Options{})
 		j.complete = true
-		require.True(t, j.begin())
+		require.True(t, j.beginItem())
 		stops(j)
 		_, err := j.result()
 		require.NoError(t, err, "it stopped after the last item")
-		require.False(t, j.begin())
+		require.False(t, j.beginItem())
 		_, err = j.result()
 		require.ErrorIs(t, err, cause)
 		require.Equal(t, 1, j.active)
@@ -56,7 +55,8 @@ func TestJob_pausesUpToMaxPause(t *testing.T) {
 			if tt.until > 0 {
 				until = start.Add(tt.until)
 			}
-			require.Equal(t, tt.want > 0, j.pause(until, fault), "%+v", tt)
+			require.Equal(t, tt.want > 0, j.beginPause(until, fault), "%+v", tt)
+			require.Equal(t, tt.want > 0, j.pauses.wait(j.stop) == nil, "%+v", tt)
 			require.Equal(t, tt.want, time.Since(start))
 			if tt.want == 0 {
 				require.Equal(t, &PauseError{Until: until, Err: fault}, context.Cause(j.stop))
@@ -102,7 +102,8 @@ func TestProgress_leftOfFewItems(t *testing.T) {
 	require.Equal(t, 5*time.Second, e.add(sample{1, time.Second}, 5))
 }
 
-// A pause repeats the item, which is then marked.
+// A pause repeats the item, which is then marked. A function that sends no request with its
+// context has unknown effects, so that only RepeatAlways repeats it.
 func TestRun_marksItemsThatAreRepeatedAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var repeated []bool
@@ -114,8 +115,9 @@ func TestRun_marksItemsThatAreRepeatedAfterAPause(t *testing.T) {
 				return heed.ErrMaxWait
 			}
 			return nil
-		}, Options{})
+		}, Options{Repeat: RepeatAlways})
 		require.NoError(t, err)
+		require.Equal(t, 1, report.Repeated)
 		require.Equal(t, []bool{false, true, true}, repeated)
 		require.Len(t, keys, 1)
 		require.Equal(t, 2*time.Minute, report.Paused)
@@ -145,7 +147,7 @@ func TestWatch_recordsEachKindOnce(t *testing.T) {
 		return req
 	}
 	var all []sent
-	for _, w := range []*watch{{key: "k"}, {key: "k", record: func(s sent) { all = append(all, s) }}} {
+	for _, w := range []*watch{{key: "k"}, {key: "k", record: func(s sent) bool { all = append(all, s); return true }}} {
 		for _, key := range []string{"k", "k", "other", "other", "k"} {
 			w.attemptStart(request(key), heed.AttemptStartInfo{})
 		}
@@ -234,7 +236,7 @@ func TestOutbox_statusesAfterAnAttemptInDoubt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []error
 			s := &scriptedTransport{results: tt.results}
-			o := submitted(t, 1, s, OutboxConfig{Done: func(d Delivery) { got = append(got, d.Err) }})
+			o := submitted(t, 1, s, OutboxConfig{Done: func(d Delivery) Action { got = append(got, d.Err); return Leave }})
 			require.NoError(t, o.Drain(t.Context()))
 			require.Equal(t, tt.sent, s.sent, "%v", tt.results)
 			require.Len(t, got, 1)
@@ -249,7 +251,7 @@ func TestOutbox_statusesAfterAnAttemptInDoubt(t *testing.T) {
 func TestOutbox_closeKeepsTheRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 0
-		o := submitted(t, 1, &scriptedTransport{results: []any{context.Canceled}}, OutboxConfig{MaxAttempts: 1, Done: func(Delivery) { left++ }})
+		o := submitted(t, 1, &scriptedTransport{results: []any{context.Canceled}}, OutboxConfig{MaxAttempts: 1, Done: func(Delivery) Action { left++; return Leave }})
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -265,7 +267,7 @@ func TestOutbox_closeWaitsForItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		o := submitted(t, 1, &scriptedTransport{}, OutboxConfig{Done: func(Delivery) { time.Sleep(time.Minute) }})
+		o := submitted(t, 1, &scriptedTransport{}, OutboxConfig{Done: func(Delivery) Action { time.Sleep(time.Minute); return Leave }})
 		synctest.Wait()
 		start := time.Now()
 		unsent, err := o.Close(ctx)
@@ -350,4 +352,22 @@ func TestOutbox_opensWhatItHolds(t *testing.T) {
 		require.Len(t, unsent, 3)
 		require.NotEmpty(t, unsent[0].Request.Header.Get("Idempotency-Key"))
 	})
+}
+
+// A request that may not begin, because the record takes until the context ends or fails, is not in
+// doubt. One that began is.
+func TestWatch_whatMayNotBeginIsNotInDoubt(t *testing.T) {
+	for _, tt := range []struct{ records, may, repeatable bool }{{true, true, false}, {true, false, true}, {false, true, true}} {
+		w := &watch{record: func(sent) bool { return tt.records }, maySend: func() bool { return tt.may }}
+		req, err := http.NewRequest("POST", "http://a.test", nil)
+		require.NoError(t, err)
+		for range 2 { // also a retry of a request that was recorded
+			w.waitStart(req, heed.WaitStartInfo{})
+			w.attemptStart(req, heed.AttemptStartInfo{})
+			require.False(t, w.repeatable(), "it is in flight")
+			w.attemptDone(req, heed.AttemptDoneInfo{Err: context.Canceled})
+			require.Equal(t, tt.repeatable, w.repeatable(), "%+v", tt)
+		}
+		require.Equal(t, tt.records, w.sentUnsafe(), "the checkpoint states that it would be sent")
+	}
 }

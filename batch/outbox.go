@@ -11,6 +11,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/journal"
 )
 
 var (
@@ -68,18 +69,32 @@ type OutboxConfig struct {
 	Client *http.Client
 
 	// Path is the path of the file that keeps the requests. It is created if it does not
-	// exist, with mode 0600; beside it there is one with the suffix .lock, and for moments
-	// one with the suffix .tmp. One process can use it at a time. Empty means that the
+	// exist, with mode 0600; for moments there is one with the suffix .tmp beside it.
+	// One process can use it at a time. Empty means that the
 	// requests are kept in memory only.
 	Path string
 
-	// Done is called when a request leaves the Outbox: delivered, rejected, expired, or with
-	// an unknown outcome. It is called by one goroutine at a time, which sends the next
+	// Done is called when a request would leave the Outbox: delivered, rejected, expired, or
+	// with an unknown outcome. It returns what to do with the request. It is called by one goroutine at a time, which sends the next
 	// request when it has returned. It may call Submit, but not Drain or Close. If the
 	// process is killed before it has returned, the request is sent again with the same
 	// Idempotency-Key and Done is called again. A panic of Done ends the process. Nil means
-	// none.
-	Done func(Delivery)
+	// Leave for all.
+	Done func(Delivery) Action
+
+	// DeadLetters is the path of a file for requests that were given up: they leave with an
+	// error, and Done returns Leave. It has the form of the file of an Outbox, with at most
+	// MaxBytes: ReadOutbox lists its requests, and an Outbox with its path sends them. It is
+	// open only while a request is added. If that fails, the request stays the first, with the
+	// error in OutboxState.LastError. Empty means none.
+	DeadLetters string
+
+	// RejectionPasses reports whether the reason of a response with a status from 400 to 499
+	// passes, so that the request stays the first and is sent again: an expired token (401), a
+	// permission (403) or a resource (404) that is still missing. It is not called for
+	// responses for which Done is not called in any case, such as 408 and 429. It must not
+	// read the body. Nil means that 401 passes.
+	RejectionPasses func(*http.Response) bool
 
 	// MaxRequests is the maximum number of requests. Zero means 10,000.
 	MaxRequests int
@@ -122,9 +137,10 @@ type OutboxConfig struct {
 	Backoff backoff.Policy
 
 	// StoreCredentials permits requests with headers or URLs that hold credentials in an
-	// Outbox on disk: the headers that are known to carry secrets (Authorization, Cookie,
-	// X-API-Key, Private-Token and the like), and a user in the URL. Without it, Submit
-	// rejects them with ErrCredentials. Other headers, the query and the body are always
+	// Outbox on disk: headers and query parameters that are known to carry secrets, or whose
+	// names state it (Authorization, Cookie, X-API-Key, Private-Token, api_key, access_token,
+	// X-Amz-Signature and the like), and a user in the URL. Without it, Submit rejects them
+	// with ErrCredentials. Other headers and parameters, the path and the body are always
 	// written to disk.
 	StoreCredentials bool
 }
@@ -155,6 +171,9 @@ func (c OutboxConfig) withDefaults() OutboxConfig {
 	if c.KeyLifetime == 0 {
 		c.KeyLifetime = defaultKeyLifetime
 	}
+	if c.RejectionPasses == nil {
+		c.RejectionPasses = isUnauthorized
+	}
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = defaultMaxAttempts
 	}
@@ -163,6 +182,8 @@ func (c OutboxConfig) withDefaults() OutboxConfig {
 	}
 	return c
 }
+
+func isUnauthorized(resp *http.Response) bool { return resp.StatusCode == http.StatusUnauthorized }
 
 // Validate returns an error if a field has a value that OpenOutbox rejects.
 func (c OutboxConfig) Validate() error {
@@ -186,7 +207,41 @@ type QueuedRequest struct {
 
 	// Sent means that the request was sent, and that the server may have processed it.
 	Sent bool
+
+	// Failure is the text of the error with which the request was given up, without the user,
+	// query and fragment of URLs. It is empty unless the request is in a file of
+	// OutboxConfig.DeadLetters.
+	Failure string
 }
+
+// ReadOutbox returns the requests in the file of an Outbox or of OutboxConfig.DeadLetters, in
+// order. It only reads the file, which may be in use.
+//
+// The error matches ErrDamaged if the file is damaged or was not written by an Outbox. If a part
+// can be read, the requests are those before and after the damage, and Sent is set for those
+// before it that are not idempotent, as the damage may hide that they were sent, or delivered.
+// They can be submitted to a new Outbox with their Idempotency-Keys.
+func ReadOutbox(path string) ([]QueuedRequest, error) {
+	r := storeReader{entries: map[uint64]*entry{}}
+	err := journal.ReadFile(path, r.apply, r.skip)
+	return queuedRequests(r.sorted()), fileError("outbox", err)
+}
+
+// An Action states what an Outbox does with a request that would leave it.
+type Action int
+
+const (
+	// Leave removes the request. If it has failed, it is added to OutboxConfig.DeadLetters.
+	Leave Action = iota
+
+	// Keep keeps a request that has failed the first, and sends it again after
+	// OutboxConfig.Backoff. After ErrInterrupted it states that the request was not processed.
+	// It has no effect on a request that was delivered.
+	Keep
+
+	// Discard removes the request, also if it has failed.
+	Discard
+)
 
 // A Delivery describes a request that leaves an Outbox.
 type Delivery struct {
@@ -216,6 +271,11 @@ type OutboxState struct {
 	// LastError is the failure that NextTry follows: of the network, of the server, or of
 	// the file. Nil means that there was none since a request last left the Outbox.
 	LastError error
+
+	// Cut is the number of bytes at the end of the file that were removed when it was opened:
+	// of a record that was being written when the process ended, or of the last one if it was
+	// damaged.
+	Cut int64
 }
 
 // An Outbox keeps requests and sends them in the background, one at a time, in the order in
@@ -223,7 +283,7 @@ type OutboxState struct {
 //
 // A request that the server throttles, or that fails because of the network, stays the
 // first and is sent again when the server accepts it, so that later requests do not
-// overtake it. A request leaves the Outbox when its response is final; OutboxConfig.Done
+// overtake it, as does one that is rejected for a reason that passes. A request leaves the Outbox when its response is final; OutboxConfig.Done
 // then gets it.
 //
 // With OutboxConfig.Path, a request that Submit has accepted is on disk, and is sent after a
@@ -394,6 +454,9 @@ func (o *Outbox) State() OutboxState {
 	defer o.mu.Unlock()
 	s := o.state
 	s.Requests, s.Bytes = len(o.entries), o.bytes
+	if o.store != nil {
+		s.Cut = o.store.log.Cut()
+	}
 	return s
 }
 
@@ -445,6 +508,10 @@ func (o *Outbox) snapshot() ([]*entry, uint64) {
 // unsent returns the requests that are left.
 func (o *Outbox) unsent() []QueuedRequest {
 	entries, _ := o.snapshot()
+	return queuedRequests(entries)
+}
+
+func queuedRequests(entries []*entry) []QueuedRequest {
 	all := make([]QueuedRequest, len(entries))
 	for i, e := range entries {
 		all[i] = e.queued()

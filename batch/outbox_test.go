@@ -45,7 +45,7 @@ func newRig(t *testing.T, respond func(heedtest.Request) heedtest.Response) *rig
 	return r
 }
 
-func (r *rig) done(d batch.Delivery) {
+func (r *rig) done(d batch.Delivery) batch.Action {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := fmt.Sprint(d.ID)
@@ -58,6 +58,7 @@ func (r *rig) done(d batch.Delivery) {
 		}
 	}
 	r.deliveries = append(r.deliveries, s)
+	return batch.Leave
 }
 
 func (r *rig) got() []string {
@@ -230,7 +231,6 @@ func TestOutbox_finalResponsesLeave(t *testing.T) {
 		{204, nil, "", "1 204", 1},
 		{304, nil, "", "1 304", 1},
 		{400, nil, "", "1 400 the serv", 1},
-		{401, nil, "", "1 401 the serv", 1},
 		{404, nil, "", "1 404 the serv", 1},
 		{429, nil, `{"error":{"code":"insufficient_quota"}}`, "1 429 the serv", 1}, // waiting does not help
 		{501, nil, "", "1 501 the serv", 3},
@@ -620,7 +620,7 @@ func TestOutbox_concurrentCalls(t *testing.T) {
 		server.Start()
 		var delivered atomic.Int64
 		client := heed.NewClient(&heed.Transport{Base: server.Transport()})
-		o, err := batch.OpenOutbox(batch.OutboxConfig{Path: path, Client: client, Done: func(batch.Delivery) { delivered.Add(1) }})
+		o, err := batch.OpenOutbox(batch.OutboxConfig{Path: path, Client: client, Done: func(batch.Delivery) batch.Action { delivered.Add(1); return batch.Leave }})
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		var accepted atomic.Int64
@@ -651,12 +651,13 @@ func TestOutbox_doneMaySubmitAndReadTheBody(t *testing.T) {
 		r := newRig(t, func(heedtest.Request) heedtest.Response { return heedtest.Response{Body: "response"} })
 		var o *batch.Outbox
 		var bodies []string
-		o = r.open(t, batch.OutboxConfig{Done: func(d batch.Delivery) {
+		o = r.open(t, batch.OutboxConfig{Done: func(d batch.Delivery) batch.Action {
 			text, err := io.ReadAll(d.Response.Body)
 			bodies = append(bodies, string(text), fmt.Sprint(err, d.Err))
 			if d.ID < 3 {
 				_, _ = o.Submit(d.Request)
 			}
+			return batch.Leave
 		}})
 		r.submit(t, o, "POST", "/")
 		for range 3 {
@@ -764,7 +765,7 @@ func TestOutbox_whatWasSentIsOnDisk(t *testing.T) {
 		frames := func() (ends []int64) {
 			content, err := os.ReadFile(path)
 			require.NoError(t, err)
-			for at := int64(8); at < int64(len(content)); {
+			for at := int64(8); at < int64(len(content)) && content[at] != 0; { // zeros are a reserve for later records
 				onDisk = append(onDisk, int64(binary.LittleEndian.Uint64(content[at+8:])))
 				at += 24 + int64(binary.LittleEndian.Uint32(content[at+4:]))
 				ends = append(ends, at)

@@ -52,7 +52,7 @@ func TestProgress_aPauseCountsAsTimeLeft(t *testing.T) {
 				return &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
 			}
 			return nil
-		}, batch.Options{Workers: 1, Total: 100, Progress: func(p batch.Progress) {
+		}, batch.Options{Workers: 1, Total: 100, Repeat: batch.RepeatAlways, Progress: func(p batch.Progress) { // it sends no request
 			if !p.PausedUntil.IsZero() && paused.PausedUntil.IsZero() {
 				paused = p
 			}

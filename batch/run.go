@@ -44,8 +44,7 @@ type Options struct {
 
 	// Checkpoint is the path of a file that records which items are done, so that a job that
 	// was killed continues where it was. The file is created if it does not exist, with mode
-	// 0600; beside it there is one with the suffix .lock, and for moments one with the suffix
-	// .tmp. It stays when the job has ended, so that a second start does nothing: remove it
+	// 0600. It stays when the job has ended, so that a second start does nothing: remove it
 	// to process all items again. Empty means none.
 	Checkpoint string
 
@@ -59,8 +58,8 @@ type Options struct {
 	// if Checkpoint is set. Nil means the JSON of the item.
 	ItemKey func(item any) string
 
-	// Repeat states which items are processed again when a job continues. The zero value is
-	// RepeatSafe.
+	// Repeat states which items are processed again when a job continues, and after a pause.
+	// The zero value is RepeatSafe.
 	Repeat Repeat
 
 	// KeyLifetime is the time for which the server remembers an Idempotency-Key. An item that
@@ -73,28 +72,37 @@ type Options struct {
 	// failures do not end the job.
 	MaxFailures int
 
+	// StopTimeout is the time for which calls of the function may continue when the job stops:
+	// when the context of Run has ended or the checkpoint cannot be written. Their contexts end
+	// after it. Zero means 10 seconds. A negative value means none: the contexts of the calls
+	// end with that of Run, so that what they have sent may have an unknown outcome.
+	StopTimeout time.Duration
+
 	// MaxPause is the longest time for which the job pauses because of a limit of the server,
 	// see Run. If the server states a longer one, the job ends with a *PauseError. Zero means
 	// 24 hours.
 	MaxPause time.Duration
 }
 
-// Repeat states which items a job that continues processes again, of those that failed, or
-// that were begun and not finished.
+// Repeat states which items are processed again: when a job continues, of those that failed,
+// or that were begun and not finished; and after a pause, of those that caused it, see Run.
 type Repeat int
 
 const (
-	// RepeatSafe repeats items all of whose requests are safe to repeat, as far as they used
-	// a heed.Transport and the context that the function got: idempotent ones, those that
-	// were rejected, and those with an Idempotency-Key that begins with Item.IdempotencyKey.
-	// Items that may have other effects must be idempotent, or need RepeatNever.
+	// RepeatSafe repeats items whose function has sent a request with the context that it got
+	// through a heed.Transport, if all such requests are safe to repeat: idempotent ones,
+	// those that were rejected, and those with an Idempotency-Key that begins with
+	// Item.IdempotencyKey. An item without such a request has effects that Run cannot know,
+	// and is not repeated. Items that have other effects beside such requests must be
+	// idempotent, or need RepeatNever.
 	RepeatSafe Repeat = iota
 
 	// RepeatAlways repeats all of these items. The function can ask the server what was done
 	// if Item.Repeated is set.
 	RepeatAlways
 
-	// RepeatNever repeats none. Each item costs a write to disk before it begins.
+	// RepeatNever repeats none: the function is called at most once for an item. Each item
+	// costs a write to disk before it begins.
 	RepeatNever
 )
 
@@ -103,6 +111,7 @@ const (
 	defaultInterval    = time.Second
 	defaultKeyLifetime = 24 * time.Hour
 	defaultMaxPause    = 24 * time.Hour
+	defaultStopTimeout = 10 * time.Second
 
 	unknownPause = time.Minute // length of a pause whose end is not known
 	maxPauses    = 100         // pauses after which an item fails
@@ -150,6 +159,9 @@ func (o Options) withDefaults() Options {
 	if o.MaxPause == 0 {
 		o.MaxPause = defaultMaxPause
 	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = defaultStopTimeout
+	}
 	return o
 }
 
@@ -170,12 +182,22 @@ type Report struct {
 	Unknown int
 
 	// Interrupted is the number of items that this process began and did not finish, because
-	// ctx ended or the job stopped. A later process can repeat them, see Repeat.
+	// they took longer than Options.StopTimeout or waited for the end of a pause when the job
+	// stopped. A later process can repeat them, see Repeat.
 	Interrupted int
+
+	// Repeated is the number of items that this process began although they had been begun
+	// before: by an earlier process, or before a pause.
+	Repeated int
 
 	// Errors holds the errors of failed and unknown items in the order of the items, at most
 	// 1000.
 	Errors []ItemError
+
+	// Cut is the number of bytes at the end of the checkpoint that were removed when it was
+	// opened: of a record that was being written when the process ended, or of the last one if
+	// it was damaged.
+	Cut int64
 
 	// Elapsed is the duration of Run.
 	Elapsed time.Duration
@@ -193,18 +215,21 @@ type Report struct {
 // heed.Transport. The Transport delays them as its limits and those of the server require.
 // If a request fails because a limit of the server does not admit it in time (with
 // heed.ErrMaxWait, or throttled until no attempt or time is left) and fn returns an error,
-// the item has not failed: the job pauses until the time that the server states, or for a
-// minute if it states none, and then repeats the item, unless it has sent a request that is
-// not safe to repeat. An item that has paused the job 100 times fails.
+// the job pauses: no item begins until the time that the server states, or for a minute if it
+// states none. The item is then repeated as Options.Repeat permits, or has failed. An item
+// that has paused the job 100 times fails.
 //
 // Run returns nil if all items are done. Otherwise the error matches ErrItems if all items
 // were processed; ErrTooManyFailures, *PauseError, the cause of ctx, or the error of the
 // checkpoint if the job ended early; ErrLocked or ErrDamaged if it did not begin; or
 // ErrOtherJob. The Report is valid in all cases.
 //
-// If ctx ends, the context of fn ends too, and Run returns when all calls of fn have
-// returned. If ctx has a deadline, the job ends when the Transport rejects a request that
-// cannot be sent before it. The sequence is not interrupted while it computes an item.
+// If ctx ends, no further item begins, the calls of fn have Options.StopTimeout to finish, and
+// Run returns when all have returned: the context of fn ends only then. The job stops in the same
+// way if the checkpoint cannot be written because the disk is full, for which the file has a reserve
+// for the outcomes of the items that are being processed. If ctx has a deadline, the job also
+// stops when the Transport rejects a request that cannot be sent before the end of that time. The
+// sequence is not interrupted while it computes an item.
 //
 // If fn panics, Run ends the contexts of the other calls, waits for them, and panics with a
 // *PanicError on the goroutine of its caller; the checkpoint then has the item as not
@@ -270,9 +295,10 @@ type job struct {
 	checkpoint *checkpoint // nil if there is none
 	started    time.Time
 
+	caller context.Context // of Run
 	ctx    context.Context // of the items, with the options of the requests
 	cancel context.CancelCauseFunc
-	stop   context.Context // done once no further item may begin; ends with ctx
+	stop   context.Context // done once no further item may begin; ends with caller
 	end    context.CancelCauseFunc
 	pauses pauses
 
@@ -283,6 +309,8 @@ type job struct {
 	active   int
 	failures int         // items that failed in this process
 	skipped  bool        // a worker got an item and did not begin it
+	stopping *time.Timer // calls cancel after StopTimeout; nil if that has not begun
+	lastSend time.Time   // when the last request may begin that must not be repeated; zero before the job stops
 	panic    *PanicError // the first panic
 	exited   bool        // a function called runtime.Goexit
 }
@@ -303,19 +331,64 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 			return Report{}, err
 		}
 		defer c.log.Close() // also if the sequence or Progress panics
-		j.checkpoint, j.id = c, c.id
+		j.checkpoint, j.id, j.report.Cut = c, c.id, c.log.Cut()
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	j.ctx, j.cancel = j.withPriority(ctx), cancel
-	j.stop, j.end = context.WithCancelCause(ctx)
-	defer j.end(nil)
+	defer j.begin(ctx)()
 
 	func() {
 		defer j.reportProgress()()
 		processAll(j, items, fn)
 	}()
 	return j.result()
+}
+
+// begin sets the contexts of the job for that of its caller. The returned function ends them.
+func (j *job) begin(caller context.Context) (end func()) {
+	j.caller = caller
+	ctx := caller
+	endDeadline := func() {}
+	if j.o.StopTimeout > 0 {
+		ctx = context.WithoutCancel(caller)
+		if deadline, ok := caller.Deadline(); ok {
+			ctx, endDeadline = context.WithDeadline(ctx, deadline.Add(j.o.StopTimeout))
+		}
+	}
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	j.ctx = j.withPriority(ctx)
+	j.stop, j.end = context.WithCancelCause(caller)
+	ignoreCaller := context.AfterFunc(caller, func() { j.stopFor(context.Cause(caller)) })
+	return func() {
+		ignoreCaller()
+		j.end(nil)
+		j.cancel(nil)
+		endDeadline()
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.stopping != nil {
+			j.stopping.Stop()
+		}
+	}
+}
+
+// stopFor stops the job: no further item begins, and the contexts of the items end after
+// Options.StopTimeout. The first of several errors is that of the job.
+func (j *job) stopFor(err error) {
+	j.end(err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopping == nil {
+		timeout := max(j.o.StopTimeout, 0)
+		j.stopping = time.AfterFunc(timeout, func() { j.cancel(context.Cause(j.stop)) })
+		j.lastSend = time.Now().Add(timeout - timeout/10)
+	}
+}
+
+// maySend reports whether a request may begin that must not be repeated. In the last tenth of
+// Options.StopTimeout it may not, so that none is canceled while it is being written.
+func (j *job) maySend() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ctx.Err() == nil && (j.lastSend.IsZero() || time.Now().Before(j.lastSend))
 }
 
 // withPriority returns ctx with the priority of the job's requests.
@@ -334,6 +407,7 @@ type task[T any] struct {
 	index    int
 	item     T
 	repeated bool
+	sent     sent   // what earlier processes have sent
 	identity uint32 // of the item in the checkpoint
 }
 
@@ -358,17 +432,14 @@ func processAll[T any](j *job, items iter.Seq[T], fn func(context.Context, T) ([
 		t := task[T]{index: index, item: item}
 		v, err := j.resume(t.index, item)
 		if err != nil {
-			j.abort(err)
+			j.stopFor(err)
 			stopped = true
 			break
 		}
 		if v.done || v.failed != nil {
 			continue
 		}
-		t.repeated, t.identity = v.repeated, v.identity
-		if stopped = j.pauses.wait(j.stop) != nil; stopped {
-			break
-		}
+		t.repeated, t.sent, t.identity = v.repeated, v.sent, v.identity
 		if spawned < j.o.Workers {
 			spawned++
 			workers.Go(func() {
@@ -408,58 +479,104 @@ func (j *job) resume(index int, item any) (v verdict, err error) {
 
 // process calls fn for an item, again after each pause, and records the outcome.
 func process[T any](j *job, t task[T], fn func(context.Context, T) ([]byte, error)) {
-	if !j.begin() {
+	_ = j.pauses.wait(j.stop) // beginItem notices that the job has stopped
+	if !j.beginItem() {
 		return
 	}
-	finished := false
+	ctx, cancel := context.WithCancelCause(j.ctx)
+	defer cancel(nil)
+	w := j.watch(t.index, cancel)
+	w.doubt = t.sent
+	begun, finished := false, false
 	defer func() {
+		if begun && !finished {
+			j.recordUndone(t.index, w)
+		}
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.active--
-		if !finished {
+		if !begun {
+			j.skipped = true
+		} else if !finished {
 			j.report.Interrupted++
 		}
 	}()
-	if !j.recordStart(t.index, t.identity) {
-		return
-	}
-	w := &watch{key: j.id.key(uint64(t.index)), record: func(s sent) { j.recordSent(t.index, s) }}
-	w.deadline, _ = j.ctx.Deadline()
-	item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated}
 	for pauses := 0; ; pauses++ {
-		value, err := call(j, t, item, w, fn)
+		if !j.recordStart(t.index, t.identity) {
+			return
+		}
+		begun = true
+		if pauses == 0 && t.repeated || pauses == 1 && !t.repeated {
+			j.count(func(r *Report) { r.Repeated++ })
+		}
+		w.begin()
+		item := &Item{Index: t.index, IdempotencyKey: w.key, Repeated: t.repeated || pauses > 0}
+		value, err := call(w.context(context.WithValue(ctx, itemKey{}, item)), j, t, fn)
 		var unstored *storeError
 		switch {
 		case err == errExited:
 			return
 		case errors.As(err, &unstored):
-			j.abort(err)
+			j.stopFor(err)
 			return
 		case err == nil:
 			finished = j.recordDone(t.index, value)
 			return
-		case j.ctx.Err() != nil:
+		case ctx.Err() != nil, j.caller.Err() != nil && errors.Is(err, j.caller.Err()):
 			return
 		case w.isLate():
 			j.end(context.DeadlineExceeded)
 			return
 		}
 		tooLong, until := w.pause(err)
-		if !tooLong || pauses == maxPauses || !w.repeatable() {
+		again := tooLong && pauses < maxPauses && j.mayRepeat(w)
+		if !again {
 			finished = j.recordFailed(t.index, err, !w.repeatable())
+		}
+		if tooLong && !j.beginPause(until, err) || !again || j.pauses.wait(j.stop) != nil {
 			return
 		}
-		if !j.pause(until, err) {
-			return
-		}
-		again := *item
-		again.Repeated = true
-		item = &again
 	}
 }
 
-// begin counts an item that begins. It returns false if no further item may begin.
-func (j *job) begin() bool {
+// mayRepeat reports whether the item that w observed may be processed again after a pause.
+func (j *job) mayRepeat(w *watch) bool {
+	switch j.o.Repeat {
+	case RepeatAlways:
+		return true
+	case RepeatNever:
+		return false
+	}
+	return w.repeatable()
+}
+
+// watch returns a watch for an item, which ends its context with cancel if what it sends cannot be
+// recorded.
+func (j *job) watch(index int, cancel context.CancelCauseFunc) *watch {
+	w := &watch{key: j.id.key(uint64(index))}
+	w.deadline, _ = j.ctx.Deadline()
+	w.maySend = func() bool {
+		may := j.maySend()
+		if !may {
+			cancel(context.Cause(j.stop))
+		}
+		return may
+	}
+	if j.checkpoint != nil {
+		w.record = func(s sent) bool {
+			err := j.checkpoint.send(index, s)
+			if !j.check(err) {
+				cancel(err)
+			}
+			return err == nil
+		}
+		w.observe = func() { w.record(sentIdempotent) }
+	}
+	return w
+}
+
+// beginItem counts an item that begins. It returns false if no further item may begin.
+func (j *job) beginItem() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.stop.Err() != nil {
@@ -481,7 +598,7 @@ func (j *job) abort(err error) {
 var errExited = errors.New("batch: the function did not return")
 
 // call calls fn. A panic ends the job and becomes errExited.
-func call[T any](j *job, t task[T], item *Item, w *watch, fn func(context.Context, T) ([]byte, error)) (value []byte, err error) {
+func call[T any](ctx context.Context, j *job, t task[T], fn func(context.Context, T) ([]byte, error)) (value []byte, err error) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -489,7 +606,7 @@ func call[T any](j *job, t task[T], item *Item, w *watch, fn func(context.Contex
 			err = errExited
 		}
 	}()
-	value, err = fn(w.context(context.WithValue(j.ctx, itemKey{}, item)), t.item)
+	value, err = fn(ctx, t.item)
 	returned = true
 	return value, err
 }
@@ -507,9 +624,9 @@ func (j *job) exit(index int, v any) {
 	j.abort(context.Canceled)
 }
 
-// pause lets no item begin until the given time, and waits for it. It returns false if the
-// job stops.
-func (j *job) pause(until time.Time, err error) bool {
+// beginPause lets no item begin until the given time. It returns false if that is too late,
+// so that the job ends.
+func (j *job) beginPause(until time.Time, err error) bool {
 	now := time.Now()
 	if until.IsZero() {
 		until = now.Add(unknownPause)
@@ -519,7 +636,7 @@ func (j *job) pause(until time.Time, err error) bool {
 		return false
 	}
 	j.pauses.begin(now, until)
-	return j.pauses.wait(j.stop) == nil
+	return true
 }
 
 // count changes the report.
@@ -552,11 +669,11 @@ func (j *job) recordStart(index int, identity uint32) bool {
 	return j.check(j.checkpoint.start(index, identity))
 }
 
-// recordSent records that a request of an item will be sent. If that is not possible the
-// job ends, and the request is not sent because its context has ended.
-func (j *job) recordSent(index int, s sent) {
-	if j.checkpoint != nil {
-		j.check(j.checkpoint.send(index, s))
+// recordUndone records that an item was interrupted, if it is known that nothing was processed
+// that must not be repeated although it was recorded that it would be sent.
+func (j *job) recordUndone(index int, w *watch) {
+	if j.checkpoint != nil && w.sentUnsafe() && w.repeatable() {
+		j.check(j.checkpoint.undone(index))
 	}
 }
 
@@ -585,10 +702,10 @@ func (j *job) recordFailed(index int, err error, doubt bool) bool {
 	return true
 }
 
-// check ends the job if err is not nil, and reports whether it is nil.
+// check stops the job if err is not nil, and reports whether it is nil.
 func (j *job) check(err error) bool {
 	if err != nil {
-		j.abort(fileError("checkpoint", err))
+		j.stopFor(fileError("checkpoint", err))
 	}
 	return err == nil
 }

@@ -122,7 +122,7 @@ func TestRun_endsWithItsContext(t *testing.T) {
 			return ctx.Err()
 		}
 		return nil
-	}, batch.Options{Workers: 1, Checkpoint: path})
+	}, batch.Options{Workers: 1, Checkpoint: path, StopTimeout: -1}) // the item waits for the end of its context
 	require.ErrorIs(t, err, cause)
 	require.Equal(t, 3, report.Done)
 	require.Equal(t, 1, report.Interrupted)
@@ -137,9 +137,10 @@ func TestRun_endsWithItsContext(t *testing.T) {
 			repeated = append(repeated, i)
 		}
 		return nil
-	}, batch.Options{Workers: 1, Checkpoint: path})
+	}, batch.Options{Workers: 1, Checkpoint: path, Repeat: batch.RepeatAlways}) // it sent no request: its effects are unknown
 	require.NoError(t, err)
 	require.Equal(t, []int{3}, repeated)
+	require.Equal(t, 1, report.Repeated)
 	require.Equal(t, 3, report.Resumed)
 	require.Equal(t, 10, report.Done)
 }
@@ -191,7 +192,7 @@ func TestRun_itemsDoNotFailBeforeADeadline(t *testing.T) {
 		defer cancel()
 		report, err := batch.Run(ctx, upTo(100), fn, o)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.InDelta(t, 31, report.Done, 1)
+		require.InDelta(t, 41, report.Done, 1) // the running ones have Options.StopTimeout beyond the deadline
 		require.Zero(t, report.Failed)
 		require.LessOrEqual(t, report.Interrupted, 20)
 		report, err = batch.Run(t.Context(), upTo(100), fn, o)
@@ -282,7 +283,8 @@ func TestRun_continuesWhereAJobEnded(t *testing.T) {
 		}
 		return nil
 	}
-	o := batch.Options{Workers: 1, Checkpoint: path, MaxFailures: 2}
+	// The function sends no request, so that its effects are unknown to RepeatSafe.
+	o := batch.Options{Workers: 1, Checkpoint: path, MaxFailures: 2, Repeat: batch.RepeatAlways}
 	_, err := batch.Run(t.Context(), upTo(50), process, o)
 	require.ErrorIs(t, err, batch.ErrTooManyFailures)
 	require.Len(t, keys, 32)
@@ -292,6 +294,7 @@ func TestRun_continuesWhereAJobEnded(t *testing.T) {
 	require.ErrorIs(t, err, batch.ErrItems)
 	require.Equal(t, 30, report.Resumed)
 	require.Equal(t, 32, report.Done) // the two that failed are repeated
+	require.Equal(t, 2, report.Repeated)
 	require.Equal(t, 18, report.Failed)
 
 	report, err = batch.Run(t.Context(), upTo(50), process, o)
@@ -368,7 +371,13 @@ func TestRun_repeatsOnlyWhatIsSafe(t *testing.T) {
 		safe, always, never  bool // is repeated with the policy
 		failedSafe, rejected bool // is repeated with RepeatSafe if the item has failed
 	}{
-		{name: "no request", during: func(context.Context) error { return nil }, safe: true, always: true, failedSafe: true},
+		{name: "no request: unknown effects", during: func(context.Context) error { return nil }, always: true},
+		{name: "POST of another client", during: func(ctx context.Context) error {
+			return send(ctx, server.Client(), "POST", server.URL, "")
+		}, always: true},
+		{name: "POST with another context", during: func(context.Context) error {
+			return send(context.Background(), client, "POST", server.URL, "")
+		}, always: true},
 		{name: "GET", during: item("GET", ""), safe: true, always: true, failedSafe: true},
 		{name: "PUT", during: item("PUT", "/fail"), safe: true, always: true, failedSafe: true},
 		{name: "POST", during: item("POST", ""), always: true},
@@ -576,7 +585,7 @@ func TestRun_aPauseEndsWithTheContext(t *testing.T) {
 		start := time.Now()
 		report, err := batch.Run(ctx, upTo(10), func(context.Context, int) error {
 			return &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
-		}, batch.Options{})
+		}, batch.Options{Repeat: batch.RepeatAlways}) // it sends no request: its effects are unknown
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, time.Since(start))
 		require.Zero(t, report.Failed)
@@ -590,7 +599,7 @@ func TestRun_anItemFailsAfterManyPauses(t *testing.T) {
 		report, err := batch.Run(t.Context(), upTo(1), func(context.Context, int) error {
 			calls++
 			return fmt.Errorf("wrapped: %w", heed.ErrMaxWait)
-		}, batch.Options{})
+		}, batch.Options{Repeat: batch.RepeatAlways}) // it sends no request: its effects are unknown
 		require.ErrorIs(t, err, heed.ErrMaxWait)
 		require.Equal(t, 101, calls)
 		require.Equal(t, 100*time.Minute, report.Paused)
@@ -656,7 +665,7 @@ func TestRun_panicsOnTheGoroutineOfItsCaller(t *testing.T) {
 			<-ctx.Done() // a panic ends the others
 			ended.Add(1)
 			return ctx.Err()
-		}, batch.Options{Workers: 4, Checkpoint: path})
+		}, batch.Options{Workers: 4, Checkpoint: path, Repeat: batch.RepeatAlways}) // it sends no request: its effects are unknown
 	}
 	value := recovered(func() { run(fault) })
 	require.IsType(t, &batch.PanicError{}, value)
@@ -668,7 +677,7 @@ func TestRun_panicsOnTheGoroutineOfItsCaller(t *testing.T) {
 	require.LessOrEqual(t, ended.Load(), int64(3))
 	require.Equal(t, "x", recovered(func() { run("x") }).(*batch.PanicError).Value)
 
-	report, err := batch.Run(t.Context(), upTo(100), func(context.Context, int) error { return nil }, batch.Options{Checkpoint: path})
+	report, err := batch.Run(t.Context(), upTo(100), func(context.Context, int) error { return nil }, batch.Options{Checkpoint: path, Repeat: batch.RepeatAlways})
 	require.NoError(t, err)
 	require.Equal(t, 100, report.Done)
 	require.Equal(t, 2, report.Resumed)
@@ -771,7 +780,7 @@ func TestRun_rejectsInvalidOptions(t *testing.T) {
 
 func TestMap_returnsValuesInOrderAlsoOfEarlierProcesses(t *testing.T) {
 	type value struct{ Square int }
-	path := checkpointIn(t)
+	path := checkpointIn(t) // the function sends no request, so that its effects are unknown to RepeatSafe
 	square := func(limit int) func(context.Context, int) (value, error) {
 		return func(_ context.Context, i int) (value, error) {
 			if i >= limit {
@@ -780,10 +789,10 @@ func TestMap_returnsValuesInOrderAlsoOfEarlierProcesses(t *testing.T) {
 			return value{i * i}, nil
 		}
 	}
-	values, _, err := batch.Map(t.Context(), upTo(10), square(5), batch.Options{Checkpoint: path})
+	values, _, err := batch.Map(t.Context(), upTo(10), square(5), batch.Options{Checkpoint: path, Repeat: batch.RepeatAlways})
 	require.ErrorIs(t, err, batch.ErrItems)
 	require.Len(t, values, 5)
-	values, report, err := batch.Map(t.Context(), upTo(10), square(10), batch.Options{Checkpoint: path})
+	values, report, err := batch.Map(t.Context(), upTo(10), square(10), batch.Options{Checkpoint: path, Repeat: batch.RepeatAlways})
 	require.NoError(t, err)
 	require.Equal(t, 5, report.Resumed)
 	for i, v := range values {

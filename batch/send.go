@@ -27,9 +27,8 @@ func (o *Outbox) run() {
 			return
 		}
 		r := o.try(e)
-		if r.final {
+		if r.final && o.leave(e, &r) {
 			failures.reset()
-			o.leave(e, r)
 		}
 		r.close()
 		if o.store != nil {
@@ -114,11 +113,13 @@ func (o *Outbox) try(e *entry) tryResult {
 	}
 	ctx, cancel := context.WithCancelCause(o.ctx)
 	var unrecorded error
-	w := &watch{key: e.Key, record: func(kind sent) {
-		if err := o.recordSend(e, kind); err != nil {
+	w := &watch{key: e.Key, record: func(kind sent) bool {
+		err := o.recordSend(e, kind)
+		if err != nil {
 			unrecorded = fileError("outbox", err)
 			cancel(unrecorded)
 		}
+		return err == nil
 	}}
 	req, err := e.request(w.context(ctx))
 	if err != nil {
@@ -221,6 +222,8 @@ func (o *Outbox) classifyStatus(e *entry, before sent, r *tryResult) {
 	case s >= 500, s == http.StatusConflict && before == sentKeyed: // an earlier attempt may still be in progress
 		r.err = keepReason(r)
 		o.countAttempt(e, r)
+	case s < 500 && o.c.RejectionPasses(r.resp):
+		r.err, r.wakeable = keepReason(r), true
 	default:
 		r.final, r.err = true, fmt.Errorf("%w: %s", ErrRejected, r.resp.Status)
 	}
@@ -261,12 +264,29 @@ func (o *Outbox) note(e *entry, kind byte) {
 	}
 }
 
-// leave calls OutboxConfig.Done and removes e. The caller closes the response.
-func (o *Outbox) leave(e *entry, r tryResult) {
+// leave calls OutboxConfig.Done and removes e, unless it must be kept: then r is no longer final,
+// and leave returns false. The caller closes the response.
+func (o *Outbox) leave(e *entry, r *tryResult) bool {
+	action := Leave
 	if o.c.Done != nil {
-		o.c.Done(Delivery{QueuedRequest: e.queued(), Response: r.resp, Err: r.err})
+		action = o.c.Done(Delivery{QueuedRequest: e.queued(), Response: r.resp, Err: r.err})
+	}
+	switch {
+	case r.err == nil || action == Discard:
+	case action == Keep:
+		r.final, r.wakeable = false, true
+		if errors.Is(r.err, ErrInterrupted) {
+			o.note(e, recordUnsent)
+		}
+		return false
+	case o.c.DeadLetters != "":
+		if err := giveUp(o.c.DeadLetters, e, r.err, o.c.MaxBytes); err != nil {
+			r.final, r.wakeable, r.err = false, true, fileError("dead letters", err)
+			return false
+		}
 	}
 	o.remove(e)
+	return true
 }
 
 // remove removes e from the file and from the entries. If the file cannot be written, e is

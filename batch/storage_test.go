@@ -70,7 +70,7 @@ func TestOutbox_aFileThatFails(t *testing.T) {
 		o, err := OpenOutbox(OutboxConfig{
 			Path: filepath.Join(t.TempDir(), "outbox"), Client: client, MaxAttempts: 1,
 			IdempotencyKey: func(*http.Request) string { return "" },
-			Done:           func(d Delivery) { left = append(left, d) },
+			Done:           func(d Delivery) Action { left = append(left, d); return Leave },
 		})
 		require.NoError(t, err)
 		newRequest := func() *http.Request {
@@ -113,11 +113,8 @@ func TestRun_aCheckpointThatFails(t *testing.T) {
 	defer client.CloseIdleConnections()
 	c, err := openCheckpoint(Options{Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}.withDefaults(), nil)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	j := &job{o: Options{}.withDefaults(), checkpoint: c, ctx: ctx, cancel: cancel}
-	j.stop, j.end = context.WithCancelCause(ctx)
-	defer j.end(nil)
+	j := newJob(t, Options{})
+	j.checkpoint = c
 	process(j, task[int]{item: 1}, func(ctx context.Context, _ int) ([]byte, error) {
 		require.NoError(t, c.log.Close())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, nil)
@@ -220,4 +217,23 @@ func TestEstimator_longestTime(t *testing.T) {
 	var e estimator
 	e.add(sample{}, 0)
 	require.Equal(t, time.Duration(1<<62), e.add(sample{processed: 1, active: time.Hour}, math.MaxInt))
+}
+
+// A process may end after a request was added to the dead letters and before it left its Outbox.
+func TestGiveUp_addsARequestOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dead")
+	e := &entry{entryMeta: entryMeta{ID: 9, Method: "POST", URL: "http://a.test/", Submitted: 5}, body: []byte("body"), sent: sentKeyed, sentAt: 77, attempts: 3}
+	other := *e
+	other.body = []byte("other")
+	for range 2 {
+		require.NoError(t, giveUp(path, e, ErrExpired, 1000))
+		require.NoError(t, giveUp(path, &other, ErrExpired, 1000))
+	}
+	s, entries, nextID, err := openStore(path)
+	require.NoError(t, err)
+	require.NoError(t, s.log.Close())
+	require.Len(t, entries, 2)
+	require.EqualValues(t, 3, nextID)
+	require.Equal(t, []any{uint64(1), sentKeyed, int64(77), 0, ErrExpired.Error()}, []any{entries[0].ID, entries[0].sent, entries[0].sentAt, entries[0].attempts, entries[0].Failure})
+	require.Zero(t, e.Failure, "the request in the Outbox stays as it is")
 }

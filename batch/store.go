@@ -2,6 +2,7 @@ package batch
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -41,6 +42,13 @@ type store struct {
 	limit     int64 // length of the file above which it is rewritten; only the sender uses it
 }
 
+// The reserve that is left in the file, so that on a full disk requests that were accepted are still
+// sent, and each that was sent is recorded as delivered or not.
+const (
+	reserveToSend   = 8 << 10 // after a request that was accepted: about 100 that are sent
+	reserveToRemove = 2 * frameOverhead
+)
+
 // minRewrite is the length below which a file is not rewritten while the Outbox is open.
 const minRewrite = 256 << 10
 
@@ -58,8 +66,31 @@ func openStore(path string) (*store, []*entry, uint64, error) {
 			return nil, nil, 0, err
 		}
 	}
-	entries := slices.SortedFunc(maps.Values(r.entries), func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
-	return &store{log: log, limit: minRewrite}, entries, r.nextID, nil
+	return &store{log: log, limit: minRewrite}, r.sorted(), r.nextID, nil
+}
+
+// giveUp adds e to a file of requests that were given up because of reason, unless it is in it:
+// the process may have ended before e was removed from its Outbox. The file has at most limit
+// bytes.
+func giveUp(path string, e *entry, reason error, limit int64) error {
+	s, entries, nextID, err := openStore(path)
+	if err != nil {
+		return err
+	}
+	defer s.log.Close()
+	if slices.ContainsFunc(entries, e.equal) {
+		return nil
+	}
+	dead := &entry{entryMeta: e.entryMeta, body: e.body}
+	dead.ID, dead.Failure, dead.Sent, dead.SentAt = nextID, storedText(reason), e.sent, e.sentAt
+	record, err := dead.record()
+	if err != nil {
+		return err
+	}
+	if s.log.Size()+int64(len(record)) > limit {
+		return fmt.Errorf("%s has reached OutboxConfig.MaxBytes of %d bytes", path, limit)
+	}
+	return s.log.AppendSync(record)
 }
 
 // A storeReader collects the requests of a file.
@@ -67,6 +98,28 @@ type storeReader struct {
 	hasHeader bool
 	entries   map[uint64]*entry
 	nextID    uint64
+	damaged   bool // records are missing
+}
+
+// skip reads that a part of the file is damaged. It may have stated of each request that it was
+// sent.
+func (r *storeReader) skip(int64) {
+	r.hasHeader, r.damaged = true, true
+	for _, e := range r.entries {
+		req, err := e.request(context.Background())
+		if err != nil {
+			continue // parseEntry has checked it
+		}
+		if e.sent == sentIdempotent {
+			e.sentAt = e.Submitted
+		}
+		e.sent = max(e.sent, (&watch{key: e.Key}).kindOf(req))
+	}
+}
+
+// sorted returns the requests in order.
+func (r *storeReader) sorted() []*entry {
+	return slices.SortedFunc(maps.Values(r.entries), func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // apply reads a record.
@@ -98,6 +151,7 @@ func (r *storeReader) apply(record []byte) error {
 	}
 	e := r.entries[id]
 	switch {
+	case e == nil && r.damaged:
 	case e == nil:
 		return errRecord
 	case kind == recordInFlight && len(rest) == 9 && rest[0] <= byte(sentUnsafe):
@@ -124,13 +178,13 @@ func (s *store) add(e *entry) error {
 	if err != nil {
 		return err
 	}
-	return s.log.AppendSync(record)
+	return s.log.AppendWithReserve(record, true, reserveToSend)
 }
 
 // send records on disk that a request of kind will be sent. A power failure that lost the
 // record of one with an Idempotency-Key would also lose when KeyLifetime began.
 func (s *store) send(e *entry, kind sent, at int64) error {
-	return s.log.AppendSync(inFlightRecord(e.ID, kind, at))
+	return s.log.AppendWithReserve(inFlightRecord(e.ID, kind, at), true, reserveToRemove)
 }
 
 // note records a change of e that has no content. durable means that it must be on disk.

@@ -291,17 +291,21 @@ func TestValidate_boundaries(t *testing.T) {
 // TestDefaults checks the documented values of zero fields, and that others are kept.
 func TestDefaults(t *testing.T) {
 	o := Options{}.withDefaults()
-	require.Equal(t, Options{Workers: 10, ProgressInterval: time.Second, KeyLifetime: 24 * time.Hour, MaxPause: 24 * time.Hour}, o)
-	own := Options{Workers: 1, ProgressInterval: 1, KeyLifetime: 1, MaxPause: 1}
+	require.Equal(t, Options{Workers: 10, ProgressInterval: time.Second, KeyLifetime: 24 * time.Hour, StopTimeout: 10 * time.Second, MaxPause: 24 * time.Hour}, o)
+	own := Options{Workers: 1, ProgressInterval: 1, KeyLifetime: 1, StopTimeout: 1, MaxPause: 1}
 	require.Equal(t, own, own.withDefaults())
 
 	c := OutboxConfig{}.withDefaults()
 	require.NotNil(t, c.Client)
 	require.Equal(t, backoff.Exponential{Base: time.Second, Max: time.Minute}, c.Backoff)
-	c.Client, c.Backoff = nil, nil
+	require.True(t, c.RejectionPasses(&http.Response{StatusCode: 401}))
+	require.False(t, c.RejectionPasses(&http.Response{StatusCode: 403}))
+	c.Client, c.Backoff, c.RejectionPasses = nil, nil, nil
 	require.Equal(t, OutboxConfig{MaxRequests: 10_000, MaxBytes: 16 << 20, MaxBody: 1 << 20, KeyLifetime: 24 * time.Hour, MaxAttempts: 10}, c)
 	set := OutboxConfig{Client: http.DefaultClient, Backoff: backoff.Constant(1), MaxRequests: 1, MaxBytes: 1, MaxBody: 1, KeyLifetime: 1, MaxAttempts: 1}
-	require.Equal(t, set, set.withDefaults())
+	defaults := set.withDefaults()
+	defaults.RejectionPasses = nil // functions are not comparable
+	require.Equal(t, set, defaults)
 }
 
 func TestWatch_kindOf(t *testing.T) {
@@ -450,8 +454,9 @@ func TestCheckpoint_applyFailed(t *testing.T) {
 		at     int64
 		reason string
 	}{
-		{nil, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
-		{nil, false, RepeatNever, itemState{phase: phaseFailed}, 0, "why"},
+		{nil, true, RepeatSafe, itemState{phase: phaseFailed}, 0, "why"}, // it sent nothing: its effects are unknown
+		{nil, true, RepeatNever, itemState{phase: phaseFailed}, 0, "why"},
+		{[]sent{sentIdempotent}, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
 		{[]sent{sentUnsafe}, false, RepeatSafe, itemState{phase: phaseFailed}, 0, ""},
 		{[]sent{sentUnsafe}, true, RepeatSafe, itemState{phase: phaseFailed, sent: sentUnsafe}, 0, "why"},
 		{[]sent{sentKeyed}, false, RepeatSafe, itemState{phase: phaseFailed, sent: sentKeyed}, 1, "why"},
@@ -464,6 +469,7 @@ func TestCheckpoint_applyFailed(t *testing.T) {
 			c.applySent(0, kind, int64(i+1))
 		}
 		c.applyFailed(0, tt.doubt, "why")
+		tt.want.observed = len(tt.sent) > 0
 		require.Equal(t, tt.want, c.items[0], "%+v", tt)
 		require.Equal(t, itemDoubt{sentAt: tt.at, reason: tt.reason}, c.doubts[0], "%+v", tt)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -18,21 +19,29 @@ import (
 // A watch observes the requests that are sent with one context: whether one was sent that
 // is not safe to repeat, and whether the latest one ended because a wait was too long.
 type watch struct {
-	key      string          // requests whose Idempotency-Key begins with it are safe to repeat
-	record   func(sent sent) // is called before the first request of each kind is sent; nil means none
-	deadline time.Time       // of the job; zero means none
+	key      string               // requests whose Idempotency-Key begins with it are safe to repeat
+	observe  func()               // is called when the first request reaches the Transport; nil means none
+	record   func(sent sent) bool // is called before the first request of each kind is sent, which ends the context if it returns false; nil means none
+	maySend  func() bool          // is called before a request is sent that must not be repeated, and ends the context if it returns false; nil means true
+	deadline time.Time            // of the job; zero means none
 
-	recording sync.Mutex // held while record runs, so that no other request overtakes the record
+	recording sync.Mutex // held while observe or record runs, so that no other request overtakes them
 	recorded  sent       // the last argument of record; guarded by recording
 
 	mu        sync.Mutex
-	inFlight  int       // attempts in flight that are not safe to repeat
-	doubt     sent      // the kind of the attempts that may have been processed, the least safe one
-	tooLong   bool      // the latest request ended because the wait for a limit was too long
-	until     time.Time // when its wait would end; zero means unknown
-	late      bool      // the latest request was not sent, or not sent again, because of deadline
-	throttled bool      // the latest attempt was throttled
-	openAt    time.Time // when the server accepts requests again by the latest attempt; zero means unknown
+	observed  bool                   // a request of the present call has reached the Transport
+	attempts  int                    // all attempts in flight
+	starts    int                    // attempts that began since there was none in flight
+	dials     int                    // how often a connection was asked for since then
+	fields    int                    // header fields that were written since then
+	unsent    map[*http.Request]bool // attempts in flight that are not sent, because record or maySend returned false
+	inFlight  int                    // attempts in flight that are not safe to repeat
+	doubt     sent                   // the kind of the attempts that may have been processed, the least safe one
+	tooLong   bool                   // the latest request ended because the wait for a limit was too long
+	until     time.Time              // when its wait would end; zero means unknown
+	late      bool                   // the latest request was not sent, or not sent again, because of deadline
+	throttled bool                   // the latest attempt was throttled
+	openAt    time.Time              // when the server accepts requests again by the latest attempt; zero means unknown
 }
 
 // sent states which requests were sent for an item.
@@ -46,7 +55,41 @@ const (
 
 // context returns ctx with the watch as its trace.
 func (w *watch) context(ctx context.Context) context.Context {
-	return heed.WithTrace(ctx, &heed.Trace{AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { w.count(&w.dials) },
+		// It is called before anything is sent with which a server can begin, by HTTP/1 and HTTP/2.
+		WroteHeaderField: func(string, []string) { w.count(&w.fields) },
+	})
+	return heed.WithTrace(ctx, &heed.Trace{WaitStart: w.waitStart, AttemptStart: w.attemptStart, AttemptDone: w.attemptDone, Done: w.done})
+}
+
+// count increments n, which mu guards.
+func (w *watch) count(n *int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*n++
+}
+
+// begin begins a call of the function: none of its requests was observed. What was sent before
+// stays in doubt.
+func (w *watch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observed, w.tooLong, w.late, w.throttled = false, false, false, false
+	w.until, w.openAt = time.Time{}, time.Time{}
+}
+
+// waitStart observes that a request has reached the Transport and was not sent yet.
+func (w *watch) waitStart(*http.Request, heed.WaitStartInfo) {
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	w.mu.Lock()
+	first := !w.observed
+	w.observed = true
+	w.mu.Unlock()
+	if first && w.observe != nil {
+		w.observe()
+	}
 }
 
 // kindOf returns the kind of req.
@@ -93,20 +136,39 @@ func mayBeProcessed(resp *http.Response, err error) bool {
 
 func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
 	kind := w.kindOf(req)
-	if kind == sentIdempotent {
-		return
-	}
 	w.mu.Lock()
+	if w.attempts == 0 {
+		w.starts, w.dials, w.fields = 0, 0, 0
+	}
+	w.attempts++
+	w.starts++
 	if kind == sentUnsafe {
 		w.inFlight++
 	}
 	w.mu.Unlock()
+	if kind == sentIdempotent || w.mayBegin(kind) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unsent == nil {
+		w.unsent = map[*http.Request]bool{}
+	}
+	w.unsent[req] = true
+}
+
+// mayBegin records that a request will be sent, and reports whether it may be. Otherwise its context
+// has ended.
+func (w *watch) mayBegin(kind sent) bool {
 	w.recording.Lock()
 	defer w.recording.Unlock()
 	if kind > w.recorded && w.record != nil {
-		w.record(kind)
+		if !w.record(kind) {
+			return false
+		}
 		w.recorded = kind
 	}
+	return kind != sentUnsafe || w.maySend == nil || w.maySend()
 }
 
 func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
@@ -119,11 +181,15 @@ func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
 	processed := kind != sentIdempotent && mayBeProcessed(i.Response, i.Err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A Base that asks for connections reports what it writes. Attempts at the same time are not distinguished.
+	unsent := i.Err != nil && (w.unsent[req] || w.starts <= w.dials && w.fields == 0)
+	delete(w.unsent, req)
+	w.attempts--
 	w.throttled, w.openAt = i.Outcome == throttle.Throttled, openAt
 	if kind == sentUnsafe {
 		w.inFlight--
 	}
-	if processed {
+	if processed && !unsent {
 		w.doubt = max(w.doubt, kind)
 	}
 }
@@ -196,11 +262,20 @@ func (w *watch) isLate() bool {
 	return w.late
 }
 
-// repeatable reports whether everything that was sent may be sent again.
+// repeatable reports whether the effects of the present call are known, because it used the
+// Transport, and everything that was sent may be sent again.
 func (w *watch) repeatable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.doubt < sentUnsafe && w.inFlight == 0
+	return w.observed && w.doubt < sentUnsafe && w.inFlight == 0
+}
+
+// sentUnsafe reports whether it was recorded that a request will be sent that must not be
+// repeated.
+func (w *watch) sentUnsafe() bool {
+	w.recording.Lock()
+	defer w.recording.Unlock()
+	return w.recorded == sentUnsafe
 }
 
 // doubtful reports whether something that is not idempotent was sent and may have been
@@ -229,5 +304,8 @@ func (w *watch) assumeDone(req *http.Request, resp *http.Response, err error) {
 			i.Outcome, i.RetryAfter = throttle.Throttled, report.RetryAfter
 		}
 	}
+	w.mu.Lock()
+	w.dials = 0 // it may send other requests, too, so that connections prove nothing
+	w.mu.Unlock()
 	w.attemptDone(req, i)
 }

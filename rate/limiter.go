@@ -132,8 +132,9 @@ func (v *Limiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
 // units are reserved that are not restored yet, and takes none.
 //
 // It fails immediately with a *throttle.RefusedError if n units can never be granted, and if
-// the deadline of ctx is earlier than the wait would end; the error then matches
-// context.DeadlineExceeded. If ctx ends while WaitN waits, the error is the cause of ctx.
+// the deadline of ctx is earlier than the wait would end, with the units of the callers ahead;
+// the error then matches context.DeadlineExceeded. A limiter of New that does not state its
+// rate lets it wait for the deadline. If ctx ends while WaitN waits, the error is the cause of ctx.
 // A negative n is throttle.ErrCost. Other errors are those of queue.Queue.Wait. After an
 // error no units are taken.
 func (v *Limiter) WaitN(ctx context.Context, n int) error {

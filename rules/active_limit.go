@@ -83,11 +83,11 @@ func (a *activeLimit) newLocal(l *Limit, s *Config) throttle.Limiter {
 	case l.constant():
 		return throttle.DenyAll
 	case l.Compact:
-		return &lazyBuckets{config: keyed.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
+		return &lazyBuckets{config: keyed.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys, Addr: l.clientAddr}, clock: s.Clock}
 	case !l.Keyed:
 		return newKeyLimiter(a)
 	}
-	return &keyed.Limiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.MaxKeys, Clock: s.Clock}
+	return &keyed.Limiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.maxKeys(), Addr: l.clientAddr, Clock: s.Clock}
 }
 
 // wrap adds borrowing, ban and shadow mode of l to inner.

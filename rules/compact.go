@@ -17,7 +17,7 @@ type lazyBuckets struct {
 	limiter *keyed.Buckets // nil before the first claim
 }
 
-// maxKeys is the maximum value of max_keys. At 27 bytes per key such a table takes 430 MiB.
+// maxKeys is the maximum value of max_keys. At 35 bytes per key such a table takes 560 MiB.
 const maxKeys = 1 << 24
 
 func (c *lazyBuckets) get() *keyed.Buckets {

@@ -93,8 +93,8 @@
 //	borrow                name of the Config.CanBorrow that may grant beyond the limit
 //	ban                   refusals, within, duration, max_duration, forget_after: for keys that keep exceeding the limit
 //	active                from, to, days, zone: another amount at these times
-//	max_keys              maximum number of keys with a limiter of their own; further keys share a few
-//	compact               16 bytes for each key of a token_bucket instead of 500; all keys start
+//	max_keys              maximum number of keys with a limiter of their own: see Limit.MaxKeys
+//	compact               35 bytes for each key of a token_bucket instead of 600; all keys start
 //	                      with a full bucket when the limit changes
 //
 // Further algorithms are sliding_counter and permits_per_period.

@@ -76,8 +76,11 @@ type Limit struct {
 	// Keyed means that each key has the limit for itself.
 	Keyed bool
 
-	// MaxKeys is the maximum number of keys with a limiter of their own, of about 500 bytes each.
-	// Further keys share a few limiters. Zero means 65,536.
+	// MaxKeys is the maximum number of keys with a limiter of their own. Further keys replace the
+	// least used keys of networks with many new keys: see keyed.Limiter. A key needs at most about
+	// 600 bytes (1,000 with Hard), and more if that depends on the limit: 16 bytes for each unit of a sliding_log
+	// (rounded up to a power of 2), 9 for each sub-window, and 40 for each claim of a concurrency.
+	// Zero means 65,536, or as many keys as fit into 256 MiB if these are fewer.
 	MaxKeys int
 
 	// Compact means that each key takes 16 bytes and starts anew when the limit changes. See
@@ -91,6 +94,7 @@ type Limit struct {
 	metric           metric
 	match            string   // what requests must match, as text; "" for descriptors
 	keys             []string // names of the parts of the key
+	address          int      // index of the part that is the address of the client; -1: none
 	skipUnidentified bool     // do not apply to requests without these parts
 }
 
@@ -149,15 +153,6 @@ func (l *Limit) Algorithm() string {
 		return "blocked"
 	}
 	return "unlimited"
-}
-
-// maxKeys returns the maximum number of keys of l with a limiter of their own. See
-// keyed.Limiter.
-func (l *Limit) maxKeys() int {
-	if l.MaxKeys == 0 {
-		return 1 << 16
-	}
-	return l.MaxKeys
 }
 
 // Policy returns the Decision.Policy of l: its Name, or its ID if it has no name.

@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ type linter struct {
 // checks examine one limit each.
 var checks = []func(*linter, *rule){
 	(*linter).costTooHigh, (*linter).windowEdges, (*linter).coarseSubWindows, (*linter).largeBursts, (*linter).forgeableKeys,
-	(*linter).unknownReplaced, (*linter).softTooSmall, (*linter).activePeriods, (*linter).localZone, (*linter).unknownMethods,
+	(*linter).unknownReplaced, (*linter).memory, (*linter).softTooSmall, (*linter).activePeriods, (*linter).localZone, (*linter).unknownMethods,
 }
 
 func (l *linter) report(r *rule, what, do string) {
@@ -147,8 +148,34 @@ func (l *linter) forgeableKeys(r *rule) {
 	if !r.limit.Keyed || len(l.forgeable(r)) < len(r.limit.keys) || !l.once("key "+strings.Join(r.limit.keys, " ")) {
 		return // for a part of the key see partlyForgeable
 	}
-	l.report(r, fmt.Sprintf("its key is chosen by clients (%s): a client that invents another gets another limit, and beyond %d keys all share a few",
+	l.report(r, fmt.Sprintf("its key is chosen by clients (%s): a client that invents another gets another limit, and from %d keys in use on, new keys replace others",
 		strings.Join(r.limit.keys, ", "), r.limit.maxKeys()), "check it first and give it by Config.Values, or limit remote_address as well")
+}
+
+// memory finds limits whose keys need much memory.
+func (l *linter) memory(r *rule) {
+	if !r.limit.Keyed || r.limit.Compact {
+		return
+	}
+	each, keys := r.limit.bytesPerKey(), r.limit.maxKeys()
+	switch {
+	case r.limit.MaxKeys == 0 && keys < defaultMaxKeys:
+		l.report(r, fmt.Sprintf("a key needs up to %s, so there is space for %d keys in %s instead of %d", formatBytes(each), keys, formatBytes(maxTableBytes), defaultMaxKeys),
+			"write max_keys for the number of keys in use at the same time, or algorithm: sliding_counter or token_bucket")
+	case float64(each)*float64(keys) > maxTableBytes:
+		l.report(r, fmt.Sprintf("a key needs up to %s, so that %d keys need up to %s", formatBytes(each), keys, formatBytes(int64(min(float64(each)*float64(keys), math.MaxInt64/2)))),
+			"lower max_keys, or write algorithm: sliding_counter or token_bucket, if that is too much")
+	}
+}
+
+// formatBytes returns n in the largest unit of which it has at least one.
+func formatBytes(n int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if size := int64(1) << (30 - 10*i); n >= size {
+			return fmt.Sprintf("%.3g %s", float64(n)/float64(size), unit)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
 }
 
 // forgeable returns the parts of the key of r that clients choose: not an address, a part of the

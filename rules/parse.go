@@ -78,6 +78,9 @@ func parse(text []byte, s *Config) (*parsedFile, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
+	for _, r := range p.rules {
+		r.limit.address = p.addressPart(r.limit)
+	}
 	return &p.parsedFile, nil
 }
 

@@ -112,16 +112,19 @@ func TestAttack_inventedKeysGainNothing(t *testing.T) {
 	}
 }
 
-// TestAttack_inventedKeysAreBoundedByCapacity checks that without a limit per address,
-// invented keys gain no more than the capacity of the limiter.
-func TestAttack_inventedKeysAreBoundedByCapacity(t *testing.T) {
+// TestAttack_inventedAddressesAreBoundedByCapacity checks that the addresses that a client
+// invents in its own network gain no more than the capacity of the limiter, and that clients
+// of other networks are served. Keys without an address, which are of no known network, are
+// all served instead, so that a client that invents them denies no other client; they need a
+// limit by address as well, as in TestAttack_inventedKeysGainNothing.
+func TestAttack_inventedAddressesAreBoundedByCapacity(t *testing.T) {
 	clk := new(manualClock)
 	for name, l := range keyedLimiters(clk) {
-		d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.APIKey})
+		d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{}.Key})
 		before := heapInUse()
-		eve := requestFrom("X-API-Key", "")
+		eve := requestFrom()
 		for i := range inventedKeys {
-			eve.Header["X-Api-Key"][0] = "invented " + strconv.Itoa(i)
+			eve.RemoteAddr = fmt.Sprintf("[2001:db8:7:%x::1]:4711", i)
 			d.allows(eve)
 		}
 		require.Less(t, heapInUse()-before, int64(maxHeapGrowth), name)
@@ -131,6 +134,10 @@ func TestAttack_inventedKeysAreBoundedByCapacity(t *testing.T) {
 		}
 		most := maxKeys*8/5 + 64*perKey // the number of buckets, and the shared units when all buckets are in use
 		require.LessOrEqual(t, d.served.Load(), int64(most), name)
+		for i := range 2000 {
+			eve.RemoteAddr = fmt.Sprintf("198.18.%d.%d:99", i>>8, i&255)
+			require.True(t, d.allows(eve), "%s: %s", name, eve.RemoteAddr)
+		}
 	}
 }
 

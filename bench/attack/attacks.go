@@ -41,7 +41,7 @@ var (
 		make: func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}), clk)
 		},
-		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 60 % more than Max, plus the units of the shared limiter
+		keys: func(n int64) int64 { return n }, // keys without an address are of no known network: they replace each other
 	}
 	sketched = limiterKind{
 		name: "sketch.Limiter",

@@ -1,7 +1,9 @@
 // Attack runs attacks against a limited server and prints what they gained: requests beyond
-// the limit, and memory.
+// the limit, and memory. First, clients of 1, 2 and 1,000 networks invent keys: it shows
+// how many other clients are served meanwhile, and whether a limited client gains anything.
 //
 //	go run ./bench/attack -json
+//	go run ./bench/attack -for 0 -keys 10000000 -json    invented keys only
 //
 // It exits with status 1 if an attack gained anything with one of our limiters. A map of
 // limiters without a bound is shown for comparison.
@@ -41,10 +43,14 @@ func main() {
 	rate := flag.Int64("rate", 1_000_000, "requests a second that are offered")
 	length := flag.Duration("for", 5*time.Second, "how long each attack lasts")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "goroutines that attack")
+	keys := flag.Int("keys", 10_000_000, "keys that are invented")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
 	load := load{rate: *rate, length: *length, workers: *workers}
-	bad := false
+	bad := !inventedKeys(*keys, func(r inventedResult) { showInvented(r, *asJSON) })
+	if *length <= 0 {
+		attacks = nil
+	}
 	for _, a := range attacks {
 		for _, k := range a.limiters {
 			r := load.run(a, k)
@@ -55,6 +61,19 @@ func main() {
 	if bad {
 		os.Exit(1)
 	}
+}
+
+func showInvented(r inventedResult, asJSON bool) {
+	if asJSON {
+		_ = json.NewEncoder(os.Stdout).Encode(r)
+		return
+	}
+	verdict := "passed"
+	if !r.passed() {
+		verdict = "FAILED"
+	}
+	fmt.Printf("%d invented keys of %4d networks, %d units each, %-22s at least %4d and again %4d of %d served   limited %d and %d of %d   %6d of %6d KiB   %.2f us   %s\n", r.Keys, r.Networks, r.Cost, r.Limiter,
+		r.FirstServed, r.SecondServed, r.Honest, r.Limited, r.Late, r.Limit, r.Size, r.MaxSize, r.Processor, verdict)
 }
 
 func show(r result, asJSON bool) {

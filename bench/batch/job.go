@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log"
 	"math/rand/v2"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/heed-go/heed"
@@ -135,23 +133,7 @@ func runJobChild(url, path string, c jobConfig) {
 
 // post does an item with its idempotency key.
 func post(ctx context.Context, client *http.Client, url, item string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(item))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Idempotency-Key", batch.ItemFrom(ctx).IdempotencyKey)
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %s", resp.Status)
-	}
-	return nil
+	return postWithKey(ctx, client, url, item, batch.ItemFrom(ctx).IdempotencyKey)
 }
 
 // numbers returns the items of the job.

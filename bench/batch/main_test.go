@@ -39,12 +39,30 @@ func TestOutbox_isDeliveredOnceAfterKills(t *testing.T) {
 	require.Positive(t, outbox.Faults)
 }
 
+// Jobs that are killed in each mode, and one that is stopped, do no item twice and lose none.
+func TestEnds_loseNothingAndDoNothingTwice(t *testing.T) {
+	configs := []endsConfig{{"unkeyed", 4, true}}
+	for _, mode := range modes {
+		configs = append(configs, endsConfig{mode, 3, false})
+	}
+	for _, c := range configs {
+		r, err := measureEnds(c, filepath.Join(t.TempDir(), "job"), rand.New(rand.NewPCG(1, 0)))
+		require.NoError(t, err, c)
+		require.False(t, r.missed(), r)
+		require.Positive(t, r.(endsResult).Once, r)
+	}
+}
+
 // A measurement that finds a fault misses its goal.
 func TestResults_missTheirGoals(t *testing.T) {
 	require.False(t, jobResult{Items: 5, Once: 5, Ratio: 1.1}.missed())
 	require.True(t, jobResult{Items: 5, Once: 4, Ratio: 1}.missed())
 	require.True(t, jobResult{Items: 5, Once: 5, Ratio: 1.2}.missed())
 	require.False(t, outboxResult{Accepted: 5, Unknown: 5, Repeated: 5}.missed())
+	require.False(t, endsResult{Measured: "kills", Once: 5, Unknown: 1, UnknownNotSent: 1}.missed())
+	require.True(t, endsResult{Measured: "stops", UnknownNotSent: 1}.missed())
+	require.True(t, endsResult{Twice: 1}.missed())
+	require.True(t, endsResult{Lost: 1}.missed())
 	require.True(t, outboxResult{Lost: 1}.missed())
 	require.True(t, outboxResult{UnkeyedTwice: 1}.missed())
 	require.True(t, outboxResult{Twice: 1}.missed())

@@ -141,13 +141,14 @@ func runOutboxChild(url, path string, first int) {
 			}
 			return "key-" + r.Header.Get("X-Number")
 		},
-		Done: func(d batch.Delivery) {
+		Done: func(d batch.Delivery) batch.Action {
 			switch number := d.Request.Header.Get("X-Number"); {
 			case errors.Is(d.Err, batch.ErrInterrupted):
 				fmt.Println("unknown", number)
 			case d.Err != nil:
 				log.Printf("request %s: %v", number, d.Err)
 			}
+			return batch.Leave
 		},
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ type server struct {
 	random   *rand.Rand
 	seen     map[string]bool // Idempotency-Keys
 	effects  map[string]int  // how often a body was done
+	received map[string]bool // values of X-Number
 	unkeyed  map[string]int  // how often a body that was not rejected came without an Idempotency-Key
 	requests int             // including rejected ones
 	admitted int
@@ -36,12 +37,13 @@ type server struct {
 // newServer starts a server that allows rate requests a second, and as many in a burst, and
 // states this in its headers. A request takes up to delay before and after it is done.
 func newServer(rate int64, faults float64, delay time.Duration, random *rand.Rand) *server {
-	s := &server{faults: faults, delay: delay, random: random, seen: map[string]bool{}, effects: map[string]int{}, unkeyed: map[string]int{}, changed: make(chan struct{}, 1)}
+	s := &server{faults: faults, delay: delay, random: random, seen: map[string]bool{}, effects: map[string]int{}, received: map[string]bool{}, unkeyed: map[string]int{}, changed: make(chan struct{}, 1)}
 	limit := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(rate))}
 	next := limit.Handler(http.HandlerFunc(s.serve))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.requests++
+		s.received[r.Header.Get("X-Number")] = true // also if the client has gone meanwhile
 		s.mu.Unlock()
 		next.ServeHTTP(w, r)
 	}))

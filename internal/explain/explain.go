@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -124,6 +125,35 @@ func Error(err error) string {
 		s = strings.ToValidUTF8(s[:maxError], "") + "..."
 	}
 	return s
+}
+
+// ErrorWithoutKeys is like Error, and removes the keys of limits, which may be secrets, such as
+// the API key of a client: those that keyOf returns for the errors in the tree of err. The text of
+// such an error has its key as ` for key "k"`.
+func ErrorWithoutKeys(err error, keyOf func(error) string) string {
+	text := err.Error()
+	forEach(err, func(err error) {
+		if key := keyOf(err); key != "" {
+			text = strings.ReplaceAll(text, " for key "+strconv.Quote(key), "")
+		}
+	})
+	return Error(errors.New(text))
+}
+
+// forEach calls f with each error in the tree of err.
+func forEach(err error, f func(error)) {
+	if err == nil {
+		return
+	}
+	f(err)
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		forEach(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			forEach(err, f)
+		}
+	}
 }
 
 // urlEnd returns the length of the URL at the start of s, which has no scheme.

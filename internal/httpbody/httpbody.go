@@ -28,16 +28,16 @@ const maxSnippet = 256
 // Snippet returns the first 256 bytes of body, for an error.
 func Snippet(body []byte) string { return string(body[:min(len(body), maxSnippet)]) }
 
-// RedactURL returns u without what may be secret: the password, the values of the query,
-// whose names do not show which of them are keys, and the fragment. It returns "" if u is
-// nil.
+// RedactURL returns u without what may be secret: the user, whose name is a key with some
+// APIs, the values of the query, whose names do not show which of them are keys, and the
+// fragment. It returns "" if u is nil.
 func RedactURL(u *url.URL) string {
 	if u == nil {
 		return ""
 	}
-	v := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque, User: u.User}
+	v := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque}
 	if u.RawQuery == "" {
-		return v.Redacted()
+		return v.String()
 	}
 	parts := strings.Split(u.RawQuery, "&")
 	for i, p := range parts {
@@ -48,7 +48,7 @@ func RedactURL(u *url.URL) string {
 		}
 	}
 	v.RawQuery = strings.Join(parts, "&")
-	return v.Redacted()
+	return v.String()
 }
 
 // Sleep returns nil after d, or the cause of ctx when ctx ends. The time is that of clock,

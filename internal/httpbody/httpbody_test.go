@@ -85,7 +85,8 @@ func TestSleep_endsWithTheTimeOrTheContext(t *testing.T) {
 func TestRedactURL_hidesSecrets(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://api.test/a%2Fb":                    "https://api.test/a%2Fb",
-		"https://user:pass@api.test/a":              "https://user:xxxxx@api.test/a",
+		"https://user:pass@api.test/a":              "https://api.test/a",
+		"https://sk_live_1@api.test/a":              "https://api.test/a", // a key as a user
 		"https://api.test/a?key=1&flag&b=&c=d=e":    "https://api.test/a?key=xxxxx&xxxxx&b=xxxxx&c=xxxxx",
 		"https://api.test/a#access_token=secret":    "https://api.test/a",
 		"mailto:user@api.test?subject=confidential": "mailto:user@api.test?subject=xxxxx",

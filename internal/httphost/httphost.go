@@ -1,8 +1,11 @@
-// Package httphost compares hosts of URLs, and identifies the header fields that contain
-// credentials.
+// Package httphost compares hosts of URLs, and identifies the header fields and query
+// parameters that contain credentials.
 package httphost
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Canonical returns the host of a URL in canonical form: in lower case, without a dot at
 // the end, and without the default port of scheme (80 for http, 443 for any other). It does
@@ -70,3 +73,65 @@ func IsCredential(name string) bool { return credentials[name] }
 // IsSecret reports whether the header field with this name, in canonical form, contains a
 // secret.
 func IsSecret(name string) bool { return credentials[name] || secrets[name] }
+
+// NamesSecret reports whether the words of a name of a header field or a query parameter state
+// that its value is a secret: api_key, accessToken, client-secret, X-Amz-Signature. Words
+// begin after a character that is no letter, and at capitals. A token that continues a list,
+// such as pageToken, and Idempotency-Key are none.
+func NamesSecret(name string) bool {
+	words := wordsOf(name)
+	for i, word := range words {
+		previous := ""
+		if i > 0 {
+			previous = words[i-1]
+		}
+		switch {
+		case slices.Contains(secretWords, word):
+			return true
+		case word == "token" && !slices.Contains(positionWords, previous):
+			return true
+		case word == "key" && (len(words) == 1 || slices.Contains(keyWords, previous)):
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	// secretWords state a secret in every name.
+	secretWords = []string{
+		"auth", "authorization", "authentication", "bearer", "jwt", "credential", "credentials", "cookie", "otp", "passphrase",
+		"passwd", "password", "pwd", "secret", "session", "sessionid", "sid", "sig", "sign", "signature",
+		"apikey", "accesskey", "accesstoken", "authtoken", "clientsecret", "phpsessid", "jsessionid", "ak",
+	}
+	// positionWords before "token" state a position in a list.
+	positionWords = []string{"continuation", "cursor", "delta", "next", "page", "resume", "skip", "start", "sync"}
+	// keyWords before "key" state a secret. Others do not: idempotency key, sort key.
+	keyWords = []string{"access", "account", "api", "app", "auth", "encryption", "functions", "license", "master", "private", "secret", "service", "shared", "signing", "subscription", "user"}
+)
+
+// wordsOf returns the words of a name in lower case: those of AWSAccessKeyId are aws, access, key
+// and id.
+func wordsOf(name string) (words []string) {
+	start := 0
+	end := func(i int) {
+		if i > start {
+			words = append(words, strings.ToLower(name[start:i]))
+		}
+		start = i
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case !isLetter(c):
+			end(i)
+			start = i + 1
+		case i > 0 && isCapital(c) && isLetter(name[i-1]) && (!isCapital(name[i-1]) || i+1 < len(name) && isLetter(name[i+1]) && !isCapital(name[i+1])):
+			end(i)
+		}
+	}
+	end(len(name))
+	return words
+}
+
+func isCapital(c byte) bool { return 'A' <= c && c <= 'Z' }
+func isLetter(c byte) bool  { return isCapital(c) || 'a' <= c && c <= 'z' }

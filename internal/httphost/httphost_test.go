@@ -60,3 +60,25 @@ func TestIsCredential_takesCanonicalNames(t *testing.T) {
 	require.False(t, IsCredential("Cookie"))
 	require.False(t, IsCredential("Accept"))
 }
+
+func TestNamesSecret_readsTheWordsOfAName(t *testing.T) {
+	for name, words := range map[string][]string{
+		"": nil, "a": {"a"}, "A": {"a"}, "-": nil, "X-Api-Key": {"x", "api", "key"}, "AWSAccessKeyId": {"aws", "access", "key", "id"},
+		"apiKey2": {"api", "key"}, "x.y__Z": {"x", "y", "z"}, "URL": {"url"}, "pageToken": {"page", "token"},
+	} {
+		require.Equal(t, words, wordsOf(name), name)
+	}
+	for _, name := range []string{
+		"api_key", "apikey", "APIKEY", "apiKey", "key", "access_token", "accessToken", "token", "id_token", "client_secret", "password", "sig", "signature",
+		"X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "X-Goog-Signature", "x-oss-credential", "AWSAccessKeyId", "q-ak", "subscription-key",
+		"X-Forwarded-Authorization", "Authentication", "X-Secret", "X-Session-Id", "X-Github-Token", "Set-Cookie", "auth", "jwt", "sessionId",
+	} {
+		require.True(t, NamesSecret(name), name)
+	}
+	for _, name := range []string{
+		"", "q", "page", "pageToken", "page_token", "nextToken", "continuation-token", "sync_token", "Idempotency-Key", "X-Idempotency-Key", "sort_key", "monkey", "keyboard", "tokens",
+		"Content-Type", "User-Agent", "X-Request-Id", "Accept", "author", "design", "signal", "assignee", "keyword", "public_key", "secretary", "Digest",
+	} {
+		require.False(t, NamesSecret(name), name)
+	}
+}

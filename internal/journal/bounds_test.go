@@ -194,15 +194,14 @@ func TestRewrite_failures(t *testing.T) {
 	require.NoError(t, os.RemoveAll(l.tempPath()))
 	require.NoError(t, l.Append([]byte("d")))
 
-	l.file = closingFile{l.file}
-	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{[]byte("e")})), errFault)
-	require.ErrorIs(t, l.Append([]byte("f")), errFault, "its state is not known")
-	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{[]byte("g")})), errFault)
-	require.Error(t, l.Close())
+	l.file = closingFile{l.file} // the file that is replaced while it is open: nothing of it is needed
+	require.NoError(t, l.Rewrite(slices.Values([][]byte{[]byte("e")})))
+	require.NoError(t, l.Append([]byte("f")))
+	require.NoError(t, l.Close())
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{[]byte("h")})), errClosed)
 	_, records := open(t, path)
-	require.Equal(t, []string{"a", "b", "d"}, records)
+	require.Equal(t, []string{"e", "f"}, records)
 }
 
 // TestRewrite_failsForGoodIfTheFileIsGone puts a directory in the place of the file, so that it

@@ -16,6 +16,9 @@ const (
 
 	// bufferSize is the size of buffers, and of the frames that Rewrite writes.
 	bufferSize = 64 << 10
+
+	// allocationSize is the unit in which a file grows that has a reserve.
+	allocationSize = 16 << 10
 )
 
 // frameMagic begins each frame, so that a damaged file can be searched for later frames. It
@@ -141,19 +144,66 @@ func applyRecords(payload []byte, apply func([]byte) error) error {
 	return nil
 }
 
+// ReadAround is like Read. If the file is damaged, it calls damaged with the number of bytes that
+// cannot be read, continues with the intact frames that follow, and returns the *CorruptError.
+func ReadAround(r io.ReaderAt, size int64, apply func(record []byte) error, damaged func(bytes int64)) error {
+	end, err := Read(r, size, apply)
+	var corrupt *CorruptError
+	if !errors.As(err, &corrupt) && !errors.Is(err, ErrNotJournal) {
+		return err
+	}
+	for end < size {
+		at, findErr := nextFrame(r, end, size, func(header) bool { return true })
+		switch {
+		case findErr != nil:
+			return findErr
+		case at == size && end == 0:
+			return err // it is no journal
+		}
+		if at > end {
+			damaged(at - end)
+		}
+		if at == size {
+			break
+		}
+		h, payload, readErr := readFrame(io.NewSectionReader(r, at, size-at), size-at)
+		if readErr == nil {
+			readErr = applyRecords(payload, apply)
+		}
+		if readErr != nil {
+			return readErr
+		}
+		end = at + headerSize + h.length
+	}
+	if corrupt == nil {
+		err = &CorruptError{} // the start of the file
+	}
+	return err
+}
+
 // checkTail returns a *CorruptError if an intact frame between end and size states that the
 // file was on disk beyond end. Frames that were written later than the last wait for the
 // disk may be stored in any order before a power failure, so that other intact frames prove
 // nothing.
 func checkTail(r io.ReaderAt, end, size int64) error {
+	at, err := nextFrame(r, end, size, func(h header) bool { return h.durable > end })
+	if err == nil && at < size {
+		err = &CorruptError{Offset: end}
+	}
+	return err
+}
+
+// nextFrame returns the position of the first intact frame from start on whose header ok accepts,
+// or size if there is none.
+func nextFrame(r io.ReaderAt, start, size int64, ok func(header) bool) (int64, error) {
 	buf := make([]byte, bufferSize)
-	for offset := end; size-offset >= headerSize; {
+	for offset := start; size-offset >= headerSize; {
 		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-offset)], offset)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return size, err
 		}
 		if n < headerSize {
-			return nil
+			return size, nil
 		}
 		for i := 0; i <= n-headerSize; i++ {
 			skip := bytes.Index(buf[i:n], frameMagic)
@@ -161,21 +211,41 @@ func checkTail(r io.ReaderAt, end, size int64) error {
 				break
 			}
 			i += skip
-			if h, ok := parseHeader(buf[i:]); !ok || h.durable <= end {
+			if h, isHeader := parseHeader(buf[i:]); !isHeader || !ok(h) {
 				continue
 			}
 			at := offset + int64(i)
 			_, _, err := readFrame(io.NewSectionReader(r, at, size-at), size-at)
 			if err == nil {
-				return &CorruptError{Offset: end}
+				return at, nil
 			}
 			if !errors.Is(err, errInvalid) {
-				return err
+				return size, err
 			}
 		}
 		offset += int64(n - headerSize + 1)
 	}
-	return nil
+	return size, nil
+}
+
+// contentEnd returns the position after the last byte from start on that is not zero.
+func contentEnd(r io.ReaderAt, start, size int64) (int64, error) {
+	buf := make([]byte, bufferSize)
+	end := start
+	for offset := start; offset < size; {
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-offset)], offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return end, err
+		}
+		if n == 0 {
+			break
+		}
+		if used := len(bytes.TrimRight(buf[:n], "\x00")); used > 0 {
+			end = offset + int64(used)
+		}
+		offset += int64(n)
+	}
+	return end, nil
 }
 
 // A frameWriter writes records to a new file, in frames of about 64 KiB. Its first error

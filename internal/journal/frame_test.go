@@ -70,6 +70,10 @@ func FuzzRead_anyBytes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		end, err := Read(bytes.NewReader(file), int64(len(file)), func([]byte) error { return nil })
 		require.True(t, err != nil || end <= int64(len(file)))
+		missing := int64(0)
+		aroundErr := ReadAround(bytes.NewReader(file), int64(len(file)), func([]byte) error { return nil }, func(n int64) { missing += n })
+		require.Equal(t, err == nil, aroundErr == nil)
+		require.LessOrEqual(t, missing, int64(len(file)))
 		if err == nil && end > 0 { // what is left can be read again
 			again, err := Read(bytes.NewReader(file[:end]), end, func([]byte) error { return nil })
 			require.NoError(t, err)

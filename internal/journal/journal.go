@@ -25,6 +25,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 )
 
@@ -42,7 +43,8 @@ var (
 	// to be written.
 	ErrTooLong = errors.New("journal: the record is too long")
 
-	errClosed = errors.New("journal: the log is closed")
+	errRemoved = errors.New("journal: the file was removed or replaced while it was open")
+	errClosed  = errors.New("journal: the log is closed")
 )
 
 // A CorruptError means that a part of the file that was on disk has changed. The file was
@@ -60,6 +62,7 @@ func (e *CorruptError) Error() string {
 // A file is what a Log needs of an *os.File. Tests replace it.
 type file interface {
 	io.WriterAt
+	Stat() (os.FileInfo, error)
 	Truncate(size int64) error
 	Sync() error
 	Close() error
@@ -68,23 +71,25 @@ type file interface {
 // A Log appends records to a file. It is safe for concurrent use.
 type Log struct {
 	path string
-	lock *os.File
+	cut  int64 // bytes that Open has removed
 
 	mu       sync.Mutex
 	idle     sync.Cond // signaled when flushing becomes false; its L is mu
-	next     *batch    // records that wait for the present write; nil means none
+	pending  []*batch  // records that wait for the present write, in order; each with another reserve
 	flushing bool      // a goroutine writes, or Rewrite or Close runs
 	err      error     // why the Log cannot be used any longer; nil means that it can
 	size     int64     // length of the intact file; changed only by the goroutine that set flushing
 
 	// The goroutine that set flushing uses the fields below.
-	file    file
-	durable int64 // length of the file that is on disk
+	file      file
+	durable   int64 // length of the file that is on disk
+	allocated int64 // length of the file with the zeros that follow its intact part
 }
 
 // A batch holds the records that one write appends.
 type batch struct {
 	frame    []byte // with space for the header
+	reserve  int64  // bytes that must be allocated after the frame
 	sync     bool   // a call waits for durable
 	written  chan struct{}
 	writeErr error // set before written is closed
@@ -93,8 +98,7 @@ type batch struct {
 }
 
 // Open opens or creates the file at path, calls apply with each record, in order, and
-// removes an incomplete end. It locks path + ".lock" until Close. If apply returns an
-// error, Open returns it and does not modify the file. A record must not be retained after
+// removes an incomplete end. It locks the file until Close. If apply returns an error, Open returns it and does not modify the file. A record must not be retained after
 // apply returns. A symbolic link and the file that it leads to are one file.
 //
 // The error wraps ErrLocked, ErrNotJournal or a *CorruptError, or is that of apply or of the
@@ -104,17 +108,34 @@ func Open(path string, apply func(record []byte) error) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(path + ".lock")
+	f, err := openLocked(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{path: path, lock: lock}
+	l := &Log{path: path, file: f}
 	l.idle.L = &l.mu
-	if err := l.open(apply); err != nil {
-		lock.Close()
+	if err := l.open(f, apply); err != nil {
+		f.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// ReadFile is ReadAround for the file at path, which may be open.
+func ReadFile(path string, apply func(record []byte) error, damaged func(bytes int64)) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := ReadAround(f, info.Size(), apply, damaged); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // resolve returns the absolute path of the file, without symbolic links: Rewrite replaces the
@@ -132,25 +153,11 @@ func resolve(path string) (string, error) {
 	return target, err
 }
 
-// open reads the file and prepares it for appending. The lock is held.
-func (l *Log) open(apply func([]byte) error) error {
+// open calls apply for each record of f, which is locked, and repairs f.
+func (l *Log) open(f *os.File, apply func([]byte) error) error {
 	if err := os.Remove(l.tempPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // a Rewrite was interrupted, and its file cannot be removed
 	}
-	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := l.load(f, apply); err != nil {
-		f.Close()
-		return err
-	}
-	l.file = f
-	return nil
-}
-
-// load calls apply for each record of f, and repairs f.
-func (l *Log) load(f *os.File, apply func([]byte) error) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -162,11 +169,16 @@ func (l *Log) load(f *os.File, apply func([]byte) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
+	content, err := contentEnd(f, end, info.Size())
+	if err != nil {
+		return err
+	}
+	l.cut = content - end
 	if err := repair(f, end, info.Size()); err != nil {
 		return err
 	}
 	l.size = max(end, int64(len(fileMagic)))
-	l.durable = l.size
+	l.durable, l.allocated = l.size, l.size
 	return syncDir(filepath.Dir(l.path))
 }
 
@@ -190,7 +202,7 @@ func repair(f *os.File, end, size int64) error {
 // process does not lose it. After an error the record is not in the file, and a later Append
 // may succeed.
 func (l *Log) Append(record []byte) error {
-	b, err := l.enqueue(record, false)
+	b, err := l.enqueue(record, false, 0)
 	if err != nil {
 		return err
 	}
@@ -202,7 +214,7 @@ func (l *Log) Append(record []byte) error {
 // does not lose it. Concurrent calls share a write to disk. If the disk fails, all later
 // calls return its error, because the state of the file is then unknown.
 func (l *Log) AppendSync(record []byte) error {
-	b, err := l.enqueue(record, true)
+	b, err := l.enqueue(record, true, 0)
 	if err != nil {
 		return err
 	}
@@ -210,17 +222,41 @@ func (l *Log) AppendSync(record []byte) error {
 	return b.syncErr
 }
 
-// enqueue adds record to the next batch, and starts to write unless a goroutine does already.
-func (l *Log) enqueue(record []byte, durable bool) (*batch, error) {
+// AppendWithReserve is like AppendSync if durable is set, or else like Append, and fails unless
+// the file then has a reserve of so many bytes on the disk for later records of Append and AppendSync. These can
+// be written if the disk is full, unless the file system stores a changed block elsewhere. The
+// reserve consists of zeros after the last record, which Close and Open remove.
+func (l *Log) AppendWithReserve(record []byte, durable bool, reserve int64) error {
+	b, err := l.enqueue(record, durable, reserve)
+	if err != nil {
+		return err
+	}
+	if durable {
+		<-b.durable
+		return b.syncErr
+	}
+	<-b.written
+	return b.writeErr
+}
+
+// enqueue adds record to the batch with a reserve, and starts to write unless a goroutine does
+// already. Batches with different reserves are separate, because one of them may not fit.
+func (l *Log) enqueue(record []byte, durable bool, reserve int64) (*batch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
 	}
-	if l.next == nil {
-		l.next = &batch{frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+	var b *batch
+	for _, p := range l.pending {
+		if p.reserve == reserve {
+			b = p
+		}
 	}
-	b := l.next
+	if b == nil {
+		b = &batch{reserve: reserve, frame: make([]byte, headerSize, headerSize+len(record)+16), written: make(chan struct{}), durable: make(chan struct{})}
+		l.pending = append(l.pending, b)
+	}
 	if len(record) > MaxRecord || len(b.frame)+len(record) > maxFrame {
 		return nil, ErrTooLong
 	}
@@ -236,7 +272,7 @@ func (l *Log) enqueue(record []byte, durable bool) (*batch, error) {
 // flush writes batches until none is left. Its caller has set flushing.
 func (l *Log) flush() {
 	for b := l.takeBatch(); b != nil; b = l.takeBatch() {
-		b.writeErr = l.write(b.frame)
+		b.writeErr = l.write(b.frame, b.reserve)
 		b.syncErr = b.writeErr
 		close(b.written)
 		if b.sync && b.syncErr == nil {
@@ -250,37 +286,66 @@ func (l *Log) flush() {
 func (l *Log) takeBatch() *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.next
-	if l.next = nil; b == nil {
+	if len(l.pending) == 0 {
 		l.flushing = false
 		l.idle.Broadcast()
+		return nil
 	}
+	b := l.pending[0]
+	l.pending = l.pending[1:]
 	return b
 }
 
-// write appends a frame. If it fails, the bytes that were written are removed, so that a
-// full disk does no harm.
-func (l *Log) write(frame []byte) error {
+// write appends a frame with a reserve after it. If it fails, the bytes that were written are
+// removed, so that a full disk does no harm.
+func (l *Log) write(frame []byte, reserve int64) error {
 	if err := l.failure(); err != nil {
 		return err
 	}
+	if end := l.size + int64(len(frame)) + reserve; end > l.allocated && (reserve > 0 || l.allocated > l.size) {
+		if err := l.allocate(end); err != nil {
+			return err
+		}
+	}
 	sealFrame(frame, l.durable)
 	if _, err := l.file.WriteAt(frame, l.size); err != nil {
-		if cut := l.file.Truncate(l.size); cut != nil {
-			l.fail(cut)
-		}
+		l.truncate(l.size)
 		return err
 	}
+	l.allocated = max(l.allocated, l.size+int64(len(frame)))
 	l.mu.Lock()
 	l.size += int64(len(frame))
 	l.mu.Unlock()
 	return nil
 }
 
+// allocate writes zeros, which cannot be taken for a frame, up to end and further.
+func (l *Log) allocate(end int64) error {
+	zeros := make([]byte, (end-l.allocated+allocationSize-1)/allocationSize*allocationSize)
+	if _, err := l.file.WriteAt(zeros, l.allocated); err != nil {
+		l.truncate(l.allocated)
+		return err
+	}
+	l.allocated += int64(len(zeros))
+	return nil
+}
+
+// truncate removes what follows size, which may be a part of a frame.
+func (l *Log) truncate(size int64) {
+	if err := l.file.Truncate(size); err != nil {
+		l.fail(err)
+	}
+	l.allocated = size
+}
+
 // sync waits until the file is on disk. The system may forget data that it failed to write,
-// so an error is final.
+// so an error is final, as is that of a file that cannot be found any more.
 func (l *Log) sync() error {
-	if err := l.file.Sync(); err != nil {
+	err := l.file.Sync()
+	if err == nil && !isAt(l.file, l.path) {
+		err = errRemoved
+	}
+	if err != nil {
 		l.fail(err)
 		return err
 	}
@@ -300,68 +365,90 @@ func (l *Log) Rewrite(records iter.Seq[[]byte]) error {
 	if err != nil {
 		return err
 	}
-	size, err := l.writeTemp(records)
+	f, size, err := l.writeTemp(records)
+	if err == nil {
+		err = l.replace(f)
+	}
 	if err != nil {
 		os.Remove(l.tempPath())
 		return err
-	}
-	// Windows does not replace a file that is open.
-	if err := l.file.Close(); err != nil {
-		l.fail(err)
-		return err
-	}
-	renamed := os.Rename(l.tempPath(), l.path)
-	if err := l.reopen(); err != nil {
-		l.fail(err)
-		return err
-	}
-	if renamed != nil {
-		os.Remove(l.tempPath())
-		return renamed
 	}
 	if err := syncDir(filepath.Dir(l.path)); err != nil {
 		l.fail(err)
 		return err
 	}
 	l.mu.Lock()
-	l.size, l.durable = size, size
+	l.size, l.durable, l.allocated = size, size, size
 	l.mu.Unlock()
 	return nil
 }
 
-// writeTemp writes records to a new file and waits until it is on disk.
-func (l *Log) writeTemp(records iter.Seq[[]byte]) (size int64, err error) {
-	f, err := os.OpenFile(l.tempPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// writeTemp writes records to a new file, which it locks, and waits until it is on disk.
+func (l *Log) writeTemp(records iter.Seq[[]byte]) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(l.tempPath(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer func() {
-		if closeErr := f.Close(); err == nil {
-			err = closeErr
+		if err != nil {
+			f.Close()
 		}
 	}()
+	if err := tryLock(f); err != nil {
+		return nil, 0, err
+	}
 	w := frameWriter{w: bufio.NewWriterSize(f, bufferSize)}
 	w.write([]byte(fileMagic))
 	for r := range records {
 		if len(r) > MaxRecord {
-			return 0, ErrTooLong
+			return nil, 0, ErrTooLong
 		}
 		w.add(r)
 	}
 	if err := w.finish(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return w.size, f.Sync()
+	return f, w.size, f.Sync()
 }
 
-// reopen opens the file for appending.
-func (l *Log) reopen() error {
-	f, err := os.OpenFile(l.path, os.O_RDWR, 0o600)
-	if err == nil {
-		l.file = f
+// replace puts f, which is at tempPath and locked, in the place of the file.
+func (l *Log) replace(f *os.File) error {
+	if !isAt(l.file, l.path) { // another process may use the one that is there now
+		f.Close()
+		l.fail(errRemoved)
+		return errRemoved
 	}
+	if runtime.GOOS == "windows" {
+		return l.replaceClosed(f)
+	}
+	if err := os.Rename(l.tempPath(), l.path); err != nil {
+		f.Close()
+		return err
+	}
+	_ = l.file.Close() // its content is not needed any longer
+	l.file = f
+	return nil
+}
+
+// replaceClosed is replace for Windows, which does not replace a file that is open. If another
+// process opens it meanwhile, the Log cannot be used any longer.
+func (l *Log) replaceClosed(f *os.File) error {
+	err := errors.Join(f.Close(), l.file.Close())
+	if err == nil {
+		err = os.Rename(l.tempPath(), l.path)
+	}
+	again, openErr := openLocked(l.path)
+	if openErr != nil {
+		l.fail(openErr)
+		return errors.Join(err, openErr)
+	}
+	l.file = again
 	return err
 }
+
+// Cut returns the number of bytes that Open has removed from the end: of a record that was not
+// acknowledged, or of the last one if it was damaged.
+func (l *Log) Cut() int64 { return l.cut }
 
 // Size returns the length of the file in bytes.
 func (l *Log) Size() int64 {
@@ -378,6 +465,9 @@ func (l *Log) Close() error {
 		return nil
 	}
 	if err == nil {
+		if l.allocated > l.size {
+			l.truncate(l.size)
+		}
 		err = l.sync()
 	}
 	l.fail(errClosed)
@@ -385,7 +475,6 @@ func (l *Log) Close() error {
 		err = closeErr
 	}
 	l.flush() // calls that were made meanwhile fail
-	l.lock.Close()
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -127,7 +128,7 @@ func TestLog_unsyncedRecordsMayBeStoredInAnyOrder(t *testing.T) {
 	end := l.Size()
 	require.NoError(t, l.Append([]byte("lost")))
 	require.NoError(t, l.Append([]byte("stored")))
-	l.lock.Close() // as if the power had failed
+	l.file.Close() // as if the power had failed
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	clear(content[end : end+headerSize])
@@ -160,6 +161,46 @@ func TestLog_isLockedWhileItIsOpen(t *testing.T) {
 	require.ErrorIs(t, err, ErrLocked)
 	require.NoError(t, l.Close())
 	open(t, path)
+}
+
+// TestLog_noOtherFileUnlocksIt removes what is beside the file, as an operator may do with a lock
+// file that seems to be left over.
+func TestLog_noOtherFileUnlocksIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l, _ := open(t, path)
+	for range 2 {
+		entries, err := os.ReadDir(filepath.Dir(path))
+		require.NoError(t, err)
+		require.Len(t, entries, 1, "there is only the file itself")
+		_ = os.Remove(path + ".lock")
+		_, _, err = tryOpen(path)
+		require.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, l.Rewrite(slices.Values([][]byte{})))
+	}
+	if link := path + ".link"; os.Link(path, link) == nil {
+		_, _, err := tryOpen(link)
+		require.ErrorIs(t, err, ErrLocked, "it has one lock by all its names")
+	}
+}
+
+// TestLog_aFileThatWasRemoved checks that no record is acknowledged that cannot be found later.
+func TestLog_aFileThatWasRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	l, _ := open(t, path)
+	require.NoError(t, os.Remove(path))
+	require.ErrorIs(t, l.AppendSync([]byte("a")), errRemoved)
+	other, records := open(t, path)
+	require.Empty(t, records)
+	require.NoError(t, other.AppendSync([]byte("b")))
+	require.ErrorIs(t, l.Append([]byte("c")), errRemoved)
+	require.ErrorIs(t, l.Rewrite(slices.Values([][]byte{})), errRemoved)
+	require.ErrorIs(t, l.Close(), errRemoved)
+	require.NoError(t, other.Close())
+	_, records = open(t, path)
+	require.Equal(t, []string{"b"}, records)
 }
 
 // A file has one lock and one content, whatever its name.
@@ -291,7 +332,7 @@ func TestLog_callsShareASync(t *testing.T) {
 	appendSync("first")
 	f.syncing <- struct{}{} // the Sync has begun
 	for i := range 100 {
-		b, err := l.enqueue(fmt.Append(nil, i), i < 99) // one that need not be synced does not change the others
+		b, err := l.enqueue(fmt.Append(nil, i), i < 99, 0) // one that need not be synced does not change the others
 		require.NoError(t, err)
 		calls.Go(func() {
 			<-b.durable

@@ -18,7 +18,7 @@ const (
 // tryLock locks f for this process, or returns ErrLocked. The system unlocks it when f is
 // closed or the process ends.
 func tryLock(f *os.File) error {
-	var overlapped syscall.Overlapped
+	overlapped := syscall.Overlapped{OffsetHigh: 1 << 30} // beyond the end, so that the file can be read
 	ok, _, err := procLockFileEx.Call(f.Fd(), lockfileExclusiveLock|lockfileFailImmediately, 0, 1, 0, uintptr(unsafe.Pointer(&overlapped)))
 	switch {
 	case ok != 0:

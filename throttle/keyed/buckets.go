@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"net/netip"
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
@@ -25,8 +26,11 @@ type BucketsConfig struct {
 	// Exact stores the keys themselves, not only their hashes.
 	Exact bool
 
-	// Overflow decides for new keys if the table is full. Nil means that such keys share token
-	// buckets by their hash.
+	// Addr returns the address of the client to which a key belongs: see Limiter.Addr.
+	Addr func(key string) netip.Addr
+
+	// Overflow decides for new keys if the table is full of keys in use, which then keep their
+	// places. Nil means that new keys take places: see Limiter.
 	Overflow throttle.Limiter
 }
 
@@ -52,8 +56,8 @@ func (b BucketsConfig) Validate() error {
 // The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps
 // it. A bucket that is full again equals an unused one, so that a new key may replace its
 // key. The table holds Max keys that are in use at the same time, and up to 60 % more as
-// far as their hashes allow. New keys for which there is no free slot share a bucket:
-// their decisions are Degraded and may reject earlier.
+// far as their hashes allow. If all slots that the hash of a new key allows are in use, it
+// takes one of these 16 as in a Limiter, or shares a bucket.
 //
 // Keys are distinguished by a 64-bit hash with a random seed. The probability that any two
 // of a million keys have the same hash, and so share a bucket, is one in ten million.
@@ -61,7 +65,8 @@ func (b BucketsConfig) Validate() error {
 //
 // Invariant: within any span W a key is granted no more than burst + rate*W units that are
 // kept, exact to the unit, as by a throttle.TokenBucket of its own; while it shares a
-// bucket, that many together with the other keys.
+// bucket, that many together with the other keys. This includes keys that lose their place
+// and return, with the exceptions that Limiter states.
 //
 // Limitations: a slot does not store the latest reading of the clock, so each claim is
 // decided as of its own reading; no unit is credited twice. Units returned by Cancel are
@@ -74,6 +79,7 @@ type Buckets struct {
 	policy    string
 	seed      maphash.Seed
 	tables    []slotTable
+	networks  networkTable[bucketSlot]
 	subGrants throttle.SubGrants
 	overflow  throttle.Limiter // BucketsConfig.Overflow
 	inner     throttle.Limiter // asks overflow
@@ -109,15 +115,18 @@ func NewBuckets(b BucketsConfig) *Buckets {
 	for i := range k.tables {
 		k.tables[i].init(buckets, b.Exact)
 	}
+	if k.networks.init(int64(b.Max), b.Addr); b.Overflow == nil {
+		k.networks.allocate()
+	}
 	return k
 }
 
 // tableOf returns the table of a key with hash h; see hash.
 func (k *Buckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
 
-// hash returns the hash that identifies a key. The values 0 and overflowID are reserved.
+// hash returns the hash that identifies a key. The values 0 and noKeyID are reserved.
 func (k *Buckets) hash(key string) uint64 {
-	return max(maphash.String(k.seed, key), overflowID+1)
+	return max(maphash.String(k.seed, key), noKeyID+1)
 }
 
 // tick returns ns of the timeline in ticks, limited to ±latestTick.
@@ -141,54 +150,83 @@ func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	h := k.hash(c.Key)
 	r, given := k.tableOf(h), k.time.Read(c.Now)
 	for {
+		var s *bucketSlot
 		i := r.find(h, c.Key)
-		if i < 0 {
-			i = k.findOrInsert(r, h, c, given, !c.DryRun && n <= k.params.Burst)
+		if i >= 0 {
+			s = &r.slots[i]
+		} else {
+			s, i = k.findOrInsert(r, h, c, given, n)
 		}
-		if i == r.overflow() && k.overflow != nil {
+		if s == nil {
 			return k.inner.Reserve(ctx, c)
 		}
-		if d, done := k.decide(r, i, h, c, n, given); done {
+		if d, done := k.decide(r, s, i, h, c, n, given); done {
 			return d, nil
 		}
 	}
 }
 
-// findOrInsert returns a slot for a key that has none: a new one if the claim takes units,
-// or else the empty slot; or the shared overflow slot if there is no free slot.
+// slot returns slot i, or for shared the bucket of the network of key. It returns nil if
+// BucketsConfig.Overflow decides instead.
+func (k *Buckets) slot(r *slotTable, i int, key string) *bucketSlot {
+	switch {
+	case i != shared:
+		return &r.slots[i]
+	case k.overflow != nil:
+		return nil
+	}
+	return sharedSlot(&k.networks, k.networks.idOf(key))
+}
+
+// findOrInsert returns slot i for a key that has none: a new one if the claim of n units
+// takes any, or else the empty slot, with the bucket with which the key would begin. If the
+// key has to share a bucket, i is shared.
 //
 // A bucket that is full as of a reading ahead of the clock may still be needed, so the
 // earlier of that reading and the clock's is used.
-func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given int64, takes bool) int {
+func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given, n int64) (s *bucketSlot, i int) {
 	asOf := given
 	if !c.Now.IsZero() {
 		asOf = min(given, k.time.Read(time.Time{}))
 	}
-	if !takes {
-		if r.findFree(h, k.tick(asOf)) >= 0 {
-			return r.empty()
+	a := newKey{hash: h, key: c.Key, now: k.tick(given), asOf: k.tick(asOf)}
+	if k.overflow == nil {
+		a.networks, a.network = &k.networks, k.networks.idOf(c.Key)
+	}
+	if n <= k.params.Burst {
+		a.latest = a.now + k.params.Window - n*k.params.Interval
+	}
+	switch {
+	case n <= k.params.Burst && !c.DryRun:
+		i = r.insert(a)
+	case !r.hasPlace(a):
+		i = shared
+	default:
+		i = r.empty()
+		if s = a.start(); s != nil && a.isRejected(s) {
+			i = shared
 		}
-		return r.overflow()
 	}
-	if i := r.insert(h, c.Key, k.tick(given), k.tick(asOf)); i >= 0 {
-		return i
+	if s == nil {
+		s = k.slot(r, i, c.Key)
 	}
-	return r.overflow()
+	return s, i
 }
 
-// decide decides on c by slot i. It reports false if the slot has changed in the meantime.
-func (k *Buckets) decide(r *slotTable, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
-	e, s := &k.params, &r.slots[i]
+// decide decides on c by s, which is slot i. It reports false if s has changed in the
+// meantime.
+func (k *Buckets) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
+	e := &k.params
 	old := s.tat.Load()
 	if old == gcra.Closed {
 		r.waitInserted()
 		return throttle.Decision{}, false
 	}
-	if !r.belongsTo(i, h, c.Key) {
+	if !r.belongsTo(s, i, h, c.Key) {
 		return throttle.Decision{}, false
 	}
 	tick := k.tick(given)
-	d := throttle.Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
+	d := throttle.Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == shared}
 	taken := max(old, tick) - tick
 	if n > e.Burst {
 		d.Wait = throttle.Forever
@@ -213,8 +251,8 @@ func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 	return d
 }
 
-// Cancel implements throttle.Limiter. A bucket that has been evicted was full, so there is
-// nothing to return.
+// Cancel implements throttle.Limiter. Nothing is returned to a key that has been evicted:
+// its bucket was full, or what was taken from it is part of the bucket of its network.
 func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Cancel(ctx, c, d)
@@ -251,31 +289,34 @@ func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decisio
 		}
 	}
 	for {
+		var s *bucketSlot
 		i := r.find(h, key)
 		switch {
 		case d.Degraded:
-			i = r.overflow()
-		case i < 0 && n < 0:
+			i = shared
+			s = k.slot(r, i, key)
+		case i >= 0:
+			s = &r.slots[i]
+		case n < 0:
 			return
-		case i < 0:
-			i = k.findOrInsert(r, h, throttle.Claim{Key: key, Now: asOf}, now, true)
+		default:
+			s, i = k.findOrInsert(r, h, throttle.Claim{Key: key, Now: asOf}, now, 1)
 		}
-		if k.adjustSlot(r, i, h, key, back, k.tick(now)) {
+		if s == nil || k.adjustSlot(r, s, i, h, key, back, k.tick(now)) {
 			return
 		}
 	}
 }
 
-// adjustSlot returns back ticks to slot i, or takes them if back is negative. It reports
-// false if the slot has changed in the meantime.
-func (k *Buckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
-	s := &r.slots[i]
+// adjustSlot returns back ticks to s, which is slot i, or takes them if back is negative. It
+// reports false if s has changed in the meantime.
+func (k *Buckets) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key string, back, tick int64) bool {
 	old := s.tat.Load()
 	if old == gcra.Closed {
 		r.waitInserted()
 		return false
 	}
-	if !r.belongsTo(i, h, key) {
+	if !r.belongsTo(s, i, h, key) {
 		return false
 	}
 	next := ticks.Sub(old, back)

@@ -48,9 +48,11 @@ func TestBuckets_holdMaxKeys(t *testing.T) {
 	}
 }
 
-func TestBuckets_newKeysShareABucketWhenFull(t *testing.T) {
+// New keys share a bucket if their own network has the most new keys. Keys of other networks get
+// a place: see TestInventedKeys_denyNoOther.
+func TestBuckets_newKeysOfOneNetworkShareABucketWhenFull(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}), clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Addr: oneNetwork}), clk)
 	overflowed, granted := 0, 0
 	var last throttle.Decision
 	for i := range 200 {

@@ -3,6 +3,7 @@ package keyed_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"testing"
 	"time"
@@ -72,6 +73,12 @@ func slidingLog(l throttle.SlidingLogConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingLog(l), clk) }
 }
 
+func slidingCounter(l throttle.SlidingCounterConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewSlidingCounter(l), clk)
+	}
+}
+
 func allOf(parts ...maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
 		var ls []throttle.Limiter
@@ -92,6 +99,9 @@ func buckets(b keyed.BucketsConfig) maker {
 	b.Max = 100
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(keyed.NewBuckets(b), clk) }
 }
+
+// oneNetwork is the Addr of keys that are all of one network.
+func oneNetwork(string) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 7}) }
 
 // alwaysBusy returns limiters that never become idle.
 func alwaysBusy(string) throttle.Limiter {

@@ -2,7 +2,7 @@
 // memory.
 //
 // A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [Buckets] has
-// a token bucket with the same limit for every key, in about 30 bytes per key. A [Ban]
+// a token bucket with the same limit for every key, in about 35 bytes per key. A [Ban]
 // around either of them rejects all claims of a key that keeps exceeding its limit, for
 // longer each time.
 //
@@ -15,6 +15,9 @@ package keyed
 import (
 	"context"
 	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,29 +32,51 @@ import (
 //	ann ──▶ limiter ┐
 //	bob ──▶ limiter ├─ at most Max, each returned by New for the first claim of a key
 //	eve ──▶ limiter ┘
-//	dan ──▶ all of them in use: dan shares an overflow limiter with other keys
+//	dan ──▶ all of them in use: evicts a key of a network with many new keys
 //
 // If there are Max limiters, a new key evicts one whose state is that of a new limiter, so
-// that the eviction changes no decision: see throttle.IsEvictable. Limiters in use are never
-// evicted, so that a client that uses many keys can erase neither the state of other keys
-// nor that of its own. There is no background goroutine: a new key checks a few limiters
-// for eviction.
+// that the eviction changes no decision: see throttle.IsEvictable. If all that it checks are
+// in use, it evicts one of a network that has brought more new keys than its own: the least
+// used of a few. A network is a /24 of IPv4 addresses or a /48 of IPv6 addresses: see Addr. A
+// key of the network with the most new keys evicts none, but shares a limiter with the other
+// new keys of its network; its decisions are Degraded. So invented keys compete with keys of
+// the same network only, and others are served. There is no background goroutine.
+//
+// A limiter that is evicted in use becomes the one that its network shares, unless that is
+// used more. A new key begins with as many units taken as the limiter that its network
+// shares. So a client that is limited gains nothing by having its key evicted.
 //
 // If all keys have token buckets with the same limit, use Buckets, which needs less memory.
 //
-// Invariant: there are never more than Max limiters plus 64 for the overflow, and each key
-// is bounded by its own limiter or by the overflow limiter. A key that moves from one to
-// the other may use the limits of both.
+// Invariant: there are never more than Max limiters, and one for each of Max/8 networks. In
+// any of its windows, a key that was evicted and returns is granted at most twice its limit
+// by all of its limiters together, and no more than its limit if that is a token bucket or a
+// fixed window. This does not apply to
 //
-// Cancel and Observe reach the limiter that granted the claim, also if that was an
-// overflow limiter or has been evicted since.
+//   - keys of unknown networks. They may always evict each other, and return with a new
+//     limiter. A key evicts the least used of 8 others that it selects at random, so that a
+//     key that has used its limit is evicted only if most of the others have as well.
+//   - keys of a network while more than Max/8 networks bring more new keys than it does.
+//   - claims in progress while their key is evicted, and claims that are held until the end:
+//     see throttle.HoldsUntilEnd.
+//   - limiters composed of several limits, of which only the one that their Decision states
+//     is considered.
+//
+// Limitations: if clients of one network bring many new keys while Max limiters are in use,
+// they share one limiter, also with other clients of that network. Max should therefore be at
+// least the number of keys that are used within the window of their limit. Invented keys of
+// unknown networks each have a limit of their own; if clients can choose their keys, limit
+// their addresses as well.
+//
+// Cancel and Observe reach the limiter that granted the claim, also if that is shared or has
+// been evicted since.
 //
 // New must be set, and no field may change after the first use. A Limiter must not be
 // copied.
 type Limiter struct {
 	// New returns the limiter of a key, and so determines the limit of that key. It is called
 	// without a lock held. It may be called for a key for which another goroutine has just
-	// created a limiter, or which is limited by the overflow; the returned limiter is then not
+	// created a limiter, or which shares one; the returned limiter is then not
 	// used. throttle.IsNonBlocking must be true for the limiter. It should read Clock. New must
 	// be set and must not return nil: throttle.AllowAll is the limiter of a key without a limit.
 	New func(key string) throttle.Limiter
@@ -59,26 +84,34 @@ type Limiter struct {
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
 	Max int
 
-	// Overflow decides for new keys while there are Max limiters in use. Its decisions are
-	// Degraded. Nil means that such keys share 64 limiters by their hash, each returned by New
-	// for the first key that needs it.
+	// Addr returns the address of the client to which a key belongs, and so its network, or
+	// the zero Addr if that is unknown. It must not return an address that clients can choose.
+	// It is called for new keys only, without a lock held. Nil means the address in keys made
+	// by throttlehttp.IP, alone or in a throttlehttp.Composite, and unknown for other keys.
+	Addr func(key string) netip.Addr
+
+	// Overflow decides for new keys while there are Max limiters in use, which are then not
+	// evicted. Its decisions are Degraded. Nil means that new keys evict limiters in use.
 	Overflow throttle.Limiter
 
 	// Clock determines which limiters can be evicted. Nil means the system clock.
 	Clock throttle.Clock
 
-	once           sync.Once
-	time           ticks.Timeline
-	seed           maphash.Seed
-	shards         []shard
-	count          atomic.Int64  // number of limiters without those of the overflow
-	overflowStates [64]*keyState // of the overflow, each guarded by the lock of its shard
-	subGrants      throttle.SubGrants
-	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
+	once          sync.Once
+	time          ticks.Timeline
+	seed          maphash.Seed
+	shards        []shard
+	count         atomic.Int64 // number of limiters without those that are shared
+	networks      networkTable[keyState]
+	overflow      *keyState // of Overflow
+	subGrants     throttle.SubGrants
+	holdsUntilEnd atomic.Bool // New has returned a limiter that holds until the end
 }
 
-// shardThreshold is the value of Max from which on the table is divided into shards.
-const shardThreshold = 4096
+const (
+	shardThreshold = 4096 // value of Max from which on the table is divided into shards
+	maxShards      = 64
+)
 
 // A shard is the part of the keys that one lock guards.
 type shard struct {
@@ -91,6 +124,7 @@ type shard struct {
 // A keyState is the state of a key.
 type keyState struct {
 	pos         tablePosition
+	network     networkID
 	limiter     throttle.Limiter // of New or Overflow
 	inner       throttle.Limiter // asks limiter
 	activeCalls atomic.Int32     // number of calls of Reserve in progress
@@ -105,12 +139,21 @@ func (k *Limiter) init() {
 	k.time.SetClock(k.Clock)
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
-		n = len(k.overflowStates)
+		n = maxShards
 	}
 	k.shards = make([]shard, n)
 	for i := range k.shards {
 		k.shards[i].lastEvicted = ticks.Never
 	}
+	k.networks.init(k.maxLimiters(), k.Addr)
+	if k.Overflow != nil {
+		k.overflow = k.shared(k.Overflow)
+	}
+}
+
+// shared returns the state of keys that share l.
+func (k *Limiter) shared(l throttle.Limiter) *keyState {
+	return &keyState{limiter: l, inner: k.subGrants.Inner(l, true), start: ticks.Never}
 }
 
 func (k *Limiter) maxLimiters() int64 {
@@ -120,7 +163,7 @@ func (k *Limiter) maxLimiters() int64 {
 	return int64(k.Max)
 }
 
-// Len returns the number of limiters, without those of the overflow.
+// Len returns the number of limiters, without those that networks share.
 func (k *Limiter) Len() int { return int(k.count.Load()) }
 
 // SetClock sets Clock, and the clock of Overflow; see throttle.WithClock.
@@ -164,7 +207,7 @@ func (k *Limiter) stateOf(c throttle.Claim) *keyState {
 	s := t.keys.byKey[c.Key]
 	if s == nil {
 		t.mu.Unlock()
-		return k.add(t, &k.overflowStates[h&uint64(len(k.overflowStates)-1)], c)
+		return k.add(t, c)
 	}
 	s.beginCall()
 	t.mu.Unlock()
@@ -177,46 +220,91 @@ func (s *keyState) beginCall() {
 	s.activeCalls.Add(1)
 }
 
-// add returns the state of the key of c in t, creating it if the number of limiters
-// allows, and otherwise the shared state at overflow. New and the limiters are called
-// without a lock held.
-func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState {
-	hasRoom := k.count.Load() < k.maxLimiters() || k.evict(t, c.Now)
-	var l throttle.Limiter
-	if hasRoom {
-		l = k.newLimiter(c.Key)
-	} else {
-		l = k.newOverflowLimiter(t, overflow, c.Key)
+// add returns the state of the key of c in t, creating it if the key gets a limiter, and
+// otherwise the state that it shares. New and the limiters are called without a lock held.
+func (k *Limiter) add(t *shard, c throttle.Claim) *keyState {
+	network := k.networks.idOf(c.Key)
+	k.networks.arrive(network)
+	before := k.networks.start(network)
+	if before != nil && rejects(before.limiter, c) {
+		return k.share(network, c.Key) // with a limiter of its own, the key would be rejected as well
+	}
+	if k.count.Load() >= k.maxLimiters() && !k.evict(t, c.Now) && (k.Overflow != nil || !k.evictInUse(t, c.Now, network)) {
+		return k.share(network, c.Key)
+	}
+	l := k.newLimiter(c.Key)
+	if before != nil {
+		takeAs(before.limiter, l, c)
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	s := t.keys.byKey[c.Key] // another goroutine may have added it
-	if s == nil && hasRoom && k.countLimiter() {
-		s = &keyState{limiter: l, inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
+	if s == nil && k.countLimiter() {
+		s = &keyState{network: network, limiter: l, inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
 		t.keys.add(s, c.Key, t.lastEvicted)
 	}
-	if s == nil {
-		if *overflow == nil {
-			if k.Overflow != nil {
-				l = k.Overflow
-			}
-			*overflow = &keyState{limiter: l, inner: k.subGrants.Inner(l, true), start: ticks.Never}
-		}
-		s = *overflow
+	if s != nil {
+		s.beginCall()
 	}
-	s.beginCall()
+	t.mu.Unlock()
+	if s == nil {
+		return k.share(network, c.Key)
+	}
 	return s
 }
 
-// newOverflowLimiter returns the limiter for overflow if overflow has no state yet.
-func (k *Limiter) newOverflowLimiter(t *shard, overflow **keyState, key string) throttle.Limiter {
-	t.mu.Lock()
-	exists := *overflow != nil
-	t.mu.Unlock()
-	if exists || k.Overflow != nil {
-		return k.Overflow
+// share returns the state of the keys that have no limiter and are of the given network.
+func (k *Limiter) share(network networkID, key string) *keyState {
+	s := k.overflow
+	if k.Overflow == nil {
+		if s = k.networks.share(network, nil); s == nil {
+			s = k.networks.share(network, k.shared(k.newLimiter(key)))
+		}
 	}
-	return k.newLimiter(key)
+	s.activeCalls.Add(1)
+	return s
+}
+
+// rejects reports whether l rejects c.
+func rejects(l throttle.Limiter, c throttle.Claim) bool {
+	c.DryRun = true
+	d, err := l.Reserve(context.Background(), c)
+	return err == nil && !d.OK
+}
+
+// takeAs takes from l, a new limiter, the share of its units that is taken from old. It takes
+// nothing that would have to be returned at the end of a claim.
+func takeAs(old, l throttle.Limiter, c throttle.Claim) {
+	used := usageOf(old, c.Key, c.Now).share
+	if used == 0 || throttle.HoldsUntilEnd(l) {
+		return
+	}
+	c = throttle.Claim{Key: c.Key, Now: c.Now, DryRun: true}
+	d, err := l.Reserve(context.Background(), c)
+	if err != nil {
+		return
+	}
+	if c.Cost, c.DryRun = min(int64(math.Ceil(used*float64(d.Limit))), d.Remaining), false; c.Cost > 0 {
+		_, _ = l.Reserve(context.Background(), c)
+	}
+}
+
+// A usage is how much of a limiter is used.
+type usage struct {
+	share      float64       // of its units, between 0 and 1; parts of units count as units
+	resetAfter time.Duration // time until it is unused
+}
+
+func (u usage) less(v usage) bool {
+	return u.share < v.share || u.share == v.share && u.resetAfter < v.resetAfter
+}
+
+// usageOf returns the usage of l at now.
+func usageOf(l throttle.Limiter, key string, now time.Time) usage {
+	d, err := l.Reserve(context.Background(), throttle.Claim{Key: key, Now: now, DryRun: true})
+	if err != nil || d.Limit <= 0 {
+		return usage{}
+	}
+	return usage{1 - float64(d.Remaining)/float64(d.Limit), d.ResetAfter}
 }
 
 // countLimiter increments the number of limiters. It reports false if there are already
@@ -236,10 +324,7 @@ func (k *Limiter) countLimiter() bool {
 // A limiter that is idle as of a reading ahead of the clock may still be needed, so evict
 // uses the earlier of that reading and the clock's.
 func (k *Limiter) evict(t *shard, asOf time.Time) bool {
-	now := k.time.Read(time.Time{})
-	if !asOf.IsZero() {
-		now = min(now, k.time.Read(asOf))
-	}
+	now := k.readEarlier(asOf)
 	for range maxEvictionChecks {
 		s, uses := t.candidate(now)
 		if s == nil {
@@ -258,6 +343,76 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 	}
 	return false
+}
+
+// readEarlier returns the earlier of the readings asOf and of the clock.
+func (k *Limiter) readEarlier(asOf time.Time) int64 {
+	now := k.time.Read(time.Time{})
+	if !asOf.IsZero() {
+		now = min(now, k.time.Read(asOf))
+	}
+	return now
+}
+
+// evictInUse evicts the least used of a few limiters of t whose keys lose their places first
+// to a new key of the given network. It reports false if it found none.
+func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networkID) bool {
+	var sample [maxEvictionChecks]*keyState
+	var uses [maxEvictionChecks]uint64
+	n := t.sample(&sample, &uses)
+	now := k.readEarlier(asOf)
+	best, most, least := -1, 1, usage{share: math.Inf(1)}
+	for i, s := range sample[:n] {
+		yield := k.networks.yield(s.network, network)
+		if yield < most || s.activeCalls.Load() > 0 {
+			continue
+		}
+		if used := usageOf(s.limiter, s.pos.key, k.time.At(now)); yield > most || used.less(least) {
+			best, most, least = i, yield, used
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	s := sample[best]
+	leaves := k.leaves(s, least, k.time.At(now))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.pos.index < 0 || s.uses != uses[best] {
+		return false
+	}
+	if leaves {
+		k.networks.leave(s.network, k.shared(s.limiter))
+	}
+	t.keys.remove(s)
+	t.lastEvicted = max(t.lastEvicted, now)
+	k.count.Add(-1)
+	return true
+}
+
+// leaves reports whether the limiter of s is to be shared by its network, because it is used
+// more than the one that is shared.
+func (k *Limiter) leaves(s *keyState, used usage, now time.Time) bool {
+	if s.network == unknownNetwork {
+		return false
+	}
+	old := k.networks.start(s.network)
+	return old == nil || usageOf(old.limiter, s.pos.key, now).less(used)
+}
+
+// sample returns a few limiters of t that it selects at random, and how often each was used.
+func (t *shard) sample(s *[maxEvictionChecks]*keyState, uses *[maxEvictionChecks]uint64) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.keys.heap.Items
+	if len(all) == 0 {
+		return 0
+	}
+	for i := range s {
+		s[i] = all[rand.IntN(len(all))]
+		uses[i] = s[i].uses
+	}
+	return len(s)
 }
 
 // candidate returns the limiter of t to check next, and how often it was used. It returns

@@ -99,7 +99,7 @@ func TestLimiter_evictsIdleLimiters(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k := &Limiter{Max: 2, New: new}
+			k := &Limiter{Max: 2, New: new, Overflow: throttle.AllowAll} // without Overflow, limiters in use are evicted as well
 			use := func(key string) throttle.Decision {
 				c := throttle.Claim{Key: key}
 				d, err := k.ReserveAhead(t.Context(), c, time.Second)

@@ -51,7 +51,7 @@ func TestLimiter_limitsEachKeySeparately(t *testing.T) {
 func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	clk := clock.NewMock()
 	made := map[string]int{}
-	k := &keyed.Limiter{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
+	k := &keyed.Limiter{Clock: clk, Max: 3, Addr: oneNetwork, New: func(key string) throttle.Limiter {
 		made[key]++
 		return throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(6)), clk)
 	}}
@@ -60,7 +60,7 @@ func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	ask(t, k, "middle", 2)
 	clk.Add(10*time.Second - 1)
 	shared := ask(t, k, "new", 1)
-	require.True(t, shared.OK && shared.Degraded, "nobody could go: new shares the overflow")
+	require.True(t, shared.OK && shared.Degraded, "none could go for a key of the same network: new shares its limiter")
 	clk.Add(1) // short is full again
 	require.False(t, ask(t, k, "new", 1).Degraded)
 	require.Equal(t, 3, k.Len())
@@ -142,13 +142,15 @@ func visibleFields(d throttle.Decision) [7]any {
 	return [7]any{d.OK, d.Degraded, d.At.UnixNano(), d.Wait, d.Limit, d.Remaining, d.ResetAfter}
 }
 
+// Without Overflow, new keys share a limiter if their own network has the most new keys. Keys of
+// other networks get a limiter of their own: see TestInventedKeys_denyNoOther.
 func TestLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 	clk := clock.NewMock()
 	for name, overflow := range map[string]throttle.Limiter{
 		"its own": nil,
 		"given":   throttle.WithClock(throttle.NewTokenBucket(throttle.PerHour(5)), clk),
 	} {
-		k := &keyed.Limiter{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
+		k := &keyed.Limiter{Clock: clk, Max: 2, Addr: oneNetwork, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
 		ask(t, k, "a", 1)
 		ask(t, k, "b", 1)
 		granted := 0
@@ -158,11 +160,7 @@ func TestLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 				granted++
 			}
 		}
-		want := 5
-		if overflow == nil {
-			want = 64 * 5
-		}
-		require.Equal(t, want, granted, name)
+		require.Equal(t, 5, granted, name)
 		require.EqualValues(t, 3, ask(t, k, "a", 1).Remaining, "%s: who was there before is not touched", name)
 	}
 }

@@ -45,7 +45,8 @@ func TestNewBan_defaults(t *testing.T) {
 // All claims have readings far before the clock's. A limiter that is idle as of the clock, but
 // not as of the claims, is not evicted.
 func TestLimiter_pastReadingsEvictNothing(t *testing.T) {
-	k := &Limiter{Max: 1, New: func(string) throttle.Limiter { return throttle.NewTokenBucket(throttle.PerHour(1)) }}
+	// With Overflow, because new keys evict limiters in use without it.
+	k := &Limiter{Max: 1, Overflow: throttle.AllowAll, New: func(string) throttle.Limiter { return throttle.NewTokenBucket(throttle.PerHour(1)) }}
 	then := time.Now().Add(-10 * time.Hour)
 	claim := func(key string) bool {
 		d, err := k.Reserve(t.Context(), throttle.Claim{Key: key, Now: then})

@@ -17,9 +17,11 @@ type bucketSlot struct {
 }
 
 const (
-	overflowID     = 1 // id of the slots at the end of a table, which belong to no key
+	noKeyID        = 1 // id of slots that belong to no key
 	slotsPerBucket = 8 // slots in a bucket: two cache lines
 	fewInUse       = 4 // the second bucket is not searched if fewer slots of the first are in use
+
+	shared = -1 // instead of a slot: the bucket that a key without a place shares
 )
 
 // A slotTable is a fixed table of slots for one part of the keys. Its slots form buckets
@@ -35,32 +37,36 @@ const (
 // not inserted twice. Between lookup and CAS the slot may have been reassigned to another
 // key. The CAS then fails: tat is gcra.Closed during the reassignment, and afterwards
 // later than it was when the slot became free, even if all claims of the new key have been
-// canceled.
+// canceled. An exception is a key that is evicted while in use: a claim of it that is in
+// progress at that moment may be charged to the new key.
 type slotTable struct {
-	slots []bucketSlot             // of all buckets, followed by overflow and empty
+	slots []bucketSlot             // of all buckets, followed by empty
 	keys  []atomic.Pointer[string] // keys of the slots; nil: only hashes are kept
 
 	mu          sync.Mutex
 	lastEvicted int64        // latest tick as of which a key was evicted
 	latest      atomic.Int64 // latest reading at which a claim was granted
+	networks    []networkID  // of the keys of the slots; guarded by mu
 	_           [64]byte
 }
 
 func (r *slotTable) init(buckets int64, exact bool) {
-	r.slots = make([]bucketSlot, buckets*slotsPerBucket+2)
+	r.slots = make([]bucketSlot, buckets*slotsPerBucket+1)
+	r.networks = make([]networkID, buckets*slotsPerBucket)
 	if exact {
 		r.keys = make([]atomic.Pointer[string], buckets*slotsPerBucket)
 	}
-	for _, i := range []int{r.overflow(), r.empty()} {
-		r.slots[i].id.Store(overflowID)
-		r.slots[i].tat.Store(ticks.Never)
-	}
+	r.slots[r.empty()].init(ticks.Never)
 	r.lastEvicted = ticks.Never
 	r.latest.Store(ticks.Never)
 }
 
-// overflow returns the slot of all keys for which there was no free slot.
-func (r *slotTable) overflow() int { return len(r.slots) - 2 }
+// init makes s a bucket that belongs to no key, and returns it.
+func (s *bucketSlot) init(tat int64) *bucketSlot {
+	s.id.Store(noKeyID)
+	s.tat.Store(tat)
+	return s
+}
 
 // empty returns a slot that is never changed: the state of a key that has no slot.
 func (r *slotTable) empty() int { return len(r.slots) - 1 }
@@ -96,10 +102,10 @@ func (r *slotTable) keyMatches(i int, key string) bool {
 	return k != nil && *k == key
 }
 
-// belongsTo reports whether slot i is still that of key.
-func (r *slotTable) belongsTo(i int, h uint64, key string) bool {
-	id := r.slots[i].id.Load()
-	return id == overflowID || id == h && r.keyMatches(i, key)
+// belongsTo reports whether s, which is slot i, is still that of key, or belongs to no key.
+func (r *slotTable) belongsTo(s *bucketSlot, i int, h uint64, key string) bool {
+	id := s.id.Load()
+	return id == noKeyID || id == h && r.keyMatches(i, key)
 }
 
 // findFree returns a free slot for a key with hash h: one that is unused, or whose bucket
@@ -129,38 +135,107 @@ func (r *slotTable) freeSlots(bucket int, tick int64) (slot, n int) {
 	return slot, n
 }
 
-// insert returns the slot of a key, which is assigned if the key has none, or -1 if there
-// is no free slot. The token bucket of a new key is full as of tick now. Other keys are
-// evicted only if their token buckets were full before tick asOf.
-func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
+// A newKey is a key without a slot that makes a claim.
+type newKey struct {
+	hash     uint64
+	key      string
+	now      int64 // tick of the claim
+	asOf     int64 // keys whose buckets were full before may be evicted
+	latest   int64 // the claim is rejected if the bucket of the key starts later than this tick
+	network  networkID
+	networks *networkTable[bucketSlot] // nil: keys in use are not evicted
+}
+
+// start returns the bucket of the network of a, as which the bucket of a starts. It returns nil
+// if that starts full.
+func (a *newKey) start() *bucketSlot {
+	if a.networks == nil {
+		return nil
+	}
+	return a.networks.start(a.network)
+}
+
+// isRejected reports whether a claim is rejected because the bucket of a starts as s.
+func (a *newKey) isRejected(s *bucketSlot) bool {
+	tat := s.tat.Load()
+	return tat > a.now && tat > a.latest
+}
+
+// insert returns the slot of a, which is assigned if a has none. The token bucket of a new
+// key is full as of a.now, or starts as that of its network. insert returns shared if there
+// is no slot for a, or if the bucket of its network rejects the claim.
+func (r *slotTable) insert(a newKey) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.find(h, key); i >= 0 {
+	if i := r.find(a.hash, a.key); i >= 0 {
 		return i
 	}
+	start := a.now
+	if a.networks != nil {
+		a.networks.arrive(a.network)
+	}
+	if s := a.start(); s != nil {
+		if a.isRejected(s) {
+			return shared
+		}
+		start = max(start, s.tat.Load())
+	}
 	for {
-		i := r.findFree(h, asOf)
+		i, inUse := r.place(a)
 		if i < 0 {
-			return -1
+			return shared
 		}
 		s := &r.slots[i]
 		old := s.tat.Load()
 		used := s.id.Load() != 0
-		if used && (old >= asOf || !s.tat.CompareAndSwap(old, gcra.Closed)) {
+		if used && (old >= a.asOf && !inUse || !s.tat.CompareAndSwap(old, gcra.Closed)) {
 			continue // the key has claimed again
 		}
 		if used {
-			r.lastEvicted = max(r.lastEvicted, asOf)
+			r.lastEvicted = max(r.lastEvicted, a.asOf)
+		}
+		if inUse {
+			addTaken(a.networks, r.networks[i], old)
 		}
 		s.tat.Store(gcra.Closed)
 		if r.keys != nil {
-			own := strings.Clone(key) // it may be a substring of a large string
+			own := strings.Clone(a.key) // it may be a substring of a large string
 			r.keys[i].Store(&own)
 		}
-		s.id.Store(h)
-		s.tat.Store(max(now, r.lastEvicted))
+		if used || a.network != unknownNetwork { // otherwise it is unknown, in memory that need not be touched
+			r.networks[i] = a.network
+		}
+		s.id.Store(a.hash)
+		s.tat.Store(max(start, r.lastEvicted))
 		return i
 	}
+}
+
+// hasPlace reports whether there is a slot for a.
+func (r *slotTable) hasPlace(a newKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, _ := r.place(a)
+	return i >= 0
+}
+
+// place returns a slot for a: a free one, or else that of a key in use that loses its place
+// to a, of those the one nearest to full. It returns -1 if there is none.
+func (r *slotTable) place(a newKey) (i int, inUse bool) {
+	if i = r.findFree(a.hash, a.asOf); i >= 0 || a.networks == nil {
+		return i, false
+	}
+	first, second := r.buckets(a.hash)
+	most, least := 1, int64(math.MaxInt64)
+	for _, bucket := range [...]int{first, second} {
+		for j := bucket; j < bucket+slotsPerBucket; j++ {
+			yield, tat := a.networks.yield(r.networks[j], a.network), r.slots[j].tat.Load()
+			if yield > most || yield == most && tat < least {
+				i, most, least = j, yield, tat
+			}
+		}
+	}
+	return i, true
 }
 
 // waitInserted waits until the insertion of a key is complete.

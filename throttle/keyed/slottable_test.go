@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -19,17 +20,20 @@ func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 		clk := fixedClock(time.Unix(0, 0))
 		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: exact}), clk)
 		r, h := &k.tables[0], k.hash("slow")
-		i := r.insert(h, "slow", 0, 0)
-		require.Equal(t, i, r.insert(h, "slow", 5, 5), "a key moves in once")
-		require.Equal(t, i, r.insert(k.hash("next"), "next", 7, 7), "slow is full again, and goes")
+		i := r.insert(newKey{hash: h, key: "slow", now: 0, asOf: 0})
+		require.Equal(t, i, r.insert(newKey{hash: h, key: "slow", now: 5, asOf: 5}), "a key moves in once")
+		require.Equal(t, i, r.insert(newKey{hash: k.hash("next"), key: "next", now: 7, asOf: 7}), "slow is full again, and goes")
 
-		_, done := k.decide(r, i, h, throttle.Claim{Key: "slow"}, 1, 7)
+		_, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "slow"}, 1, 7)
 		require.False(t, done)
-		require.False(t, k.adjustSlot(r, i, h, "slow", -1, 7))
+		require.False(t, k.adjustSlot(r, &r.slots[i], i, h, "slow", -1, 7))
 		require.EqualValues(t, 7, r.slots[i].tat.Load())
 		require.Equal(t, -1, r.find(h, "slow"))
 	}
 }
+
+// oneNetwork is the Addr of keys that are all of one network.
+func oneNetwork(string) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 7}) }
 
 type fixedClock time.Time
 
@@ -42,11 +46,11 @@ func TestSlotTable_insertFindsTheFirstSlot(t *testing.T) {
 		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: true}), fixedClock(time.Unix(0, 0)))
 		r, key := &k.tables[0], fmt.Sprint(i)
 		h := k.hash(key)
-		if r.insert(h, key, 5, 0) != 0 {
+		if r.insert(newKey{hash: h, key: key, now: 5, asOf: 0}) != 0 {
 			continue
 		}
 		r.slots[0].tat.Store(1 << 20) // in use
-		require.Equal(t, 0, r.insert(h, key, 5, 5))
+		require.Equal(t, 0, r.insert(newKey{hash: h, key: key, now: 5, asOf: 5}))
 		require.Equal(t, 0, r.find(h, key))
 		return
 	}
@@ -122,8 +126,8 @@ func TestSlotTable_buckets(t *testing.T) {
 		a, b := r.buckets(h)
 		require.Equal(t, want, [2]int{a, b}, "%x", h)
 	}
-	require.Len(t, r.slots, 26)
-	require.Equal(t, []int{24, 25}, []int{r.overflow(), r.empty()})
+	require.Len(t, r.slots, 25)
+	require.Equal(t, 24, r.empty())
 }
 
 // TestSlotTable_insert checks the state of a new slot: the bucket is full as of the insertion, but
@@ -132,20 +136,20 @@ func TestSlotTable_insert(t *testing.T) {
 	r := new(slotTable)
 	r.init(1, true)
 	for i := range 8 {
-		require.Equal(t, i, r.insert(uint64(10+i), string(rune('a'+i)), int64(20+i), 0))
+		require.Equal(t, i, r.insert(newKey{hash: uint64(10 + i), key: string(rune('a' + i)), now: int64(20 + i), asOf: 0}))
 		require.EqualValues(t, 20+i, r.slots[i].tat.Load())
 	}
-	require.Equal(t, -1, r.insert(30, "z", 20, 20), "none was full before 20")
-	require.Equal(t, 0, r.insert(30, "z", 5, 21), "the first was full at 20")
+	require.Equal(t, -1, r.insert(newKey{hash: 30, key: "z", now: 20, asOf: 20}), "none was full before 20")
+	require.Equal(t, 0, r.insert(newKey{hash: 30, key: "z", now: 5, asOf: 21}), "the first was full at 20")
 	require.EqualValues(t, 21, r.slots[0].tat.Load(), "not before the eviction")
 	require.Equal(t, -1, r.find(10, "a"))
 	require.Equal(t, 0, r.find(30, "z"))
 	require.Equal(t, -1, r.find(30, "y"), "another key with the same hash")
-	require.True(t, r.belongsTo(0, 30, "z"))
-	require.False(t, r.belongsTo(0, 30, "y"))
-	require.False(t, r.belongsTo(0, 31, "z"))
-	require.True(t, r.belongsTo(r.overflow(), 30, "z"))
-	require.Equal(t, 0, r.insert(31, "y", 50, 22))
+	require.True(t, r.belongsTo(&r.slots[0], 0, 30, "z"))
+	require.False(t, r.belongsTo(&r.slots[0], 0, 30, "y"))
+	require.False(t, r.belongsTo(&r.slots[0], 0, 31, "z"))
+	require.True(t, r.belongsTo(&r.slots[r.empty()], r.empty(), 30, "z"))
+	require.Equal(t, 0, r.insert(newKey{hash: 31, key: "y", now: 50, asOf: 22}))
 	require.EqualValues(t, 50, r.slots[0].tat.Load())
 
 	r.recordGrant(5)
@@ -161,7 +165,7 @@ func TestNewBuckets_sizes(t *testing.T) {
 		0: {16, 6560}, 1 << 16: {16, 6560}, 1 << 20: {256, 6560}, 1 << 21: {256, 13112},
 	} {
 		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: limit})
-		require.Equal(t, want, [2]int{len(k.tables), len(k.tables[0].slots) - 2}, limit)
+		require.Equal(t, want, [2]int{len(k.tables), len(k.tables[0].slots) - 1}, limit)
 		seen := map[*slotTable]bool{}
 		for i := range 20 * len(k.tables) {
 			seen[k.tableOf(uint64(i))] = true
@@ -183,19 +187,19 @@ func TestBuckets_timeIsBounded(t *testing.T) {
 func TestBuckets_waitsForAnInsertion(t *testing.T) {
 	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1}), fixedClock(time.Unix(0, 0)))
 	r, h := &k.tables[0], k.hash("a")
-	i := r.insert(h, "a", 0, 0)
+	i := r.insert(newKey{hash: h, key: "a", now: 0, asOf: 0})
 	r.slots[i].tat.Store(gcra.Closed)
-	_, done := k.decide(r, i, h, throttle.Claim{Key: "a"}, 1, 7)
+	_, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "a"}, 1, 7)
 	require.False(t, done)
-	require.False(t, k.adjustSlot(r, i, h, "a", -1, 7))
+	require.False(t, k.adjustSlot(r, &r.slots[i], i, h, "a", -1, 7))
 	require.True(t, r.mu.TryLock())
 	r.mu.Unlock()
 }
 
 // TestBuckets_settlesEverySlot takes and returns units of as many keys as a table of one bucket
-// has slots, and of the key that shares the overflow.
+// has slots, and of a key of the same network that has no slot and shares a bucket.
 func TestBuckets_settlesEverySlot(t *testing.T) {
-	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerHour(10), Max: 1}), fixedClock(time.Unix(0, 0)))
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerHour(10), Max: 1, Addr: oneNetwork}), fixedClock(time.Unix(0, 0)))
 	require.Panics(t, func() { NewBuckets(BucketsConfig{}) })
 	left := func(key string) int64 {
 		d, err := k.Reserve(t.Context(), throttle.Claim{Key: key, DryRun: true})

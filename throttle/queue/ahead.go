@@ -67,11 +67,7 @@ func (q *Queue) unitsAhead(w *waiter, k limitKey) (own, ahead, first int64) {
 	if !w.isWaiting() || lq == nil || lq.numClasses > 1 || c.mixed || w.late || w.ticket.arrival < c.newest {
 		return 0, 0, 0
 	}
-	q.eachLimit(w.ticket, func(of *limitQueue, units int64) {
-		if of == lq {
-			own += units
-		}
-	})
+	own = c.entryAt(k).units(w.ticket)
 	return own, lq.waitingUnits - lq.lateUnits - own, int64(c.waiters.First().ticket.waited)
 }
 

@@ -36,8 +36,10 @@ type class struct {
 	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
-	estimated     bool // the class waits because of an estimate
-	newHead       bool // the head has not been rejected yet
+	estimated     bool   // the class waits because of an estimate
+	newHead       bool   // the head has not been rejected yet
+	yieldRound    uint64 // Queue.round when the class yielded last
+	yields        int    // how often it has yielded in that round
 	bounces       int
 	lastWait      int64
 	reservedUntil int64 // 0: the class waits at blockedAt only
@@ -63,16 +65,17 @@ func (o byPriority) Less(a, b *waiter) bool {
 	return o.isBefore(a.ticket, b.ticket)
 }
 
-// isBefore reports whether x goes before y if neither is late.
+// isBefore reports whether x goes before y if neither is late. With an aging of throttle.Forever
+// the one with the higher priority does.
 func (o byPriority) isBefore(x, y *Ticket) bool {
-	if x.Priority == y.Priority {
+	switch d := int64(x.Priority) - int64(y.Priority); {
+	case d < 0:
+		return !o.isBefore(y, x)
+	case d == 0:
 		return x.arrival < y.arrival
+	default:
+		return ticks.Sub(x.arrival, y.arrival) < ticks.Mul(d, o.aging)
 	}
-	return o.rank(x) < o.rank(y)
-}
-
-func (o byPriority) rank(t *Ticket) int64 {
-	return ticks.Sub(t.arrival, ticks.Mul(int64(t.Priority), o.aging))
 }
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
@@ -101,7 +104,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.numWaiting.Add(1)
 	}
 	q.addDeadline(w)
-	q.addWaiting(w.ticket, 1)
+	w.addWaiting(1)
 	if c.waiters.Len() > 0 && c.waiters.First().ticket.Priority != w.ticket.Priority {
 		q.mix(c)
 	}
@@ -130,8 +133,8 @@ func (q *Queue) removeWaiter(w *waiter) {
 	t.longestWait = c.longestWait(int64(t.waited), q.now)
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
-	q.setLate(w, false)
-	q.addWaiting(t, -1)
+	w.setLate(false)
+	w.addWaiting(-1)
 	c.waiters.Remove(int(w.classIndex))
 	q.uncount()
 	switch {
@@ -155,11 +158,11 @@ func (q *Queue) headChanged(c *class) {
 	c.bounces, c.reservedUntil, c.newHead = 0, 0, true
 	for i := range c.entries[:c.numEntries] {
 		switch e := &c.entries[i]; {
-		case e.tenantQueue == nil:
+		case e.index < 0:
 		case e == c.blockedAt:
 			q.reorder(e)
 		default:
-			q.dequeue(e)
+			q.remove(e)
 		}
 	}
 }
@@ -168,14 +171,27 @@ func (q *Queue) headChanged(c *class) {
 func (q *Queue) blockAt(c *class, e *queueEntry) {
 	c.addBlockedTime(q.now)
 	c.blockedAt = e
-	e.enqueue()
+	q.insert(e)
 	for i := range c.entries[:c.numEntries] {
 		switch other := &c.entries[i]; {
 		case other == e:
 		case c.reservedUntil == 0:
-			q.dequeue(other)
+			q.remove(other)
 		default:
-			other.enqueue()
+			q.insert(other)
+		}
+	}
+}
+
+// endReservation lets c wait only at the limit that rejected its head.
+func (q *Queue) endReservation(c *class) {
+	if c.reservedUntil == 0 {
+		return
+	}
+	c.reservedUntil = 0
+	for i := range c.entries[:c.numEntries] {
+		if e := &c.entries[i]; e != c.blockedAt {
+			q.remove(e)
 		}
 	}
 }
@@ -229,7 +245,7 @@ func (q *Queue) classOf(t *Ticket) *class {
 	c = &class{key: key, numEntries: n, blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking()}
 	c.waiters.Order.aging = q.aging
 	for i, lq := range queues[:n] {
-		c.entries[i] = queueEntry{class: c, limitQueue: lq}
+		c.entries[i] = queueEntry{class: c, limitQueue: lq, tenantQueue: lq.tenantFor(t.Tenant), index: -1}
 		lq.numClasses++
 	}
 	if q.classes == nil {
@@ -263,11 +279,25 @@ func (q *Queue) removeClass(c *class) {
 	}
 	for i := range c.entries[:c.numEntries] {
 		e := &c.entries[i]
-		q.dequeue(e)
+		q.remove(e)
+		e.limitQueue.leave(e)
 		if e.limitQueue.numClasses--; e.limitQueue.numClasses == 0 {
 			q.removeLimitQueue(e.limitQueue)
 		}
 	}
+}
+
+// units returns the units that t, a ticket of the class of e, needs of the limit.
+func (e *queueEntry) units(t *Ticket) (n int64) {
+	for i := range t.Demands {
+		m := &t.Demands[i]
+		for k := range numLimits(m) {
+			if e.class.numEntries == 1 || limitKeyOf(m, k) == e.limitQueue.key {
+				n = ticks.Add(n, max(m.Cost, 1))
+			}
+		}
+	}
+	return n
 }
 
 // entryAt returns the entry of c at the limit k.

@@ -74,6 +74,7 @@ func (q *Queue) nextEvent() int64 {
 // The lock is released while limiters are asked. Events that become due meanwhile are left to
 // other goroutines or to the timer, so that the loop ends.
 func (q *Queue) dispatch() {
+	q.round++
 	q.rejectExpired(q.now - 1)
 	for now := q.now; q.scheduled.Len() > 0 && q.scheduled.First().retryAt <= now; {
 		lq := q.scheduled.First()
@@ -99,9 +100,14 @@ func (q *Queue) tryHead(c *class) {
 		return
 	}
 	q.demoteLate(c)
+	if c.yieldRound != q.round {
+		c.yieldRound, c.yields = q.round, 0
+	}
 	for i := range c.entries[:c.numEntries] {
-		// Another class goes first at this limit: asking now would take its units.
-		if e := &c.entries[i]; e.mustYield() {
+		// Another class goes first at this limit: asking now would take its units. Both may yield to
+		// each other at different limits, but each only once at each limit.
+		if e := &c.entries[i]; c.yields < c.numEntries && e.mustYield() {
+			c.yields++
 			c.reservedUntil = 0
 			q.blockAt(c, e)
 			return
@@ -115,11 +121,9 @@ func (q *Queue) onGrant(w *waiter) {
 	c, t := w.class, w.ticket
 	c.resetBroken(nil)
 	q.numGranted++
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			q.charge(c.entryAt(limitKeyOf(m, k)), m.Cost, int64(t.Weight))
-		}
+	for i := range c.entries[:c.numEntries] {
+		e := &c.entries[i]
+		q.charge(e, e.share(t))
 	}
 	q.removeWaiter(w)
 }
@@ -153,6 +157,8 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	q.updateReservation(c, e, retryAt)
 	if q.blockAt(c, e); e.limitQueue.first() == e {
 		q.schedule(e.limitQueue, retryAt, exact)
+	} else {
+		q.endReservation(c)
 	}
 	expected, known := q.expectedTime(d, retryAt, exact)
 	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
@@ -189,7 +195,8 @@ func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int6
 // while it waits for one, other classes take the units of the other. A reservation begins
 // when the head has been rejected by one limit and then by another. The wait must be at
 // most maxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after maxReservation.
+// rejected by alternating limits more than once. It ends after maxReservation, and when another
+// class goes first at the limit that the class waits for.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit

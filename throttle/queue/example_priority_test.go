@@ -49,11 +49,11 @@ func ExampleTicket_weight() {
 		{"paid 4", queue.Ticket{Tenant: "paid", Weight: 2}},
 	})
 	// Output:
-	// free 1
 	// paid 1
+	// free 1
 	// paid 2
-	// free 2
 	// paid 3
+	// free 2
 	// paid 4
 }
 

@@ -64,6 +64,9 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 	for range 500 {
 		q.now = 1000 * ms
 		old := &class{numEntries: 3, newHead: true}
+		for i := range old.entries {
+			old.entries[i].index = -1
+		}
 		for range r.IntN(6) {
 			q.now += r.Int64N(300) * ms
 			refuse(old, r.IntN(3), r.Int64N(1200)*ms)
@@ -130,7 +133,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 	defer q.mu.Unlock()
 	total := 0
 	waiters, units, late := map[*limitQueue]int{}, map[*limitQueue]int64{}, map[*limitQueue]int64{}
-	classes, tenants := map[*limitQueue]int{}, map[*limitQueue]map[string]bool{}
+	classes, tenants, needs := map[*limitQueue]int{}, map[*limitQueue]map[string]bool{}, map[*limitQueue]map[string]int{}
 	for key, c := range q.classes {
 		require.Equal(t, key, c.key)
 		require.NotZero(t, c.waiters.Len())
@@ -164,18 +167,23 @@ func requireConsistent(t *testing.T, q *Queue) {
 				}
 			}
 			queued := e == c.blockedAt || c.reservedUntil != 0
-			require.True(t, !queued || c.reserving != nil || e.tenantQueue != nil)
-			require.True(t, e.tenantQueue == nil || queued, "a class waits only at the limit that rejected it, unless it reserves others")
-			if e.tenantQueue == nil {
+			require.True(t, !queued || c.reserving != nil || e.index >= 0)
+			require.True(t, e.index < 0 || queued, "a class waits only at the limit that rejected it, unless it reserves others")
+			require.True(t, c.reservedUntil == 0 || c.reserving != nil || c.blockedAt.limitQueue.first() == c.blockedAt, "what reserves others is first at the limit that rejected it")
+			if needs[e.limitQueue] == nil {
+				needs[e.limitQueue] = map[string]int{}
+			}
+			needs[e.limitQueue][key.tenant]++
+			if e.index < 0 {
 				continue
 			}
 			if tenants[e.limitQueue] == nil {
 				tenants[e.limitQueue] = map[string]bool{}
 			}
 			tenants[e.limitQueue][key.tenant] = true
-			require.True(t, e.limitQueue.tenant(key.tenant) == e.tenantQueue && e.tenantQueue.entries.Items[e.index] == e)
+			require.True(t, e.tenantQueue.entries.Items[e.index] == e)
 			first := e.limitQueue.first()
-			require.False(t, byUsage{}.Less(e.tenantQueue, first.tenantQueue) || byHeadWaiter{}.Less(e, e.tenantQueue.entries.First()))
+			require.False(t, byFinish{}.Less(e.tenantQueue, first.tenantQueue) || byHeadWaiter{}.Less(e, e.tenantQueue.entries.First()))
 			if first == e && e == c.blockedAt && c.reserving == nil {
 				require.Less(t, q.timer.at, int64(never), "a class that waits is asked again")
 				require.GreaterOrEqual(t, e.limitQueue.scheduledIndex, 0)
@@ -190,6 +198,12 @@ func requireConsistent(t *testing.T, q *Queue) {
 		require.Equal(t, units[lq], lq.waitingUnits)
 		require.Equal(t, late[lq], lq.lateUnits)
 		require.Equal(t, len(tenants[lq]), lq.tenants.Len())
+		require.Equal(t, needs[lq][""], lq.defaultTenant.numClasses)
+		delete(needs[lq], "")
+		require.Equal(t, len(needs[lq]), len(lq.byTenant), "nothing is kept of a tenant without waiters")
+		for name, n := range needs[lq] {
+			require.Equal(t, n, lq.byTenant[name].numClasses)
+		}
 		require.Equal(t, lq.retryAt == never, lq.scheduledIndex < 0)
 	}
 	require.Equal(t, q.nextEvent(), q.timer.at)

@@ -14,7 +14,7 @@ import (
 func (q *Queue) demoteLate(c *class) {
 	head := c.waiters.First()
 	for w := head; !c.mixed && !w.late && q.isLate(w, q.now) && q.isScarce(w); w = c.waiters.First() {
-		q.setLate(w, true)
+		w.setLate(true)
 		c.waiters.Fix(0)
 	}
 	if c.waiters.First() != head {
@@ -48,7 +48,7 @@ func (q *Queue) isScarce(w *waiter) bool {
 }
 
 // setLate sets whether w is late. The caller restores its position in its class.
-func (q *Queue) setLate(w *waiter, late bool) {
+func (w *waiter) setLate(late bool) {
 	if w.late == late {
 		return
 	}
@@ -57,7 +57,10 @@ func (q *Queue) setLate(w *waiter, late bool) {
 		sign = -1
 	}
 	w.late = late
-	q.eachLimit(w.ticket, func(lq *limitQueue, units int64) { lq.lateUnits += sign * units })
+	for i := range w.class.entries[:w.class.numEntries] {
+		e := &w.class.entries[i]
+		e.limitQueue.lateUnits += sign * e.units(w.ticket)
+	}
 }
 
 // mix records that c has waiters of different priorities, so that none of them is late.
@@ -65,7 +68,7 @@ func (q *Queue) mix(c *class) {
 	c.mixed = true
 	head := c.waiters.First()
 	for _, w := range slices.Clone(c.waiters.Items) {
-		q.setLate(w, false)
+		w.setLate(false)
 		c.waiters.Fix(int(w.classIndex))
 	}
 	if c.waiters.First() != head {

@@ -21,50 +21,38 @@ const never = math.MaxInt64
 type limitQueue struct {
 	key              limitKey
 	id               uint64
-	numClasses       int                                   // classes that need the limit
-	tenants          indexheap.Heap[*tenantQueue, byUsage] // tenants with classes that wait here
-	defaultTenant    tenantQueue                           // of tickets without a Tenant
-	byTenant         map[string]*tenantQueue               // of tickets with a Tenant
-	sweepAt          int                                   // sweepTenants runs when byTenant has this size
-	lastUsage        int64                                 // virtual time: the highest usage of a tenant when it was granted, before the charge
-	retryAt          int64                                 // when to ask for the first entry
-	retryExact       bool                                  // the limit stated retryAt; else it is unknown when it will grant
-	scheduledIndex   int                                   // in Queue.scheduled, or -1
-	bound            int64                                 // one more than the units that may wait; 0: not known to be bounded
-	waiting          int                                   // waiters that need the limit
-	waitingUnits     int64                                 // units of all waiters that need the limit
-	lateUnits        int64                                 // units of those that are late
-	since            int64                                 // when the limitQueue was made
-	granted          uint64                                // waiters that were granted since then
-	lastGrant        int64                                 // when the latest of them was granted
-	grantInterval    int64                                 // moving average of the time between them
-	rejected         uint64                                // waiters that were rejected here since then
-	last             *limitState                           // the limit in its last rejection
-	before           *limitState                           // what rejections stated before they began to state last; nil: nothing
-	changedAt        int64                                 // when they began to
-	broken           int                                   // consecutive rejections at a time that the limit stated itself
-	generation       uint64                                // incremented by each event that may change the limiter's decision
-	lastRefusal      uint64                                // Queue.numRefusals after the last rejection
-	announcedRetryAt int64                                 // the latest retryAt for which rejectHopeless has run
-}
-
-// A tenantQueue holds the usage of a limit by one tenant, and its classes that wait there.
-//
-// The tenant with the lowest usage is granted first. A tenant that is new or was idle starts
-// at the usage of the others, so that idle time earns no units. This is start-time fair
-// queueing (Goyal, Vin and Cheng, SIGCOMM 1996): usage is the start tag of the next grant.
-type tenantQueue struct {
-	usage   int64 // weighted units, see charge
-	entries indexheap.Heap[*queueEntry, byHeadWaiter]
-	index   int // in limitQueue.tenants, or -1
+	numClasses       int                                    // classes that need the limit
+	tenants          indexheap.Heap[*tenantQueue, byFinish] // tenants with classes that wait here
+	defaultTenant    tenantQueue                            // of tickets without a Tenant
+	byTenant         map[string]*tenantQueue                // of tickets with a Tenant, while a class needs the limit
+	virtualTime      tag                                    // the highest finish tag that was granted, see tenantQueue
+	retryAt          int64                                  // when to ask for the first entry
+	retryExact       bool                                   // the limit stated retryAt; else it is unknown when it will grant
+	scheduledIndex   int                                    // in Queue.scheduled, or -1
+	bound            int64                                  // one more than the units that may wait; 0: not known to be bounded
+	waiting          int                                    // waiters that need the limit
+	waitingUnits     int64                                  // units of all waiters that need the limit
+	lateUnits        int64                                  // units of those that are late
+	since            int64                                  // when the limitQueue was made
+	granted          uint64                                 // waiters that were granted since then
+	lastGrant        int64                                  // when the latest of them was granted
+	grantInterval    int64                                  // moving average of the time between them
+	rejected         uint64                                 // waiters that were rejected here since then
+	last             *limitState                            // the limit in its last rejection
+	before           *limitState                            // what rejections stated before they began to state last; nil: nothing
+	changedAt        int64                                  // when they began to
+	broken           int                                    // consecutive rejections at a time that the limit stated itself
+	generation       uint64                                 // incremented by each event that may change the limiter's decision
+	lastRefusal      uint64                                 // Queue.numRefusals after the last rejection
+	announcedRetryAt int64                                  // the latest retryAt for which rejectHopeless has run
 }
 
 // A queueEntry is the position of a class in a limitQueue.
 type queueEntry struct {
 	class           *class
 	limitQueue      *limitQueue
-	tenantQueue     *tenantQueue // nil: the class does not wait here
-	index           int          // in tenantQueue.entries
+	tenantQueue     *tenantQueue // of the tenant of the class
+	index           int          // in tenantQueue.entries; -1: the class does not wait here
 	blockedTime     int64        // nanoseconds that the class waited here, in the current period
 	prevBlockedTime int64        // the same in the previous period, see class.longestWait
 }
@@ -115,7 +103,7 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	} else {
 		i = 0
 	}
-	if !reflect.ValueOf(k.limiter).Comparable() {
+	if v := reflect.ValueOf(k.limiter); v.Kind() != reflect.Pointer && !v.Comparable() { // Comparable allocates
 		k.limiter = incomparableLimiter{m, i}
 	}
 	return k
@@ -132,13 +120,6 @@ type byRetryTime struct{}
 func (byRetryTime) Less(a, b *limitQueue) bool     { return a.retryAt < b.retryAt }
 func (byRetryTime) SetIndex(lq *limitQueue, i int) { lq.scheduledIndex = i }
 
-type byUsage struct{}
-
-func (byUsage) Less(a, b *tenantQueue) bool {
-	return a.usage < b.usage || a.usage == b.usage && byHeadWaiter{}.Less(a.entries.First(), b.entries.First())
-}
-func (byUsage) SetIndex(tq *tenantQueue, i int) { tq.index = i }
-
 type byHeadWaiter struct{}
 
 func (byHeadWaiter) Less(a, b *queueEntry) bool {
@@ -154,89 +135,6 @@ func (lq *limitQueue) first() *queueEntry {
 	return lq.tenants.First().entries.First()
 }
 
-// mustYield reports whether another class that waits at the limit of e goes before e.
-func (e *queueEntry) mustYield() bool {
-	first := e.limitQueue.first()
-	if first == nil || first == e {
-		return false
-	}
-	usage := e.limitQueue.usageToWait(e.limitQueue.tenant(e.class.key.tenant))
-	return first.tenantQueue.usage < usage || first.tenantQueue.usage == usage && byHeadWaiter{}.Less(first, e)
-}
-
-// usageToWait returns the usage of tq while it waits: its present one if it waits already,
-// else at least that of a new tenant. A nil tq is a new tenant.
-func (lq *limitQueue) usageToWait(tq *tenantQueue) int64 {
-	switch {
-	case tq == nil:
-		return lq.baseUsage()
-	case tq.index >= 0:
-		return tq.usage
-	default:
-		return max(tq.usage, lq.baseUsage())
-	}
-}
-
-// baseUsage returns the usage at which a new tenant starts: that of the tenant that is granted
-// next, or was granted last if that is higher. With a lower one, a succession of new tenants
-// could starve a waiting tenant.
-func (lq *limitQueue) baseUsage() int64 {
-	if lq.tenants.Len() == 0 {
-		return lq.lastUsage
-	}
-	return max(lq.lastUsage, lq.tenants.First().usage)
-}
-
-func (lq *limitQueue) tenant(tenant string) *tenantQueue {
-	if tenant == "" {
-		return &lq.defaultTenant
-	}
-	return lq.byTenant[tenant]
-}
-
-func (lq *limitQueue) addTenant(tenant string) *tenantQueue {
-	if tq := lq.tenant(tenant); tq != nil {
-		return tq
-	}
-	if lq.byTenant == nil {
-		lq.byTenant = make(map[string]*tenantQueue)
-	}
-	if len(lq.byTenant) >= max(lq.sweepAt, 16) {
-		lq.sweepTenants()
-	}
-	tq := &tenantQueue{index: -1}
-	lq.byTenant[tenant] = tq
-	return tq
-}
-
-// sweepTenants removes the idle tenants whose usage does not exceed that of a new tenant.
-func (lq *limitQueue) sweepTenants() {
-	for tenant, tq := range lq.byTenant {
-		if tq.index < 0 && tq.usage <= lq.baseUsage() {
-			delete(lq.byTenant, tenant)
-		}
-	}
-	lq.sweepAt = 2 * len(lq.byTenant)
-}
-
-// charge adds units, divided by weight, to the usage of the tenant of e. Usage is counted in
-// 1/scale units, so that the division keeps its fraction.
-func (q *Queue) charge(e *queueEntry, units, weight int64) {
-	const scale = 1 << 16
-	lq := e.limitQueue
-	lq.countGrant(q.now)
-	tq, prevFirst := lq.addTenant(e.class.key.tenant), lq.first()
-	tq.usage = lq.usageToWait(tq)
-	lq.lastUsage = max(lq.lastUsage, tq.usage)
-	tq.usage = ticks.Add(tq.usage, max(ticks.Mul(max(units, 1), scale)/max(weight, 1), 1))
-	if tq.index >= 0 {
-		lq.tenants.Fix(tq.index)
-	}
-	if lq.first() != prevFirst {
-		q.schedule(lq, q.claimTime, false)
-	}
-}
-
 // countGrant counts a waiter that is granted at now.
 func (lq *limitQueue) countGrant(now int64) {
 	if lq.granted++; lq.granted > 1 {
@@ -245,51 +143,58 @@ func (lq *limitQueue) countGrant(now int64) {
 	lq.lastGrant = now
 }
 
-// enqueue adds e to its limitQueue.
-func (e *queueEntry) enqueue() {
-	if e.tenantQueue != nil {
+// insert adds e to its limitQueue.
+func (q *Queue) insert(e *queueEntry) {
+	if e.index >= 0 {
 		return
 	}
-	lq := e.limitQueue
-	tq := lq.addTenant(e.class.key.tenant)
-	e.tenantQueue, tq.usage = tq, lq.usageToWait(tq)
-	if tq.entries.Push(e); tq.index >= 0 {
-		lq.tenants.Fix(tq.index)
-		return
-	}
-	lq.tenants.Push(tq)
+	lq, tq, first := e.limitQueue, e.tenantQueue, e.limitQueue.first()
+	tq.start = lq.startFor(tq, e.share(e.class.waiters.First().ticket))
+	tq.entries.Push(e)
+	lq.fix(tq)
+	q.scheduleFirst(lq, first)
 }
 
-// dequeue removes e from its limitQueue. If e was first, the next entry is tried immediately,
-// as it may need fewer units.
-func (q *Queue) dequeue(e *queueEntry) {
-	if e.tenantQueue == nil {
+// remove removes e from its limitQueue.
+func (q *Queue) remove(e *queueEntry) {
+	if e.index < 0 {
 		return
 	}
-	lq, tq := e.limitQueue, e.tenantQueue
-	first := lq.first() == e
-	e.tenantQueue = nil
+	lq, tq, first := e.limitQueue, e.tenantQueue, e.limitQueue.first()
 	if tq.entries.Remove(e.index); tq.entries.Len() > 0 {
-		lq.tenants.Fix(tq.index)
+		lq.fix(tq)
 	} else {
 		lq.tenants.Remove(tq.index)
 	}
-	switch {
-	case lq.tenants.Len() == 0:
-		q.schedule(lq, never, false)
-	case first:
-		q.schedule(lq, q.claimTime, false)
-	}
+	q.scheduleFirst(lq, first)
 }
 
 // reorder restores the position of e after the head of its class has changed.
 func (q *Queue) reorder(e *queueEntry) {
-	lq := e.limitQueue
-	first := lq.first() == e
+	lq, first := e.limitQueue, e.limitQueue.first()
+	if first == e {
+		first = nil // the new head has not asked
+	}
 	e.tenantQueue.entries.Fix(e.index)
-	lq.tenants.Fix(e.tenantQueue.index)
-	if first || lq.first() == e {
+	lq.fix(e.tenantQueue)
+	q.scheduleFirst(lq, first)
+}
+
+// scheduleFirst schedules lq immediately if its first entry is another one than before, as it may
+// need fewer units. A class that is no longer first at the limit that rejected it loses its
+// reservation: two classes that wait behind each other's reservations would wait without end.
+func (q *Queue) scheduleFirst(lq *limitQueue, before *queueEntry) {
+	first := lq.first()
+	switch first {
+	case nil:
+		q.schedule(lq, never, false)
+	case before:
+		return
+	default:
 		q.schedule(lq, q.claimTime, false)
+	}
+	if before != nil && before.class.blockedAt == before {
+		q.endReservation(before.class)
 	}
 }
 
@@ -319,7 +224,6 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 	if lq == nil {
 		q.lastLimitQueueID++
 		lq = &limitQueue{key: k, id: q.lastLimitQueueID, since: q.now, retryAt: never, scheduledIndex: -1, last: new(limitState)}
-		lq.defaultTenant.index = -1
 		if q.limitQueues == nil {
 			q.limitQueues = make(map[limitKey]*limitQueue)
 		}

@@ -26,7 +26,8 @@ var ErrClosed = errors.New("queue: closed")
 // Tickets of one tenant that need the same limits form a class, and only the head of a class
 // asks its limiters. When a limit rejects the head, the class waits for that limit; callers
 // that do not need the limit are not delayed. Classes that wait for one limit compete for
-// it: by the usage of their tenants, then by priority, then by arrival.
+// it: first their tenants by fair queueing, then the classes of a tenant by priority, then by
+// arrival.
 //
 // A grant takes the units of all limits at one instant, immediately before the caller
 // continues. Units are never taken in advance: while a limit is exhausted no caller
@@ -51,7 +52,8 @@ type Queue struct {
 	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket
 	// goes before one whose priority is d steps lower unless the other arrived d*Aging or
 	// more earlier. Aging also bounds starvation: a ticket that has waited d*Aging is not
-	// overtaken by later tickets of d steps more. Zero means 10 seconds.
+	// overtaken by later tickets of d steps more. With throttle.Forever a higher priority
+	// always goes first, and a lower one may never be granted. Zero means 10 seconds.
 	Aging time.Duration
 
 	// Trace holds functions that are called for each ticket. Nil means none.
@@ -80,6 +82,7 @@ type Queue struct {
 	claimTime        int64 // Claim.Now of claims: now, or at most maxCatchUp before
 	limitQueues      map[limitKey]*limitQueue
 	classes          map[classKey]*class
+	round            uint64 // calls of dispatch
 	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
 	closed           bool

@@ -60,23 +60,12 @@ func (q *Queue) checkBounds(w *waiter) error {
 	return nil
 }
 
-// addWaiting adds sign to the number of waiters of the limits of t, and the units of t times
+// addWaiting adds sign to the number of waiters of the limits of w, and the units of w times
 // sign to their waitingUnits.
-func (q *Queue) addWaiting(t *Ticket, sign int64) {
-	q.eachLimit(t, func(lq *limitQueue, units int64) {
-		lq.waiting += int(sign)
-		lq.waitingUnits += sign * units
-	})
-}
-
-// eachLimit calls f with the limits of t, which has joined a class, and the units that t needs.
-func (q *Queue) eachLimit(t *Ticket, f func(lq *limitQueue, units int64)) {
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
-				f(lq, max(m.Cost, 1))
-			}
-		}
+func (w *waiter) addWaiting(sign int64) {
+	for i := range w.class.entries[:w.class.numEntries] {
+		e := &w.class.entries[i]
+		e.limitQueue.waiting += int(sign)
+		e.limitQueue.waitingUnits += sign * e.units(w.ticket)
 	}
 }

@@ -36,7 +36,9 @@ type Ticket struct {
 	Weight int32
 
 	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an
-	// empty Tenant together are one tenant.
+	// empty Tenant together are one tenant. Nothing is kept of a name without waiters, but
+	// each name that waits has a share: set a name that was authenticated, such as that of a
+	// customer, and not one that a client can invent.
 	Tenant string
 
 	// MaxServerWait is the longest wait that the server may impose, see

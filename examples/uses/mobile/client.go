@@ -20,7 +20,7 @@ import (
 // Requests that it accepted while the device was offline, or before the program ended, are
 // sent later. It calls done with each that was sent, or that failed for good. Nil as base
 // means http.DefaultTransport.
-func Open(base http.RoundTripper, dir, token string, done func(batch.Delivery)) (*batch.Outbox, error) {
+func Open(base http.RoundTripper, dir, token string, done func(batch.Delivery) batch.Action) (*batch.Outbox, error) {
 	seed, err := loadSeed(filepath.Join(dir, "seed"))
 	if err != nil {
 		return nil, err

@@ -74,10 +74,11 @@ func recordAndSend(ctx context.Context, base http.RoundTripper, dir string, even
 	}
 	wake := time.Now().Add(asleep)
 	sent := 0
-	count := func(d batch.Delivery) {
+	count := func(d batch.Delivery) batch.Action {
 		if d.Err == nil {
 			sent++
 		}
+		return batch.Leave
 	}
 	box, err := Open(base, dir, "token", count)
 	if err != nil {
