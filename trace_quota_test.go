@@ -121,17 +121,18 @@ func TestTracker_modes(t *testing.T) {
 		retryAfter bool
 		wasted     func(int) bool
 	}{
-		{quota.Full, false, func(n int) bool { return n <= 45 }},
-		{quota.StatedOnly, false, func(n int) bool { return n > 45 }},
+		{quota.Full, false, func(n int) bool { return n <= 60 }},
+		{quota.StatedOnly, false, func(n int) bool { return n > 60 }},
 		{quota.StatedOnly, true, func(n int) bool { return n <= 300 }},
 		{quota.Disabled, true, func(n int) bool { return n > 60 }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &simulatedServer{rtt: time.Millisecond, serve: bucketServer(20, 21, 429, tt.retryAfter)}
 			estimates := 0
-			client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: tt.mode}, Trace: &heed.Trace{
-				LimitLearned: func(heed.LimitLearnedInfo) { estimates++ },
-			}})
+			tr := seededTransport(s, 1)
+			tr.Quota.Mode = tt.mode
+			tr.Trace = &heed.Trace{LimitLearned: func(heed.LimitLearnedInfo) { estimates++ }}
+			client := heed.NewClient(tr)
 			runJob(t, client, 200, 30)
 			require.Equal(t, tt.mode == quota.Full, estimates > 0)
 			t.Logf("mode %d, Retry-After %v: %d wasted", tt.mode, tt.retryAfter, s.wasted)

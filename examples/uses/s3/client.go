@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -23,6 +24,7 @@ func NewClient(base http.RoundTripper, region string, credentials aws.Credential
 	transport := &heed.Transport{
 		Base:    base,
 		Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 32}), // in flight; the others wait
+		Quota:   &quota.Tracker{Mode: quota.Full},                               // S3 rejects by a rate that it does not state
 		Retry: &heed.RetryPolicy{
 			BeforeSend:    sign(region, credentials),
 			MaxWait:       time.Hour, // uploads of many objects may wait longer than the default
