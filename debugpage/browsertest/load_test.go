@@ -13,6 +13,7 @@ import (
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/debugpage"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -64,6 +65,7 @@ func startLoad(t *testing.T) *load {
 	client := &heed.Transport{
 		Base:  l,
 		Trace: l.page.Trace(),
+		Quota: &quota.Tracker{Mode: quota.Full}, // the page shows what is learned, too
 		Retry: &heed.RetryPolicy{MaxAttempts: 3, Backoff: backoff.Exponential{Base: 50 * time.Millisecond}, Budget: &backoff.Budget{MinPerSecond: 3}},
 	}
 	exports := &heed.Transport{
