@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,18 +24,24 @@ import (
 
 func TestTransport_finishesAgainstNginx(t *testing.T) {
 	t.Parallel()
-	finishes(t, startServer(t, "nginx.conf", "nginx", "-p", ".", "-e", "stderr", "-c", "nginx.conf"))
+	finishes(t, new(heed.Transport), startServer(t, "nginx.conf", "nginx", "-p", ".", "-e", "stderr", "-c", "nginx.conf"), 0)
 }
 
 func TestTransport_finishesAgainstHAProxy(t *testing.T) {
 	t.Parallel()
-	finishes(t, startServer(t, "haproxy.cfg", "haproxy", "-db", "-f", "haproxy.cfg"))
+	// It states no limit, and counts the requests that it rejects: only a rate that is learned keeps below it. Without
+	// one (QUOTA section 5), a call whose attempts all come beside too many others fails now and then.
+	for mode, allowed := range map[quota.Mode]int64{quota.StatedOnly: 3, quota.Full: 0} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			finishes(t, &heed.Transport{Quota: &quota.Tracker{Mode: mode}}, startServer(t, "haproxy.cfg", "haproxy", "-db", "-f", "haproxy.cfg"), allowed)
+		})
+	}
 }
 
-// finishes sends 300 requests from 30 goroutines with one client. All must succeed.
-func finishes(t *testing.T, url string) {
+// finishes sends 300 requests from 30 goroutines with one client. No more than a number of them may fail.
+func finishes(t *testing.T, transport *heed.Transport, url string, allowed int64) {
 	const calls, callers = 300, 30
-	transport := new(heed.Transport)
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	var next, sent, failed atomic.Int64
@@ -53,7 +60,7 @@ func finishes(t *testing.T, url string) {
 	}
 	all.Wait()
 	t.Logf("sent %d, throttled %d, failed %d, in %.1f s", sent.Load(), sent.Load()-calls, failed.Load(), time.Since(start).Seconds())
-	require.Zero(t, failed.Load(), "calls failed")
+	require.LessOrEqual(t, failed.Load(), allowed, "calls failed")
 }
 
 // roundTrip returns the number of attempts of a request and the last status, which is 0

@@ -123,9 +123,11 @@ func startChild(args ...string) (*exec.Cmd, error) {
 // runJobChild runs the job in this process.
 func runJobChild(url, path string, c jobConfig) {
 	client := heed.NewClient(&heed.Transport{Base: &http.Transport{MaxIdleConnsPerHost: c.Workers, MaxIdleConns: c.Workers}})
+	// Each request has the key of its item, so all of them may be repeated. RepeatSafe would not repeat an item whose
+	// process was killed before it recorded a request; modes.go measures that.
 	report, err := batch.Run(context.Background(), numbers(c.Items), func(ctx context.Context, item string) error {
 		return post(ctx, client, url, item)
-	}, batch.Options{Workers: c.Workers, Total: c.Items, Checkpoint: path, Job: "bench"})
+	}, batch.Options{Workers: c.Workers, Total: c.Items, Checkpoint: path, Job: "bench", Repeat: batch.RepeatAlways})
 	if err != nil {
 		log.Fatalf("%+v: %v", report, err)
 	}

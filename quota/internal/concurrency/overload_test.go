@@ -521,3 +521,13 @@ func TestAdaptiveLimiter_judgesALimit(t *testing.T) {
 		require.Equal(t, tt.want == Independent, g.Limit() == 0, name)
 	}
 }
+
+// Workers whose requests are accepted beside fewer others now and then are not more in flight than usual afterwards.
+func TestAdaptiveLimiter_acceptsAsManyAsUsual(t *testing.T) {
+	g, now := new(AdaptiveLimiter), time.Unix(0, 0)
+	for i, with := range []int64{1, 2, 3, 4, 5, 5, 5, 4, 3, 4} {
+		g.Add(Outcome{Claim: uint64(i + 1), With: with, Open: with, Sent: uint64(i + 1), RoundTrip: time.Millisecond, CountOnly: true}, now)
+	}
+	require.True(t, g.Accepts(5))
+	require.False(t, g.Accepts(6))
+}
