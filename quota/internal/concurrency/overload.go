@@ -76,7 +76,9 @@ func (g *AdaptiveLimiter) Share() float64 {
 
 // Accepts reports whether a request that is sent with so many in flight was accepted of late. The number of the accepted
 // ones is rounded: with five workers, one that is accepted beside three others makes it 4.98, and five are as usual.
-func (g *AdaptiveLimiter) Accepts(with int64) bool { return float64(with) <= math.Round(max(g.most, 1)) }
+func (g *AdaptiveLimiter) Accepts(with int64) bool {
+	return float64(with) <= math.Round(max(g.most, 1))
+}
 
 // Limit returns the limit on the requests in flight; 0: there is none.
 func (g *AdaptiveLimiter) Limit() int64 { return int64(g.limit) }
