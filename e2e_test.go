@@ -29,9 +29,8 @@ func TestTransport_finishesAgainstNginx(t *testing.T) {
 
 func TestTransport_finishesAgainstHAProxy(t *testing.T) {
 	t.Parallel()
-	// It states no limit, and counts the requests that it rejects: only a rate that is learned keeps below it. Without
-	// one (QUOTA section 5), callers that were all rejected together come back together at each stated time, and no hold
-	// begins, as each of their requests was rejected before. Some use up all attempts, at most each caller once.
+	// It states when to come back but no limit, and counts the requests that it rejects: only a rate that is learned keeps
+	// below it. In StatedOnly (QUOTA section 5) some calls use up all their attempts: 5 were seen.
 	for mode, allowed := range map[quota.Mode]int64{quota.StatedOnly: 30, quota.Full: 0} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
