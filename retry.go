@@ -52,7 +52,7 @@ import (
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of times that a request is sent, including the
 	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 4. One disables retries, unless MaxThrottledAttempts is set
+	// all attempts. Zero means 5. One disables retries, unless MaxThrottledAttempts is set
 	// to a larger number: then only throttled attempts are retried. A negative value
 	// disables all retries.
 	MaxAttempts int
@@ -64,8 +64,11 @@ type RetryPolicy struct {
 	// that is 1 or negative. Values below MaxAttempts mean MaxAttempts.
 	MaxThrottledAttempts int
 
-	// Backoff returns the delay before a retry if the server states none. Nil means the
-	// zero backoff.Exponential.
+	// Backoff returns the delay before a retry if the server states none. Nil means
+	// backoff.Exponential{Factor: 3, Jitter: backoff.Equal}: 250 to 500 ms, then 0.75 to 1.5 s,
+	// and so on to at most 30 s. With five attempts a call survives a failure of the server of
+	// about ten seconds. After a failure that is not a rejection because of a limit, a
+	// Retry-After makes the delay longer by at most 5 s.
 	Backoff backoff.Policy
 
 	// RetryAfterJitter adds a random delay to a Retry-After that the server states. Its
@@ -76,8 +79,9 @@ type RetryPolicy struct {
 	RetryAfterJitter backoff.RetryAfterJitter
 
 	// Budget limits retries to a fraction of the requests, except those after a rejection because of
-	// a limit, and those at a time that the server stated. Nil means a zero backoff.Budget
-	// that is used by the Transport alone: 20 % of the requests and 10 retries per second.
+	// a limit. Nil means a Budget that is used by the Transport alone, of as many retries as
+	// requests and 100 per second in addition: retries at most double the load of a program that
+	// sends many requests. A zero backoff.Budget allows fewer.
 	Budget *backoff.Budget
 
 	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
@@ -146,7 +150,7 @@ type RetryPolicy struct {
 
 // Defaults of the fields of RetryPolicy.
 const (
-	defaultMaxAttempts          = 4
+	defaultMaxAttempts          = 5
 	defaultMaxThrottledAttempts = 10
 	defaultMaxWait              = 10 * time.Minute
 	defaultMaxElapsed           = 15 * time.Minute
@@ -166,10 +170,10 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	}
 	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
 	if p.Backoff == nil {
-		p.Backoff = backoff.Exponential{}
+		p.Backoff = backoff.Exponential{Factor: 3, Jitter: backoff.Equal}
 	}
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
-		p.Budget = new(backoff.Budget)
+		p.Budget = &backoff.Budget{Ratio: 1, MinPerSecond: 100}
 	}
 	p.AttemptTimeout = max(p.AttemptTimeout, 0)
 	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
@@ -485,11 +489,11 @@ func (rt *roundTrip) prepareRetry() error {
 	switch {
 	case zero:
 		rt.delay = rt.zeroRetryAfterDelay()
-	case r.HasRetryAfter && held:
+	case r.HasRetryAfter && throttled && held:
 		spread := p.RetryAfterJitter
 		spread.Min, spread.Max = 1, maxReleaseDelay
 		rt.delay = spread.Delay(r.RetryAfter, 1) // the others are sent within as long after the hold
-	case r.HasRetryAfter:
+	case r.HasRetryAfter && throttled:
 		rt.delay = rt.retryAfterDelay(r.RetryAfter)
 	case statedWait >= minStatedWait:
 		rt.delay = statedWait
@@ -513,7 +517,7 @@ func (rt *roundTrip) prepareRetry() error {
 			return err
 		}
 	}
-	if stated := r.HasRetryAfter && !zero; !stated && !throttled && !p.Budget.Withdraw(now) { // what a server rejects because of a limit, it expects later
+	if !throttled && !p.Budget.Withdraw(now) { // what a server rejects because of a limit, it expects later
 		return ErrRetryBudget
 	}
 	return nil
@@ -534,7 +538,8 @@ func minDelay(r *headers.Report) time.Duration {
 	return r.MinDelay
 }
 
-// maxSuggestion is by how much a suggested delay may exceed that of Backoff, as in the SDKs of AWS.
+// maxSuggestion is by how much a suggested delay may exceed that of Backoff, as in the SDKs of AWS. The Retry-After of a
+// failure counts as suggested: gateways state it for as long as they cache an error, also where the next request succeeds.
 const maxSuggestion = 5 * time.Second
 
 // boundDelay returns own, the delay of Backoff, or the longer one that r suggests or requires.
@@ -543,7 +548,7 @@ func boundDelay(r *headers.Report, own time.Duration) time.Duration {
 		return own
 	}
 	own = max(own, minDelay(r))
-	return max(own, min(r.SuggestedDelay, own+maxSuggestion))
+	return max(own, min(max(r.SuggestedDelay, r.RetryAfter), own+maxSuggestion))
 }
 
 // statedWaitOf returns the wait that a rejection states: its Retry-After, or else the
@@ -577,11 +582,7 @@ func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held b
 // retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
 // Jitter does not increase a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
-	attempt := rt.attempts
-	if rt.outcome == throttle.Throttled {
-		attempt = 1 // what is rejected again and again waits for the Tracker, too, which spreads it
-	}
-	d := rt.retry.RetryAfterJitter.Delay(retryAfter, attempt)
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, 1) // what is rejected repeatedly waits for the Tracker, too, which spreads it
 	if retryAfter <= rt.maxWait {
 		d = min(d, rt.maxWait)
 	}

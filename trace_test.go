@@ -51,7 +51,7 @@ func TestTrace_reportsEventsInOrder(t *testing.T) {
 		var events eventLog
 		_, err := get(t, &Transport{
 			Base:    newScript(respondAfter(time.Second, 500), errBroken, response{502, "", []string{"Retry-After", "3"}}, 502),
-			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff, RetryAfterJitter: backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}},
+			Retry:   &RetryPolicy{MaxAttempts: 4, Backoff: threeAttempts().Backoff, RetryAfterJitter: backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}},
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}),
 			Trace:   events.trace(""),
 		})

@@ -164,7 +164,7 @@ func seededTransport(base http.RoundTripper, seed uint64) *heed.Transport {
 	return &heed.Transport{
 		Base:  base,
 		Quota: &quota.Tracker{Mode: quota.Full, Rand: rand.New(rand.NewPCG(seed, 2)).Float64},
-		Retry: &heed.RetryPolicy{Backoff: backoff.Exponential{Rand: random}, RetryAfterJitter: backoff.RetryAfterJitter{Rand: random}},
+		Retry: &heed.RetryPolicy{Backoff: backoff.Exponential{Factor: 3, Jitter: backoff.Equal, Rand: random}, RetryAfterJitter: backoff.RetryAfterJitter{Rand: random}},
 	}
 }
 

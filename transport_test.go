@@ -136,8 +136,8 @@ func TestTransport_returnsTheLastResponse(t *testing.T) {
 		resp, err := get(t, &Transport{Base: script(&sent, 502)})
 		require.NoError(t, err)
 		require.Equal(t, 502, resp.StatusCode)
-		require.Equal(t, "answer 4", text(t, resp))
-		require.EqualValues(t, 4, sent.Load())
+		require.Equal(t, "answer 5", text(t, resp))
+		require.EqualValues(t, 5, sent.Load())
 		info, _ := InfoFrom(resp)
 		require.ErrorIs(t, info.StopReason, ErrMaxAttempts)
 	})
@@ -152,7 +152,7 @@ func TestTransport_wrapsTheLastError(t *testing.T) {
 		require.ErrorAs(t, err, &g)
 		require.ErrorIs(t, err, broken)
 		require.ErrorIs(t, err, ErrMaxAttempts)
-		require.Len(t, g.Attempts, 4)
+		require.Len(t, g.Attempts, 5)
 		require.Equal(t, "answer 1", g.Attempts[0].Body)
 	})
 }
@@ -175,4 +175,29 @@ func TestTransport_trackerDoesNotKeepItsQueue(t *testing.T) {
 	require.False(t, q.Alive())
 	q.Wake()
 	runtime.KeepAlive(&tracker)
+}
+
+// The Retry-After of a failure that is not a rejection because of a limit is a suggestion: a gateway may state an hour
+// although the next request succeeds (rule 1 of docs/server-limits.md speaks of rejections).
+func TestTransport_aRetryAfterOfAFailureIsASuggestion(t *testing.T) {
+	for _, tt := range []struct {
+		status     int
+		retryAfter string
+		atLeast    time.Duration
+		atMost     time.Duration
+	}{
+		{502, "3600", 5250 * time.Millisecond, 5500 * time.Millisecond},
+		{500, "2", 2 * time.Second, 2 * time.Second},
+		{504, "0", 0, 0},
+		{503, "30", 30 * time.Second, 33 * time.Second}, // a rejection
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			resp, err := get(t, &Transport{Base: newScript(response{tt.status, "", []string{"Retry-After", tt.retryAfter}}, 200)})
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+			require.GreaterOrEqual(t, time.Since(start), tt.atLeast, tt.status)
+			require.LessOrEqual(t, time.Since(start), tt.atMost, tt.status)
+		})
+	}
 }
