@@ -41,8 +41,9 @@ type EventualOptions struct {
 
 	// PeerTimeout is the time after which a host from which no message has arrived counts as
 	// unreachable: see Unreachable. It also bounds the debt of a TokenBucket, which is at most a
-	// burst and the units restored within PeerTimeout. It must be at least twice the sum of
-	// Interval and Delay. Zero means 1 s, or that minimum if it is longer.
+	// burst and the units restored within PeerTimeout for each other host that uses the key. It
+	// must be at least twice the sum of Interval and Delay. Zero means 1 s, or that minimum if it
+	// is longer.
 	PeerTimeout time.Duration
 
 	// Unreachable determines how a host decides while other hosts are unreachable. Zero means
