@@ -79,6 +79,7 @@ func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 		per:           t.duration(full),
 		ticksPerMicro: t.scale,
 		booksAhead:    true,
+		queueBound:    l.Queue + 1, // negative for math.MaxInt64
 		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}), c)
@@ -109,6 +110,7 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 		capacity:      t.Queue,
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
 		ticksPerMicro: t.Count / g,
+		queueBound:    t.Queue + 1,
 		args:          []any{t.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
@@ -142,6 +144,7 @@ func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 		capacity:      undelayed + 1,
 		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
 		ticksPerMicro: 1,
+		queueBound:    l.Burst - undelayed + 1,
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}

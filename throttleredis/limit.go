@@ -18,6 +18,7 @@ type limit struct {
 	ticksPerMicro  int64         // ticks in a microsecond
 	args           []any         // of the script
 	booksAhead     bool          // a grant may act later than it is made
+	queueBound     int64         // one more than the number of units that may wait; zero or less: no bound
 	holdsUntilEnd  bool          // each claim must be ended
 	countsRefusals bool          // a rejected claim counts
 	wideGrant      bool          // a grant does not fit into Decision.Grant: see storeGrant
@@ -41,9 +42,9 @@ func policyName(name, description string) string {
 	return name
 }
 
-// decision returns the decision that p encodes. serverNow is the reading of the server's
+// decision returns the decision on c that p encodes. serverNow is the reading of the server's
 // clock at the local time at.
-func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decision {
+func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time) throttle.Decision {
 	d := throttle.Decision{
 		OK:         p.ok(),
 		Policy:     l.policy,
@@ -73,6 +74,9 @@ func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decisio
 	}
 	if l.calendar != nil {
 		d.Per = l.calendar.windowLength(int64(p.grant()))
+	}
+	if l.queueBound > 0 {
+		return d.WithQueueBound(c, l.queueBound-1)
 	}
 	return d
 }

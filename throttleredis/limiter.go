@@ -72,11 +72,11 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.script, k, c, n, ticksWithin(maxWait, l.limit.ticksPerMicro))
+	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, maxWait, l.limit.ticksPerMicro))
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	d := l.limit.decision(r.part(0), r.now(), at)
+	d := l.limit.decision(r.part(0), c, r.now(), at)
 	if l.limit.wideGrant && d.OK && !c.DryRun {
 		storeGrant(k.decisions, d, r.part(0))
 		d = l.subGrants.Wrap(d, k.decisions)
