@@ -148,7 +148,7 @@ func (a *allOf) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	}
 }
 
-func (a *allOf) settle(ctx context.Context, op any, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
+func (a *allOf) settle(ctx context.Context, op string, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
 	a.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
 		if extra == 0 && !a.anyHolds() {
 			return

@@ -49,7 +49,7 @@
 //	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each
-//	Ban                ban             end, length, readings          8 for   ForgetAfter
+//	Ban                ban             end, length, ring of readings  7 for   ForgetAfter
 //	                                                                  each
 //
 // Bytes are the result of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix

@@ -113,7 +113,7 @@ func extraUnits(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int
 	return f.Cost - n, true
 }
 
-func (l *Limiter) settle(ctx context.Context, op any, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
+func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
 	if l.usage != nil {
 		l.usage.adjust(c, d, extra, now)
 		return

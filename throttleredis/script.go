@@ -41,7 +41,7 @@ var algorithms = map[string]struct {
 	"slidingcounter": {arguments: 3, divides: true},
 	"concurrency":    {arguments: 2, format: 2},
 	"warmup":         {arguments: 9},
-	"ban":            {arguments: 5},
+	"ban":            {arguments: 5, format: 2},
 }
 
 var scripts sync.Map // from lists of algorithms to *script
