@@ -81,7 +81,7 @@ func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time
 	}
 	r, at, err := a.store.reserve(ctx, a.script, k, c, n, waitArg(c, maxWait, a.limits[0].limit.ticksPerMicro))
 	if err != nil {
-		return throttle.Decision{}, err
+		return a.limits[0].limit.afterError(ctx, c, at, err)
 	}
 	d := a.decision(k.decisions, c, r, at)
 	if d.OK && !c.DryRun {

@@ -156,15 +156,13 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 		}
 		k.setBounds(now)
 		r, err := s.runTimed(ctx, "reserve", script, k, now, 8+len(k.decisions)/2*partSize)
-		if err != nil {
-			return "", now, err
+		if err == nil && k.missedWindow(r, now) {
+			continue
 		}
-		if !k.missedWindow(r, now) {
-			if c.Now.IsZero() && !s.useLocalClock {
-				now = s.now()
-			}
-			return r, now, nil
+		if c.Now.IsZero() && !s.useLocalClock {
+			now = s.now()
 		}
+		return r, now, err
 	}
 	return "", c.Now, errClockJumps
 }

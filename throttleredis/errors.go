@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // ErrUncertain matches the error of a Reserve that may have taken its units: the connection
@@ -32,4 +36,36 @@ func wrapError(err error, written bool) error {
 		return fmt.Errorf("throttleredis: no connection to the server: %w", err)
 	}
 	return fmt.Errorf("%w: %w", ErrUncertain, err)
+}
+
+// outOfMemoryWait is the Decision.Wait of a claim that was rejected because Redis has no memory.
+const outOfMemoryWait = time.Second
+
+// inFallback is the key of a context value that is set for calls of a Fallback.
+type inFallback struct{}
+
+// An outOfMemoryError is the error of a claim of a Fallback for which Redis had no memory. Other
+// claims get its rejection.
+type outOfMemoryError struct {
+	rejection throttle.Decision
+	err       error
+}
+
+func (e *outOfMemoryError) Error() string { return e.err.Error() }
+func (e *outOfMemoryError) Unwrap() error { return e.err }
+
+// afterError returns the result of a claim for which a script failed with err. If Redis is out of
+// memory, the claim is rejected: clients can fill the memory with keys, and must not get past a
+// limit in this way.
+func (l *limit) afterError(ctx context.Context, c throttle.Claim, at time.Time, err error) (throttle.Decision, error) {
+	var reply redis.Error
+	if !errors.As(err, &reply) || !strings.Contains(reply.Error(), "OOM command not allowed") {
+		return throttle.Decision{}, err
+	}
+	d := throttle.Decision{Degraded: true, Policy: l.policy, At: at, Wait: outOfMemoryWait, Limit: l.capacity, Per: l.per}
+	d = d.WithQueueBound(c, l.queueUnits())
+	if ctx.Value(inFallback{}) != nil {
+		return throttle.Decision{}, &outOfMemoryError{d, err}
+	}
+	return d, nil
 }

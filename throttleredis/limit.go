@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"math"
 	"time"
 
 	saturated "github.com/heed-go/heed/internal/ticks"
@@ -75,10 +76,15 @@ func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time
 	if l.calendar != nil {
 		d.Per = l.calendar.windowLength(int64(p.grant()))
 	}
-	if l.queueBound > 0 {
-		return d.WithQueueBound(c, l.queueBound-1)
+	return d.WithQueueBound(c, l.queueUnits())
+}
+
+// queueUnits returns the number of units that may wait for l; math.MaxInt64 means no bound.
+func (l *limit) queueUnits() int64 {
+	if l.queueBound <= 0 {
+		return math.MaxInt64
 	}
-	return d
+	return l.queueBound - 1
 }
 
 // readingBits is the number of bits of a Grant that hold the server's reading at which the

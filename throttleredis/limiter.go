@@ -54,7 +54,8 @@ func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key
 func (l *Limiter) NonBlocking() bool { return l.usage != nil }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
-// have been taken; otherwise an error means that no units were taken.
+// have been taken; otherwise an error means that no units were taken. A Redis that is out of
+// memory is no error: the claim is rejected, with Decision.Degraded.
 func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	return l.ReserveAhead(ctx, c, 0)
 }
@@ -74,7 +75,7 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	k.setKey(0, l.redisKey(c.Key))
 	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, maxWait, l.limit.ticksPerMicro))
 	if err != nil {
-		return throttle.Decision{}, err
+		return l.limit.afterError(ctx, c, at, err)
 	}
 	d := l.limit.decision(r.part(0), c, r.now(), at)
 	if l.limit.wideGrant && d.OK && !c.DryRun {
