@@ -16,7 +16,9 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 	return s.limiter(limit{
 		algorithm:     "tokenbucket",
 		err:           l.Validate(),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         []any{l.Per},
 		capacity:      t.burst,
 		per:           t.duration(t.window()),
 		ticksPerMicro: t.scale,
@@ -44,7 +46,9 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 	return s.limiter(limit{
 		algorithm:     "refillbucket",
 		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Name, r.Per), validateFull(r), validateCount("refill bucket", r.Name, max(burst, r.Count))),
+		name:          r.Name,
 		policy:        policyName(r.Name, r.Limit.String()),
+		shape:         []any{per, anchor},
 		capacity:      burst,
 		per:           time.Duration(saturated.Mul((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
 		ticksPerMicro: 1,
@@ -74,7 +78,9 @@ func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	return s.limiter(limit{
 		algorithm:     "leakybucket",
 		err:           l.Validate(),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.Limit.String()),
+		shape:         []any{l.Per, split},
 		capacity:      most,
 		per:           t.duration(full),
 		ticksPerMicro: t.scale,
@@ -106,7 +112,9 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 	g := saturated.GCD(t.Count, per)
 	return s.limiter(limit{
 		algorithm:     "tickqueue",
+		name:          t.Name,
 		policy:        policyName(t.Name, t.Limit.String()),
+		shape:         []any{t.Count / g, per / g, anchor},
 		capacity:      t.Queue,
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
 		ticksPerMicro: t.Count / g,
@@ -140,6 +148,7 @@ func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 	}
 	return s.limiter(limit{
 		algorithm:     "nginx",
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
 		capacity:      undelayed + 1,
 		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),

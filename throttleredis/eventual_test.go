@@ -126,6 +126,7 @@ func TestEventual_rejectsLimitsThatItDoesNotHave(t *testing.T) {
 			f()
 		})
 	}
+	second.Name = "another"
 	require.ErrorContains(t, (&Fallback{Limiter: s.TokenBucket(second)}).Validate(), "without a Fallback")
 }
 

@@ -11,13 +11,15 @@ import (
 // A limit holds what is needed to run a script for a limit and to decode the reply.
 type limit struct {
 	algorithm      string
-	err            error // from validating the configuration
+	err            error  // from validating the configuration
+	name           string // that was configured; empty: none
 	policy         string
 	scope          string        // further text that distinguishes the limit from others
 	capacity       int64         // maximum number of units at the same time
 	per            time.Duration // time in which all units are restored
 	ticksPerMicro  int64         // ticks in a microsecond
 	args           []any         // of the script
+	shape          []any         // what the meaning of the stored state depends on, besides the algorithm
 	booksAhead     bool          // a grant may act later than it is made
 	queueBound     int64         // one more than the number of units that may wait; zero or less: no bound
 	holdsUntilEnd  bool          // each claim must be ended

@@ -2,6 +2,7 @@ package throttleredis
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ type Limiter struct {
 	usage     *limitUsage        // decides in Mode Eventual; nil in Mode Synchronous
 }
 
-// limiter returns the limiter of l. It panics if l or s is invalid.
+// limiter returns the limiter of l. It panics if l or s is invalid, or if another limit would be
+// the same one.
 func (s *Store) limiter(l limit) *Limiter {
 	if l.err != nil {
 		panic(l.err.Error())
@@ -41,7 +43,11 @@ func (s *Store) limiter(l limit) *Limiter {
 		}
 		r.usage = usage
 	}
-	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+limitID(l)
+	id := keyID(&l)
+	if l.name == "" && !s.addUnnamed(id) {
+		panic(fmt.Sprintf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy))
+	}
+	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
 	r.callPool.New = func() any { return newCall(r) }
 	return r
 }

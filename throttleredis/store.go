@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,8 +12,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Store holds the state of limiters in Redis. Its methods create limiters. The fields
-// must not be changed after the first limiter was created, and a Store must not be copied.
+// A Store holds the state of limiters in Redis. Its methods create limiters. They panic if the
+// configuration of the limit or the Store is invalid, or if the limit has no Name and the Store has
+// one with the same numbers. The fields must not be changed after the first limiter was created, and
+// a Store must not be copied.
 type Store struct {
 	// Client is a Client, Ring, ClusterClient or failover client of go-redis, or the
 	// AutoPipeline of one. It must be set.
@@ -47,7 +50,14 @@ type Store struct {
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
 
+	unnamed  sync.Map // ids of the limits without a name
 	eventual eventualState
+}
+
+// addUnnamed adds the id of a limit without a name. It returns false if the Store has it.
+func (s *Store) addUnnamed(id string) bool {
+	_, exists := s.unnamed.LoadOrStore(id, true)
+	return !exists
 }
 
 // Validate returns an error that describes how to correct s, or nil if s is valid.

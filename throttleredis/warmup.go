@@ -51,16 +51,19 @@ func (s *Store) smooth(l throttle.Limit, err error, p unitCosts, share func(thro
 	if most < math.MaxInt64 {
 		most++
 	}
+	args := floats(p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing)
 	return s.limiter(limit{
 		algorithm:     "warmup",
 		err:           err,
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         args,
 		capacity:      most,
 		per:           nanoseconds((units + 1) * p.interval),
 		ticksPerMicro: 1000,
 		wideGrant:     true,
 		idleTime:      full,
-		args:          floats(p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing),
+		args:          args,
 		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
 			return share(evenRateOf(l, n), clk)
 		},

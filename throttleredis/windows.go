@@ -18,7 +18,9 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	l := limit{
 		algorithm:     "fixedwindow",
 		err:           firstError(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
+		name:          q.Name,
 		policy:        policyName(q.Name, q.String()),
+		shape:         []any{per, q.Align, q.Zone},
 		capacity:      q.Count,
 		per:           q.Per,
 		ticksPerMicro: 1,
@@ -87,11 +89,15 @@ func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 	return s.limiter(l)
 }
 
+// slidingLimit returns a limit over a sliding window. The first of args is the window, and the last
+// the number of its parts, if there are any.
 func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) limit {
 	return limit{
 		algorithm:     algorithm,
 		err:           firstError(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         []any{args[0], args[len(args)-1]},
 		capacity:      l.Count,
 		per:           l.Per,
 		ticksPerMicro: 1,
@@ -111,6 +117,7 @@ func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 	return s.limiter(limit{
 		algorithm:     "concurrency",
 		err:           firstError(err, validateCount("concurrency", c.Name, c.Count)),
+		name:          c.Name,
 		policy:        policyName(c.Name, c.String()),
 		capacity:      c.Count,
 		ticksPerMicro: 1,

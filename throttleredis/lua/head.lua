@@ -49,6 +49,14 @@ local function ttlMillis(us)
   return floor(min(max(us, 0), maxExact) / 1000) + 1000
 end
 
+-- rescale converts ticks that were stored for a limit with another interval, the ticks of a unit.
+local function rescale(ticks, stored, interval)
+  if stored == interval then
+    return ticks
+  end
+  return max(min(ceil(ticks / stored * interval), maxExact), -maxExact)
+end
+
 -- monotonic returns the time that an algorithm counts in, which never decreases: the reading
 -- now plus shift, the total by which the clock was set back. It also returns the shift, and
 -- whether the shift has changed and must be stored even if the claim is rejected. last is the

@@ -1,15 +1,27 @@
 -- A token bucket: taken is the number of ticks of tokens missing at the time last, which is
 -- the latest reading granted at. The two correspond to tat and last of throttle.TokenBucket.
 -- The third number stored is the expiry of the key, in milliseconds after last. A write that
--- leaves the bucket full before the key expires keeps the expiry, which is cheaper.
+-- leaves the bucket full before the key expires keeps the expiry, which is cheaper. The last two are
+-- the ticks per unit and the capacity, modulo 2^24, when they were written: if the limit has changed
+-- since, the missing units are kept, but no more than the capacity.
 -- Arguments: ticks per unit, ticks per microsecond, capacity in units.
 
-local function write(key, last, taken, expiresAt, scale)
+-- missing returns the stored ticks of tokens missing.
+local function missing(a, taken, interval, burst)
+  local newInterval, newBurst = ARGV[a] + 0, ARGV[a + 2] + 0
+  if interval == newInterval and burst == newBurst % 16777216 then
+    return taken
+  end
+  return min(rescale(taken, interval, newInterval), newBurst * newInterval)
+end
+
+local function write(key, a, last, taken, expiresAt)
+  local interval, scale, burst = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
   if last + taken / scale < expiresAt then
-    call('SET', key, pack('<i7i7I4', last, taken, (expiresAt - last) / 1000), 'KEEPTTL')
+    call('SET', key, pack('<i7i7I4i7I3', last, taken, (expiresAt - last) / 1000, interval, burst % 16777216), 'KEEPTTL')
   else
     local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
-    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', ttlMillis(max(ms * 1000, taken / scale)))
+    call('SET', key, pack('<i7i7I4i7I3', last, taken, ms, interval, burst % 16777216), 'PX', ttlMillis(max(ms * 1000, taken / scale)))
   end
 end
 
@@ -18,13 +30,13 @@ return {
     local interval, scale, burst = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
     local v, taken, expiresAt = call('GET', key), 0, 0
     if v then
-      local last, storedTaken, ms = unpack('<i7i7I4', v)
-      expiresAt = last + ms * 1000
+      local last, storedTaken, ms, storedInterval, storedBurst = unpack('<i7i7I4i7I3', v)
+      expiresAt, storedTaken = last + ms * 1000, missing(a, storedTaken, storedInterval, storedBurst)
       if last >= now and (last - now) * scale <= burst * interval then
         now, taken = last, storedTaken
       elseif last >= now then -- the clock was set back
         taken, expiresAt = storedTaken, 0
-        write(key, now, taken, expiresAt, scale)
+        write(key, a, now, taken, expiresAt)
       elseif storedTaken > (now - last) * scale then
         taken = storedTaken - (now - last) * scale
       end
@@ -47,7 +59,7 @@ return {
   end,
 
   take = function(key, a, _, _, _, taken, last, _, expiresAt)
-    write(key, last, taken, expiresAt, ARGV[a + 1] + 0)
+    write(key, a, last, taken, expiresAt)
   end,
 
   -- A returned unit counts less the longer it was held, because the refill since then would
@@ -56,9 +68,9 @@ return {
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local v, last, taken, expiresAt = call('GET', key), now, 0, 0
     if v then
-      local ms
-      last, taken, ms = unpack('<i7i7I4', v)
-      expiresAt = last + ms * 1000
+      local ms, storedInterval, storedBurst
+      last, taken, ms, storedInterval, storedBurst = unpack('<i7i7I4i7I3', v)
+      expiresAt, taken = last + ms * 1000, missing(a, taken, storedInterval, storedBurst)
     elseif extra < 0 then
       return
     end
@@ -72,6 +84,6 @@ return {
     else
       taken = min(max(taken, elapsed) + extra * interval, maxExact)
     end
-    write(key, last, taken, expiresAt, scale)
+    write(key, a, last, taken, expiresAt)
   end,
 }
