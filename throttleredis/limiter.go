@@ -26,30 +26,36 @@ type Limiter struct {
 	usage     *limitUsage        // decides in Mode Eventual; nil in Mode Synchronous
 }
 
-// limiter returns the limiter of l. It panics if l or s is invalid, or if another limit would be
-// the same one.
+// limiter returns the limiter of l. It panics if newLimiter returns an error.
 func (s *Store) limiter(l limit) *Limiter {
-	if l.err != nil {
-		panic(l.err.Error())
-	}
-	if err := s.Validate(); err != nil {
+	r, err := s.newLimiter(l)
+	if err != nil {
 		panic(err.Error())
+	}
+	return r
+}
+
+// newLimiter returns the limiter of l, or an error if l or s is invalid, or if another limit would
+// be the same one.
+func (s *Store) newLimiter(l limit) (*Limiter, error) {
+	if err := firstError(l.err, s.Validate()); err != nil {
+		return nil, err
 	}
 	r := &Limiter{store: s, limit: l, script: scriptOf(l.algorithm)}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
 		if err != nil {
-			panic(err.Error())
+			return nil, err
 		}
 		r.usage = usage
 	}
 	id := keyID(&l)
 	if l.name == "" && !s.addUnnamed(id) {
-		panic(fmt.Sprintf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy))
+		return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
 	}
 	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
 	r.callPool.New = func() any { return newCall(r) }
-	return r
+	return r, nil
 }
 
 // redisKey returns the Redis key for a claim's key.

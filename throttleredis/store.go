@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
 )
 
 // A Store holds the state of limiters in Redis. Its methods create limiters. They panic if the
@@ -105,4 +106,52 @@ func (s *Store) prefix() string {
 		return "heed"
 	}
 	return s.Prefix
+}
+
+// Limiter returns the limiter of a configuration that is known at run time, such as the Spec of a
+// rules.Limit, under a name such as its ID. The name replaces that of spec and identifies the limit
+// in Redis. It returns an error where the method of that kind of limit would panic, and for a type
+// that the Store does not have: it has throttle.Limit, and the Config types of the packages throttle
+// and warmup that other methods of Store accept.
+func (s *Store) Limiter(name string, spec interface {
+	Validate() error
+	String() string
+}) (*Limiter, error) {
+	l := limit{err: fmt.Errorf("throttleredis: limit %q: a %T is not kept in Redis", name, spec)}
+	switch v := spec.(type) {
+	case throttle.Limit:
+		v.Name = name
+		l = tokenBucket(v)
+	case throttle.RefillBucketConfig:
+		v.Name = name
+		l = refillBucket(v)
+	case throttle.LeakyBucketConfig:
+		v.Name = name
+		l = leakyBucket(v)
+	case throttle.TickQueueConfig:
+		v.Name = name
+		l = tickQueue(v)
+	case throttle.NginxConfig:
+		v.Name = name
+		l = nginx(v)
+	case throttle.FixedWindowConfig:
+		v.Name = name
+		l = fixedWindow(v)
+	case throttle.SlidingLogConfig:
+		v.Name = name
+		l = slidingLog(v)
+	case throttle.SlidingCounterConfig:
+		v.Name = name
+		l = slidingCounter(v)
+	case throttle.ConcurrencyConfig:
+		v.Name = name
+		l = concurrency(v)
+	case warmup.Config:
+		v.Name = name
+		l = warmUp(v)
+	case warmup.BurstyConfig:
+		v.Name = name
+		l = bursty(v)
+	}
+	return s.newLimiter(l)
 }
