@@ -113,7 +113,7 @@ func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Dura
 	}
 	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
 	if c.Waits {
-		d = boundedBy(d, c, b.config.Queue)
+		d = d.WithQueueBound(c, b.config.Queue)
 	}
 	return d, nil
 }

@@ -161,7 +161,7 @@ func (g *Nginx) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) 
 	if level > 0 {
 		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - r.now)
 	}
-	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
+	return d.WithQueueBound(c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
 
 // maxExcess returns the largest excess of a claim that accepts a wait of w.

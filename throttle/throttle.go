@@ -191,15 +191,13 @@ func (d Decision) QueueBound() (units int64, ok bool) {
 	return max(d.queueBound-1, 0), d.queueBound > 0
 }
 
-// A queue bound is the maximum number of units that may wait for a limit. LeakyBucket,
-// Nginx and TickQueue have one. A rejection of a claim with Waits carries it in
-// Decision.queueBound, so that it passes through limiters that wrap others, and a
-// queue.Queue obeys it.
-
-// boundedBy returns d, a rejection of c, with a queue bound of n units.
-func boundedBy(d Decision, c Claim, n int64) Decision {
-	if c.Waits && !d.OK && n < math.MaxInt64 {
-		d.queueBound = max(n, 0) + 1
+// WithQueueBound returns d with a queue bound of units if d is a rejection of c and c.Waits is set,
+// and d otherwise. A limiter for which only so many units may wait uses it, as LeakyBucket, Nginx
+// and TickQueue do. The bound passes through limiters that wrap others, and a queue.Queue obeys it.
+// Negative units mean 0; math.MaxInt64 means no bound.
+func (d Decision) WithQueueBound(c Claim, units int64) Decision {
+	if c.Waits && !d.OK && units < math.MaxInt64 {
+		d.queueBound = max(units, 0) + 1
 	}
 	return d
 }

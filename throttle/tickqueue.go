@@ -114,7 +114,7 @@ func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Durati
 	if from > tick {
 		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
 	}
-	return d, nil
+	return d.WithQueueBound(c, q.config.Queue), nil
 }
 
 // queueTime returns the time in which a full queue is served.
@@ -138,7 +138,7 @@ func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 		}
 	}
 	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
-	return boundedBy(d, c, q.config.Queue)
+	return d.WithQueueBound(c, q.config.Queue)
 }
 
 // Cancel implements Limiter.

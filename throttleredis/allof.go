@@ -76,15 +76,14 @@ func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time
 	}
 	k := a.callFor(c.Key)
 	defer a.callPool.Put(k)
-	longest := int64(0)
-	if len(a.limits) == 2 && a.banLimit() != nil {
-		longest = ticksWithin(maxWait, a.limits[0].limit.ticksPerMicro)
+	if len(a.limits) != 2 || a.banLimit() == nil {
+		maxWait = 0
 	}
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, longest)
+	r, at, err := a.store.reserve(ctx, a.script, k, c, n, waitArg(c, maxWait, a.limits[0].limit.ticksPerMicro))
 	if err != nil {
-		return throttle.Decision{}, err
+		return a.limits[0].limit.afterError(ctx, c, at, err)
 	}
-	d := a.decision(k.decisions, r, at)
+	d := a.decision(k.decisions, c, r, at)
 	if d.OK && !c.DryRun {
 		d = a.subGrants.Wrap(d, k.decisions)
 	}
@@ -94,10 +93,10 @@ func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time
 // decision combines the decisions of the limits. If all grant, it returns the one with the
 // fewest units left; otherwise the rejection with the longest wait. It stores in parts what
 // a settlement needs of each grant.
-func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all throttle.Decision) {
+func (a *allOf) decision(parts []throttle.Decision, c throttle.Claim, r reply, at time.Time) (all throttle.Decision) {
 	for i, l := range a.limits {
 		p := r.part(i)
-		d := l.limit.decision(p, r.now(), at)
+		d := l.limit.decision(p, c, r.now(), at)
 		storeGrant(parts[2*i:], d, p)
 		switch {
 		case l.limit.isBan():
@@ -149,7 +148,7 @@ func (a *allOf) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	}
 }
 
-func (a *allOf) settle(ctx context.Context, op any, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
+func (a *allOf) settle(ctx context.Context, op string, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
 	a.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
 		if extra == 0 && !a.anyHolds() {
 			return

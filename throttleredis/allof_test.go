@@ -101,11 +101,11 @@ func TestAllOf_endsOnce(t *testing.T) {
 
 func TestAllOf_panicsOnWhatCannotWork(t *testing.T) {
 	s, other := newTestStore(t), newTestStore(t)
-	l := throttle.PerSecond(1)
+	one := s.TokenBucket(throttle.PerSecond(1))
 	require.PanicsWithValue(t, "throttleredis: AllOf: there is no limit: use throttle.AllowAll for none", func() { AllOf() })
-	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is nil: leave it out", func() { AllOf(s.TokenBucket(l), nil) })
-	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is of another Store: use throttle.AllOf", func() { AllOf(s.TokenBucket(l), other.TokenBucket(l)) })
-	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is there twice: leave it out, or give it another Name", func() { AllOf(s.TokenBucket(l), s.TokenBucket(l)) })
+	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is nil: leave it out", func() { AllOf(one, nil) })
+	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is of another Store: use throttle.AllOf", func() { AllOf(one, other.TokenBucket(throttle.PerSecond(1))) })
+	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is there twice: leave it out, or give it another Name", func() { AllOf(one, one) })
 }
 
 func take(t *testing.T, l throttle.Limiter, key string) throttle.Decision {

@@ -29,6 +29,7 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 	ban := s.limiter(limit{
 		algorithm:      "ban",
 		err:            v.Validate(),
+		name:           v.Name,
 		policy:         v.Name,
 		scope:          scope,
 		ticksPerMicro:  1,

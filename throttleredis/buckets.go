@@ -12,11 +12,17 @@ import (
 // TokenBucket returns a limiter that behaves like throttle.NewTokenBucket. It panics if l
 // or s is invalid.
 func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
+	return s.limiter(tokenBucket(l))
+}
+
+func tokenBucket(l throttle.Limit) limit {
 	t := ticksOf(l)
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "tokenbucket",
 		err:           l.Validate(),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         []any{l.Per},
 		capacity:      t.burst,
 		per:           t.duration(t.window()),
 		ticksPerMicro: t.scale,
@@ -25,7 +31,7 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewTokenBucket(shareOf(l, n)), c)
 		},
-	})
+	}
 }
 
 // RefillBucket returns a limiter that behaves like throttle.NewRefillBucket. Without an
@@ -33,6 +39,10 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 // common. InitialDeficit must be 0: unused keys expire and would begin with the deficit
 // again and again. RefillBucket panics if r or s is invalid.
 func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
+	return s.limiter(refillBucket(r))
+}
+
+func refillBucket(r throttle.RefillBucketConfig) limit {
 	burst := r.Burst
 	if burst == 0 {
 		burst = r.Count
@@ -41,10 +51,12 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 	if !r.Anchor.IsZero() && per > 0 {
 		anchor = microAtOrAfter(r.Anchor)
 	}
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "refillbucket",
 		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Name, r.Per), validateFull(r), validateCount("refill bucket", r.Name, max(burst, r.Count))),
+		name:          r.Name,
 		policy:        policyName(r.Name, r.Limit.String()),
+		shape:         []any{per, anchor},
 		capacity:      burst,
 		per:           time.Duration(saturated.Mul((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
 		ticksPerMicro: 1,
@@ -52,7 +64,7 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}), c)
 		},
-	})
+	}
 }
 
 func validateFull(r throttle.RefillBucketConfig) error {
@@ -65,56 +77,70 @@ func validateFull(r throttle.RefillBucketConfig) error {
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
 // is a meter, which rejects claims; otherwise it is a queue, which books ahead. LeakyBucket panics if l or s is invalid.
 func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
+	return s.limiter(leakyBucket(l))
+}
+
+func leakyBucket(l throttle.LeakyBucketConfig) limit {
 	t := ticksOf(l.Limit)
 	queue := min(saturated.Mul(max(l.Queue, 0), t.interval), maxWindow)
 	most, full, split := t.burst, t.window(), 0
 	if l.Split {
 		most, full, split = t.burst+min(max(l.Queue, 0), math.MaxInt64-t.burst), t.window()+queue, 1
 	}
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "leakybucket",
 		err:           l.Validate(),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.Limit.String()),
+		shape:         []any{l.Per, split},
 		capacity:      most,
 		per:           t.duration(full),
 		ticksPerMicro: t.scale,
 		booksAhead:    true,
+		queueBound:    l.Queue + 1, // negative for math.MaxInt64
 		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}), c)
 		},
-	})
+	}
 }
 
 // TickQueue returns a limiter that behaves like throttle.NewTickQueue. Without an Anchor,
 // ticks count from the Unix epoch; an Anchor is rounded up to whole microseconds. TickQueue
 // panics if t or s is invalid, or if there is more than one tick per microsecond.
 func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
+	return s.limiter(tickQueue(t))
+}
+
+func tickQueue(t throttle.TickQueueConfig) limit {
 	per := micros(t.Per)
 	err := firstError(t.Validate(), validateMicros("tick queue", t.Name, t.Per), validateCount("tick queue", t.Name, t.Queue))
 	if err == nil && t.Count > min(per, maxScale) {
 		err = fmt.Errorf("throttleredis: tick queue %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Name, t.Count, t.Per, maxScale)
 	}
 	if err != nil {
-		return s.limiter(limit{err: err})
+		return limit{err: err}
 	}
 	anchor := int64(0)
 	if !t.Anchor.IsZero() {
 		anchor = microAtOrAfter(t.Anchor)
 	}
 	g := saturated.GCD(t.Count, per)
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "tickqueue",
+		name:          t.Name,
 		policy:        policyName(t.Name, t.Limit.String()),
+		shape:         []any{t.Count / g, per / g, anchor},
 		capacity:      t.Queue,
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
 		ticksPerMicro: t.Count / g,
+		queueBound:    t.Queue + 1,
 		args:          []any{t.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
 			return throttle.WithClock(throttle.NewTickQueue(part), c)
 		},
-	})
+	}
 }
 
 // maxNginxBurst is the maximum Burst of a throttle.NginxConfig: the script counts
@@ -124,28 +150,34 @@ const maxNginxBurst = 1e9
 // Nginx returns a limiter that behaves like throttle.NewNginx. It panics if l or s is
 // invalid.
 func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
+	return s.limiter(nginx(l))
+}
+
+func nginx(l throttle.NginxConfig) limit {
 	err := l.Validate()
 	if err == nil && l.Burst > maxNginxBurst {
 		err = fmt.Errorf("throttleredis: limit_req %q: Burst is %d: it must be a billion or less", l.Name, l.Burst)
 	}
 	if err != nil {
-		return s.limiter(limit{err: err})
+		return limit{err: err}
 	}
 	rate := saturated.MulDivDown(saturated.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 	undelayed := l.Delay
 	if l.NoDelay {
 		undelayed = l.Burst
 	}
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "nginx",
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
 		capacity:      undelayed + 1,
 		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
 		ticksPerMicro: 1,
+		queueBound:    l.Burst - undelayed + 1,
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
 			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}), c)
 		},
-	})
+	}
 }

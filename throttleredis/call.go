@@ -6,23 +6,46 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// Operations of a script. They have type any, as the arguments of limits have, so that a
-// decision does not allocate for the conversion.
-var (
-	opTake   any = "take"
-	opTry    any = "try" // as take, but a rejection is not counted, because the caller retries
-	opDryRun any = "dryrun"
-	opCancel any = "cancel" // return all units: the claim was not used
-	opSettle any = "settle" // take the units used beyond the claim, or return those not used
+// Operations of a script.
+const (
+	opTake   = "take"
+	opTry    = "try" // as take, but a rejection is not counted, because the caller retries
+	opDryRun = "dryrun"
+	opCancel = "cancel" // return all units: the claim was not used
+	opSettle = "settle" // take the units used beyond the claim, or return those not used
 )
 
-func opOf(c throttle.Claim) any {
+// An operation is an operation as an argument of a command of go-redis, which calls MarshalBinary
+// when it writes the command to a connection. It is a pointer, so that a decision does not
+// allocate for it.
+type operation struct {
+	name    string
+	bytes   [8]byte
+	written atomic.Bool // since set was called
+}
+
+func (o *operation) set(name string) {
+	o.name = name
+	o.written.Store(false)
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (o *operation) MarshalBinary() ([]byte, error) {
+	o.written.Store(true)
+	return o.bytes[:copy(o.bytes[:], o.name)], nil
+}
+
+// String returns the name, for hooks that print commands.
+func (o *operation) String() string { return o.name }
+
+func opOf(c throttle.Claim) string {
 	switch {
 	case c.DryRun:
 		return opDryRun
@@ -36,8 +59,9 @@ func opOf(c throttle.Claim) any {
 // sent.
 type call struct {
 	args      []any // the command, hash, number of keys, keys, arguments
-	firstArg  int   // index in args of the first argument
-	fixedArgs int   // length of args without grants and the time
+	operation operation
+	firstArg  int // index in args of the first argument
+	fixedArgs int // length of args without grants and the time
 	calendars []calendarLimit
 	decisions []throttle.Decision // two for each limit, see storeGrant
 }
@@ -68,9 +92,10 @@ func newCall(limits ...*Limiter) *call {
 // setKey sets the i-th Redis key.
 func (k *call) setKey(i int, key string) { k.args[3+i] = key }
 
-func (k *call) setOp(op any, n, arg int64) {
+func (k *call) setOp(op string, n, arg int64) {
+	k.operation.set(op)
 	k.args = k.args[:k.fixedArgs]
-	k.args[k.firstArg], k.args[k.firstArg+1], k.args[k.firstArg+2] = op, min(n, maxUnits), arg
+	k.args[k.firstArg], k.args[k.firstArg+1], k.args[k.firstArg+2] = &k.operation, min(n, maxUnits), arg
 }
 
 // appendGrant appends the grant of one limit.
@@ -90,7 +115,10 @@ func (k *call) keys() (keys []string) {
 	return keys
 }
 
-func (k *call) arguments() []any { return k.args[k.firstArg:] }
+func (k *call) arguments() []any {
+	k.args[k.firstArg] = k.operation.name
+	return k.args[k.firstArg:]
+}
 
 // setBounds sets the bounds of all calendars for a local reading of the clock.
 func (k *call) setBounds(now time.Time) {
@@ -128,15 +156,13 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 		}
 		k.setBounds(now)
 		r, err := s.runTimed(ctx, "reserve", script, k, now, 8+len(k.decisions)/2*partSize)
-		if err != nil {
-			return "", now, err
+		if err == nil && k.missedWindow(r, now) {
+			continue
 		}
-		if !k.missedWindow(r, now) {
-			if c.Now.IsZero() && !s.useLocalClock {
-				now = s.now()
-			}
-			return r, now, nil
+		if c.Now.IsZero() && !s.useLocalClock {
+			now = s.now()
 		}
+		return r, now, err
 	}
 	return "", c.Now, errClockJumps
 }
@@ -174,7 +200,7 @@ func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time,
 	}
 	text, err := script.run(ctx, s.Client, k)
 	if err != nil {
-		return "", wrapError(err)
+		return "", wrapError(err, k.operation.written.Load())
 	}
 	if len(text) != size {
 		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)
@@ -214,7 +240,12 @@ func uint64At(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte
 // clampUnits returns n, limited to what a script can count.
 func clampUnits(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 
-// ticksWithin returns the number of whole ticks in d.
-func ticksWithin(d time.Duration, scale int64) int64 {
-	return min(saturated.MulDivDown(int64(max(d, 0)), scale, 1000), maxUnits)
+// waitArg returns the argument of a script that states how long c waits: the longest wait that it
+// accepts, in ticks; or, for a claim with Waits that accepts none, -1 minus the microseconds that
+// it has waited.
+func waitArg(c throttle.Claim, maxWait time.Duration, scale int64) int64 {
+	if c.Waits && maxWait <= 0 {
+		return -1 - min(micros(max(c.Waited, 0)), maxUnits)
+	}
+	return min(saturated.MulDivDown(int64(max(maxWait, 0)), scale, 1000), maxUnits)
 }

@@ -120,7 +120,7 @@ func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
 	require.NotErrorIs(t, err, ErrUncertain)
 
 	s.Client = failingScripter{errors.New("i/o timeout")}
-	_, err = s.TokenBucket(throttle.PerHour(1)).Reserve(t.Context(), throttle.Claim{})
+	_, err = l.Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, ErrUncertain)
 	require.ErrorContains(t, err, "i/o timeout")
 }

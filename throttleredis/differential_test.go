@@ -343,6 +343,12 @@ func (g *comparison) claim() {
 	if g.r.IntN(2) == 0 {
 		c.Now = g.clk.now
 	}
+	if c.Waits = g.r.IntN(3) == 0; c.Waits {
+		c.Waited = time.Duration(g.r.Int64N(int64(g.unitTime) * min(g.maxCost+2, 20))).Truncate(time.Microsecond)
+	}
+	if g.r.IntN(3) == 0 {
+		c.Deadline = g.clk.now.Add(time.Duration(g.r.Int64N(int64(g.unitTime) * 20)))
+	}
 	remote, err := throttle.ReserveAhead(g.Context(), g.remote, c, maxWait)
 	require.NoError(g, err)
 	local, err := throttle.ReserveAhead(g.Context(), g.locals[c.Key], c, maxWait)
@@ -364,6 +370,10 @@ func (g *comparison) compare(c throttle.Claim, remote, local throttle.Decision) 
 		return throttle.Decision{OK: d.OK, Policy: d.Policy, Wait: d.Wait, Limit: d.Limit, Remaining: d.Remaining, ResetAfter: d.ResetAfter, Per: d.Per}
 	}
 	require.Equal(g, shown(local), shown(remote), "seed %d, step %d: %+v at %v", g.seed, g.step, c, g.clk.now)
+	localBound, localOK := local.QueueBound()
+	remoteBound, remoteOK := remote.QueueBound()
+	require.Equal(g, localBound, remoteBound, "seed %d, step %d: %+v at %v", g.seed, g.step, c, g.clk.now)
+	require.Equal(g, localOK, remoteOK, "seed %d, step %d: %+v at %v", g.seed, g.step, c, g.clk.now)
 }
 
 // end ends a claim in a random way.

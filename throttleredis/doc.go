@@ -3,7 +3,13 @@
 // atomic script.
 //
 //	store := &throttleredis.Store{Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"})}
-//	limit := store.TokenBucket(throttle.PerSecond(100)) // of each Claim.Key, in all processes together
+//	limit := store.TokenBucket(throttle.Limit{Name: "search", Count: 100, Per: time.Second})
+//
+// This is a limit of each Claim.Key, in all processes together. The Name, with the algorithm and
+// the period, identifies the limit in Redis: limits that are equal in them are one limit. If its
+// other numbers change, the units that were taken stay taken, also while some processes have the
+// old numbers. To begin unused, change the Name, for example to "search v2". A limit without a
+// Name is identified by all its numbers; a Store panics if a second one has the same.
 //
 // A limit is configured by the same value as the limiter in memory and makes the same
 // decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences, in Mode
@@ -18,9 +24,18 @@
 //     SlidingCounter, and twice MaxDuration for a Ban.
 //   - A key whose state equals that of an unused key expires. Therefore every key begins with
 //     all of its units, and periods count from the Unix epoch rather than from a creation.
-//   - A limit with a changed configuration is a new limit and begins unused, because the key
-//     contains an id of the configuration.
+//   - A limit with a Name keeps what was taken when its numbers change, as SetLimit does in
+//     memory. A TickQueue, a WarmUp, a Bursty, and a limit with another period or other Parts or in
+//     Mode Eventual begins unused.
 //   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
+//
+// # Memory of Redis
+//
+// Clients that choose keys, such as addresses or tokens that are not validated, can fill the memory
+// of Redis. Set maxmemory, and the policy noeviction: a Redis without memory then rejects claims,
+// and a [Fallback] with Processes grants the share of its process. With allkeys-lru and the other
+// policies that evict keys, a client that has exhausted its limit can invent keys until its own is
+// evicted, and begins with all units.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
 // units unless all limits grant the claim. throttle.SoftLimit, throttle.Shadow and
@@ -30,14 +45,14 @@
 //
 // Keys have the form prefix:{tag}:id. The tag is Claim.Key, or a hash of it if the key is
 // longer than 64 bytes, begins with "~", or contains braces, spaces or control characters.
-// The tag alone determines the slot in a cluster. The id has 11 characters and identifies the
-// algorithm and all numbers of the limit. Each algorithm is a script in the folder lua:
+// The tag alone determines the slot in a cluster. The id has 11 characters. Each algorithm is a
+// script in the folder lua:
 //
 //	method             script          value                          bytes   kept until
-//	TokenBucket        tokenbucket     reading, ticks taken           120     full, twice that at most
+//	TokenBucket        tokenbucket     reading, ticks taken, rate     120     full, twice that at most
 //	RefillBucket       refillbucket    tick, units taken, reading     120     full
-//	LeakyBucket        leakybucket     as TokenBucket, two bookings   120     full, and all claims may be used
-//	TickQueue          tickqueue       tick, reading                  104     all claims have been served
+//	LeakyBucket        leakybucket     as TokenBucket, two bookings   136     full, and all claims may be used
+//	TickQueue          tickqueue       tick, reading                  104     all claims that wait are served
 //	Nginx              nginx           readings, excess, a booking    120     empty
 //	FixedWindow,       fixedwindow     begin, end, units, reading     120     the end of the window
 //	  PermitsPerPeriod
@@ -49,7 +64,7 @@
 //	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each
-//	Ban                ban             end, length, readings          8 for   ForgetAfter
+//	Ban                ban             end, length, ring of readings  7 for   ForgetAfter
 //	                                                                  each
 //
 // Bytes are the result of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix

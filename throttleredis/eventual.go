@@ -41,8 +41,9 @@ type EventualOptions struct {
 
 	// PeerTimeout is the time after which a host from which no message has arrived counts as
 	// unreachable: see Unreachable. It also bounds the debt of a TokenBucket, which is at most a
-	// burst and the units restored within PeerTimeout. It must be at least twice the sum of
-	// Interval and Delay. Zero means 1 s, or that minimum if it is longer.
+	// burst and the units restored within PeerTimeout for each other host that uses the key. It
+	// must be at least twice the sum of Interval and Delay. Zero means 1 s, or that minimum if it
+	// is longer.
 	PeerTimeout time.Duration
 
 	// Unreachable determines how a host decides while other hosts are unreachable. Zero means
@@ -223,7 +224,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 		return nil, fmt.Errorf("throttleredis: %s %q: a window of %v is over before others know what was taken: in Mode Eventual it must be at least Interval plus Delay, %v", l.algorithm, l.policy, l.window, o.Interval+o.Delay)
 	}
 	x := s.startExchange()
-	sum := sha256.Sum256([]byte(limitID(l)))
+	sum := sha256.Sum256([]byte(limitID(&l, l.args)))
 	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, keys: new(atomic.Int64), seed: maphash.MakeSeed()}
 	u.rule, u.time = l.newRule(x.options), ticks.NewTimeline()
 	if l.window > 0 || l.calendar != nil {

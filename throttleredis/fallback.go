@@ -66,7 +66,8 @@ type Fallback struct {
 
 	// Secondary decides while Redis does not. Nil means, for each key, the process's share
 	// of the limit if Processes is set (see Limiter.Share), and throttle.AllowAll
-	// otherwise. throttle.DenyAll rejects all claims.
+	// otherwise. throttle.DenyAll rejects all claims. AllowAll does not apply while Redis is out
+	// of memory: claims are then rejected, because clients can fill it with keys.
 	Secondary throttle.Limiter
 
 	// Timeout is the longest that a call waits for Redis. Zero means 50 ms. A call whose
@@ -147,6 +148,9 @@ func (f *Fallback) setup() {
 		f.mode, secondary = "share", f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
 		primary = &mirroredLimiter{guardedCaller: g, share: secondary}
 	}
+	if f.mode == "open" {
+		g.onOutOfMemory = func(err error) { f.report("closed", err) }
+	}
 	f.inner = throttle.Fallback{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError}
 }
 
@@ -161,9 +165,11 @@ func modeOf(l throttle.Limiter) string {
 	return "secondary"
 }
 
-func (f *Fallback) reportError(err error) {
+func (f *Fallback) reportError(err error) { f.report(f.mode, err) }
+
+func (f *Fallback) report(mode string, err error) {
 	if f.OnDegraded != nil {
-		f.OnDegraded(f.mode, err)
+		f.OnDegraded(mode, err)
 	}
 	if f.OnError != nil && !errors.Is(err, ErrOpen) {
 		f.OnError(err)

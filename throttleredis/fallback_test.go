@@ -318,7 +318,7 @@ func TestFallback_callersErrorsStayErrors(t *testing.T) {
 func TestFallback_errorRepliesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newFakeRedis(), new(Breaker)
-		r.err = wrapError(serverError("OOM command not allowed when used memory > 'maxmemory'."))
+		r.err = wrapError(serverError("OOM command not allowed when used memory > 'maxmemory'."), true)
 		f := &Fallback{Limiter: r, Breaker: b}
 		for range 20 {
 			require.True(t, claim(t, f, throttle.Claim{}).Degraded)

@@ -17,6 +17,10 @@ type guardedCaller struct {
 	asyncCaller
 	breaker *Breaker
 
+	// onOutOfMemory is called instead of returning an outOfMemoryError, for a Fallback that grants
+	// all claims without Redis. Nil means that the error is returned.
+	onOutOfMemory func(error)
+
 	mu       sync.Mutex
 	deferred []deferredEnd // ends of claims that wait until their node is reachable
 	draining bool          // a goroutine is running them
@@ -58,7 +62,7 @@ func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxW
 		}
 	}()
 	start := time.Now()
-	d, late, err := g.asyncCaller.Reserve(ctx, c, maxWait)
+	d, late, err := g.asyncCaller.Reserve(context.WithValue(ctx, inFallback{}, true), c, maxWait)
 	returned = true
 	if remaining := g.timeout - time.Since(start); late != nil && ctx.Err() == nil && remaining > 0 {
 		go g.reportLate(breaker, generation, late, remaining, err)
@@ -67,6 +71,11 @@ func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxW
 	breaker.report(generation, outcomeOf(ctx, err), err)
 	if err == nil {
 		g.drainDeferred()
+	}
+	var full *outOfMemoryError
+	if g.onOutOfMemory != nil && errors.As(err, &full) {
+		g.onOutOfMemory(err)
+		return full.rejection, nil
 	}
 	return d, err
 }

@@ -29,14 +29,23 @@ func hashTag(key string) string {
 
 func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
 
-// limitID returns a short, unique name of a limit. A limit with a changed configuration has
-// another name, because the stored state does not apply to it; so does a limit whose state
-// is stored in a new format.
-func limitID(l limit) string {
+// keyID returns the id of l in its keys. A limit with a name keeps its id, and so what is counted,
+// if its numbers change, as far as the stored state still applies to it. One without a name is
+// identified by its numbers.
+func keyID(l *limit) string {
+	if l.name != "" {
+		return limitID(l, l.shape)
+	}
+	return limitID(l, l.args)
+}
+
+// limitID returns a short, unique id of a limit with some of its arguments. It is another one if
+// the state is stored in a new format.
+func limitID(l *limit, args []any) string {
 	algorithm := l.algorithm
 	if f := algorithms[algorithm].format; f > 0 {
 		algorithm += "/" + strconv.Itoa(f)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", algorithm, l.policy, l.scope, l.args))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", algorithm, l.policy, l.scope, args))
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"math"
 	"time"
 
 	saturated "github.com/heed-go/heed/internal/ticks"
@@ -10,14 +11,17 @@ import (
 // A limit holds what is needed to run a script for a limit and to decode the reply.
 type limit struct {
 	algorithm      string
-	err            error // from validating the configuration
+	err            error  // from validating the configuration
+	name           string // that was configured; empty: none
 	policy         string
 	scope          string        // further text that distinguishes the limit from others
 	capacity       int64         // maximum number of units at the same time
 	per            time.Duration // time in which all units are restored
 	ticksPerMicro  int64         // ticks in a microsecond
 	args           []any         // of the script
+	shape          []any         // what the meaning of the stored state depends on, besides the algorithm
 	booksAhead     bool          // a grant may act later than it is made
+	queueBound     int64         // one more than the number of units that may wait; zero or less: no bound
 	holdsUntilEnd  bool          // each claim must be ended
 	countsRefusals bool          // a rejected claim counts
 	wideGrant      bool          // a grant does not fit into Decision.Grant: see storeGrant
@@ -41,9 +45,9 @@ func policyName(name, description string) string {
 	return name
 }
 
-// decision returns the decision that p encodes. serverNow is the reading of the server's
+// decision returns the decision on c that p encodes. serverNow is the reading of the server's
 // clock at the local time at.
-func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decision {
+func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time) throttle.Decision {
 	d := throttle.Decision{
 		OK:         p.ok(),
 		Policy:     l.policy,
@@ -74,7 +78,15 @@ func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decisio
 	if l.calendar != nil {
 		d.Per = l.calendar.windowLength(int64(p.grant()))
 	}
-	return d
+	return d.WithQueueBound(c, l.queueUnits())
+}
+
+// queueUnits returns the number of units that may wait for l; math.MaxInt64 means no bound.
+func (l *limit) queueUnits() int64 {
+	if l.queueBound <= 0 {
+		return math.MaxInt64
+	}
+	return l.queueBound - 1
 }
 
 // readingBits is the number of bits of a Grant that hold the server's reading at which the

@@ -2,6 +2,7 @@ package throttleredis
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -25,25 +26,36 @@ type Limiter struct {
 	usage     *limitUsage        // decides in Mode Eventual; nil in Mode Synchronous
 }
 
-// limiter returns the limiter of l. It panics if l or s is invalid.
+// limiter returns the limiter of l. It panics if newLimiter returns an error.
 func (s *Store) limiter(l limit) *Limiter {
-	if l.err != nil {
-		panic(l.err.Error())
-	}
-	if err := s.Validate(); err != nil {
+	r, err := s.newLimiter(l)
+	if err != nil {
 		panic(err.Error())
+	}
+	return r
+}
+
+// newLimiter returns the limiter of l, or an error if l or s is invalid, or if another limit would
+// be the same one.
+func (s *Store) newLimiter(l limit) (*Limiter, error) {
+	if err := firstError(l.err, s.Validate()); err != nil {
+		return nil, err
 	}
 	r := &Limiter{store: s, limit: l, script: scriptOf(l.algorithm)}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
 		if err != nil {
-			panic(err.Error())
+			return nil, err
 		}
 		r.usage = usage
 	}
-	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+limitID(l)
+	id := keyID(&l)
+	if l.name == "" && !s.addUnnamed(id) {
+		return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
+	}
+	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
 	r.callPool.New = func() any { return newCall(r) }
-	return r
+	return r, nil
 }
 
 // redisKey returns the Redis key for a claim's key.
@@ -54,7 +66,8 @@ func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key
 func (l *Limiter) NonBlocking() bool { return l.usage != nil }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
-// have been taken; otherwise an error means that no units were taken.
+// have been taken; otherwise an error means that no units were taken. A Redis that is out of
+// memory is no error: the claim is rejected, with Decision.Degraded.
 func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	return l.ReserveAhead(ctx, c, 0)
 }
@@ -72,11 +85,11 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.script, k, c, n, ticksWithin(maxWait, l.limit.ticksPerMicro))
+	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, maxWait, l.limit.ticksPerMicro))
 	if err != nil {
-		return throttle.Decision{}, err
+		return l.limit.afterError(ctx, c, at, err)
 	}
-	d := l.limit.decision(r.part(0), r.now(), at)
+	d := l.limit.decision(r.part(0), c, r.now(), at)
 	if l.limit.wideGrant && d.OK && !c.DryRun {
 		storeGrant(k.decisions, d, r.part(0))
 		d = l.subGrants.Wrap(d, k.decisions)
@@ -113,7 +126,7 @@ func extraUnits(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int
 	return f.Cost - n, true
 }
 
-func (l *Limiter) settle(ctx context.Context, op any, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
+func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
 	if l.usage != nil {
 		l.usage.adjust(c, d, extra, now)
 		return

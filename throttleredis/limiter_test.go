@@ -11,7 +11,8 @@ import (
 
 func TestTokenBucket_sharesItsUnits(t *testing.T) {
 	s := newTestStore(t)
-	a, b := s.TokenBucket(throttle.PerHour(3)), s.TokenBucket(throttle.PerHour(3))
+	other := &Store{Client: s.Client, Prefix: s.Prefix} // of another process
+	a, b := s.TokenBucket(throttle.PerHour(3)), other.TokenBucket(throttle.PerHour(3))
 	for i, l := range []*Limiter{a, b, a} {
 		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "k"})
 		require.NoError(t, err)

@@ -31,9 +31,9 @@ var algorithms = map[string]struct {
 	divides   bool // it needs division.lua
 	format    int  // version of the stored data; raised when a script cannot read the previous one
 }{
-	"tokenbucket":    {arguments: 3},
-	"refillbucket":   {arguments: 4},
-	"leakybucket":    {arguments: 6},
+	"tokenbucket":    {arguments: 3, format: 2},
+	"refillbucket":   {arguments: 4, format: 2},
+	"leakybucket":    {arguments: 6, format: 2},
 	"tickqueue":      {arguments: 4, divides: true},
 	"nginx":          {arguments: 3},
 	"fixedwindow":    {arguments: 7},
@@ -41,7 +41,7 @@ var algorithms = map[string]struct {
 	"slidingcounter": {arguments: 3, divides: true},
 	"concurrency":    {arguments: 2, format: 2},
 	"warmup":         {arguments: 9},
-	"ban":            {arguments: 5},
+	"ban":            {arguments: 5, format: 2},
 }
 
 var scripts sync.Map // from lists of algorithms to *script

@@ -4,15 +4,19 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
 )
 
-// A Store holds the state of limiters in Redis. Its methods create limiters. The fields
-// must not be changed after the first limiter was created, and a Store must not be copied.
+// A Store holds the state of limiters in Redis. Its methods create limiters. They panic if the
+// configuration of the limit or the Store is invalid, or if the limit has no Name and the Store has
+// one with the same numbers. The fields must not be changed after the first limiter was created, and
+// a Store must not be copied.
 type Store struct {
 	// Client is a Client, Ring, ClusterClient or failover client of go-redis, or the
 	// AutoPipeline of one. It must be set.
@@ -47,7 +51,14 @@ type Store struct {
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
 
+	unnamed  sync.Map // ids of the limits without a name
 	eventual eventualState
+}
+
+// addUnnamed adds the id of a limit without a name. It returns false if the Store has it.
+func (s *Store) addUnnamed(id string) bool {
+	_, exists := s.unnamed.LoadOrStore(id, true)
+	return !exists
 }
 
 // Validate returns an error that describes how to correct s, or nil if s is valid.
@@ -95,4 +106,52 @@ func (s *Store) prefix() string {
 		return "heed"
 	}
 	return s.Prefix
+}
+
+// Limiter returns the limiter of a configuration that is known at run time, such as the Spec of a
+// rules.Limit, under a name such as its ID. The name replaces that of spec and identifies the limit
+// in Redis. It returns an error where the method of that kind of limit would panic, and for a type
+// that the Store does not have: it has throttle.Limit, and the Config types of the packages throttle
+// and warmup that other methods of Store accept.
+func (s *Store) Limiter(name string, spec interface {
+	Validate() error
+	String() string
+}) (*Limiter, error) {
+	l := limit{err: fmt.Errorf("throttleredis: limit %q: a %T is not kept in Redis", name, spec)}
+	switch v := spec.(type) {
+	case throttle.Limit:
+		v.Name = name
+		l = tokenBucket(v)
+	case throttle.RefillBucketConfig:
+		v.Name = name
+		l = refillBucket(v)
+	case throttle.LeakyBucketConfig:
+		v.Name = name
+		l = leakyBucket(v)
+	case throttle.TickQueueConfig:
+		v.Name = name
+		l = tickQueue(v)
+	case throttle.NginxConfig:
+		v.Name = name
+		l = nginx(v)
+	case throttle.FixedWindowConfig:
+		v.Name = name
+		l = fixedWindow(v)
+	case throttle.SlidingLogConfig:
+		v.Name = name
+		l = slidingLog(v)
+	case throttle.SlidingCounterConfig:
+		v.Name = name
+		l = slidingCounter(v)
+	case throttle.ConcurrencyConfig:
+		v.Name = name
+		l = concurrency(v)
+	case warmup.Config:
+		v.Name = name
+		l = warmUp(v)
+	case warmup.BurstyConfig:
+		v.Name = name
+		l = bursty(v)
+	}
+	return s.newLimiter(l)
 }

@@ -63,17 +63,19 @@ type usageCounter struct {
 // A peerUsage is the counter of another host, as far as it is known.
 type peerUsage struct {
 	usageCounter
-	peer      *usagePeer
-	version   uint64
-	changedAt time.Duration // when units changed last, on the timeline of the exchange
-	assumed   int64         // of a bucket: taken on behalf of the host while it was unreachable
+	peer    *usagePeer
+	version uint64
+	sentAt  time.Duration // on the timeline of the exchange
+	level   int64         // of a bucket, as the host sent it
+	assumed int64         // of a bucket: taken on behalf of the host while it was unreachable
 }
 
 // A usageRecord is the state of one key. The lock of its shard guards it.
 type usageRecord struct {
 	tag    string
 	dirty  bool
-	sent   bool // peers may have the counter
+	sent   bool          // peers may have the counter
+	sentAt time.Duration // on the timeline of the exchange
 	own    usageCounter
 	peers  []peerUsage
 	recent recentUsage
@@ -164,6 +166,9 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 		d.Remaining = max(left, 0) / u.rule.unit()
 		d.ResetAfter = u.rule.resetAfter(r, now, h)
 	}
+	if !d.OK && !c.DryRun && !overflow && (!r.sent || elapsed-r.sentAt >= u.length(now)/2) {
+		s.markDirty(r) // the others have to know that this host uses the key
+	}
 	s.mu.Unlock()
 	if d.Degraded = overflow || h.reachable < h.all; h.reachable < h.all {
 		u.exchange.reportDegraded()
@@ -207,7 +212,7 @@ func (u *limitUsage) record(s *usageShard, tag string, dry bool, now int64, h ho
 	if dry {
 		return u.newRecord(tag), false
 	}
-	if u.reserveKey() || u.sweep(s, now, h, sweepForSpace) > 0 && u.reserveKey() {
+	if u.reserveKey() || u.sweep(s, now, h, sweepForSpace, true) > 0 && u.reserveKey() {
 		return u.add(s, tag), false
 	}
 	if s.overflow == nil {
@@ -238,13 +243,15 @@ func (u *limitUsage) add(s *usageShard, tag string) *usageRecord {
 // sweepForSpace is the number of records that are checked when a new key needs space.
 const sweepForSpace = 32
 
-// sweep removes unused records among most records of s.
-func (u *limitUsage) sweep(s *usageShard, now int64, h hostCounts, most int) (removed int) {
+// sweep removes unused records among most records of s. Only if there is no space for other keys
+// it also removes those that show which other hosts use a key.
+func (u *limitUsage) sweep(s *usageShard, now int64, h hostCounts, most int, forSpace bool) (removed int) {
+	elapsed := u.exchange.elapsed()
 	for tag, r := range s.records {
 		if most--; most < 0 {
 			break
 		}
-		if r.dirty || !u.rule.unused(r, u.rule.reading(r, now, u.exchange.elapsed()), h) {
+		if r.dirty || !u.rule.unused(r, u.rule.reading(r, now, elapsed), h) || !forSpace && r.usedByOthers(elapsed-u.activeFor(now)) {
 			continue
 		}
 		delete(s.records, tag)
@@ -312,55 +319,61 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 		if !u.rule.counts(i, now) {
 			return
 		}
-		if !u.reserveKey() && (u.sweep(s, now, h, sweepForSpace) == 0 || !u.reserveKey()) {
+		if !u.reserveKey() && (u.sweep(s, now, h, sweepForSpace, true) == 0 || !u.reserveKey()) {
 			u.exchange.droppedKeys.Add(1)
 			return
 		}
 		r = u.add(s, i.tag)
 	}
-	k := r.peer(p, elapsed-max(maxActive, 2*min(u.rule.length(now), maxKeep)))
+	k := u.peer(r, p, now, elapsed)
 	if i.version <= k.version {
 		return
 	}
-	if k.version == 0 || k.window != i.counter.window || k.units != i.counter.units {
-		k.changedAt = elapsed - i.age
-	}
 	u.rule.merge(r, k, i, now, h)
-	k.usageCounter, k.version, k.peer = i.counter, i.version, p
+	k.usageCounter, k.level, k.version, k.sentAt = i.counter, i.level, i.version, elapsed-i.age
 }
 
-// peer returns the counter of p, adding it if necessary. It removes counters of hosts that
-// have ended and that did not change since oldest.
-func (r *usageRecord) peer(p *usagePeer, oldest time.Duration) *peerUsage {
+// peer returns the counter of p, adding it if necessary. If so it removes counters without effect
+// of hosts that have ended.
+func (u *limitUsage) peer(r *usageRecord, p *usagePeer, now int64, elapsed time.Duration) *peerUsage {
 	for i := range r.peers {
-		if r.peers[i].peer.id == p.id {
-			return &r.peers[i]
+		if k := &r.peers[i]; k.peer.id == p.id {
+			k.peer = p
+			return k
 		}
 	}
-	r.peers = slices.DeleteFunc(r.peers, func(k peerUsage) bool { return k.peer.gone.Load() && k.changedAt < oldest })
+	r.peers = slices.DeleteFunc(r.peers, func(k peerUsage) bool {
+		return k.peer.gone.Load() && !u.rule.counts(usageItem{counter: k.usageCounter, level: k.level, age: elapsed - k.sentAt}, now)
+	})
 	r.peers = append(r.peers, peerUsage{peer: p})
 	return &r.peers[len(r.peers)-1]
 }
 
-// maxActive is the longest time for which a host counts as a user of a key after it has used
-// it.
-const maxActive = time.Minute
-
-// activeFor returns the time for which a host counts as a user of a key after it has used
-// it: two windows, or the time in which a bucket is restored twice.
-func (u *limitUsage) activeFor(now int64) time.Duration {
-	return min(2*max(min(u.rule.length(now), maxActive), u.exchange.exchangeTime()), maxActive)
+// length returns the length of a window, or the time in which a bucket is restored, within
+// bounds.
+func (u *limitUsage) length(now int64) time.Duration {
+	return max(min(u.rule.length(now), maxKeep), u.exchange.exchangeTime())
 }
 
-// activeHosts returns the number of hosts that are reachable and have used the key since a time,
-// with this one.
+// activeFor returns the time for which a host counts as a user of a key after its latest
+// message about it: two windows, and half of one because a host whose claims are rejected sends
+// one message in that time.
+func (u *limitUsage) activeFor(now int64) time.Duration { return u.length(now) / 2 * 5 }
+
+// usedByOthers reports whether a host that has not ended has sent the counter since a time.
+func (r *usageRecord) usedByOthers(since time.Duration) bool {
+	return slices.ContainsFunc(r.peers, func(k peerUsage) bool { return !k.peer.gone.Load() && k.sentAt >= since })
+}
+
+// activeHosts returns the number of hosts that are reachable and have sent the counter since a
+// time, with this one.
 func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	n := int64(1)
 	if h.isolated {
 		return n
 	}
 	for i := range r.peers {
-		if k := &r.peers[i]; k.peer.isReachable() && k.changedAt >= since {
+		if k := &r.peers[i]; k.peer.isReachable() && k.sentAt >= since {
 			n++
 		}
 	}

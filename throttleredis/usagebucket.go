@@ -18,18 +18,18 @@ import (
 // when the bucket is full.
 type bucketUsage struct {
 	gcra.Params
-	maxLevel int64 // of debt: see EventualOptions.PeerTimeout
+	maxTaken int64 // that a host takes while others do not know it: see EventualOptions.PeerTimeout
 }
 
-// newBucketUsage returns the rule of l. The debt is at most another burst plus the units
-// restored within debt.
+// newBucketUsage returns the rule of l. The debt is, for each other host, at most a burst plus
+// the units restored within debt.
 func newBucketUsage(l throttle.Limit, debt time.Duration) *bucketUsage {
 	burst := l.Burst
 	if burst == 0 {
 		burst = l.Count
 	}
 	b := &bucketUsage{Params: gcra.New(l.Count, l.Per, burst, 0)}
-	b.maxLevel = min(ticks.Add(2*b.Window, b.restored(debt)), gcra.MaxTicks)
+	b.maxTaken = min(ticks.Add(b.Window, b.restored(debt)), gcra.MaxTicks)
 	return b
 }
 
@@ -67,7 +67,7 @@ func (b *bucketUsage) commit(r *usageRecord, now int64, h hostCounts) {
 	}
 	level := b.levelAt(r, now, h)
 	if h.share && h.reachable < h.all && r.at != ticks.Never {
-		assumed := min(ticks.Mul(now-r.at, b.Scale), b.maxLevel) / h.all
+		assumed := min(ticks.Mul(now-r.at, b.Scale), gcra.MaxTicks) / h.all
 		for i := range r.peers {
 			if k := &r.peers[i]; !k.peer.gone.Load() && !h.reaches(k.peer) {
 				k.assumed = min(ticks.Add(k.assumed, assumed), gcra.MaxTicks)
@@ -154,8 +154,9 @@ func (b *bucketUsage) merge(r *usageRecord, p *peerUsage, i usageItem, now int64
 	if p.version == 0 || p.window != i.counter.window {
 		increase = b.partOf(i)
 	}
-	increase = max(min(increase, b.maxLevel), -b.maxLevel)
-	r.level = max(min(ticks.Sub(ticks.Add(r.level, increase), p.assumed), b.maxLevel), 0)
+	most := min(ticks.Add(b.Window, ticks.Mul(b.maxTaken, int64(len(r.peers)))), gcra.MaxTicks)
+	increase = max(min(ticks.Sub(increase, p.assumed), most), -most)
+	r.level = max(min(ticks.Add(r.level, increase), most), 0)
 	p.assumed = 0
 }
 

@@ -334,7 +334,7 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 		}
 		r := s.dirty[len(s.dirty)-1]
 		s.dirty = s.dirty[:len(s.dirty)-1]
-		r.dirty, r.sent = false, true
+		r.dirty, r.sent, r.sentAt = false, true, elapsed
 		i := usageItem{limit: u.id, tag: r.tag, version: version}
 		i.counter, i.level = u.rule.state(r, u.rule.reading(r, now, elapsed), h)
 		name := i.appendName(nil)
@@ -391,7 +391,7 @@ func (x *usageExchange) sweep(shard int) {
 	for u := range x.allLimits() {
 		s, now := &u.shards[shard], u.time.Read(time.Time{})
 		s.mu.Lock()
-		u.sweep(s, now, h, sweepEach)
+		u.sweep(s, now, h, sweepEach, false)
 		s.mu.Unlock()
 	}
 }

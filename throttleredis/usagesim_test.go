@@ -19,6 +19,7 @@ import (
 // time. Each message is delayed, and links can be cut.
 type simNetwork struct {
 	delay func() time.Duration // of one step: from a host to its Redis, or from a Redis to a host
+	poll  time.Duration        // after which a host notices that a link is cut
 
 	mu       sync.Mutex
 	regions  []*simRegion
@@ -49,7 +50,7 @@ type simSubscriber struct {
 }
 
 func newSimNetwork(t *testing.T, regions int, seed uint64, delay time.Duration) *simNetwork {
-	n := &simNetwork{cut: map[[2]int]bool{}, lossless: true, random: rand.New(rand.NewPCG(seed, 1))}
+	n := &simNetwork{poll: 10 * time.Millisecond, cut: map[[2]int]bool{}, lossless: true, random: rand.New(rand.NewPCG(seed, 1))}
 	t.Cleanup(n.deliveries.Wait) // after the hosts have ended
 	n.delay = func() time.Duration {
 		n.mu.Lock()
@@ -146,7 +147,7 @@ func (l *simLink) subscribe(ctx context.Context, e linkEvents) {
 			n.regions[l.to].subscribers = append(n.regions[l.to].subscribers, s)
 			n.mu.Unlock()
 			e.connected()
-			for n.isUp(l.from, l.to) && sleep(ctx, 10*time.Millisecond) {
+			for n.isUp(l.from, l.to) && sleep(ctx, n.poll) {
 			}
 			n.mu.Lock()
 			r := n.regions[l.to]

@@ -13,11 +13,15 @@ import (
 // WarmUp returns a limiter that behaves like warmup.New. Outage must be 0: detecting an
 // outage requires all responses of the server in order. WarmUp panics if c or s is invalid.
 func (s *Store) WarmUp(c warmup.Config) *Limiter {
+	return s.limiter(warmUp(c))
+}
+
+func warmUp(c warmup.Config) limit {
 	err := c.Validate()
 	if err == nil && c.Outage != 0 {
 		err = fmt.Errorf("throttleredis: warm-up %q: Outage is %v: leave it 0: an outage is not noticed in Redis", c.Name, c.Outage)
 	}
-	return s.smooth(c.Limit, err, warmUpCosts(c), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+	return smooth(c.Limit, err, warmUpCosts(c), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := c
 		part.Limit = l
 		return throttle.WithClock(warmup.New(part), clk)
@@ -30,18 +34,22 @@ func (s *Store) WarmUp(c warmup.Config) *Limiter {
 // Without StartFull, a key accrues idle units from its first grant on. A key that has all
 // idle units and is then unused for an hour expires and begins anew.
 func (s *Store) Bursty(b warmup.BurstyConfig) *Limiter {
+	return s.limiter(bursty(b))
+}
+
+func bursty(b warmup.BurstyConfig) limit {
 	p := burstyCosts(b)
 	if !b.StartFull {
 		p.missing = p.maxIdle
 	}
-	return s.smooth(b.Limit, b.Validate(), p, func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+	return smooth(b.Limit, b.Validate(), p, func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := b
 		part.Limit = l
 		return throttle.WithClock(warmup.NewBursty(part), clk)
 	})
 }
 
-func (s *Store) smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit, throttle.Clock) throttle.Limiter) *Limiter {
+func smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit, throttle.Clock) throttle.Limiter) limit {
 	units, full := 0., time.Duration(0)
 	if p.warm == 0 {
 		units = math.Floor(p.maxIdle)
@@ -51,20 +59,23 @@ func (s *Store) smooth(l throttle.Limit, err error, p unitCosts, share func(thro
 	if most < math.MaxInt64 {
 		most++
 	}
-	return s.limiter(limit{
+	args := floats(p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing)
+	return limit{
 		algorithm:     "warmup",
 		err:           err,
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         args,
 		capacity:      most,
 		per:           nanoseconds((units + 1) * p.interval),
 		ticksPerMicro: 1000,
 		wideGrant:     true,
 		idleTime:      full,
-		args:          floats(p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing),
+		args:          args,
 		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
 			return share(evenRateOf(l, n), clk)
 		},
-	})
+	}
 }
 
 // unitCosts are the costs of units in nanoseconds, as package warmup computes them: see

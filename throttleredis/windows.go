@@ -11,6 +11,10 @@ import (
 // windows count from the Unix epoch, because the processes have no creation time in common.
 // FixedWindow panics if q or s is invalid.
 func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
+	return s.limiter(fixedWindow(q))
+}
+
+func fixedWindow(q throttle.FixedWindowConfig) limit {
 	first, per := 0, micros(q.Per)
 	if q.Align == throttle.AtFirst {
 		first = 1
@@ -18,7 +22,9 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	l := limit{
 		algorithm:     "fixedwindow",
 		err:           firstError(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
+		name:          q.Name,
 		policy:        policyName(q.Name, q.String()),
+		shape:         []any{per, q.Align, q.Zone},
 		capacity:      q.Count,
 		per:           q.Per,
 		ticksPerMicro: 1,
@@ -37,7 +43,7 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	if l.window = q.Per; q.Align != throttle.AtFirst {
 		l.newRule = func(EventualOptions) usageRule { return &windowUsage{config: q} }
 	}
-	return s.limiter(l)
+	return l
 }
 
 // PermitsPerPeriod returns a FixedWindow of n units per period. Periods count from the Unix
@@ -49,6 +55,10 @@ func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
 // SlidingLog returns a limiter that behaves like throttle.NewSlidingLog. It panics if l or
 // s is invalid.
 func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
+	return s.limiter(slidingLog(l))
+}
+
+func slidingLog(l throttle.SlidingLogConfig) limit {
 	refused := 0
 	if l.CountRefused {
 		refused = 1
@@ -58,12 +68,16 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}), c)
 	}, micros(l.Per), gap, refused, 0)
 	r.countsRefusals = l.CountRefused
-	return s.limiter(r)
+	return r
 }
 
 // SlidingCounter returns a limiter that behaves like throttle.NewSlidingCounter. It panics
 // if c or s is invalid.
 func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
+	return s.limiter(slidingCounter(c))
+}
+
+func slidingCounter(c throttle.SlidingCounterConfig) limit {
 	share := func(n int64, clk throttle.Clock) throttle.Limiter {
 		part := c
 		part.Limit = evenShareOf(c.Limit, n)
@@ -74,7 +88,7 @@ func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 		if err == nil && int64(c.Parts) > micros(c.Per) {
 			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Name, c.Parts)
 		}
-		return s.limiter(slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts))
+		return slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts)
 	}
 	floor := 0
 	if c.RoundDown {
@@ -84,14 +98,18 @@ func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 	l.window, l.newRule = c.Per, func(EventualOptions) usageRule {
 		return &windowUsage{config: throttle.FixedWindowConfig{Count: c.Count, Per: c.Per}, sliding: true, roundDown: c.RoundDown}
 	}
-	return s.limiter(l)
+	return l
 }
 
+// slidingLimit returns a limit over a sliding window. The first of args is the window, and the last
+// the number of its parts, if there are any.
 func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) limit {
 	return limit{
 		algorithm:     algorithm,
 		err:           firstError(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
+		name:          l.Name,
 		policy:        policyName(l.Name, l.String()),
+		shape:         []any{args[0], args[len(args)-1]},
 		capacity:      l.Count,
 		per:           l.Per,
 		ticksPerMicro: 1,
@@ -104,13 +122,18 @@ func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, sh
 // set, because a process that crashes does not end its claims and would hold their units
 // indefinitely. Concurrency panics if c or s is invalid.
 func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
+	return s.limiter(concurrency(c))
+}
+
+func concurrency(c throttle.ConcurrencyConfig) limit {
 	err := c.Validate()
 	if err == nil && c.MaxAge == 0 {
 		err = fmt.Errorf("throttleredis: concurrency %q: MaxAge is 0: say after how long the units of a process that died are lost", c.Name)
 	}
-	return s.limiter(limit{
+	return limit{
 		algorithm:     "concurrency",
 		err:           firstError(err, validateCount("concurrency", c.Name, c.Count)),
+		name:          c.Name,
 		policy:        policyName(c.Name, c.String()),
 		capacity:      c.Count,
 		ticksPerMicro: 1,
@@ -119,7 +142,7 @@ func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: policyName(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}), clk)
 		},
-	})
+	}
 }
 
 // micros returns d in whole microseconds, rounded down.

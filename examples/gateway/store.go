@@ -7,7 +7,6 @@ import (
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis"
-	"github.com/heed-go/heed/warmup"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -34,36 +33,8 @@ func redisLimit(store *throttleredis.Store, l *rules.Limit) (throttle.Limiter, e
 	if l.Hard != nil || len(l.Active) > 0 {
 		return nil, fmt.Errorf("soft limits and hours are not kept in Redis by this gateway: leave the words out, or run it without -redis")
 	}
-	switch v := l.Spec.(type) {
-	case nil:
+	if l.Spec == nil {
 		return nil, nil
-	case throttle.Limit:
-		v.Name = l.ID
-		return store.TokenBucket(v), nil
-	case throttle.RefillBucketConfig:
-		v.Name = l.ID
-		return store.RefillBucket(v), nil
-	case throttle.LeakyBucketConfig:
-		v.Name = l.ID
-		return store.LeakyBucket(v), nil
-	case throttle.FixedWindowConfig:
-		v.Name = l.ID
-		return store.FixedWindow(v), nil
-	case throttle.SlidingLogConfig:
-		v.Name = l.ID
-		return store.SlidingLog(v), nil
-	case throttle.SlidingCounterConfig:
-		v.Name = l.ID
-		return store.SlidingCounter(v), nil
-	case throttle.NginxConfig:
-		v.Name = l.ID
-		return store.Nginx(v), nil
-	case throttle.ConcurrencyConfig:
-		v.Name = l.ID
-		return store.Concurrency(v), nil
-	case warmup.Config:
-		v.Name = l.ID
-		return store.WarmUp(v), nil
 	}
-	return nil, fmt.Errorf("%T is not kept in Redis", l.Spec)
+	return store.Limiter(l.ID, l.Spec)
 }

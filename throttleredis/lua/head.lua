@@ -1,6 +1,7 @@
 -- The beginning of every script.
 --
--- ARGV: the operation; units; arg, which is the longest accepted wait in ticks, or for a
+-- ARGV: the operation; units; arg, which is the longest accepted wait in ticks, or -1 minus the
+-- microseconds for which a claim has waited that is repeated until it is granted, or for a
 -- settlement the number of units used minus the number claimed; the arguments of each limit;
 -- for a settlement the grant of each limit, as two numbers; in tests the time in microseconds.
 --
@@ -34,6 +35,10 @@ local op, n, arg = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local dryRun = op == 'dryrun'
 local takes = op == 'take' or op == 'try'
 local settles = op == 'settle' or op == 'cancel'
+local waited -- nil: the claim is not repeated, or it accepts a wait
+if not settles and arg < 0 then
+  waited, arg = -1 - arg, 0
+end
 local testClock = false -- true in tests: the time is an argument, and no key expires
 
 -- ttlMillis returns the expiry in milliseconds of a key that is needed for us microseconds.
@@ -42,6 +47,14 @@ local function ttlMillis(us)
     return 86400000
   end
   return floor(min(max(us, 0), maxExact) / 1000) + 1000
+end
+
+-- rescale converts ticks that were stored for a limit with another interval, the ticks of a unit.
+local function rescale(ticks, stored, interval)
+  if stored == interval then
+    return ticks
+  end
+  return max(min(ceil(ticks / stored * interval), maxExact), -maxExact)
 end
 
 -- monotonic returns the time that an algorithm counts in, which never decreases: the reading

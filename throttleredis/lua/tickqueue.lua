@@ -1,6 +1,7 @@
 -- A queue from which one unit is served at each tick. Ticks are numbered from the anchor. It
 -- stores the number of the last booked tick, and the latest reading granted at. The grant is
--- the number of the last tick of the claim.
+-- the number of the last tick of the claim, or -maxExact if that has passed because the claim
+-- has waited for it.
 -- Arguments: ticks per period, microseconds per period, units that may wait, the anchor.
 -- Durations are in fractions of a microsecond, as many as there are ticks in a period: then
 -- all times of ticks are whole numbers.
@@ -27,8 +28,27 @@ local function timeUntil(a, tick, now)
   return (tonumber(ARGV[a + 3]) + periods * per - now) * count + (tick - periods * count) * per
 end
 
+-- write keeps the last booked tick as long as it may matter for claims that have waited.
 local function write(key, a, lastBooked, last)
-  call('SET', key, pack('<i7i7', lastBooked, last), 'PX', ttlMillis(timeUntil(a, lastBooked, last) / tonumber(ARGV[a])))
+  local us = timeUntil(a, lastBooked + tonumber(ARGV[a + 2]), last) / tonumber(ARGV[a])
+  call('SET', key, pack('<i7i7', lastBooked, last), 'PX', ttlMillis(us))
+end
+
+-- checkWaited is check for a claim that has waited: it is granted at its last tick. It uses the
+-- ticks after all booked ones and after the start of the wait.
+local function checkWaited(a, lastBooked, tick, now)
+  local queue = tonumber(ARGV[a + 2])
+  local to = max(lastBooked or -maxExact, latest(a, now - waited)) + n
+  local ok, wait = 0, -1
+  if n <= queue and to > tick then
+    wait = timeUntil(a, to, now)
+  elseif n <= queue then
+    ok, wait = 1, 0
+    if not dryRun then
+      lastBooked = tick
+    end
+  end
+  return ok, wait, max(queue - max((lastBooked or tick) - tick, 0), 0), 0, now, -maxExact, tick
 end
 
 return {
@@ -41,6 +61,9 @@ return {
     end
     now = max(now, last or now)
     local tick = latest(a, now)
+    if waited then
+      return checkWaited(a, lastBooked, tick, now)
+    end
     local from = max(lastBooked or tick, tick)
     local to = from + n
     local ok, wait = 0, -1
@@ -57,10 +80,10 @@ return {
       end
     end
     local reset = from > tick and timeUntil(a, from, now) or 0
-    return ok, wait, max(queue - (from - tick), 0), reset, now, to
+    return ok, wait, max(queue - (from - tick), 0), reset, now, to, to
   end,
 
-  take = function(key, a, _, _, _, _, last, to)
+  take = function(key, a, _, _, _, _, last, _, to)
     write(key, a, to, last)
   end,
 
