@@ -40,7 +40,7 @@ func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
 		tr := &Transport{
 			Base:    newScript(append(repeat(6, response{503, "", []string{"Retry-After", "3"}}), errBroken, 500, 500)...),
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 500 * time.Millisecond}),
-			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff, RetryAfterJitter: noJitter},
+			Retry:   &RetryPolicy{MaxAttempts: 4, Backoff: threeAttempts().Backoff, RetryAfterJitter: noJitter},
 			Quota:   &quota.Tracker{Rand: func() float64 { return 0 }, NeverTest: true},
 			Trace:   trace,
 		}

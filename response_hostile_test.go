@@ -30,7 +30,7 @@ func TestTransport_survivesHostileResponses(t *testing.T) {
 		sent   int // number of attempts of three calls
 	}{
 		"many interim answers":     {strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 6) + "HTTP/1.1 200 OK\r\n", 200, 3},
-		"no HTTP":                  {"\x00\x01\x02\r\n", 0, 12},
+		"no HTTP":                  {"\x00\x01\x02\r\n", 0, 15},
 		"no status":                {"HTTP/1.1 999 \r\n", 999, 3},
 		"a limit of 0":             {"HTTP/1.1 200 OK\r\n" + limits("0", "0", "0"), 200, 3},
 		"less than nothing left":   {"HTTP/1.1 200 OK\r\n" + limits("10", "-"+most, "1"), 200, 3},
@@ -40,7 +40,7 @@ func TestTransport_survivesHostileResponses(t *testing.T) {
 		"a reset that never comes": {"HTTP/1.1 200 OK\r\n" + limits("1", "0", most), 200, 3},
 		"a wait after a success":   {"HTTP/1.1 200 OK\r\nRetry-After: " + most + "\r\n", 200, 3},
 		"a wait without end":       {"HTTP/1.1 503 Later\r\nRetry-After: " + most + "\r\n", 503, 3},
-		"a wait without number":    {"HTTP/1.1 503 Later\r\nRetry-After: 1e999\r\n", 503, 12},
+		"a wait without number":    {"HTTP/1.1 503 Later\r\nRetry-After: 1e999\r\n", 503, 15},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -94,14 +94,14 @@ func TestTransport_sendsOnceForACallerThatRetries(t *testing.T) {
 		"the first of an SDK that counts":     {"X-Stainless-Retry-Count", "0", 4},
 		"its first retry":                     {"X-Stainless-Retry-Count", "1", 1},
 		"no number":                           {"X-Stainless-Retry-Count", "x", 4},
-		"the only attempt of an AWS SDK":      {"amz-sdk-request", "attempt=1; max=1", 4},
+		"the only attempt of an AWS SDK":      {"amz-sdk-request", "attempt=1; max=1", 5},
 		"the first of three":                  {"amz-sdk-request", "attempt=1; max=3", 1},
 		"the second":                          {"amz-sdk-request", "attempt=2", 1},
 		"with a time, in another order":       {"amz-sdk-request", "ttl=20261121T120000Z; max=3; attempt=1", 1},
 		"without spaces":                      {"amz-sdk-request", "attempt=1;max=2", 1},
-		"the first, of which no more is said": {"amz-sdk-request", "attempt=1", 4},
-		"another number":                      {"amz-sdk-request", "retry=5; attempt=1; max=1", 4},
-		"nothing of the kind":                 {"amz-sdk-request", "; =;max;attempt=", 4},
+		"the first, of which no more is said": {"amz-sdk-request", "attempt=1", 5},
+		"another number":                      {"amz-sdk-request", "retry=5; attempt=1; max=1", 5},
+		"nothing of the kind":                 {"amz-sdk-request", "; =;max;attempt=", 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(500)

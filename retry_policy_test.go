@@ -72,7 +72,7 @@ func TestRetryPolicy_idempotentAddsToTheRules(t *testing.T) {
 		for _, tt := range []struct {
 			method, path string
 			sent         int
-		}{{"POST", "/search", 4}, {"POST", "/orders", 1}, {"GET", "/orders", 4}} {
+		}{{"POST", "/search", 5}, {"POST", "/orders", 1}, {"GET", "/orders", 5}} {
 			s := newScript(500)
 			asked = 0
 			req := request(t, tt.method, "")

@@ -217,7 +217,7 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 			return &Transport{Base: newScript(503, 200), Limiter: throttle.NewTokenBucket(per100s)}
 		}},
 		"delay before a retry": {"", true, func() *Transport {
-			return &Transport{Base: newScript(response{502, "", []string{"Retry-After", "100"}}, 200)}
+			return &Transport{Base: newScript(response{503, "", []string{"Retry-After", "100"}}, 200)}
 		}},
 	} {
 		for first := range rules {

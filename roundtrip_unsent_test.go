@@ -158,7 +158,7 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}}, [3]int{1, 0, 1}},
 		"Retry":   {&Transport{Trace: &Trace{Retry: boom[RetryInfo]}}, [3]int{1, 0, 1}},
 		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{1, 1, 0}},
-		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom[GiveUpInfo]}}, [3]int{4, 0, 4}},
+		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom[GiveUpInfo]}}, [3]int{5, 0, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

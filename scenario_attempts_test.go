@@ -33,8 +33,8 @@ var attemptScenarios = []scenario{
 		require.NoError(t, err)
 		require.Equal(t, 6, s.sent())
 	}},
-	{number: 42, summary: "the default is 4 attempts, 10 if all were told to slow down", run: func(t *testing.T) {
-		for status, sent := range map[int]int{500: 4, 429: 10} {
+	{number: 42, summary: "the default is 5 attempts, 10 if all were told to slow down", run: func(t *testing.T) {
+		for status, sent := range map[int]int{500: 5, 429: 10} {
 			s := newScript(status)
 			_, err := get(t, &Transport{Base: s})
 			require.NoError(t, err)
@@ -81,11 +81,11 @@ var attemptScenarios = []scenario{
 		require.Error(t, err)
 	}},
 	{number: 48, summary: "the last failure itself, readable", run: func(t *testing.T) {
-		s := newScript(500, 502, 503, 504)
+		s := newScript(500, 500, 502, 503, 504)
 		resp, err := get(t, &Transport{Base: s})
 		require.NoError(t, err)
 		require.Equal(t, 504, resp.StatusCode)
-		require.Equal(t, "answer 4", text(t, resp))
+		require.Equal(t, "answer 5", text(t, resp))
 	}},
 	{number: 49, summary: "what the policy does not name ends the loop as it is", run: expectStatus(404, 3, 500, 500, 404)},
 	{number: 50, summary: "an attempt that overruns the total is the last", run: func(t *testing.T) {
@@ -110,7 +110,7 @@ var attemptScenarios = []scenario{
 	// The list says that 0 means no limit. MaxElapsed has a default of 15 min instead, so
 	// that retries always end.
 	{number: 52, summary: "a negative total is none, 0 is 15 minutes", run: func(t *testing.T) {
-		for elapsed, sent := range map[time.Duration]int{-1: 4, 0: 3} {
+		for elapsed, sent := range map[time.Duration]int{-1: 5, 0: 3} {
 			s := newScript(500)
 			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(6 * time.Minute)}})
 			require.NoError(t, err)

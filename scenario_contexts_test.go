@@ -109,7 +109,7 @@ var contextScenarios = []scenario{
 		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{AttemptTimeout: 10 * time.Millisecond}})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "AttemptTimeout")
-		require.Equal(t, 4, s.sent())
+		require.Equal(t, 5, s.sent())
 		for _, d := range []time.Duration{time.Second, 0} {
 			s = newScript(429)
 			resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxThrottledAttempts: 4, AttemptTimeout: d}})

@@ -59,7 +59,7 @@ var waitScenarios = []scenario{
 		p := &recordingPolicy{}
 		_, err := get(t, &Transport{Base: newScript(500), Retry: &RetryPolicy{Backoff: p}})
 		require.NoError(t, err)
-		require.Equal(t, []int{1, 2, 3}, p.attempts)
+		require.Equal(t, []int{1, 2, 3, 4}, p.attempts)
 	}},
 	{number: 69, summary: "a panic of a policy passes through, and leaves nothing held", run: func(t *testing.T) {
 		tr := &Transport{Base: newScript(500, 200), Retry: &RetryPolicy{Backoff: panickingPolicy{}}}

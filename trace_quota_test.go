@@ -121,7 +121,7 @@ func TestTracker_modes(t *testing.T) {
 		retryAfter bool
 		wasted     func(int) bool
 	}{
-		{quota.Full, false, func(n int) bool { return n <= 60 }},
+		{quota.Full, false, func(n int) bool { return n <= 75 }},
 		{quota.StatedOnly, false, func(n int) bool { return n > 60 }},
 		{quota.StatedOnly, true, func(n int) bool { return n <= 300 }},
 		{quota.Disabled, true, func(n int) bool { return n > 60 }},
