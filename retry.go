@@ -128,7 +128,8 @@ type RetryPolicy struct {
 	// what it adds does not expire while the request waits: a signature, a short-lived
 	// token. It gets the number of the attempt, starting at 1, and a copy of the request
 	// whose header and URL it may change. It must not change scheme and host, for which the
-	// limits apply, and not read Body; GetBody, if set, returns a copy of the body. The
+	// limits apply, and not read Body. GetBody returns a copy of the body; it is nil
+	// if the caller did not set it, as http.NewRequest does not for files and streams. The
 	// context of the request ends after AttemptTimeout. After an error the attempt is not
 	// sent, its units are returned to the limits, and the call ends with an error that
 	// wraps it, also if an earlier attempt got a response. Nil means none.

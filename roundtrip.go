@@ -365,9 +365,6 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 		if rt.body.pending != nil {
 			req.Body = rt.body.pending
 		}
-		if rt.body.source == fromRewind {
-			req.GetBody = rt.body.rewinder.getBody
-		}
 		if rt.attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
 			rt.setHeaders(req)
 		}
@@ -376,6 +373,9 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 		if err := rt.beforeSend(req); err != nil {
 			return nil, err
 		}
+	}
+	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
+		req.GetBody = rt.body.rewinder.getBody
 	}
 	if rt.t.Breaker != nil {
 		return req, rt.askBreaker(req)
