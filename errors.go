@@ -216,15 +216,6 @@ func (attemptTimeoutError) Error() string {
 func (attemptTimeoutError) Timeout() bool   { return true }
 func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// errCanceled is returned for a request that Request.Cancel or CancelRequest canceled
-// while it waited.
-var errCanceled error = canceledError{}
-
-type canceledError struct{}
-
-func (canceledError) Error() string   { return "heed: request canceled" }
-func (canceledError) Is(t error) bool { return t == context.Canceled }
-
 // errNoResult means that Base returned neither a response nor an error, which
 // http.RoundTripper forbids.
 var errNoResult = errors.New("heed: Base returned neither a response nor an error")

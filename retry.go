@@ -407,10 +407,14 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 }
 
 // isTerminal reports whether the error of the attempt is final whatever its class: the
-// caller canceled the request, or another Transport below this one has given up. In the
-// second case retries would multiply the number of attempts.
+// caller canceled the request, its deadline has passed, or another Transport below this one
+// has given up. In the last case retries would multiply the number of attempts.
 func (rt *roundTrip) isTerminal() bool {
-	if cause := rt.cancelCause(); cause != nil {
+	cause := context.Cause(rt.ctx)
+	if deadline, ok := rt.ctx.Deadline(); cause == nil && ok && time.Until(deadline) <= 0 {
+		cause = context.DeadlineExceeded // http.Client.Timeout may end the attempt before the context ends
+	}
+	if cause != nil {
 		if rt.attempts > 1 {
 			rt.stopReason = cause
 		}

@@ -57,28 +57,23 @@ type roundTrip struct {
 	*attemptResources
 	hooks queue.Hooks // call recordPosition and addQuotaDemands; kept in the pool
 
-	t          *Transport
-	req        *http.Request
-	userCancel <-chan struct{} // Request.Cancel
-	opts       RequestOptions  // the options in the context of req
-	trace      *Trace          // of the Transport and of WithTrace; never nil
+	t     *Transport
+	req   *http.Request
+	opts  RequestOptions // the options in the context of req
+	trace *Trace         // of the Transport and of WithTrace; never nil
 
 	noRetry       bool           // the request is sent at most once
 	copyFirst     bool           // the first attempt is a copy of the request, as all later ones are
-	watchesCancel bool           // userCancel must cancel the context of an attempt
 	retry         *RetryPolicy   // the policy of the call, with defaults
 	routePolicy   RetryPolicy    // the policy of Transport.RetryFor
 	maxWait       time.Duration  // the longest delay before a retry, and the longest wait that a server may state
 	backoffPolicy backoff.Policy // the policy of this call; nil before the first failure
 	retryUntil    time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed
 
-	waitCtx waitContext
-
 	quotaSlot  int                   // index in the ticket of the Tracker's demand, which may have no Limiter
 	unitSlots  [queue.MaxDemands]int // indexes of the demands for RequestOptions.Costs
 	unitCount  int                   // used length of unitSlots
 	hasDemands bool                  // whether the ticket has demands
-	mayBlock   bool                  // whether a limit of the program may block, see throttle.IsNonBlocking
 
 	body           body
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
@@ -126,7 +121,7 @@ type attemptResources struct {
 	sentToBase          bool                    // whether Base got the attempt of the grant
 	outcome             throttle.Outcome        // outcome of that attempt
 	cancel              context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
-	timer               *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if there is none
+	timer               *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
 	breakerDone         func(error)             // reports to the Breaker; nil if no report is due
 }
 
@@ -146,7 +141,6 @@ func (rt *roundTrip) begin() {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
 	rt.attemptResources.t, rt.ctx, rt.trace = t, req.Context(), t.resolved.trace
-	rt.userCancel = req.Cancel //nolint:staticcheck // programs still set it, and http.Client may set it for its Timeout
 	if v, ok := rt.ctx.Value(settingsKey{}).(*settings); ok {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
@@ -155,9 +149,6 @@ func (rt *roundTrip) begin() {
 	}
 	if rt.trace.Done != nil {
 		rt.startedAt = t.resolved.now()
-	}
-	if t.cancellations.hasCanceled.Load() {
-		t.cancellations.end(req) // a cancellation before the call has no effect
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
@@ -179,8 +170,7 @@ func (rt *roundTrip) begin() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	rt.watchesCancel = rt.userCancel != nil && !isTransport(t.resolved.base) // of all Bases, only http.Transport is known to check Request.Cancel
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
+	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != ""
 	switch rt.maxWait = p.MaxWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
@@ -227,7 +217,6 @@ func (rt *roundTrip) addDemands() error {
 	for i := range rt.ticket.Demands {
 		if l := rt.ticket.Demands[i].Limiter; l != nil {
 			rt.hasConfiguredLimits, rt.hasDemands = true, true
-			rt.mayBlock = rt.mayBlock || !throttle.IsNonBlocking(l)
 		}
 	}
 	return nil
@@ -355,7 +344,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
 	if rt.attempts > 0 || rt.copyFirst {
 		ctx := rt.ctx
-		if p.AttemptTimeout != 0 || rt.watchesCancel {
+		if p.AttemptTimeout != 0 {
 			ctx = rt.newAttemptContext()
 		}
 		if rt.attempts != 0 {
@@ -384,16 +373,11 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 }
 
 // newAttemptContext returns a context for one attempt. It is canceled if there is no
-// response within AttemptTimeout, by Request.Cancel, and at the end of the response body.
+// response within AttemptTimeout, and at the end of the response body.
 func (rt *roundTrip) newAttemptContext() context.Context {
 	ctx, cancel := context.WithCancelCause(rt.ctx)
-	rt.cancel, rt.timer = cancel, nil
-	if d := rt.retry.AttemptTimeout; d != 0 {
-		rt.timer = time.AfterFunc(d, func() { cancel(errAttemptTimeout) })
-	}
-	if rt.watchesCancel {
-		watchCancel(ctx, rt.userCancel, cancel)
-	}
+	rt.cancel = cancel
+	rt.timer = time.AfterFunc(rt.retry.AttemptTimeout, func() { cancel(errAttemptTimeout) })
 	return ctx
 }
 
@@ -496,10 +480,6 @@ func (rt *roundTrip) holdsUntilEnd() bool {
 func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
 	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
-	if req != rt.req {
-		rt.t.cancellations.update(rt.req, cancellation{sent: req, stop: rt.cancel})
-		defer rt.t.cancellations.update(rt.req, cancellation{})
-	}
 	resp, err := rt.t.resolved.base.RoundTrip(req)
 	switch {
 	case resp == nil && err == nil:
@@ -528,7 +508,7 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 // response that arrives when the timer fires is closed: its context is canceled, so its
 // body cannot be read.
 func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response, err error) error {
-	if rt.timer != nil && !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
+	if !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
 		err = errAttemptTimeout
 	}
@@ -623,7 +603,7 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.release()
 	rt.stopReason = err
-	final := rt.stoppedByHook || rt.cancelCause() != nil
+	final := rt.stoppedByHook || context.Cause(rt.ctx) != nil
 	if rt.resp != nil && rt.drained.complete && !final {
 		rt.resp.Body = rt.drained.reader()
 		return rt.finish()
@@ -660,9 +640,7 @@ func (rt *roundTrip) giveUp() error {
 // the limits.
 func (l *attemptResources) release() {
 	if l.cancel != nil {
-		if l.timer != nil {
-			l.timer.Stop()
-		}
+		l.timer.Stop()
 		l.cancel(nil)
 		l.cancel = nil
 	}
@@ -683,9 +661,6 @@ func (l *attemptResources) release() {
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.
 func (rt *roundTrip) end() {
-	if rt.t.cancellations.hasCanceled.Load() {
-		rt.t.cancellations.end(rt.req)
-	}
 	if rt.body.source != noBody {
 		rt.body.finish(rt.req)
 	}

@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -27,6 +26,10 @@ import (
 // A Transport is safe for concurrent use. Its fields must not be changed after the first
 // request, and it must not be copied after that. Callers of the same servers should share
 // one Transport, or several Transports with the same Quota and Queue.
+//
+// Only the end of its context ends a call; http.Client.Timeout sets the deadline of that
+// context. Request.Cancel does not end a call: it ends at most an attempt in flight, if Base
+// obeys it.
 //
 // If a limiter returns an error, for example because its store cannot be reached, nothing
 // is sent: RoundTrip returns that error or, before a retry, the last response. Use a
@@ -105,8 +108,6 @@ type Transport struct {
 	resolved       resolved
 	unlimitedCalls atomic.Uint64 // calls without limits, counted for the retry budget
 	startDelay     startDelay
-
-	cancellations cancelRegistry
 }
 
 // resolved holds the settings of a Transport with defaults for nil fields.
@@ -249,21 +250,6 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// CancelRequest cancels the RoundTrip of req, which must be the request that was given to
-// RoundTrip. It ends a wait in the queue or between attempts. It ends an attempt in
-// flight if Base has a CancelRequest method, as http.Transport has, or if
-// RetryPolicy.AttemptTimeout is set. A canceled request is not retried.
-//
-// New code should cancel the request's context instead. CancelRequest exists for
-// http.Client and for programs written for http.Transport.
-func (t *Transport) CancelRequest(req *http.Request) {
-	t.resolve()
-	sent := t.cancellations.cancel(req)
-	if b, ok := t.resolved.base.(interface{ CancelRequest(*http.Request) }); ok {
-		b.CancelRequest(sent)
-	}
-}
-
 // resolve fills t.resolved on the first call.
 func (t *Transport) resolve() {
 	t.once.Do(func() {
@@ -324,79 +310,4 @@ type startDelay struct {
 	once   sync.Once
 	at     time.Time
 	passed atomic.Bool // whether at has passed
-}
-
-// A cancelRegistry holds the requests that CancelRequest was called with, and how to end
-// the calls that are waiting or have a copy of their request in flight. Other calls are
-// not registered, so most requests pay only one atomic load.
-type cancelRegistry struct {
-	hasCanceled atomic.Bool // whether canceled is not empty
-	mu          sync.Mutex
-	canceled    map[*http.Request]bool
-	active      map[*http.Request]cancellation
-}
-
-// A cancellation holds the means to end a call other than through its context.
-type cancellation struct {
-	sent *http.Request           // the attempt in flight, if it is a copy of the request; else nil
-	stop context.CancelCauseFunc // ends the wait or the attempt; nil if there is none
-}
-
-// maxCanceled limits the size of cancelRegistry.canceled. Entries of requests without a
-// call, for example after its end, would otherwise accumulate.
-const maxCanceled = 1024
-
-// update registers c for the call of req. The zero cancellation removes the entry.
-func (r *cancelRegistry) update(req *http.Request, c cancellation) {
-	r.mu.Lock()
-	if c.sent == nil && c.stop == nil {
-		delete(r.active, req)
-	} else {
-		if r.active == nil {
-			r.active = make(map[*http.Request]cancellation)
-		}
-		r.active[req] = c
-	}
-	canceled := r.canceled[req]
-	r.mu.Unlock()
-	if c.stop != nil && canceled {
-		c.stop(errCanceled)
-	}
-}
-
-// cancel ends the call of req. It returns the request that Base may have in flight: the
-// copy, or else req.
-func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
-	r.mu.Lock()
-	if r.canceled == nil || len(r.canceled) >= maxCanceled {
-		r.canceled = make(map[*http.Request]bool)
-	}
-	r.canceled[req] = true
-	r.hasCanceled.Store(true)
-	c := r.active[req]
-	r.mu.Unlock()
-	if c.stop != nil {
-		c.stop(errCanceled)
-	}
-	if c.sent != nil {
-		return c.sent
-	}
-	return req
-}
-
-// isCanceled reports whether CancelRequest was called with req. It needs to be called only
-// if hasCanceled is set.
-func (r *cancelRegistry) isCanceled(req *http.Request) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.canceled[req]
-}
-
-// end removes req from the canceled requests. It is called when the call of req begins
-// and when it returns, if hasCanceled is set.
-func (r *cancelRegistry) end(req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.canceled, req)
-	r.hasCanceled.Store(len(r.canceled) > 0)
 }
