@@ -212,7 +212,7 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 		return invalidRequestf("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
 	case u.Host == "":
 		return invalidRequestError("heed: the URL has no host: write http://host/path")
-	case !httpguts.ValidHostHeader(req.Host):
+	case !isValidHost(req.Host):
 		return invalidRequestError("heed: Request.Host has a character that a host cannot have: remove it, or leave Host empty to use the URL's")
 	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // methods and field names are both tokens
 		return invalidRequestf("heed: the method %q is not a token: use one like GET", req.Method)
@@ -233,6 +233,13 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 		}
 	}
 	return nil
+}
+
+// isValidHost reports whether net/http can send host in a Host field. It sends the ASCII form of
+// an internationalized name.
+func isValidHost(host string) bool {
+	ascii, err := httpguts.PunycodeHostPort(host)
+	return err == nil && httpguts.ValidHostHeader(ascii)
 }
 
 // isTransport reports whether base is an *http.Transport.
