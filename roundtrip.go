@@ -515,12 +515,9 @@ func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response,
 	if err != nil && rt.ctx.Err() == nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
 		err = errAttemptTimeout
 	}
-	switch {
-	case err != nil || resp.Body == http.NoBody:
+	if err != nil || resp.Body == http.NoBody {
 		rt.cancel(nil)
 		rt.cancel = nil
-	case resp.StatusCode == http.StatusSwitchingProtocols:
-		rt.cancel = nil // the caller owns the connection, which ends with the request's context
 	}
 	return err
 }
@@ -585,10 +582,11 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 	}
 	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
 	uneventful := rt.attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.stopReason == nil
-	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful {
+	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
 		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
-		n.owner = rt.req.WithContext(n)
-		resp.Request = n.owner // for InfoFrom
+		n.owner = rt.sent.WithContext(n)
+		n.owner.Body, n.owner.GetBody = rt.req.Body, rt.req.GetBody
+		resp.Request = n.owner // for InfoFrom, and because the context of the attempt ends with the body
 	}
 	if (rt.granted || rt.cancel != nil) && resp.Body != http.NoBody {
 		resp.Body = rt.attemptResources.observeBodyEnd(resp)
