@@ -76,7 +76,8 @@ type RetryPolicy struct {
 	RetryAfterJitter backoff.RetryAfterJitter
 
 	// Budget limits retries to a fraction of the requests, except those after a rejection because of
-	// a limit, and those at a time that the server stated. Nil means a zero backoff.Budget
+	// a limit, which MaxThrottledAttempts limits, and those at a time that the server stated, which
+	// MaxAttempts limits. Such retries are neither counted nor refused by it. Nil means a zero backoff.Budget
 	// that is used by the Transport alone: 20 % of the requests and 10 retries per second.
 	Budget *backoff.Budget
 

@@ -282,9 +282,10 @@ func (rt *roundTrip) addUnitDemands() error {
 	return nil
 }
 
-// budgetBatch is the number of calls without limits that the retry budget counts together.
-// The clock is not read for such a call, and the budget counts many calls, so one reading
-// per batch is enough.
+// budgetBatch is the number of calls without limits that the Budget of Transport.Retry counts
+// together. The clock is not read for such a call, and the Budget counts many calls, so one
+// reading per batch is enough. The Budgets of Transport.RetryFor count each call, because the
+// calls of a batch may have different ones.
 const budgetBatch = 16
 
 // acquire waits in the queue until all limits grant the next attempt.
@@ -300,12 +301,7 @@ func (rt *roundTrip) acquire() error {
 		rt.reportGaveUp(err)
 	}
 	if rt.granted && rt.attempts == 0 && !rt.noRetry {
-		switch budget := rt.retry.Budget; {
-		case !rt.grantedAt.IsZero():
-			budget.DepositN(rt.grantedAt, 1)
-		case rt.t.unlimitedCalls.Add(1)%budgetBatch == 0:
-			budget.DepositN(rt.t.resolved.now(), budgetBatch)
-		}
+		rt.countForBudget()
 	}
 	waited := rt.ticket.Waited()
 	if waited > 0 {
@@ -320,6 +316,19 @@ func (rt *roundTrip) acquire() error {
 		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
+}
+
+// countForBudget counts the call for the Budget of its policy.
+func (rt *roundTrip) countForBudget() {
+	t, budget := rt.t, rt.retry.Budget
+	switch {
+	case !rt.grantedAt.IsZero():
+		budget.Deposit(rt.grantedAt)
+	case budget != t.resolved.retry.Budget:
+		budget.Deposit(t.resolved.now())
+	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
+		budget.DepositN(t.resolved.now(), budgetBatch)
+	}
 }
 
 // reportGaveUp reports to the limit of the server that the call stops waiting because of err, unless that is the

@@ -106,6 +106,60 @@ func TestTransport_countsCallsForTheBudget(t *testing.T) {
 	})
 }
 
+// TestTransport_countsCallsForTheBudgetOfTheirPolicy checks that a call without limits counts for the
+// Budget of the policy that RetryFor returns for it, and for no other.
+func TestTransport_countsCallsForTheBudgetOfTheirPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budgets := map[string]*backoff.Budget{"/a": {}, "/b": {}, "": {}}
+		tr := &Transport{Base: newScript(200), Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{Budget: budgets[""]}}
+		tr.RetryFor = func(r *http.Request) *RetryPolicy {
+			if r.URL.Path == "/shared" {
+				return &RetryPolicy{MaxAttempts: 2} // with the Budget of Retry
+			}
+			return &RetryPolicy{Budget: budgets[r.URL.Path]}
+		}
+		for range 32 {
+			for _, path := range []string{"/a", "/a", "/b", "/shared"} {
+				req := request(t, "GET", "")
+				req.URL.Path = path
+				resp, err := tr.RoundTrip(req)
+				require.NoError(t, err)
+				resp.Body.Close()
+			}
+		}
+		for path, want := range map[string]int64{"/a": 64, "/b": 32, "": 32} {
+			require.Equal(t, want, budgets[path].Snapshot(time.Now()).Requests, path)
+		}
+	})
+}
+
+// TestTransport_budgetDoesNotLimitWhatTheServerRejects checks that retries after a 429, and those at a
+// time that the server stated, are neither counted nor refused by a Budget that allows none.
+func TestTransport_budgetDoesNotLimitWhatTheServerRejects(t *testing.T) {
+	stated := []string{"Retry-After", "1"}
+	for name, tt := range map[string]struct {
+		step any
+		sent int
+	}{
+		"429, stated":         {response{429, "", stated}, 3},
+		"429":                 {429, 3},
+		"503, stated":         {response{503, "", stated}, 3},
+		"503":                 {503, 1},
+		"a failed connection": {errBroken, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			policy := threeAttempts()
+			policy.Budget = &backoff.Budget{Ratio: -1, MinPerSecond: -1}
+			s := newScript(tt.step)
+			if _, err := get(t, &Transport{Base: s, Retry: policy}); err != nil {
+				require.ErrorIs(t, err, ErrRetryBudget, name)
+			}
+			require.Equal(t, tt.sent, s.sent(), name)
+			require.Zero(t, policy.Budget.Snapshot(time.Now()).Retried, name)
+		})
+	}
+}
+
 // TestTransport_resetOfARejectionIsAWait checks which reset times of a 429 without Retry-After
 // are waits that RetryPolicy.MaxWait forbids.
 func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
