@@ -260,3 +260,41 @@ func TestTransport_closeOfAnUpgradedConnectionEndsTheAttempt(t *testing.T) {
 		require.ErrorIs(t, attempt.Err(), context.Canceled)
 	})
 }
+
+// TestTransport_closesAnUpgradedConnectionThatIsNotReturned checks that the connection of a 101
+// response is closed, and not read, if ShouldRetry rejects the response or fails.
+func TestTransport_closesAnUpgradedConnectionThatIsNotReturned(t *testing.T) {
+	for name, tt := range map[string]struct {
+		again bool
+		err   error
+		after []any // the second attempt
+	}{
+		"ShouldRetry fails":                    {err: errBroken},
+		"ShouldRetry rejects it":               {again: true, after: []any{200}},
+		"ShouldRetry rejects it, then nothing": {again: true, after: []any{errConnRefused}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, server := net.Pipe()
+			upgrade := func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 101, Header: http.Header{}, Body: ours}, nil
+			}
+			policy := threeAttempts()
+			policy.ShouldRetry = func(_ *http.Request, resp *http.Response, err error, again bool) (bool, error) {
+				if resp != nil && resp.StatusCode == 101 {
+					return tt.again, tt.err
+				}
+				return again, nil
+			}
+			start := time.Now()
+			resp, err := get(t, &Transport{Base: newScript(append([]any{upgrade}, tt.after...)...), Retry: policy})
+			if tt.err != nil {
+				require.ErrorIs(t, err, tt.err, name)
+				require.Zero(t, time.Since(start), "nothing was read")
+			} else if err == nil {
+				require.Equal(t, 200, resp.StatusCode, name)
+			}
+			_, err = server.Write([]byte("x"))
+			require.ErrorIs(t, err, io.ErrClosedPipe, name)
+		})
+	}
+}

@@ -505,7 +505,7 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 		}
 	}
 	rt.resp, rt.err = resp, err
-	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols}
+	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
 	if rt.breakerDone != nil {
 		rt.reportToBreaker(resp, err)
 	}
