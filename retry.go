@@ -38,7 +38,8 @@ import (
 //	other 4xx that states a rate limit        all
 //	2xx whose body states a rate limit        idempotent requests
 //	any other response                        none
-//	untrusted certificate, invalid address    none
+//	untrusted certificate, invalid address,   none
+//	body of another length than ContentLength
 //	connection failure before the request     all
 //	was sent
 //	any other connection failure              idempotent requests
@@ -290,8 +291,8 @@ func classifyError(err error) retryClass {
 
 // isPermanent reports whether a retry would fail with the same error, or the error is
 // intended: an untrusted certificate, a TLS alert of the server, a server without TLS, an
-// invalid address, an unknown host name, a request canceled below the Transport, or
-// another Transport below this one that gave up.
+// invalid address, an unknown host name, a body of another length than ContentLength, a
+// request canceled below the Transport, or another Transport below this one that gave up.
 func isPermanent(err error) bool {
 	var (
 		cert           *tls.CertificateVerificationError
@@ -309,7 +310,7 @@ func isPermanent(err error) bool {
 		below          *GiveUpError
 	)
 	switch {
-	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed):
+	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err):
 		return true
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
