@@ -52,6 +52,26 @@ func TestBody_replacedWithoutGetBodyIsSentOnce(t *testing.T) {
 	})
 }
 
+// TestBody_partlyReadReaderIsSentAgain checks readers of which the program read a prefix before
+// http.NewRequest: the rest is the body of all attempts.
+func TestBody_partlyReadReaderIsSentAgain(t *testing.T) {
+	for name, r := range map[string]io.ReadSeeker{
+		"bytes.Reader":   bytes.NewReader([]byte("MAGIC:payload")),
+		"strings.Reader": strings.NewReader("MAGIC:payload"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := io.ReadFull(r, make([]byte, 6))
+			require.NoError(t, err)
+			s := newScript(503, 200)
+			resp, err := (&Transport{Base: s}).RoundTrip(put(t, r, -1))
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode, name)
+			require.Equal(t, "payload", s.got[0].body)
+			require.Equal(t, "payload", s.got[1].body)
+		})
+	}
+}
+
 // TestBody_replaysAfterAnyPartialRead checks that the last attempt can read the whole
 // body after earlier attempts read random parts of it and failed.
 func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
