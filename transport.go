@@ -144,7 +144,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, invalidRequestError("heed: the request is nil")
 	}
 	t.resolve()
-	if err := validateRequest(req, t.resolved.base); err != nil {
+	if err := validateRequest(req); err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}
@@ -191,33 +191,32 @@ func (rt *roundTrip) run() (*http.Response, error) {
 	}
 }
 
-// validateRequest returns an error if base cannot send req as it is. net/http detects
+// validateRequest returns an error if req cannot be sent as it is. net/http detects
 // most of these errors too, but only after units were taken, and its errors have no type;
 // another Base may not check at all.
 //
 // The messages begin like those of net/http, because some programs search for that text.
 // The values of headers and of the URL may be secret, so the messages contain only names.
 //
-// An http.Transport accepts other schemes than http and https if they were added with
-// RegisterProtocol.
-func validateRequest(req *http.Request, base http.RoundTripper) error {
+// Only Base knows which other schemes than http and https it has, such as those that were
+// added to an http.Transport with RegisterProtocol, and what their hosts and methods are.
+func validateRequest(req *http.Request) error {
 	u := req.URL
 	if u == nil {
 		return invalidRequestError("heed: the request has no URL: set Request.URL")
 	}
-	isHTTP := u.Scheme == "https" || u.Scheme == "http"
 	switch {
-	case !isHTTP && isTransport(base) && req.Header != nil:
-	case !isHTTP:
-		return invalidRequestf("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
+	case u.Scheme == "":
+		return invalidRequestError(`heed: unsupported protocol scheme "": write http://host/path`)
+	case req.Header == nil:
+		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
+	case u.Scheme != "https" && u.Scheme != "http":
 	case u.Host == "":
 		return invalidRequestError("heed: the URL has no host: write http://host/path")
 	case !isValidHost(req.Host):
 		return invalidRequestError("heed: Request.Host has a character that a host cannot have: remove it, or leave Host empty to use the URL's")
 	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // methods and field names are both tokens
 		return invalidRequestf("heed: the method %q is not a token: use one like GET", req.Method)
-	case req.Header == nil:
-		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
 	}
 	for i, fields := range [...]http.Header{req.Header, req.Trailer} {
 		kind := [...]string{"header", "trailer"}[i]
@@ -240,12 +239,6 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 func isValidHost(host string) bool {
 	ascii, err := httpguts.PunycodeHostPort(host)
 	return err == nil && httpguts.ValidHostHeader(ascii)
-}
-
-// isTransport reports whether base is an *http.Transport.
-func isTransport(base http.RoundTripper) bool {
-	_, ok := base.(*http.Transport)
-	return ok
 }
 
 // CloseIdleConnections closes the idle connections of Base, if Base has such a method.

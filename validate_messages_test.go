@@ -34,7 +34,7 @@ func TestTransport_rejectsRequestsThatCannotBeSent(t *testing.T) {
 		{func(r *http.Request) { r.Header["X-Empty"] = []string{""} }, ""},
 		{func(r *http.Request) { r.URL.Scheme = "http" }, ""},
 		{func(r *http.Request) { r.URL = nil }, "heed: the request has no URL"},
-		{func(r *http.Request) { r.URL.Scheme = "ftp" }, `heed: unsupported protocol scheme "ftp"`},
+		{func(r *http.Request) { r.URL.Scheme, r.URL.Host, r.Host = "http+unix", "", "%2Frun%2Fdocker.sock" }, ""}, // of Base alone
 		{func(r *http.Request) { r.URL.Scheme = "" }, `heed: unsupported protocol scheme ""`},
 		{func(r *http.Request) { r.URL.Host = "" }, "heed: the URL has no host"},
 		{func(r *http.Request) { r.Host, r.URL.Host = "bücher.example", "bücher.example" }, ""},
