@@ -134,7 +134,9 @@ type RetryPolicy struct {
 	// if the caller did not set it, as http.NewRequest does not for files and streams. The
 	// context of the request ends after AttemptTimeout. After an error the attempt is not
 	// sent, its units are returned to the limits, and the call ends with an error that
-	// wraps it, also if an earlier attempt got a response. Nil means none.
+	// wraps it, also if an earlier attempt got a response. It is not called for a request
+	// that follows a redirect to another host than that of the first request or a
+	// subdomain of it, as http.Client removes credentials then. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,

@@ -7,16 +7,20 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/httpbody"
+	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
+	"golang.org/x/net/http/httpguts"
 )
 
 // A roundTrip is the state of one call of Transport.RoundTrip. roundTrips are pooled: a
@@ -367,7 +371,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 			rt.setHeaders(req)
 		}
 	}
-	if p.BeforeSend != nil {
+	if p.BeforeSend != nil && !leavesHost(req) {
 		if err := rt.beforeSend(req); err != nil {
 			return nil, err
 		}
@@ -413,6 +417,38 @@ func (rt *roundTrip) beforeSend(req *http.Request) error {
 		err = fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
 	}
 	return err
+}
+
+// leavesHost reports whether req follows a redirect of http.Client to a host that is neither the
+// host of the first request nor a subdomain of it, or follows one that did. http.Client removes
+// credentials from the same requests. The ports do not matter.
+func leavesHost(req *http.Request) bool {
+	first := req
+	for first.Response != nil {
+		if first = first.Response.Request; first == nil || first.URL == nil {
+			return true
+		}
+	}
+	for domain := hostname(first.URL); req != first; req = req.Response.Request {
+		if !isSubdomain(hostname(req.URL), domain) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostname returns the name or address of the host of u, in lower case and in its ASCII form.
+func hostname(u *url.URL) string {
+	name := httphost.Name(u.Host)
+	if ascii, err := httpguts.PunycodeHostPort(name); err == nil {
+		return ascii
+	}
+	return name
+}
+
+// isSubdomain reports whether host is domain or a subdomain of it.
+func isSubdomain(host, domain string) bool {
+	return host == domain || strings.HasSuffix(host, "."+domain)
 }
 
 // askBreaker returns an error if the Breaker of req does not allow it.
@@ -498,6 +534,9 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 		resp = nil
 	case resp != nil && resp.Body == nil:
 		resp.Body = http.NoBody
+	}
+	if resp != nil && resp.Request == nil {
+		resp.Request = req
 	}
 	if rt.cancel != nil {
 		if err = rt.endAttemptContext(req.Context(), resp, err); err != nil {
