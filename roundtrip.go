@@ -657,10 +657,23 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	if f := rt.trace.GiveUp; f != nil {
 		f(rt.req, rt.giveUpInfo())
 	}
-	if rt.attempts == 0 && (final || !isWaitError(err)) {
+	if rt.attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err
 	}
 	return nil, rt.giveUp()
+}
+
+// failedByWaiting reports whether err, which ended a call before its first attempt, is due to a wait that
+// is or was too long. The deadline of the context is also due to a wait, if there was one: the
+// GiveUpError then names the limit.
+func (rt *roundTrip) failedByWaiting(err error) bool {
+	switch {
+	case rt.stoppedByHook:
+		return false
+	case context.Cause(rt.ctx) != nil:
+		return errors.Is(rt.ctx.Err(), context.DeadlineExceeded) && rt.longestWait.Waited > 0
+	}
+	return isWaitError(err)
 }
 
 // giveUp returns the GiveUpError of the call.
