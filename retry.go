@@ -136,7 +136,11 @@ type RetryPolicy struct {
 	// sent, its units are returned to the limits, and the call ends with an error that
 	// wraps it, also if an earlier attempt got a response. It is not called for a request
 	// that follows a redirect to another host than that of the first request or a
-	// subdomain of it, as http.Client removes credentials then. Nil means none.
+	// subdomain of it, as http.Client removes credentials then.
+	//
+	// If a call takes longer than a second while the request holds units of a concurrency
+	// limit, such as a call that fetches a token, its units are returned, and the request
+	// claims them again after the call, at its former place in the queue. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,

@@ -304,9 +304,6 @@ func (rt *roundTrip) acquire() error {
 	if err != nil && !rt.opts.NoWait {
 		rt.reportGaveUp(err)
 	}
-	if rt.granted && rt.attempts == 0 && !rt.noRetry {
-		rt.countForBudget()
-	}
 	waited := rt.ticket.Waited()
 	if waited > 0 {
 		rt.addWait(waited, err)
@@ -411,12 +408,47 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 func (rt *roundTrip) beforeSend(req *http.Request) error {
 	u := *req.URL
 	req.URL = &u
-	err := rt.retry.BeforeSend(req, rt.attempts+1)
-	if err != nil {
+	if err := rt.callBeforeSend(req); err != nil {
 		rt.stoppedByHook = true
-		err = fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
+		return fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
 	}
-	return err
+	if !rt.granted {
+		return rt.acquireAgain()
+	}
+	return nil
+}
+
+// maxBeforeSend is the longest time for which a call of BeforeSend holds units of a limit that
+// holds them until the end. A hook that fetches a token may need such a unit itself, or wait for
+// another hook that does.
+const maxBeforeSend = time.Second // on the system clock, like all network timeouts
+
+// callBeforeSend calls RetryPolicy.BeforeSend. If that takes longer than maxBeforeSend while a limit
+// holds units until the end, all units are returned, and rt.granted is false afterwards.
+func (rt *roundTrip) callBeforeSend(req *http.Request) error {
+	if rt.granted && rt.hasConfiguredLimits && rt.holdsUntilEnd() {
+		returned := make(chan struct{})
+		timer := time.AfterFunc(maxBeforeSend, func() {
+			defer close(returned)
+			rt.t.resolved.queue.Cancel(rt.ctx, &rt.ticket)
+		})
+		defer func() { // also if the hook panics
+			if !timer.Stop() {
+				<-returned
+				rt.granted = false
+			}
+		}()
+	}
+	return rt.retry.BeforeSend(req, rt.attempts+1)
+}
+
+// acquireAgain waits again for the limits of an attempt whose units callBeforeSend has returned. The
+// time does not count for AttemptTimeout.
+func (rt *roundTrip) acquireAgain() error {
+	if rt.cancel != nil && rt.timer.Stop() {
+		defer rt.timer.Reset(rt.retry.AttemptTimeout)
+	}
+	return rt.acquire()
 }
 
 // leavesHost reports whether req follows a redirect of http.Client to a host that is neither the
@@ -467,6 +499,9 @@ func (rt *roundTrip) askBreaker(req *http.Request) error {
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.attempts++
+	if rt.attempts == 1 && !rt.noRetry {
+		rt.countForBudget()
+	}
 	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil {
 		rt.traceAttemptStart(req)
 	}
