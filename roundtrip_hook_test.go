@@ -24,7 +24,8 @@ func TestTransport_beforeSendMayUseTheSameLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var (
 				client         *http.Client
-				mu, fetch      sync.Mutex
+				mu             sync.Mutex
+				fetch          = make(chan struct{}, 1) // a mutex that does not stop the time of the bubble
 				inFlight, most int
 				sent           int
 				token          bool
@@ -57,8 +58,8 @@ func TestTransport_beforeSendMayUseTheSameLimit(t *testing.T) {
 				if !shared {
 					return getToken(req.Context())
 				}
-				fetch.Lock()
-				defer fetch.Unlock()
+				fetch <- struct{}{}
+				defer func() { <-fetch }()
 				if token {
 					return nil
 				}
