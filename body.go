@@ -91,16 +91,17 @@ var errBodyReplaced = errors.New("heed: the body cannot be sent again: GetBody r
 // replaced reports whether opened, a result of GetBody, differs from the body that was
 // sent. This happens if, for example, a middleware replaced Body with a compressed one
 // and did not set GetBody. The check compares the sizes of the reader types that
-// http.NewRequest supports.
+// http.NewRequest supports. Bytes that the program had read before count in the sizes, but
+// not in ContentLength.
 func replaced(req *http.Request, opened io.ReadCloser) bool {
-	n, ok := sizeOf(opened)
+	b, ok := readerOf(opened)
 	if !ok {
 		return false
 	}
-	if sent, ok := sizeOf(req.Body); ok && sent != n {
+	if sent, ok := readerOf(req.Body); ok && sent.Size() != b.Size() {
 		return true
 	}
-	return req.ContentLength > 0 && req.ContentLength != n
+	return req.ContentLength > 0 && req.ContentLength != int64(b.Len())
 }
 
 // nopClosers are the types that io.NopCloser returns for readers without and with
@@ -110,19 +111,24 @@ var nopClosers = [...]reflect.Type{
 	reflect.TypeOf(io.NopCloser(new(bytes.Reader))),
 }
 
-// sizeOf returns the original size of a *bytes.Reader or *strings.Reader in an
-// io.NopCloser. Bytes that were already read are included.
-func sizeOf(b io.ReadCloser) (int64, bool) {
+// A sizedReader is a *bytes.Reader or *strings.Reader.
+type sizedReader interface {
+	Size() int64 // all bytes
+	Len() int    // the bytes that were not read yet
+}
+
+// readerOf returns the sizedReader in an io.NopCloser.
+func readerOf(b io.ReadCloser) (sizedReader, bool) {
 	if t := reflect.TypeOf(b); t != nopClosers[0] && t != nopClosers[1] {
-		return 0, false
+		return nil, false
 	}
 	switch r := reflect.ValueOf(b).Field(0).Interface().(type) {
 	case *bytes.Reader:
-		return r.Size(), true
+		return r, true
 	case *strings.Reader:
-		return r.Size(), true
+		return r, true
 	}
-	return 0, false
+	return nil, false
 }
 
 // A rewindBody sends a body several times that can be read only once. Each attempt reads

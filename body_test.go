@@ -5,6 +5,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -48,6 +50,26 @@ func TestBody_replacedWithoutGetBodyIsSentOnce(t *testing.T) {
 			require.Equal(t, 1, s.sent())
 		}
 	})
+}
+
+// TestBody_partlyReadReaderIsSentAgain checks readers of which the program read a prefix before
+// http.NewRequest: the rest is the body of all attempts.
+func TestBody_partlyReadReaderIsSentAgain(t *testing.T) {
+	for name, r := range map[string]io.ReadSeeker{
+		"bytes.Reader":   bytes.NewReader([]byte("MAGIC:payload")),
+		"strings.Reader": strings.NewReader("MAGIC:payload"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := io.ReadFull(r, make([]byte, 6))
+			require.NoError(t, err)
+			s := newScript(503, 200)
+			resp, err := (&Transport{Base: s}).RoundTrip(put(t, r, -1))
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode, name)
+			require.Equal(t, "payload", s.got[0].body)
+			require.Equal(t, "payload", s.got[1].body)
+		})
+	}
 }
 
 // TestBody_replaysAfterAnyPartialRead checks that the last attempt can read the whole
@@ -178,4 +200,51 @@ func TestRetryPolicy_maxBodyBufferIsTheLimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBody_beforeSendGetsACopyOrNone checks that a BeforeSend hook can read a copy of each body with
+// GetBody, or finds GetBody nil, and that the whole body is sent with each attempt.
+func TestBody_beforeSendGetsACopyOrNone(t *testing.T) {
+	const content = "content of the body"
+	for name, tt := range map[string]struct {
+		open   func(t *testing.T) io.Reader
+		copied string // what the hook reads; "" if GetBody is nil
+	}{
+		"strings.Reader": {func(*testing.T) io.Reader { return strings.NewReader(content) }, content},
+		"stream":         {func(*testing.T) io.Reader { return io.MultiReader(strings.NewReader(content)) }, ""},
+		"file": {func(t *testing.T) io.Reader {
+			path := filepath.Join(t.TempDir(), "body")
+			require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+			f, err := os.Open(path)
+			require.NoError(t, err)
+			return f
+		}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(503, response{503, "", []string{"Retry-After", "0"}}, 200)
+			var copies []string
+			policy := threeAttempts()
+			policy.BeforeSend = func(req *http.Request, _ int) error {
+				if req.GetBody == nil {
+					copies = append(copies, "")
+					return nil
+				}
+				before := time.Now()
+				b, err := req.GetBody()
+				require.NoError(t, err)
+				require.Equal(t, before, time.Now(), "GetBody blocked")
+				copied, err := io.ReadAll(b)
+				require.NoError(t, err)
+				copies = append(copies, string(copied))
+				return b.Close()
+			}
+			resp, err := (&Transport{Base: s, Retry: policy}).RoundTrip(put(t, tt.open(t), -1))
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+			require.Equal(t, []string{tt.copied, tt.copied, tt.copied}, copies, name)
+			for _, got := range s.got {
+				require.Equal(t, content, got.body, name)
+			}
+		})
+	}
 }

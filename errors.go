@@ -68,7 +68,8 @@ func (e *settingError) Unwrap() error { return e.err }
 //
 //   - The request got no response, and it was sent more than once, or it was sent once
 //     and Reason is set.
-//   - The request was not sent because the wait would have been too long.
+//   - The request was not sent because the wait would have been too long, or because the
+//     deadline of the context passed while it waited in the queue.
 //   - The last response could not be returned: its body was discarded for a retry that
 //     then could not be sent, or RetryPolicy.ShouldRetry or RetryPolicy.BeforeSend
 //     returned an error.
@@ -77,7 +78,8 @@ func (e *settingError) Unwrap() error { return e.err }
 // and is not retried in any case (RequestOptions.NoRetry, or an error that is final); the
 // error of the Breaker, the Queue or a limiter, or one that wraps the error of
 // Transport.Limits or RetryPolicy.BeforeSend, if the request was not sent; and the cause of
-// the context's end if the context ended before the request was sent.
+// the context's end if the context was canceled before the request was sent, or its deadline passed
+// before the request waited.
 //
 // A GiveUpError matches, in the sense of errors.Is and errors.As, Err and Reason. It
 // matches context.DeadlineExceeded if a deadline is the reason. It implements net.Error.
@@ -215,15 +217,6 @@ func (attemptTimeoutError) Error() string {
 }
 func (attemptTimeoutError) Timeout() bool   { return true }
 func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
-
-// errCanceled is returned for a request that Request.Cancel or CancelRequest canceled
-// while it waited.
-var errCanceled error = canceledError{}
-
-type canceledError struct{}
-
-func (canceledError) Error() string   { return "heed: request canceled" }
-func (canceledError) Is(t error) bool { return t == context.Canceled }
 
 // errNoResult means that Base returned neither a response nor an error, which
 // http.RoundTripper forbids.

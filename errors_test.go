@@ -188,3 +188,48 @@ func TestGiveUpError_hasNoSecrets(t *testing.T) {
 		require.Contains(t, full.URL, "SEKRET", "errors.As finds the error as it is")
 	}
 }
+
+// TestGiveUpError_namesTheLimitOfAWaitWithoutAnEnd checks the error of a call whose context ends while it
+// waits for a limit that states no time.
+func TestGiveUpError_namesTheLimitOfAWaitWithoutAnEnd(t *testing.T) {
+	gone := errors.New("gone")
+	for name, tt := range map[string]struct {
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want error
+		text string // "" if the error is the cause alone
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Hour)
+		}, context.DeadlineExceeded, `heed: gave up before the first attempt and 1h0m0s of waiting: waited 1 h for limit uploads: context deadline exceeded`},
+		"deadline with a cause": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Hour, gone)
+		}, gone, `heed: gave up before the first attempt and 1h0m0s of waiting: waited 1 h for limit uploads: gone`},
+		"canceled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Hour, cancel)
+			return ctx, cancel
+		}, context.Canceled, ""},
+		"deadline before the call": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 0)
+		}, context.DeadlineExceeded, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, Name: "uploads"})
+			_, err := limit.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			ctx, cancel := tt.end(t.Context())
+			defer cancel()
+			_, err = (&Transport{Base: newScript(200), Limiter: limit}).RoundTrip(request(t, "GET", "").WithContext(ctx))
+			require.ErrorIs(t, err, tt.want, name)
+			if tt.text == "" {
+				require.Equal(t, tt.want, err, name)
+				return
+			}
+			require.EqualError(t, err, tt.text, name)
+			var gaveUp *GiveUpError
+			require.ErrorAs(t, err, &gaveUp, name)
+			require.Equal(t, "uploads", gaveUp.LongestWait.Limit, name)
+			require.Equal(t, name == "deadline", gaveUp.Timeout(), name)
+		})
+	}
+}

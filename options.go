@@ -194,7 +194,7 @@ func (i *Info) addWait(d time.Duration, limit string) {
 type infoContext struct {
 	context.Context
 	info       Info
-	uneventful bool            // info holds only a single successful attempt without waits; n exists for reader
+	uneventful bool            // info holds only a single successful attempt without waits; n exists for reader or AttemptTimeout
 	reader     *headers.Reader // the Tracker's; nil means the zero Reader
 	owner      *http.Request   // the request with this context; the Info does not apply to requests derived from it
 }

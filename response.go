@@ -30,14 +30,14 @@ type drained struct {
 }
 
 // drain reads and closes the body of resp, which must have one, within maxDrain and
-// drainTimeout.
+// drainTimeout. The connection of a 101 response is only closed.
 //
 // The body is read by a goroutine of its own, because a blocked Read cannot be limited in
 // time otherwise. In net/http, Close unblocks it. If Close of another Base does not, that
 // goroutine remains blocked instead of the caller.
 func drain(ctx context.Context, resp *http.Response) drained {
 	defer resp.Body.Close()
-	if resp.ContentLength > maxDrain {
+	if resp.ContentLength > maxDrain || resp.StatusCode == http.StatusSwitchingProtocols {
 		return drained{}
 	}
 	done := make(chan drained, 1)

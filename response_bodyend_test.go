@@ -208,3 +208,93 @@ func TestTransport_upgradedConnectionKeepsItsMethods(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 	}
 }
+
+// TestTransport_responseRequestIsWhatWasSentWithTheCallersContext checks Response.Request with and
+// without a retry: it has what BeforeSend changed, and the context and body of the caller, also after
+// the body of the response was read.
+func TestTransport_responseRequestIsWhatWasSentWithTheCallersContext(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Minute} {
+		for name, steps := range map[string][]any{"one attempt": {200}, "a retry": {500, 200}} {
+			synctest.Test(t, func(t *testing.T) {
+				policy := threeAttempts()
+				policy.AttemptTimeout = timeout
+				policy.BeforeSend = func(r *http.Request, _ int) error {
+					r.URL.Path = "/v2" + r.URL.Path
+					r.Header.Set("Signature", "s")
+					return nil
+				}
+				req := put(t, strings.NewReader("body"), -1)
+				resp, err := (&Transport{Base: newScript(steps...), Retry: policy}).RoundTrip(req)
+				require.NoError(t, err)
+				text(t, resp)
+				require.NoError(t, resp.Request.Context().Err(), name)
+				require.Equal(t, "/v2/items", resp.Request.URL.Path, name)
+				require.Equal(t, "s", resp.Request.Header.Get("Signature"), name)
+				again, err := resp.Request.GetBody()
+				require.NoError(t, err)
+				copied, err := io.ReadAll(again)
+				require.NoError(t, err)
+				require.Equal(t, "body", string(copied))
+				require.Equal(t, "/items", req.URL.Path, "the caller's request is unchanged")
+			})
+		}
+	}
+}
+
+// TestTransport_closeOfAnUpgradedConnectionEndsTheAttempt checks that the context of an attempt with
+// an AttemptTimeout ends when the connection of its 101 response is closed, and not before. A context
+// that does not end would stay registered with its parent.
+func TestTransport_closeOfAnUpgradedConnectionEndsTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer b.Close()
+		var attempt context.Context
+		resp, err := get(t, &Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+			attempt = r.Context()
+			return &http.Response{StatusCode: 101, Body: a}, nil
+		})})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, attempt.Err())
+		require.NoError(t, resp.Body.Close())
+		require.ErrorIs(t, attempt.Err(), context.Canceled)
+	})
+}
+
+// TestTransport_closesAnUpgradedConnectionThatIsNotReturned checks that the connection of a 101
+// response is closed, and not read, if ShouldRetry rejects the response or fails.
+func TestTransport_closesAnUpgradedConnectionThatIsNotReturned(t *testing.T) {
+	for name, tt := range map[string]struct {
+		again bool
+		err   error
+		after []any // the second attempt
+	}{
+		"ShouldRetry fails":                    {err: errBroken},
+		"ShouldRetry rejects it":               {again: true, after: []any{200}},
+		"ShouldRetry rejects it, then nothing": {again: true, after: []any{errConnRefused}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, server := net.Pipe()
+			upgrade := func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 101, Header: http.Header{}, Body: ours}, nil
+			}
+			policy := threeAttempts()
+			policy.ShouldRetry = func(_ *http.Request, resp *http.Response, err error, again bool) (bool, error) {
+				if resp != nil && resp.StatusCode == 101 {
+					return tt.again, tt.err
+				}
+				return again, nil
+			}
+			start := time.Now()
+			resp, err := get(t, &Transport{Base: newScript(append([]any{upgrade}, tt.after...)...), Retry: policy})
+			if tt.err != nil {
+				require.ErrorIs(t, err, tt.err, name)
+				require.Zero(t, time.Since(start), "nothing was read")
+			} else if err == nil {
+				require.Equal(t, 200, resp.StatusCode, name)
+			}
+			_, err = server.Write([]byte("x"))
+			require.ErrorIs(t, err, io.ErrClosedPipe, name)
+		})
+	}
+}

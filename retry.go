@@ -38,7 +38,8 @@ import (
 //	other 4xx that states a rate limit        all
 //	2xx whose body states a rate limit        idempotent requests
 //	any other response                        none
-//	untrusted certificate, invalid address    none
+//	untrusted certificate, invalid address,   none
+//	body of another length than ContentLength
 //	connection failure before the request     all
 //	was sent
 //	any other connection failure              idempotent requests
@@ -79,9 +80,10 @@ type RetryPolicy struct {
 	RetryAfterJitter backoff.RetryAfterJitter
 
 	// Budget limits retries to a fraction of the requests, except those after a rejection because of
-	// a limit. Nil means a Budget that is used by the Transport alone, of as many retries as
-	// requests and 100 per second in addition: retries at most double the load of a program that
-	// sends many requests. A zero backoff.Budget allows fewer.
+	// a limit, which MaxThrottledAttempts limits: those it neither counts nor refuses. Nil means a
+	// Budget that is used by the Transport alone, of as many retries as requests and 100 per second
+	// in addition: retries at most double the load of a program that sends many requests. A zero
+	// backoff.Budget allows fewer.
 	Budget *backoff.Budget
 
 	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
@@ -132,10 +134,17 @@ type RetryPolicy struct {
 	// what it adds does not expire while the request waits: a signature, a short-lived
 	// token. It gets the number of the attempt, starting at 1, and a copy of the request
 	// whose header and URL it may change. It must not change scheme and host, for which the
-	// limits apply, and not read Body; GetBody, if set, returns a copy of the body. The
+	// limits apply, and not read Body. GetBody returns a copy of the body; it is nil
+	// if the caller did not set it, as http.NewRequest does not for files and streams. The
 	// context of the request ends after AttemptTimeout. After an error the attempt is not
 	// sent, its units are returned to the limits, and the call ends with an error that
-	// wraps it, also if an earlier attempt got a response. Nil means none.
+	// wraps it, also if an earlier attempt got a response. It is not called for a request
+	// that follows a redirect to another host than that of the first request or a
+	// subdomain of it, as http.Client removes credentials then.
+	//
+	// If a call takes longer than a second while the request holds units of a concurrency
+	// limit, such as a call that fetches a token, its units are returned, and the request
+	// claims them again after the call, at its former place in the queue. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
@@ -292,8 +301,8 @@ func classifyError(err error) retryClass {
 
 // isPermanent reports whether a retry would fail with the same error, or the error is
 // intended: an untrusted certificate, a TLS alert of the server, a server without TLS, an
-// invalid address, an unknown host name, a request canceled below the Transport, or
-// another Transport below this one that gave up.
+// invalid address, an unknown host name, a body of another length than ContentLength, a
+// request canceled below the Transport, or another Transport below this one that gave up.
 func isPermanent(err error) bool {
 	var (
 		cert           *tls.CertificateVerificationError
@@ -311,7 +320,7 @@ func isPermanent(err error) bool {
 		below          *GiveUpError
 	)
 	switch {
-	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed):
+	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err):
 		return true
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
@@ -410,10 +419,14 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 }
 
 // isTerminal reports whether the error of the attempt is final whatever its class: the
-// caller canceled the request, or another Transport below this one has given up. In the
-// second case retries would multiply the number of attempts.
+// caller canceled the request, its deadline has passed, or another Transport below this one
+// has given up. In the last case retries would multiply the number of attempts.
 func (rt *roundTrip) isTerminal() bool {
-	if cause := rt.cancelCause(); cause != nil {
+	cause := context.Cause(rt.ctx)
+	if deadline, ok := rt.ctx.Deadline(); cause == nil && ok && time.Until(deadline) <= 0 {
+		cause = context.DeadlineExceeded // http.Client.Timeout may end the attempt before the context ends
+	}
+	if cause != nil {
 		if rt.attempts > 1 {
 			rt.stopReason = cause
 		}

@@ -75,21 +75,6 @@ func TestRetryPolicy_shouldRetryIsAsked(t *testing.T) {
 	}
 }
 
-// TestCancelRegistry_keepsTheOthers checks that the end of one canceled request does not
-// forget another one.
-func TestCancelRegistry_keepsTheOthers(t *testing.T) {
-	var r cancelRegistry
-	a, b := request(t, "GET", ""), request(t, "GET", "")
-	require.True(t, r.cancel(a) == a && r.cancel(b) == b)
-	r.end(a)
-	require.False(t, r.isCanceled(a))
-	require.True(t, r.isCanceled(b))
-	require.True(t, r.hasCanceled.Load())
-	r.end(b)
-	require.False(t, r.isCanceled(b))
-	require.False(t, r.hasCanceled.Load())
-}
-
 // TestRewindBody_boundaryOfItsBuffer checks that a body that cannot seek is buffered up to the
 // maximum, and that the second reader reads the same bytes.
 func TestRewindBody_boundaryOfItsBuffer(t *testing.T) {

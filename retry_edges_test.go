@@ -100,29 +100,6 @@ func (instantClock) After(time.Duration) <-chan time.Time {
 	return c
 }
 
-// TestCancelRegistry_cancelsWhatBeginsLater checks a request that was canceled before its wait
-// began, and the number of canceled requests that are kept.
-func TestCancelRegistry_cancelsWhatBeginsLater(t *testing.T) {
-	var r cancelRegistry
-	canceled, other := new(http.Request), new(http.Request)
-	r.cancel(canceled)
-	var causes []error
-	stop := func(cause error) { causes = append(causes, cause) }
-	r.update(other, cancellation{stop: stop})
-	require.Empty(t, causes)
-	r.update(canceled, cancellation{stop: stop})
-	require.Equal(t, []error{errCanceled}, causes)
-	r.update(canceled, cancellation{})
-	r.update(other, cancellation{})
-	require.Empty(t, r.active)
-	for range 5 * maxCanceled {
-		req := new(http.Request)
-		r.cancel(req)
-		require.True(t, r.isCanceled(req))
-		require.LessOrEqual(t, len(r.canceled), maxCanceled)
-	}
-}
-
 // TestTransport_releasesAbandonedBodiesWhileOthersBegin checks that a steady stream of responses
 // does not put off the release of a claim whose context has ended.
 func TestTransport_releasesAbandonedBodiesWhileOthersBegin(t *testing.T) {

@@ -1,13 +1,17 @@
 package heed
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 
+	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -61,5 +65,35 @@ func TestTransport_enhanceYourCalmIsARejection(t *testing.T) {
 				require.Equal(t, tt.throttled, outcomes[0] != throttle.Failed, "%s %s: %v", tt.name, method, outcomes)
 			})
 		}
+	}
+}
+
+// TestTransport_bodyOfAnotherLengthIsSentOnce checks that a request whose body is longer or shorter than
+// its ContentLength is not sent again, because it would fail again.
+func TestTransport_bodyOfAnotherLengthIsSentOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start func(http.Handler) *memhttp.Server
+		body  io.Reader
+		want  string
+	}{
+		"short":           {memhttp.NewServer, strings.NewReader("123"), "http: ContentLength=5 with Body length 3"},
+		"short stream":    {memhttp.NewServer, io.MultiReader(strings.NewReader("123")), "http: ContentLength=5 with Body length 3"},
+		"long":            {memhttp.NewServer, strings.NewReader("12345678"), "http: ContentLength=5 with Body length 8"},
+		"long stream":     {memhttp.NewServer, io.MultiReader(strings.NewReader("12345678")), "http: ContentLength=5 with Body length 8"},
+		"long, h2":        {memhttp.NewHTTP2Server, strings.NewReader("12345678"), "larger than specified content length"},
+		"long stream, h2": {memhttp.NewHTTP2Server, io.MultiReader(strings.NewReader("12345678")), "larger than specified content length"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := tt.start(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
+				defer s.Close()
+				base := s.Transport()
+				defer base.CloseIdleConnections()
+				_, err := (&Transport{Base: base}).RoundTrip(put(t, tt.body, 5))
+				require.ErrorContains(t, err, tt.want)
+				var gaveUp *GiveUpError
+				require.False(t, errors.As(err, &gaveUp), "it is the error of Base")
+			})
+		})
 	}
 }

@@ -7,16 +7,20 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/httpbody"
+	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
+	"golang.org/x/net/http/httpguts"
 )
 
 // A roundTrip is the state of one call of Transport.RoundTrip. roundTrips are pooled: a
@@ -57,28 +61,23 @@ type roundTrip struct {
 	*attemptResources
 	hooks queue.Hooks // call recordPosition and addQuotaDemands; kept in the pool
 
-	t          *Transport
-	req        *http.Request
-	userCancel <-chan struct{} // Request.Cancel
-	opts       RequestOptions  // the options in the context of req
-	trace      *Trace          // of the Transport and of WithTrace; never nil
+	t     *Transport
+	req   *http.Request
+	opts  RequestOptions // the options in the context of req
+	trace *Trace         // of the Transport and of WithTrace; never nil
 
 	noRetry       bool           // the request is sent at most once
 	copyFirst     bool           // the first attempt is a copy of the request, as all later ones are
-	watchesCancel bool           // userCancel must cancel the context of an attempt
 	retry         *RetryPolicy   // the policy of the call, with defaults
 	routePolicy   RetryPolicy    // the policy of Transport.RetryFor
 	maxWait       time.Duration  // the longest delay before a retry, and the longest wait that a server may state
 	backoffPolicy backoff.Policy // the policy of this call; nil before the first failure
 	retryUntil    time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed
 
-	waitCtx waitContext
-
 	quotaSlot  int                   // index in the ticket of the Tracker's demand, which may have no Limiter
 	unitSlots  [queue.MaxDemands]int // indexes of the demands for RequestOptions.Costs
 	unitCount  int                   // used length of unitSlots
 	hasDemands bool                  // whether the ticket has demands
-	mayBlock   bool                  // whether a limit of the program may block, see throttle.IsNonBlocking
 
 	body           body
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
@@ -126,7 +125,7 @@ type attemptResources struct {
 	sentToBase          bool                    // whether Base got the attempt of the grant
 	outcome             throttle.Outcome        // outcome of that attempt
 	cancel              context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
-	timer               *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if there is none
+	timer               *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
 	breakerDone         func(error)             // reports to the Breaker; nil if no report is due
 }
 
@@ -146,7 +145,6 @@ func (rt *roundTrip) begin() {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
 	rt.attemptResources.t, rt.ctx, rt.trace = t, req.Context(), t.resolved.trace
-	rt.userCancel = req.Cancel //nolint:staticcheck // programs still set it, and http.Client may set it for its Timeout
 	if v, ok := rt.ctx.Value(settingsKey{}).(*settings); ok {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
@@ -155,9 +153,6 @@ func (rt *roundTrip) begin() {
 	}
 	if rt.trace.Done != nil {
 		rt.startedAt = t.resolved.now()
-	}
-	if t.cancellations.hasCanceled.Load() {
-		t.cancellations.end(req) // a cancellation before the call has no effect
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
@@ -179,8 +174,7 @@ func (rt *roundTrip) begin() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	rt.watchesCancel = rt.userCancel != nil && !isTransport(t.resolved.base) // of all Bases, only http.Transport is known to check Request.Cancel
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" || rt.watchesCancel
+	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != ""
 	switch rt.maxWait = p.MaxWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
@@ -227,7 +221,6 @@ func (rt *roundTrip) addDemands() error {
 	for i := range rt.ticket.Demands {
 		if l := rt.ticket.Demands[i].Limiter; l != nil {
 			rt.hasConfiguredLimits, rt.hasDemands = true, true
-			rt.mayBlock = rt.mayBlock || !throttle.IsNonBlocking(l)
 		}
 	}
 	return nil
@@ -293,9 +286,10 @@ func (rt *roundTrip) addUnitDemands() error {
 	return nil
 }
 
-// budgetBatch is the number of calls without limits that the retry budget counts together.
-// The clock is not read for such a call, and the budget counts many calls, so one reading
-// per batch is enough.
+// budgetBatch is the number of calls without limits that the Budget of Transport.Retry counts
+// together. The clock is not read for such a call, and the Budget counts many calls, so one
+// reading per batch is enough. The Budgets of Transport.RetryFor count each call, because the
+// calls of a batch may have different ones.
 const budgetBatch = 16
 
 // acquire waits in the queue until all limits grant the next attempt.
@@ -310,14 +304,6 @@ func (rt *roundTrip) acquire() error {
 	if err != nil && !rt.opts.NoWait {
 		rt.reportGaveUp(err)
 	}
-	if rt.granted && rt.attempts == 0 && !rt.noRetry {
-		switch budget := rt.retry.Budget; {
-		case !rt.grantedAt.IsZero():
-			budget.DepositN(rt.grantedAt, 1)
-		case rt.t.unlimitedCalls.Add(1)%budgetBatch == 0:
-			budget.DepositN(rt.t.resolved.now(), budgetBatch)
-		}
-	}
 	waited := rt.ticket.Waited()
 	if waited > 0 {
 		rt.addWait(waited, err)
@@ -331,6 +317,19 @@ func (rt *roundTrip) acquire() error {
 		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
+}
+
+// countForBudget counts the call for the Budget of its policy.
+func (rt *roundTrip) countForBudget() {
+	t, budget := rt.t, rt.retry.Budget
+	switch {
+	case !rt.grantedAt.IsZero():
+		budget.Deposit(rt.grantedAt)
+	case budget != t.resolved.retry.Budget:
+		budget.Deposit(t.resolved.now())
+	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
+		budget.DepositN(t.resolved.now(), budgetBatch)
+	}
 }
 
 // reportGaveUp reports to the limit of the server that the call stops waiting because of err, unless that is the
@@ -355,7 +354,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
 	if rt.attempts > 0 || rt.copyFirst {
 		ctx := rt.ctx
-		if p.AttemptTimeout != 0 || rt.watchesCancel {
+		if p.AttemptTimeout != 0 {
 			ctx = rt.newAttemptContext()
 		}
 		if rt.attempts != 0 {
@@ -365,17 +364,17 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 		if rt.body.pending != nil {
 			req.Body = rt.body.pending
 		}
-		if rt.body.source == fromRewind {
-			req.GetBody = rt.body.rewinder.getBody
-		}
 		if rt.attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
 			rt.setHeaders(req)
 		}
 	}
-	if p.BeforeSend != nil {
+	if p.BeforeSend != nil && !leavesHost(req) {
 		if err := rt.beforeSend(req); err != nil {
 			return nil, err
 		}
+	}
+	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
+		req.GetBody = rt.body.rewinder.getBody
 	}
 	if rt.t.Breaker != nil {
 		return req, rt.askBreaker(req)
@@ -384,16 +383,11 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 }
 
 // newAttemptContext returns a context for one attempt. It is canceled if there is no
-// response within AttemptTimeout, by Request.Cancel, and at the end of the response body.
+// response within AttemptTimeout, and at the end of the response body.
 func (rt *roundTrip) newAttemptContext() context.Context {
 	ctx, cancel := context.WithCancelCause(rt.ctx)
-	rt.cancel, rt.timer = cancel, nil
-	if d := rt.retry.AttemptTimeout; d != 0 {
-		rt.timer = time.AfterFunc(d, func() { cancel(errAttemptTimeout) })
-	}
-	if rt.watchesCancel {
-		watchCancel(ctx, rt.userCancel, cancel)
-	}
+	rt.cancel = cancel
+	rt.timer = time.AfterFunc(rt.retry.AttemptTimeout, func() { cancel(errAttemptTimeout) })
 	return ctx
 }
 
@@ -414,12 +408,79 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 func (rt *roundTrip) beforeSend(req *http.Request) error {
 	u := *req.URL
 	req.URL = &u
-	err := rt.retry.BeforeSend(req, rt.attempts+1)
-	if err != nil {
+	if err := rt.callBeforeSend(req); err != nil {
 		rt.stoppedByHook = true
-		err = fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
+		return fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
 	}
-	return err
+	if !rt.granted {
+		return rt.acquireAgain()
+	}
+	return nil
+}
+
+// maxBeforeSend is the longest time for which a call of BeforeSend holds units of a limit that
+// holds them until the end. A hook that fetches a token may need such a unit itself, or wait for
+// another hook that does.
+const maxBeforeSend = time.Second // on the system clock, like all network timeouts
+
+// callBeforeSend calls RetryPolicy.BeforeSend. If that takes longer than maxBeforeSend while a limit
+// holds units until the end, all units are returned, and rt.granted is false afterwards.
+func (rt *roundTrip) callBeforeSend(req *http.Request) error {
+	if rt.granted && rt.hasConfiguredLimits && rt.holdsUntilEnd() {
+		returned := make(chan struct{})
+		timer := time.AfterFunc(maxBeforeSend, func() {
+			defer close(returned)
+			rt.t.resolved.queue.Cancel(rt.ctx, &rt.ticket)
+		})
+		defer func() { // also if the hook panics
+			if !timer.Stop() {
+				<-returned
+				rt.granted = false
+			}
+		}()
+	}
+	return rt.retry.BeforeSend(req, rt.attempts+1)
+}
+
+// acquireAgain waits again for the limits of an attempt whose units callBeforeSend has returned. The
+// time does not count for AttemptTimeout.
+func (rt *roundTrip) acquireAgain() error {
+	if rt.cancel != nil && rt.timer.Stop() {
+		defer rt.timer.Reset(rt.retry.AttemptTimeout)
+	}
+	return rt.acquire()
+}
+
+// leavesHost reports whether req follows a redirect of http.Client to a host that is neither the
+// host of the first request nor a subdomain of it, or follows one that did. http.Client removes
+// credentials from the same requests. The ports do not matter.
+func leavesHost(req *http.Request) bool {
+	first := req
+	for first.Response != nil {
+		if first = first.Response.Request; first == nil || first.URL == nil {
+			return true
+		}
+	}
+	for domain := hostname(first.URL); req != first; req = req.Response.Request {
+		if !isSubdomain(hostname(req.URL), domain) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostname returns the name or address of the host of u, in lower case and in its ASCII form.
+func hostname(u *url.URL) string {
+	name := httphost.Name(u.Host)
+	if ascii, err := httpguts.PunycodeHostPort(name); err == nil {
+		return ascii
+	}
+	return name
+}
+
+// isSubdomain reports whether host is domain or a subdomain of it.
+func isSubdomain(host, domain string) bool {
+	return host == domain || strings.HasSuffix(host, "."+domain)
 }
 
 // askBreaker returns an error if the Breaker of req does not allow it.
@@ -438,6 +499,9 @@ func (rt *roundTrip) askBreaker(req *http.Request) error {
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.attempts++
+	if rt.attempts == 1 && !rt.noRetry {
+		rt.countForBudget()
+	}
 	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil {
 		rt.traceAttemptStart(req)
 	}
@@ -496,10 +560,6 @@ func (rt *roundTrip) holdsUntilEnd() bool {
 func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
 	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
-	if req != rt.req {
-		rt.t.cancellations.update(rt.req, cancellation{sent: req, stop: rt.cancel})
-		defer rt.t.cancellations.update(rt.req, cancellation{})
-	}
 	resp, err := rt.t.resolved.base.RoundTrip(req)
 	switch {
 	case resp == nil && err == nil:
@@ -510,13 +570,16 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	case resp != nil && resp.Body == nil:
 		resp.Body = http.NoBody
 	}
+	if resp != nil && resp.Request == nil {
+		resp.Request = req
+	}
 	if rt.cancel != nil {
 		if err = rt.endAttemptContext(req.Context(), resp, err); err != nil {
 			resp = nil
 		}
 	}
 	rt.resp, rt.err = resp, err
-	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols}
+	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
 	if rt.breakerDone != nil {
 		rt.reportToBreaker(resp, err)
 	}
@@ -528,19 +591,16 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 // response that arrives when the timer fires is closed: its context is canceled, so its
 // body cannot be read.
 func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response, err error) error {
-	if rt.timer != nil && !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
+	if !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
 		err = errAttemptTimeout
 	}
 	if err != nil && rt.ctx.Err() == nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
 		err = errAttemptTimeout
 	}
-	switch {
-	case err != nil || resp.Body == http.NoBody:
+	if err != nil || resp.Body == http.NoBody {
 		rt.cancel(nil)
 		rt.cancel = nil
-	case resp.StatusCode == http.StatusSwitchingProtocols:
-		rt.cancel = nil // the caller owns the connection, which ends with the request's context
 	}
 	return err
 }
@@ -605,10 +665,11 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 	}
 	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
 	uneventful := rt.attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.stopReason == nil
-	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful {
+	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
 		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
-		n.owner = rt.req.WithContext(n)
-		resp.Request = n.owner // for InfoFrom
+		n.owner = rt.sent.WithContext(n)
+		n.owner.Body, n.owner.GetBody = rt.req.Body, rt.req.GetBody
+		resp.Request = n.owner // for InfoFrom, and because the context of the attempt ends with the body
 	}
 	if (rt.granted || rt.cancel != nil) && resp.Body != http.NoBody {
 		resp.Body = rt.attemptResources.observeBodyEnd(resp)
@@ -623,7 +684,7 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.release()
 	rt.stopReason = err
-	final := rt.stoppedByHook || rt.cancelCause() != nil
+	final := rt.stoppedByHook || context.Cause(rt.ctx) != nil
 	if rt.resp != nil && rt.drained.complete && !final {
 		rt.resp.Body = rt.drained.reader()
 		return rt.finish()
@@ -631,10 +692,23 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	if f := rt.trace.GiveUp; f != nil {
 		f(rt.req, rt.giveUpInfo())
 	}
-	if rt.attempts == 0 && (final || !isWaitError(err)) {
+	if rt.attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err
 	}
 	return nil, rt.giveUp()
+}
+
+// failedByWaiting reports whether err, which ended a call before its first attempt, is due to a wait that
+// is or was too long. The deadline of the context is also due to a wait, if there was one: the
+// GiveUpError then names the limit.
+func (rt *roundTrip) failedByWaiting(err error) bool {
+	switch {
+	case rt.stoppedByHook:
+		return false
+	case context.Cause(rt.ctx) != nil:
+		return errors.Is(rt.ctx.Err(), context.DeadlineExceeded) && rt.longestWait.Waited > 0
+	}
+	return isWaitError(err)
 }
 
 // giveUp returns the GiveUpError of the call.
@@ -660,9 +734,7 @@ func (rt *roundTrip) giveUp() error {
 // the limits.
 func (l *attemptResources) release() {
 	if l.cancel != nil {
-		if l.timer != nil {
-			l.timer.Stop()
-		}
+		l.timer.Stop()
 		l.cancel(nil)
 		l.cancel = nil
 	}
@@ -683,9 +755,6 @@ func (l *attemptResources) release() {
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.
 func (rt *roundTrip) end() {
-	if rt.t.cancellations.hasCanceled.Load() {
-		rt.t.cancellations.end(rt.req)
-	}
 	if rt.body.source != noBody {
 		rt.body.finish(rt.req)
 	}

@@ -24,13 +24,14 @@ import (
 // For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
 // Retry if there is another attempt. GiveUp is called once for a request that fails. Done is
 // the last call for every request. AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
-// Breaker returns one.
+// Breaker returns one. WaitStart and WaitDone are called a second time for an attempt whose units were returned during a
+// slow call of RetryPolicy.BeforeSend.
 //
 // The String methods of the Info types describe the event in a sentence without secrets:
 // URLs in it have no user, query and fragment, and limits no key.
 type Trace struct {
-	// WaitStart is called once per attempt: when the request begins to wait in the queue, or
-	// immediately before WaitDone if it does not wait.
+	// WaitStart is called once per call of WaitDone: when the request begins to wait in the
+	// queue, or immediately before WaitDone if it does not wait.
 	WaitStart func(*http.Request, WaitStartInfo)
 
 	// WaitDone is called when the request leaves the queue, because it was granted or with

@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -27,6 +26,10 @@ import (
 // A Transport is safe for concurrent use. Its fields must not be changed after the first
 // request, and it must not be copied after that. Callers of the same servers should share
 // one Transport, or several Transports with the same Quota and Queue.
+//
+// Only the end of its context ends a call; http.Client.Timeout sets the deadline of that
+// context. Request.Cancel does not end a call: it ends at most an attempt in flight, if Base
+// obeys it.
 //
 // If a limiter returns an error, for example because its store cannot be reached, nothing
 // is sent: RoundTrip returns that error or, before a retry, the last response. Use a
@@ -105,8 +108,6 @@ type Transport struct {
 	resolved       resolved
 	unlimitedCalls atomic.Uint64 // calls without limits, counted for the retry budget
 	startDelay     startDelay
-
-	cancellations cancelRegistry
 }
 
 // resolved holds the settings of a Transport with defaults for nil fields.
@@ -143,7 +144,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, invalidRequestError("heed: the request is nil")
 	}
 	t.resolve()
-	if err := validateRequest(req, t.resolved.base); err != nil {
+	if err := validateRequest(req); err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}
@@ -190,33 +191,32 @@ func (rt *roundTrip) run() (*http.Response, error) {
 	}
 }
 
-// validateRequest returns an error if base cannot send req as it is. net/http detects
+// validateRequest returns an error if req cannot be sent as it is. net/http detects
 // most of these errors too, but only after units were taken, and its errors have no type;
 // another Base may not check at all.
 //
 // The messages begin like those of net/http, because some programs search for that text.
 // The values of headers and of the URL may be secret, so the messages contain only names.
 //
-// An http.Transport accepts other schemes than http and https if they were added with
-// RegisterProtocol.
-func validateRequest(req *http.Request, base http.RoundTripper) error {
+// Only Base knows which other schemes than http and https it has, such as those that were
+// added to an http.Transport with RegisterProtocol, and what their hosts and methods are.
+func validateRequest(req *http.Request) error {
 	u := req.URL
 	if u == nil {
 		return invalidRequestError("heed: the request has no URL: set Request.URL")
 	}
-	isHTTP := u.Scheme == "https" || u.Scheme == "http"
 	switch {
-	case !isHTTP && isTransport(base) && req.Header != nil:
-	case !isHTTP:
-		return invalidRequestf("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
+	case u.Scheme == "":
+		return invalidRequestError(`heed: unsupported protocol scheme "": write http://host/path`)
+	case req.Header == nil:
+		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
+	case u.Scheme != "https" && u.Scheme != "http":
 	case u.Host == "":
 		return invalidRequestError("heed: the URL has no host: write http://host/path")
-	case !httpguts.ValidHostHeader(req.Host):
+	case !isValidHost(req.Host):
 		return invalidRequestError("heed: Request.Host has a character that a host cannot have: remove it, or leave Host empty to use the URL's")
 	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // methods and field names are both tokens
 		return invalidRequestf("heed: the method %q is not a token: use one like GET", req.Method)
-	case req.Header == nil:
-		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
 	}
 	for i, fields := range [...]http.Header{req.Header, req.Trailer} {
 		kind := [...]string{"header", "trailer"}[i]
@@ -234,10 +234,11 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 	return nil
 }
 
-// isTransport reports whether base is an *http.Transport.
-func isTransport(base http.RoundTripper) bool {
-	_, ok := base.(*http.Transport)
-	return ok
+// isValidHost reports whether net/http can send host in a Host field. It sends the ASCII form of
+// an internationalized name.
+func isValidHost(host string) bool {
+	ascii, err := httpguts.PunycodeHostPort(host)
+	return err == nil && httpguts.ValidHostHeader(ascii)
 }
 
 // CloseIdleConnections closes the idle connections of Base, if Base has such a method.
@@ -246,21 +247,6 @@ func (t *Transport) CloseIdleConnections() {
 	t.resolve()
 	if b, ok := t.resolved.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
-	}
-}
-
-// CancelRequest cancels the RoundTrip of req, which must be the request that was given to
-// RoundTrip. It ends a wait in the queue or between attempts. It ends an attempt in
-// flight if Base has a CancelRequest method, as http.Transport has, or if
-// RetryPolicy.AttemptTimeout is set. A canceled request is not retried.
-//
-// New code should cancel the request's context instead. CancelRequest exists for
-// http.Client and for programs written for http.Transport.
-func (t *Transport) CancelRequest(req *http.Request) {
-	t.resolve()
-	sent := t.cancellations.cancel(req)
-	if b, ok := t.resolved.base.(interface{ CancelRequest(*http.Request) }); ok {
-		b.CancelRequest(sent)
 	}
 }
 
@@ -324,79 +310,4 @@ type startDelay struct {
 	once   sync.Once
 	at     time.Time
 	passed atomic.Bool // whether at has passed
-}
-
-// A cancelRegistry holds the requests that CancelRequest was called with, and how to end
-// the calls that are waiting or have a copy of their request in flight. Other calls are
-// not registered, so most requests pay only one atomic load.
-type cancelRegistry struct {
-	hasCanceled atomic.Bool // whether canceled is not empty
-	mu          sync.Mutex
-	canceled    map[*http.Request]bool
-	active      map[*http.Request]cancellation
-}
-
-// A cancellation holds the means to end a call other than through its context.
-type cancellation struct {
-	sent *http.Request           // the attempt in flight, if it is a copy of the request; else nil
-	stop context.CancelCauseFunc // ends the wait or the attempt; nil if there is none
-}
-
-// maxCanceled limits the size of cancelRegistry.canceled. Entries of requests without a
-// call, for example after its end, would otherwise accumulate.
-const maxCanceled = 1024
-
-// update registers c for the call of req. The zero cancellation removes the entry.
-func (r *cancelRegistry) update(req *http.Request, c cancellation) {
-	r.mu.Lock()
-	if c.sent == nil && c.stop == nil {
-		delete(r.active, req)
-	} else {
-		if r.active == nil {
-			r.active = make(map[*http.Request]cancellation)
-		}
-		r.active[req] = c
-	}
-	canceled := r.canceled[req]
-	r.mu.Unlock()
-	if c.stop != nil && canceled {
-		c.stop(errCanceled)
-	}
-}
-
-// cancel ends the call of req. It returns the request that Base may have in flight: the
-// copy, or else req.
-func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
-	r.mu.Lock()
-	if r.canceled == nil || len(r.canceled) >= maxCanceled {
-		r.canceled = make(map[*http.Request]bool)
-	}
-	r.canceled[req] = true
-	r.hasCanceled.Store(true)
-	c := r.active[req]
-	r.mu.Unlock()
-	if c.stop != nil {
-		c.stop(errCanceled)
-	}
-	if c.sent != nil {
-		return c.sent
-	}
-	return req
-}
-
-// isCanceled reports whether CancelRequest was called with req. It needs to be called only
-// if hasCanceled is set.
-func (r *cancelRegistry) isCanceled(req *http.Request) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.canceled[req]
-}
-
-// end removes req from the canceled requests. It is called when the call of req begins
-// and when it returns, if hasCanceled is set.
-func (r *cancelRegistry) end(req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.canceled, req)
-	r.hasCanceled.Store(len(r.canceled) > 0)
 }

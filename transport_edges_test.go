@@ -106,6 +106,60 @@ func TestTransport_countsCallsForTheBudget(t *testing.T) {
 	})
 }
 
+// TestTransport_countsCallsForTheBudgetOfTheirPolicy checks that a call without limits counts for the
+// Budget of the policy that RetryFor returns for it, and for no other.
+func TestTransport_countsCallsForTheBudgetOfTheirPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budgets := map[string]*backoff.Budget{"/a": {}, "/b": {}, "": {}}
+		tr := &Transport{Base: newScript(200), Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{Budget: budgets[""]}}
+		tr.RetryFor = func(r *http.Request) *RetryPolicy {
+			if r.URL.Path == "/shared" {
+				return &RetryPolicy{MaxAttempts: 2} // with the Budget of Retry
+			}
+			return &RetryPolicy{Budget: budgets[r.URL.Path]}
+		}
+		for range 32 {
+			for _, path := range []string{"/a", "/a", "/b", "/shared"} {
+				req := request(t, "GET", "")
+				req.URL.Path = path
+				resp, err := tr.RoundTrip(req)
+				require.NoError(t, err)
+				resp.Body.Close()
+			}
+		}
+		for path, want := range map[string]int64{"/a": 64, "/b": 32, "": 32} {
+			require.Equal(t, want, budgets[path].Snapshot(time.Now()).Requests, path)
+		}
+	})
+}
+
+// TestTransport_budgetDoesNotLimitWhatTheServerRejects checks that retries after a 429, and those at a
+// time that the server stated, are neither counted nor refused by a Budget that allows none.
+func TestTransport_budgetDoesNotLimitWhatTheServerRejects(t *testing.T) {
+	stated := []string{"Retry-After", "1"}
+	for name, tt := range map[string]struct {
+		step any
+		sent int
+	}{
+		"429, stated":         {response{429, "", stated}, 3},
+		"429":                 {429, 3},
+		"503, stated":         {response{503, "", stated}, 3},
+		"503":                 {503, 1},
+		"a failed connection": {errBroken, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			policy := threeAttempts()
+			policy.Budget = &backoff.Budget{Ratio: -1, MinPerSecond: -1}
+			s := newScript(tt.step)
+			if _, err := get(t, &Transport{Base: s, Retry: policy}); err != nil {
+				require.ErrorIs(t, err, ErrRetryBudget, name)
+			}
+			require.Equal(t, tt.sent, s.sent(), name)
+			require.Zero(t, policy.Budget.Snapshot(time.Now()).Retried, name)
+		})
+	}
+}
+
 // TestTransport_resetOfARejectionIsAWait checks which reset times of a 429 without Retry-After
 // are waits that RetryPolicy.MaxWait forbids.
 func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
@@ -159,20 +213,18 @@ func TestTrace_oneAttemptHookIsEnough(t *testing.T) {
 	})
 }
 
-// A cancelableBase counts calls of the methods that http.Client may call.
-type cancelableBase struct {
+// A closableBase counts calls of CloseIdleConnections.
+type closableBase struct {
 	http.RoundTripper
-	canceled, closed int
+	closed int
 }
 
-func (b *cancelableBase) CancelRequest(*http.Request) { b.canceled++ }
-func (b *cancelableBase) CloseIdleConnections()       { b.closed++ }
+func (b *closableBase) CloseIdleConnections() { b.closed++ }
 
 func TestTransport_forwardsToTheBaseBeforeTheFirstRequest(t *testing.T) {
-	b := new(cancelableBase)
-	(&Transport{Base: b}).CancelRequest(new(http.Request))
+	b := new(closableBase)
 	(&Transport{Base: b}).CloseIdleConnections()
-	require.Equal(t, []int{1, 1}, []int{b.canceled, b.closed})
+	require.Equal(t, 1, b.closed)
 }
 
 // TestTransport_attemptTimeoutOfABaseThatIgnoresIt checks responses that arrive after

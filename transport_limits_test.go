@@ -238,3 +238,23 @@ func TestTransport_retriesARejectionWithAnyStatus(t *testing.T) {
 		}
 	})
 }
+
+// TestTransport_sameLimiterTwiceFails checks that a request fails immediately if Transport.Limits and
+// Transport.Limiter together ask a limit for more units than it has.
+func TestTransport_sameLimiterTwiceFails(t *testing.T) {
+	for name, l := range map[string]throttle.Limiter{
+		"concurrency": throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}),
+		"bucket":      throttle.NewTokenBucket(throttle.PerSecond(10).WithBurst(1)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{Base: newScript(200), Limiter: l, Limits: func(_ *http.Request, tk *queue.Ticket) error {
+				tk.Add(throttle.Demand{Limiter: l})
+				return nil
+			}}
+			start := time.Now()
+			_, err := get(t, tr)
+			require.ErrorIs(t, err, throttle.ErrRefused, name)
+			require.Zero(t, time.Since(start), name)
+		})
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/backoff"
@@ -27,8 +26,8 @@ import (
 //	                              queue for limits of the server
 //
 // checkWait applies all but the first to waits outside the queue: the start delay and the
-// delay before a retry. The first applies when a wait begins. In the queue, the
-// waitContext and Ticket.MaxServerWait stand for them, and addReason names the rule. An
+// delay before a retry. The first applies when a wait begins. In the queue, the deadline of
+// its context and Ticket.MaxServerWait stand for them, and addReason names the rule. An
 // attempt in flight is never canceled by a rule other than the context.
 
 // checkWait returns the error of the first rule that forbids a wait of d from now on, or
@@ -95,21 +94,15 @@ func (rt *roundTrip) waitForStart() error {
 	return rt.sleep(wait)
 }
 
-// sleep waits for d outside the queue. It returns the cause if the request is canceled
-// before.
+// sleep waits for d outside the queue. It returns the cause if the context of the request
+// ends before.
 func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	t := rt.t
 	start := t.resolved.now()
-	ctx, stop := context.WithCancelCause(rt.ctx)
-	defer stop(nil)
-	t.cancellations.update(rt.req, cancellation{stop: stop})
-	defer t.cancellations.update(rt.req, cancellation{})
 	select {
 	case <-t.resolved.after(d):
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-rt.userCancel:
-		err = errCanceled
+	case <-rt.ctx.Done():
+		err = context.Cause(rt.ctx)
 	}
 	waited := t.resolved.now().Sub(start)
 	rt.info.BackoffWait += waited
@@ -135,67 +128,78 @@ func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
 // wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait.
 func (rt *roundTrip) wait() error {
 	if !rt.hasDemands {
-		return rt.cancelCause()
+		return context.Cause(rt.ctx)
 	}
-	w := &rt.waitCtx
-	if rt.mayBlock { // a limiter may keep the context after the wait
-		w = new(waitContext)
-	}
-	*w = waitContext{Context: rt.ctx, roundTrip: rt, limit: throttle.Forever}
-	defer func() {
-		if rt.mayBlock || w.derived != nil { // else nothing knows w
-			w.end()
-		}
-	}()
-	if !rt.opts.NoWait {
-		if !rt.retryUntil.IsZero() {
-			w.limit, w.reason = max(rt.retryUntil.Sub(rt.t.resolved.now()), 1), (*roundTrip).errMaxElapsed
-		}
-		if m := rt.opts.MaxWait; m != 0 && m < w.limit {
-			w.limit, w.reason = m, (*roundTrip).errMaxWait
-		}
-		if w.reason != nil {
-			w.deadline = time.Now().Add(w.limit)
-		}
+	ctx, rule := rt.ctx, rt.waitRule()
+	if rule.reason != nil {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadlineCause(ctx, rule.end, rule.reason)
+		defer stop()
 	}
 	if deadline, ok := rt.ctx.Deadline(); ok {
-		rt.expectLatency(deadline, w.deadline)
+		rt.expectLatency(deadline, rule.end)
 	}
 	var err error
 	if q := rt.t.resolved.queue; rt.opts.NoWait {
-		err = q.Try(w, &rt.ticket)
+		err = q.Try(ctx, &rt.ticket)
 	} else {
-		err = q.WaitHooks(w, &rt.ticket, rt.hooks)
+		err = q.WaitHooks(ctx, &rt.ticket, rt.hooks)
 	}
 	if err != nil {
-		err = rt.addReason(err, w)
+		err = rt.addReason(err, rule)
 	}
 	return err
 }
 
-// addReason adds the rule that forbade the wait w to err, the result of the queue.
-func (rt *roundTrip) addReason(err error, w *waitContext) error {
+// A waitRule is the rule other than the context that ends a wait in the queue first. It is
+// zero if there is none.
+type waitRule struct {
+	limit  time.Duration // the longest wait
+	end    time.Time     // the end of limit
+	reason error         // the error of the rule
+}
+
+// waitRule returns the rule for a wait in the queue that begins now.
+func (rt *roundTrip) waitRule() (r waitRule) {
+	if rt.opts.NoWait {
+		return r // Queue.Try does not wait
+	}
+	if !rt.retryUntil.IsZero() {
+		r.limit, r.reason = max(rt.retryUntil.Sub(rt.t.resolved.now()), 1), rt.errMaxElapsed()
+	}
+	if m := rt.opts.MaxWait; m != 0 && (r.reason == nil || m < r.limit) {
+		r.limit, r.reason = m, rt.errMaxWait()
+	}
+	if r.reason != nil {
+		r.end = time.Now().Add(r.limit)
+	}
+	return r
+}
+
+// addReason adds the rule that forbade the wait to err, the result of the queue. rule is that
+// of waitRule.
+func (rt *roundTrip) addReason(err error, rule waitRule) error {
 	var r *throttle.RefusedError
-	if rt.cancelCause() != nil || !errors.As(err, &r) {
+	if context.Cause(rt.ctx) != nil || !errors.As(err, &r) {
 		return err
 	}
-	d, reason := &r.Decision, w.reason
+	d, reason := &r.Decision, rule.reason
 	switch deadline, hasDeadline := rt.ctx.Deadline(); {
 	case rt.opts.NoWait && r.Reason == nil:
-		reason = (*roundTrip).errMaxWait
+		reason = rt.errMaxWait()
 	case reason != nil && errors.Is(r.Reason, context.DeadlineExceeded):
-		if hasDeadline && time.Until(deadline) <= max(w.limit, d.Wait) {
+		if hasDeadline && time.Until(deadline) <= max(rule.limit, d.Wait) {
 			return err
 		}
 		if !rt.retryUntil.IsZero() && rt.t.resolved.now().Add(d.Wait).After(rt.retryUntil) {
-			reason = (*roundTrip).errMaxElapsed // w has the smaller limit of the two rules
+			reason = rt.errMaxElapsed() // rule has the smaller limit of the two
 		}
 	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
-		reason = (*roundTrip).errMaxWait
+		reason = rt.errMaxWait()
 	default:
 		return err
 	}
-	return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason(rt)}
+	return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
 }
 
 // recordPosition records and traces that the request begins to wait in the queue.
@@ -217,119 +221,4 @@ func (rt *roundTrip) addWait(waited time.Duration, err error) {
 	if waited > rt.longestWait.Waited {
 		rt.longestWait = rt.waitDoneInfo(err)
 	}
-}
-
-// A waitContext is the context of one wait of a call in the queue. It is canceled with the
-// context of the request, by Request.Cancel and CancelRequest, and at its deadline. Most
-// waits end before they block, so the derived context is only created by the first call of
-// Done.
-type waitContext struct {
-	context.Context // context of the request
-
-	limit    time.Duration          // the longest wait by the rules for all waits, or throttle.Forever
-	deadline time.Time              // the end of limit; zero if limit is throttle.Forever
-	reason   func(*roundTrip) error // returns the cause of the end at deadline
-
-	mu        sync.Mutex // guards the fields below
-	roundTrip *roundTrip // nil after the wait
-	derived   context.Context
-	stop      context.CancelCauseFunc
-	stopTimer context.CancelFunc // releases the timer for deadline; nil if there is none
-}
-
-// Deadline implements context.Context.
-func (w *waitContext) Deadline() (time.Time, bool) {
-	deadline, ok := w.Context.Deadline()
-	if !w.deadline.IsZero() && (!ok || w.deadline.Before(deadline)) {
-		return w.deadline, true
-	}
-	return deadline, ok
-}
-
-// Done implements context.Context.
-func (w *waitContext) Done() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.derived != nil {
-		return w.derived.Done()
-	}
-	w.derived, w.stop = context.WithCancelCause(w.Context)
-	rt := w.roundTrip
-	if rt == nil {
-		w.stop(nil)
-		return w.derived.Done()
-	}
-	if !w.deadline.IsZero() {
-		w.derived, w.stopTimer = context.WithDeadlineCause(w.derived, w.deadline, w.reason(rt))
-	}
-	rt.t.cancellations.update(rt.req, cancellation{stop: w.stop})
-	if rt.userCancel != nil {
-		watchCancel(w.derived, rt.userCancel, w.stop)
-	}
-	return w.derived.Done()
-}
-
-// Err implements context.Context.
-func (w *waitContext) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.derived != nil && w.derived.Err() != nil:
-		return w.derived.Err()
-	case w.roundTrip == nil:
-		return w.Context.Err()
-	}
-	return w.roundTrip.cancelCause()
-}
-
-// Value implements context.Context. Through it, context.Cause finds the cause of derived.
-func (w *waitContext) Value(key any) any {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.derived != nil {
-		return w.derived.Value(key)
-	}
-	return w.Context.Value(key)
-}
-
-// end marks the wait as over and cancels the derived context.
-func (w *waitContext) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rt := w.roundTrip
-	w.roundTrip = nil
-	if w.stop != nil {
-		w.stop(nil)
-		rt.t.cancellations.update(rt.req, cancellation{})
-	}
-	if w.stopTimer != nil {
-		w.stopTimer()
-	}
-}
-
-// cancelCause returns the error of a canceled request, or nil if it is not canceled.
-func (rt *roundTrip) cancelCause() error {
-	if rt.ctx.Err() != nil {
-		return context.Cause(rt.ctx)
-	}
-	if c := &rt.t.cancellations; c.hasCanceled.Load() && c.isCanceled(rt.req) {
-		return errCanceled
-	}
-	select {
-	case <-rt.userCancel:
-		return errCanceled
-	default:
-		return nil
-	}
-}
-
-// watchCancel calls stop when cancel is closed, unless ctx ends first.
-func watchCancel(ctx context.Context, cancel <-chan struct{}, stop context.CancelCauseFunc) {
-	go func() {
-		select {
-		case <-cancel:
-			stop(errCanceled)
-		case <-ctx.Done():
-		}
-	}()
 }

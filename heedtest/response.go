@@ -1,6 +1,7 @@
 package heedtest
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -28,7 +29,8 @@ type Response struct {
 	// Header is added to the headers that the limits set.
 	Header http.Header
 
-	// Body is the body of the response. Empty means "ok\n".
+	// Body is the body of the response. Empty means "ok\n". Responses with status 204 or 304
+	// have no body.
 	Body string
 
 	// ByteInterval is the time before each byte of the body. Zero means that the body is
@@ -110,12 +112,17 @@ func (a Response) write(w http.ResponseWriter, out *responseWriter, r *http.Requ
 		echo(out)
 		return
 	}
-	body := a.Body
-	if body == "" {
-		body = "ok\n"
+	body := cmp.Or(a.Body, "ok\n")
+	if a.hasNoBody() {
+		body = ""
 	}
 	a.writeHeader(w, body)
 	a.writeBody(w, r, body)
+}
+
+// hasNoBody reports whether the status of a excludes a body. net/http rejects one.
+func (a Response) hasNoBody() bool {
+	return a.Status == http.StatusNoContent || a.Status == http.StatusNotModified
 }
 
 // failWithoutResponse executes a.Fault and aborts the handler, if it is a fault without a
@@ -147,14 +154,10 @@ func (a Response) failWithoutResponse(r *http.Request, stream uint32) {
 
 func (a Response) writeHeader(w http.ResponseWriter, body string) {
 	maps.Copy(w.Header(), a.Header)
-	if a.Fault != Endless && w.Header().Get("Content-Length") == "" {
+	if a.Fault != Endless && !a.hasNoBody() && w.Header().Get("Content-Length") == "" {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	status := a.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
-	w.WriteHeader(status)
+	w.WriteHeader(cmp.Or(a.Status, http.StatusOK))
 	a.sendAll(w, "") // a slow body must not delay the header
 }
 
@@ -197,9 +200,12 @@ func (a Response) send(w http.ResponseWriter, r *http.Request, part string) {
 	}
 }
 
-// sendAll sends part immediately. It aborts the handler if the client is gone.
+// sendAll sends part, which may be empty, immediately. It aborts the handler if the client is gone.
 func (a Response) sendAll(w http.ResponseWriter, part string) {
-	_, err := io.WriteString(w, part)
+	var err error
+	if part != "" { // over HTTP/2 even an empty write fails if there must be no body
+		_, err = io.WriteString(w, part)
+	}
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

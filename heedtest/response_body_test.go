@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,4 +55,35 @@ func TestResponse_statesItsContentLength(t *testing.T) {
 		_, err = io.ReadAll(resp.Body)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
+}
+
+// TestServer_keepsTheConnectionOfResponsesWithoutABody checks that responses that have no body are
+// complete, so that five requests use one connection.
+func TestServer_keepsTheConnectionOfResponsesWithoutABody(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		for _, tt := range []struct {
+			method, body string
+			status       int
+		}{{"GET", "", 200}, {"HEAD", "", 200}, {"GET", "", 204}, {"GET", "", 304}, {"GET", "ignored", 204}, {"DELETE", "ignored", 304}} {
+			s := &heedtest.Server{HTTP2: http2, Respond: func(heedtest.Request) heedtest.Response {
+				return heedtest.Response{Status: tt.status, Body: tt.body}
+			}}
+			inMemory(t, s, func(t *testing.T) {
+				c := s.Client()
+				for range 5 {
+					req, err := http.NewRequestWithContext(t.Context(), tt.method, s.URL, nil)
+					require.NoError(t, err)
+					resp, err := c.Do(req)
+					require.NoError(t, err)
+					_, err = io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+					require.Equal(t, tt.status, resp.StatusCode)
+					synctest.Wait()
+				}
+				require.Equal(t, 1, s.Conns(), "%s %d", tt.method, tt.status)
+				c.CloseIdleConnections()
+			})
+		}
+	}
 }

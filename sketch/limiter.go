@@ -127,6 +127,9 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 	}
 }
 
+// NonBlocking is the method that throttle.IsNonBlocking calls.
+func (*Limiter) NonBlocking() bool { return true }
+
 // ErrorRate returns the probability that the use of a client is overestimated, if the given number
 // of clients is granted something in each window, and returning of them take more than one unit.
 func (l *Limiter) ErrorRate(clients, returning int64) float64 {

@@ -303,3 +303,7 @@ func TestLimiter_concurrentClaims(t *testing.T) {
 		require.LessOrEqual(t, kept[k].Load(), int64(limit))
 	}
 }
+
+func TestLimiter_doesNotBlock(t *testing.T) {
+	require.True(t, throttle.IsNonBlocking(sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 100})))
+}

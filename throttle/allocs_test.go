@@ -34,7 +34,7 @@ func TestNoAllocs(t *testing.T) {
 		{"TokenBucket, refused", closed, false},
 		{"RefillBucket", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: wide}), false},
 		{"LeakyBucket", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: wide, Queue: 5}), false},
-		{"TickQueue", throttle.NewTickQueue(throttle.TickQueueConfig{Limit: wide, Queue: 5}), false},
+		{"TickQueue", throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.Limit{Count: 1e9, Per: time.Second}, Queue: 5}), false}, // at most one tick per nanosecond
 		{"Nginx", throttle.NewNginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 1e6, NoDelay: true}), false},
 		{"FixedWindow", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Second}), false},
 		{"FixedWindow, each day", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Align: throttle.EachDay}), false},

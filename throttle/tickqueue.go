@@ -10,7 +10,8 @@ import (
 )
 
 // TickQueueConfig configures a TickQueue. There are Count ticks every Per, each of which
-// serves one unit. Burst must be 0 or Count.
+// serves one unit. Count must be at most the number of nanoseconds of Per. Burst must be 0 or
+// Count.
 type TickQueueConfig struct {
 	Limit
 
@@ -30,7 +31,13 @@ func (t TickQueueConfig) Validate() error {
 	if err := t.checkNoBurst("tick queue"); err != nil {
 		return err
 	}
-	return t.Limit.Validate()
+	if err := t.Limit.Validate(); err != nil {
+		return err
+	}
+	if t.Count > int64(t.Per) { // the numbers of ticks would not fit in an int64
+		return fmt.Errorf("throttle: tick queue %q: Count is %d and Per is %v: there must be at most one tick per nanosecond", t.Name, t.Count, t.Per)
+	}
+	return nil
 }
 
 // TickQueue is a queue from which one unit is served at each tick. Unused ticks are lost.

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -78,6 +79,29 @@ func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 				tick := int64(d.Grant) - i
 				require.False(t, granted[tick], "seed %d", seed)
 				granted[tick] = true
+			}
+		}
+	}
+}
+
+// TestTickQueue_waitsAreNeverNegative checks the fastest queue that is valid with extreme costs and times.
+func TestTickQueue_waitsAreNeverNegative(t *testing.T) {
+	for _, per := range []time.Duration{1, 1000, time.Second} {
+		for _, queue := range []int64{1, math.MaxInt64} {
+			q := NewTickQueue(TickQueueConfig{Limit: Limit{Count: int64(per), Per: per}, Queue: queue})
+			for _, at := range []time.Time{{}, time.Unix(0, 0), time.Now(), time.Now().Add(math.MaxInt64), time.Now().Add(math.MinInt64), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+				for _, cost := range []int64{0, 1, 7, math.MaxInt64} {
+					for _, waits := range []bool{false, true} {
+						c := Claim{Cost: cost, Now: at, Waits: waits}
+						d, err := ReserveAhead(t.Context(), q, c, Forever)
+						require.NoError(t, err)
+						require.GreaterOrEqual(t, d.Wait, time.Duration(0), "%+v: %+v", c, d)
+						require.GreaterOrEqual(t, d.ResetAfter, time.Duration(0), "%+v: %+v", c, d)
+						require.GreaterOrEqual(t, d.Remaining, int64(0), "%+v: %+v", c, d)
+						Observe(t.Context(), q, c, d, Feedback{Cost: math.MaxInt64, Now: at})
+						q.Cancel(t.Context(), c, d)
+					}
+				}
 			}
 		}
 	}

@@ -111,6 +111,8 @@ func TestValidate_boundaries(t *testing.T) {
 		{throttle.TickQueueConfig{Limit: second}, "Queue is 0"},
 		{throttle.TickQueueConfig{Limit: second.WithBurst(9), Queue: 1}, "Burst is 9"},
 		{throttle.TickQueueConfig{Queue: 1}, "Count is 0"},
+		{throttle.TickQueueConfig{Limit: throttle.Limit{Count: 1000, Per: time.Microsecond}, Queue: 1}, ""},
+		{throttle.TickQueueConfig{Limit: throttle.Limit{Count: 1001, Per: time.Microsecond}, Queue: 1}, "at most one tick per nanosecond"},
 	} {
 		if err := tt.config.Validate(); tt.want == "" {
 			require.NoError(t, err, "%+v", tt.config)

@@ -1,5 +1,5 @@
-// Package h2error recognises the HTTP/2 errors of net/http. Their types are not exported, and some of them
-// have only a text.
+// Package h2error recognises errors of net/http whose types are not exported, most of them of HTTP/2. Some of
+// them have only a text.
 package h2error
 
 import (
@@ -43,6 +43,14 @@ func IsCalm(err error) bool {
 			return strings.HasPrefix(text, goAwayBefore+"ENHANCE_YOUR_CALM") ||
 				strings.HasPrefix(text, "http2: server sent GOAWAY ") && strings.Contains(text, " ErrCode=ENHANCE_YOUR_CALM,")
 		})
+}
+
+// IsBodyLength reports whether err states that the request body is longer or shorter than the request's
+// ContentLength. Over HTTP/2, net/http has no error of its own for a shorter one.
+func IsBodyLength(err error) bool {
+	return matches(err, func(text string) bool {
+		return strings.HasPrefix(text, "http: ContentLength=") || text == "http2: request body larger than specified content length"
+	})
 }
 
 // goAwayBefore begins the error of a request that the connection did not process any more.

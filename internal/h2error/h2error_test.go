@@ -35,6 +35,14 @@ func TestErrors_ofNetHTTP(t *testing.T) {
 			}
 		}
 	}
+	for text, want := range map[string]bool{
+		"http: ContentLength=5 with Body length 3":                 true,
+		"http2: request body larger than specified content length": true,
+		"http: Request.ContentLength=5 with nil Body":              false, // another Request, without a body
+		"the server wrote http: ContentLength=5":                   false,
+	} {
+		require.Equal(t, want, IsBodyLength(&url.Error{Err: errors.New(text)}), text)
+	}
 	require.True(t, IsCalm(&url.Error{Err: anyStreamError(11)}))
 	require.True(t, NotProcessed(&url.Error{Err: anyStreamError(7)}))
 	require.False(t, NotProcessed(anyStreamError(8)))

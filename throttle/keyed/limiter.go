@@ -77,8 +77,10 @@ type Limiter struct {
 	// New returns the limiter of a key, and so determines the limit of that key. It is called
 	// without a lock held. It may be called for a key for which another goroutine has just
 	// created a limiter, or which shares one; the returned limiter is then not
-	// used. throttle.IsNonBlocking must be true for the limiter. It should read Clock. New must
-	// be set and must not return nil: throttle.AllowAll is the limiter of a key without a limit.
+	// used. throttle.IsNonBlocking should be true for the limiter: one that may block is also
+	// called for claims of other keys that need its place, without their contexts. It should
+	// read Clock. New must be set and must not return nil: throttle.AllowAll is the limiter of a
+	// key without a limit.
 	New func(key string) throttle.Limiter
 
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
@@ -106,6 +108,7 @@ type Limiter struct {
 	overflow      *keyState // of Overflow
 	subGrants     throttle.SubGrants
 	holdsUntilEnd atomic.Bool // New has returned a limiter that holds until the end
+	mayBlock      atomic.Bool // New has returned a limiter that may block
 }
 
 const (
@@ -455,8 +458,11 @@ func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	k.subGrants.Observe(ctx, c, d, f)
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false once New has
+// returned a limiter that may block.
+func (k *Limiter) NonBlocking() bool {
+	return !k.mayBlock.Load() && (k.Overflow == nil || throttle.IsNonBlocking(k.Overflow))
+}
 
 // HoldsUntilEnd implements throttle.Holder. It returns true once New has returned a
 // limiter whose claims last until the end.
@@ -475,6 +481,9 @@ func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	}
 	if throttle.HoldsUntilEnd(l) {
 		k.holdsUntilEnd.Store(true)
+	}
+	if !throttle.IsNonBlocking(l) {
+		k.mayBlock.Store(true)
 	}
 	return l
 }

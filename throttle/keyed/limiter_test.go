@@ -311,6 +311,23 @@ func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
 }
 
 // A limiter that wraps others holds until the end if one of them does, and only then.
+func TestLimiter_mayBlockOnceALimiterOfNewMay(t *testing.T) {
+	k := &keyed.Limiter{New: func(key string) throttle.Limiter {
+		if key == "remote" {
+			return struct{ throttle.Limiter }{throttle.AllowAll}
+		}
+		return throttle.AllowAll
+	}}
+	for _, tt := range []struct {
+		key         string
+		nonBlocking bool
+	}{{"a", true}, {"remote", false}, {"b", false}} {
+		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
+		require.NoError(t, err)
+		require.Equal(t, tt.nonBlocking, throttle.IsNonBlocking(k), tt.key)
+	}
+}
+
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"sync"
 	"time"
 
@@ -212,7 +213,9 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 			asked = true
 			c.Key, c.Cost = m.Key, m.Cost
 			if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
-				*refusal = *d
+				if *refusal = *d; err == nil {
+					t.checkRepeated(ctx, c, i, refusal)
+				}
 				d.OK = false
 				return i, err
 			}
@@ -223,6 +226,32 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 	}
 	t.grant, g.owner, g.at = g, t, c.Now
 	return 0, nil
+}
+
+// checkRepeated sets refusal.Wait, of the rejection of demand i with the claim c, to throttle.Forever
+// if other demands of t have the same limit and it never has enough units for all of them. Otherwise
+// t would wait for units that it holds itself.
+func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, refusal *throttle.Decision) {
+	m := &t.Demands[i]
+	repeated := false
+	c.Cost = max(m.Cost, 1)
+	for k := range t.Demands {
+		if o := &t.Demands[k]; k != i && o.Key == m.Key && isSameLimiter(o.Limiter, m.Limiter) {
+			c.Cost, repeated = ticks.Add(c.Cost, max(o.Cost, 1)), true
+		}
+	}
+	if !repeated {
+		return
+	}
+	c.DryRun = true
+	if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.Wait == throttle.Forever {
+		refusal.Wait = d.Wait
+	}
+}
+
+// isSameLimiter reports whether a and b are the same pointer.
+func isSameLimiter(a, b throttle.Limiter) bool {
+	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
 // isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -246,3 +247,59 @@ func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 		})
 	}
 }
+
+// TestTicket_sameLimitInSeveralDemands checks that a ticket fails immediately if its demands together need
+// more units of one limit than it ever has, and is granted otherwise.
+func TestTicket_sameLimitInSeveralDemands(t *testing.T) {
+	type demands = []throttle.Demand
+	one := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
+	two := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
+	three := throttle.NewTokenBucket(throttle.PerSecond(1).WithBurst(3))
+	for name, tt := range map[string]struct {
+		demands demands
+		fails   bool
+	}{
+		"once":                  {demands{{Limiter: one}}, false},
+		"twice, of one":         {demands{{Limiter: one}, {Limiter: one}}, true},
+		"not next to another":   {demands{{Limiter: one}, {Limiter: throttle.AllowAll}, {Limiter: one}}, true},
+		"twice, of two":         {demands{{Limiter: two}, {Limiter: two}}, false},
+		"three times, of two":   {demands{{Limiter: two}, {Limiter: two}, {Limiter: two}}, true},
+		"costs, of two":         {demands{{Limiter: two}, {Limiter: two, Cost: 2}}, true},
+		"bucket":                {demands{{Limiter: three, Cost: 2}, {Limiter: three}}, false},
+		"bucket, too many":      {demands{{Limiter: three, Cost: 2}, {Limiter: three, Cost: 2}}, true},
+		"incomparable limiters": {demands{{Limiter: incomparable{}}, {Limiter: incomparable{}}}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := new(Queue)
+			for range 2 { // the second ticket waits for the bucket
+				var tk Ticket
+				for _, d := range tt.demands {
+					tk.Add(d)
+				}
+				start := time.Now()
+				err := q.Wait(t.Context(), &tk)
+				if !tt.fails {
+					require.NoError(t, err, name)
+					q.Observe(t.Context(), &tk, throttle.Feedback{})
+					continue
+				}
+				require.ErrorIs(t, err, throttle.ErrRefused, name)
+				require.Zero(t, time.Since(start), name)
+				var r *throttle.RefusedError
+				require.ErrorAs(t, err, &r, name)
+				require.Equal(t, throttle.Forever, r.Decision.Wait, name)
+			}
+			d, err := one.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.NoError(t, err)
+			require.True(t, d.OK, "%s: a unit is missing", name)
+		})
+	}
+}
+
+// An incomparable is a limiter whose type cannot be compared. It grants everything.
+type incomparable []int
+
+func (incomparable) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{OK: true, At: c.Now}, nil
+}
+func (incomparable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
