@@ -293,8 +293,11 @@ func (i GiveUpInfo) String() string {
 	return "gave up: " + errorText(i.Reason) + " (" + sent + ")"
 }
 
-// errorText returns the text of err as explain.Error does, without the keys of limits.
-func errorText(err error) string { return explain.ErrorWithoutKeys(err, keyOf) }
+// errorText returns the text of err as explain.Error does, without the keys of limits and with
+// rounded durations.
+func errorText(err error) string {
+	return explain.RoundDurations(explain.ErrorWithoutKeys(err, keyOf))
+}
 
 // keyOf returns the key of the limit that rejected a request: a part of the text of err.
 func keyOf(err error) string {

@@ -107,8 +107,8 @@ const maxError = 1000
 // fraction matches durations with a fraction, such as "499.396837ms" and "1m0.5s".
 var fraction = regexp.MustCompile(`(^|[ (])((?:\d+h)?(?:\d+m)?\d+\.\d+(?:s|ms|µs))\b`)
 
-// roundDurations writes the durations in s that have a fraction as Duration does.
-func roundDurations(s string) string {
+// RoundDurations writes the durations in s that have a fraction as Duration does.
+func RoundDurations(s string) string {
 	return fraction.ReplaceAllStringFunc(s, func(match string) string {
 		text := strings.TrimLeft(match, " (")
 		d, err := time.ParseDuration(text)
@@ -120,9 +120,9 @@ func roundDurations(s string) string {
 }
 
 // Error returns the text of err without the user, query and fragment of URLs in it, and
-// without line breaks. Durations with a fraction are rounded. It is cut after 1,000 bytes.
+// without line breaks. It is cut after 1,000 bytes.
 func Error(err error) string {
-	s := roundDurations(err.Error())
+	s := err.Error()
 	var b strings.Builder
 	for s != "" {
 		i := strings.Index(s, "://")

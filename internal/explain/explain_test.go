@@ -120,7 +120,7 @@ func TestError_hasNoSecrets(t *testing.T) {
 	require.Len(t, Error(errors.New(strings.Repeat("x", 5000))), maxError+3)
 }
 
-func TestError_roundsDurations(t *testing.T) {
+func TestRoundDurations_roundsThoseWithAFraction(t *testing.T) {
 	for text, want := range map[string]string{
 		"rejected: ask again in 499.396837ms":   "rejected: ask again in 499 ms",
 		"1.234567s, then (1m0.5s): 12.3456µs":   "1.2 s, then (1 min 1 s): 0 ms",
@@ -129,7 +129,7 @@ func TestError_roundsDurations(t *testing.T) {
 		"99999999h0.5s":                         "99999999h0.5s",
 		"v1.5s of https://a.test/1.25s, 1.5sec": "v1.5s of https://a.test/1.25s, 1.5sec",
 	} {
-		require.Equal(t, want, Error(errors.New(text)))
+		require.Equal(t, want, RoundDurations(text))
 	}
 }
 
