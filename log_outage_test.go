@@ -17,11 +17,11 @@ import (
 )
 
 // unavailable is a server that responds with status 503 after 5 ms.
-type unavailable struct{}
+type unavailable struct{ header http.Header }
 
-func (unavailable) RoundTrip(req *http.Request) (*http.Response, error) {
+func (u unavailable) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(5 * time.Millisecond)
-	return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: u.header, Body: http.NoBody, Request: req}, nil
 }
 
 // outage lets callers call for a time, with a deadline of 1 s each and 100 ms between calls, and
@@ -60,11 +60,18 @@ func call(ctx context.Context, rt http.RoundTripper) {
 
 // TestLogTrace_anOutageIsAtMost100Lines simulates an outage of 10 s with 200 callers.
 func TestLogTrace_anOutageIsAtMost100Lines(t *testing.T) {
-	for name, mode := range map[string]quota.Mode{"default": 0, "with estimates": quota.Full} {
+	for name, tt := range map[string]struct {
+		mode   quota.Mode
+		header http.Header
+	}{
+		"default":             {0, http.Header{}},
+		"with estimates":      {quota.Full, http.Header{}},
+		"with Retry-After: 1": {quota.Full, http.Header{"Retry-After": {"1"}}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			tr := &heed.Transport{Base: unavailable{}, Quota: &quota.Tracker{Mode: mode}, Trace: heed.LogTrace(logger)}
+			tr := &heed.Transport{Base: unavailable{tt.header}, Quota: &quota.Tracker{Mode: tt.mode}, Trace: heed.LogTrace(logger)}
 			calls := outage(t.Context(), tr, 200, 10*time.Second)
 			time.Sleep(time.Minute) // so that all sums are written
 			synctest.Wait()

@@ -104,12 +104,12 @@ func pair(d, large time.Duration, largeName string, small time.Duration, smallNa
 // maxError is the maximum length of an error in a sentence.
 const maxError = 1000
 
-// fraction matches durations with a fraction, such as "499.396837ms" and "1m0.5s".
-var fraction = regexp.MustCompile(`(^|[ (])((?:\d+h)?(?:\d+m)?\d+\.\d+(?:s|ms|µs))\b`)
+// duration matches what time.Duration.String returns, such as "499.396837ms" and "1m0.5s".
+var duration = regexp.MustCompile(`(^|[ (])(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:s|ms|µs)\b`)
 
-// RoundDurations writes the durations in s that have a fraction as Duration does.
+// RoundDurations writes the durations in s as Duration does.
 func RoundDurations(s string) string {
-	return fraction.ReplaceAllStringFunc(s, func(match string) string {
+	return duration.ReplaceAllStringFunc(s, func(match string) string {
 		text := strings.TrimLeft(match, " (")
 		d, err := time.ParseDuration(text)
 		if err != nil {
