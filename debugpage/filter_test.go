@@ -55,7 +55,7 @@ func TestPage_filtersByHostAndKind(t *testing.T) {
 		hosts     []string // of quotas
 		decisions []string
 	}{
-		"":                  {[]string{"a.test", "ab.test", "b.test"}, []string{
+		"": {[]string{"a.test", "ab.test", "b.test"}, []string{
 			"give up ab.test", "retry ab.test", "limit ab.test", "give up b.test", "retry b.test", "limit b.test", "give up a.test", "retry a.test", "limit a.test",
 		}},
 		"host=B.TEST":       {[]string{"ab.test", "b.test"}, []string{"give up ab.test", "retry ab.test", "limit ab.test", "give up b.test", "retry b.test", "limit b.test"}},

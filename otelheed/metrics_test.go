@@ -106,7 +106,7 @@ func TestTelemetry_recordsEveryInstrument(t *testing.T) {
 	})
 }
 
-// TestTelemetry_aServerThatIsNotUsedGivesItsNameToAnother has room for one server. The
+// TestTelemetry_aServerThatIsNotUsedGivesItsNameToAnother names one server. The
 // MeterProvider keeps the series of the old one.
 func TestTelemetry_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -148,7 +148,7 @@ func (n stopsAt) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// TestCollector_aServerThatIsNotUsedLosesItsSeries has room for one server.
+// TestCollector_aServerThatIsNotUsedLosesItsSeries names one server.
 func TestCollector_aServerThatIsNotUsedLosesItsSeries(t *testing.T) {
 	collector := New(Config{MaxServers: 1})
 	synctest.Test(t, func(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/metricstest"
 	"github.com/heed-go/heed/promheed"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -86,9 +87,9 @@ func (h *history) scrape(t *testing.T, registry *prometheus.Registry) {
 	}
 }
 
-// play sends requests to four simulated servers and through a middleware, in virtual time,
+// play sends requests to three simulated servers and through a middleware, in virtual time,
 // and returns what Prometheus would have scraped. Between faultStart and faultEnd one server
-// has little quota left, one is down, two reject without rate-limit headers, of which one fails, too, clients of the
+// has little quota left, one is down, one rejects and fails without rate-limit headers, clients of the
 // middleware send more than it grants, and Redis does not respond. each is called at each tick
 // while the faults last; nil means no call.
 func play(t *testing.T, each func(*promheed.Collector)) *history {
@@ -99,13 +100,15 @@ func play(t *testing.T, each func(*promheed.Collector)) *history {
 	synctest.Test(t, func(t *testing.T) {
 		h.start = time.Now()
 		l := &load{collector: collector, random: rand.New(rand.NewPCG(1, 2)), start: h.start}
-		l.limit = throttle.NewTokenBucket(throttle.Limit{Count: 2, Per: time.Second, Burst: 2})
 		l.client = &heed.Transport{Base: l, Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxWait: -1, Budget: budget}}
 		l.handler = (&throttlehttp.Middleware{
 			Trace: collector.Middleware(), Queue: &queue.Queue{Trace: collector.ServerQueue(), MaxWait: 2 * time.Second, MaxTotal: 20},
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "per user", Count: 5, Per: time.Second, Burst: 10}),
 		}).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for time.Since(h.start) < duration {
+			if l.faulty() {
+				l.wg.Go(func() { metricstest.Learn(t, tracker) }) // of two other servers
+			}
 			for range int(interval / (250 * time.Millisecond)) {
 				l.tick(t)
 				if each != nil && l.faulty() {
@@ -168,7 +171,6 @@ type load struct {
 	handler   http.Handler
 	start     time.Time
 	wg        sync.WaitGroup
-	limit     *throttle.TokenBucket // of silent.test
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -190,11 +192,11 @@ func (l *load) chance(p float64) bool {
 
 // tick sends the requests of a quarter of a second.
 func (l *load) tick(t *testing.T) {
-	search, catalog, team, silent := .1, 1.0, 1.0, .0
+	search, catalog, team := .1, 1.0, 1.0
 	if l.faulty() {
-		search, team, silent = .17, 3.0, 1
+		search, team = .17, 3.0
 	}
-	for url, rate := range map[string]float64{"https://search.test/q": search, "https://catalog.test/items": catalog, "https://legacy.test/x": .3, "https://silent.test:8443/": silent} {
+	for url, rate := range map[string]float64{"https://search.test/q": search, "https://catalog.test/items": catalog, "https://legacy.test/x": .3} {
 		if l.chance(rate) {
 			l.wg.Go(func() { l.send(t, url) })
 		}
@@ -243,19 +245,10 @@ func (l *load) RoundTrip(req *http.Request) (*http.Response, error) {
 		l.search(w)
 	case "catalog.test":
 		l.catalog(w)
-	case "silent.test:8443":
-		l.silent(req.Context(), w)
 	default:
 		l.legacy(w)
 	}
 	return w.Result(), nil
-}
-
-// silent permits two requests per second, and states nothing.
-func (l *load) silent(ctx context.Context, w http.ResponseWriter) {
-	if d, err := l.limit.Reserve(ctx, throttle.Claim{Now: time.Now()}); err != nil || !d.OK {
-		w.WriteHeader(http.StatusTooManyRequests)
-	}
 }
 
 // legacy rejects requests without rate-limit headers and fails while the faults last.

@@ -187,9 +187,9 @@ func reject(t *testing.T, tracker *quota.Tracker, req *http.Request, f throttle.
 	throttle.Observe(t.Context(), d.Limiter, c, decision, f)
 }
 
-// TestPage_longHostsLeaveRoomForTexts measures the columns of texts beside long hosts. With
+// TestPage_longHostsDoNotSqueezeTexts measures the columns of texts beside long hosts. With
 // HEED_SCREENSHOTS it writes pictures of them.
-func TestPage_longHostsLeaveRoomForTexts(t *testing.T) {
+func TestPage_longHostsDoNotSqueezeTexts(t *testing.T) {
 	b := startBrowser(t)
 	url := serve(t, longHosts(t))
 	for _, width := range []int64{narrow, 800, 1200} {

@@ -219,7 +219,7 @@ func TestRecorder_describesTheLimitsWithMostWaitingRequests(t *testing.T) {
 		r.waitStart(nil, heed.WaitStartInfo{Limit: name}) // does not wait
 	}
 	require.Equal(t, map[string]float64{"b.test quota": 4, "three ": 3, "_OTHER ": 3}, queued())
-	for name, n := range map[string]int{"b.test/x: quota": 4, "three": 3, "one": 1} { // routes may be told apart meanwhile
+	for name, n := range map[string]int{"b.test/x: quota": 4, "three": 3, "one": 1} { // the route is not that of the beginning
 		for range n {
 			r.waitDone(request(t, "GET", "https://api.test"), heed.WaitDoneInfo{Start: heed.WaitStartInfo{Limit: name, At: time.Unix(1, 0)}})
 		}

@@ -40,7 +40,7 @@ type recentSet[K comparable] struct {
 	busy  int64               // no name can be replaced before this time
 }
 
-// use reports whether the set has k, and adds it if there is room.
+// use reports whether the set has k, and adds it if it can.
 func (s *recentSet[K]) use(k K) bool {
 	now := time.Now().UnixNano()
 	s.mu.RLock()
@@ -56,7 +56,7 @@ func (s *recentSet[K]) use(k K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if used, known = s.names[k]; !known {
-		if !s.makeRoom(now) {
+		if !s.canAdd(now) {
 			return false
 		}
 		used = new(atomic.Int64)
@@ -66,9 +66,9 @@ func (s *recentSet[K]) use(k K) bool {
 	return true
 }
 
-// makeRoom reports whether there is room for another name, and drops the oldest one if that helps.
-// The caller holds s.mu.
-func (s *recentSet[K]) makeRoom(now int64) bool {
+// canAdd reports whether another name can be added. It drops the oldest one if that is necessary. The
+// caller holds s.mu.
+func (s *recentSet[K]) canAdd(now int64) bool {
 	if s.names == nil {
 		s.names = make(map[K]*atomic.Int64)
 	}

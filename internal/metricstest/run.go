@@ -120,7 +120,7 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 			resp.Body.Close()
 		}
 	}
-	learn(t, tracker)
+	Learn(t, tracker)
 	once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
 	send(t.Context(), "GET", "https://api.test/throttled?key=secret") // one retry after 5 s
 	send(t.Context(), "GET", "https://api.test/500")                  // refused by the budget
@@ -138,9 +138,9 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	clock.Stop()
 }
 
-// learn lets tracker learn a rate of one server and a number of requests in flight of another one,
+// Learn lets tracker learn a rate of one server and a number of requests in flight of another one,
 // without a Transport.
-func learn(t *testing.T, tracker *quota.Tracker) {
+func Learn(t *testing.T, tracker *quota.Tracker) {
 	for range 60 {
 		exchange(t, tracker, "https://learned.test/", 4, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated})
 		exchange(t, tracker, "https://busy.test/", 16, throttle.Feedback{Outcome: throttle.Failed})
