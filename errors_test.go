@@ -98,7 +98,7 @@ func TestTransport_saysThatAWaitWouldEndAfterTheDeadline(t *testing.T) {
 		require.True(t, ok)
 		require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
 		require.NoError(t, ctx.Err())
-		require.Equal(t, "gave up after 1 attempt, the last with status 429: heed: a wait of 1 h would end after the deadline of the context: context deadline exceeded", gaveUp.String())
+		require.Equal(t, "gave up: heed: a wait of 1 h would end after the deadline of the context: context deadline exceeded (after 1 attempt, the last with status 429)", gaveUp.String())
 	})
 }
 

@@ -31,5 +31,5 @@ func ExampleLogTrace() {
 	defer resp.Body.Close()
 	// Output:
 	// level=INFO msg="attempt 1 failed with status 503: retry now" method=GET host=api.example.com attempt=1 status=503 delay=0s
-	// level=WARN msg="gave up after 2 attempts, the last with status 503: heed: no attempts are left: RetryPolicy.MaxAttempts is 2" method=GET host=api.example.com attempts=2 status=503 queue_wait=0s backoff_wait=0s
+	// level=WARN msg="gave up: heed: no attempts are left: RetryPolicy.MaxAttempts is 2 (after 2 attempts, the last with status 503)" method=GET host=api.example.com attempts=2 status=503 queue_wait=0s backoff_wait=0s
 }

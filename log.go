@@ -5,19 +5,26 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/quota"
 )
 
 // minLoggedWait is the shortest wait that LogTrace logs if the request was then granted.
 const minLoggedWait = time.Second
 
+// repeatsWithin is the time for which LogTrace counts similar records instead of writing them.
+const repeatsWithin = 10 * time.Second
+
 // LogTrace returns a Trace that logs what delays or ends requests:
 //
 //	wait of at least 1 s    info       waited 1.2 s for quota api.example.com (retry-after), 3 ahead
 //	retry                   info       attempt 1 failed with status 503: retry in 1.2 s
-//	request that fails      warning    gave up after 4 attempts, the last with status 503: ...
+//	request that fails      warning    gave up: heed: no attempts are left (after 4 attempts, the last with status 503)
 //	hold of a quota         warning    quota api.example.com (retry-after) is held for 30 s
 //	short estimated hold    debug      quota api.example.com (learned rate) is held for 20 ms
 //	end of a hold           info       quota api.example.com (retry-after) is not held any more
@@ -33,58 +40,131 @@ const minLoggedWait = time.Second
 // contain the path and the query of a URL, header fields, bodies, or the keys of limits, and
 // errors in them have no user, query and fragment of URLs. A nil logger means slog.Default,
 // at the time of each record.
+//
+// Similar records are counted for 10 s after the first one, and are then one record: that of
+// the first one, with ", 131 more within 10 s" and the attribute repeated. It has no context of
+// a request. Records are similar if they have the same kind, level and host, and the same limit
+// or, for retries and failures, status; failures before the first attempt are a kind of their
+// own. Counts are lost if the program ends before the 10 s. At most 1,000 records are counted
+// at the same time; the repeats of further ones are written as they are.
 func LogTrace(logger *slog.Logger) *Trace {
-	l := requestLogger{logger}
+	l := &requestLogger{to: logger}
 	return &Trace{WaitDone: l.waitDone, Retry: l.retry, GiveUp: l.giveUp, Hold: l.hold, LimitLearned: l.limitLearned}
 }
 
 // A requestLogger writes the records of LogTrace.
-type requestLogger struct{ to *slog.Logger }
+type requestLogger struct {
+	to *slog.Logger
 
-func (l requestLogger) logger() *slog.Logger {
+	mu      sync.Mutex
+	repeats map[recordKey]int // number of similar records since one was written
+}
+
+// A recordKey is what similar records have in common.
+type recordKey struct {
+	kind    string
+	level   slog.Level
+	host    string
+	subject string // name of a limit, or status
+}
+
+// maxRecordKeys is the maximum number of records whose repeats are counted.
+const maxRecordKeys = 1000
+
+func (l *requestLogger) logger() *slog.Logger {
 	if l.to == nil {
 		return slog.Default()
 	}
 	return l.to
 }
 
-func (l requestLogger) log(ctx context.Context, level slog.Level, sentence func() string, attrs func() []slog.Attr) {
-	if logger := l.logger(); logger.Enabled(ctx, level) {
-		logger.LogAttrs(ctx, level, sentence(), attrs()...)
+// log writes a record, or counts it as a repeat of a similar one.
+func (l *requestLogger) log(ctx context.Context, key recordKey, sentence func() string, attrs func() []slog.Attr) {
+	logger := l.logger()
+	if !logger.Enabled(ctx, key.level) {
+		return
 	}
+	first, counted := l.count(key)
+	if !first {
+		return
+	}
+	var text string
+	var all []slog.Attr
+	if counted { // deferred: the text is complete then, and an Error method or a handler may panic
+		defer time.AfterFunc(repeatsWithin, func() { l.sumUp(logger, key, text, all) })
+	}
+	text, all = sentence(), attrs()
+	logger.LogAttrs(ctx, key.level, text, all...)
 }
 
-func (l requestLogger) waitDone(req *http.Request, i WaitDoneInfo) {
+// count reports whether a record is to be written, and whether its repeats will be counted.
+func (l *requestLogger) count(key recordKey) (first, counted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.repeats[key]; ok {
+		l.repeats[key] = n + 1
+		return false, true
+	}
+	if len(l.repeats) >= maxRecordKeys {
+		return true, false
+	}
+	if l.repeats == nil {
+		l.repeats = make(map[recordKey]int)
+	}
+	key.host, key.subject = strings.Clone(key.host), strings.Clone(key.subject)
+	l.repeats[key] = 0
+	return true, true
+}
+
+// sumUp writes the number of repeats of a record, if there were any, and counts no further ones.
+func (l *requestLogger) sumUp(logger *slog.Logger, key recordKey, text string, attrs []slog.Attr) {
+	l.mu.Lock()
+	n := l.repeats[key]
+	delete(l.repeats, key)
+	l.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	text += ", " + strconv.Itoa(n) + " more within " + explain.Duration(repeatsWithin)
+	logger.LogAttrs(context.Background(), key.level, text, append(attrs[:len(attrs):len(attrs)], slog.Int("repeated", n))...)
+}
+
+func (l *requestLogger) waitDone(req *http.Request, i WaitDoneInfo) {
 	if i.Waited >= minLoggedWait {
 		l.wait(req, i) // of a call without a wait, i does not escape
 	}
 }
 
-func (l requestLogger) wait(req *http.Request, i WaitDoneInfo) {
-	l.log(req.Context(), slog.LevelInfo, i.String, func() []slog.Attr {
+func (l *requestLogger) wait(req *http.Request, i WaitDoneInfo) {
+	key := recordKey{"wait", slog.LevelInfo, hostOf(req), i.Limit}
+	l.log(req.Context(), key, i.String, func() []slog.Attr {
 		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Duration("wait", i.Waited), slog.String("limit", i.Limit),
 			slog.Int("ahead", i.Start.Ahead), slog.Bool("granted", i.Err == nil))
 	})
 }
 
-func (l requestLogger) retry(req *http.Request, i RetryInfo) {
-	l.log(req.Context(), slog.LevelInfo, i.String, func() []slog.Attr {
-		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Int("status", i.Status), slog.Duration("delay", i.Delay))
+func (l *requestLogger) retry(req *http.Request, i RetryInfo) {
+	key := recordKey{"retry", slog.LevelInfo, hostOf(req), strconv.Itoa(i.Status)}
+	l.log(req.Context(), key, i.String, func() []slog.Attr {
+		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Int("status", i.Status), slog.Duration("delay", i.expectedDelay()))
 	})
 }
 
-func (l requestLogger) giveUp(req *http.Request, i GiveUpInfo) {
-	level := slog.LevelWarn
+func (l *requestLogger) giveUp(req *http.Request, i GiveUpInfo) {
+	key := recordKey{"give up", slog.LevelWarn, hostOf(req), strconv.Itoa(i.Status)}
 	if isCanceled(req, i.Reason) {
-		level = slog.LevelInfo
+		key.level = slog.LevelInfo
 	}
-	l.log(req.Context(), level, i.String, func() []slog.Attr {
+	if i.Attempts == 0 {
+		key.subject = "not sent"
+	}
+	l.log(req.Context(), key, i.String, func() []slog.Attr {
 		return append(requestAttrs(req), slog.Int("attempts", i.Attempts), slog.Int("status", i.Status),
 			slog.Duration("queue_wait", i.QueueWait), slog.Duration("backoff_wait", i.BackoffWait))
 	})
 }
 
-func (l requestLogger) hold(h HoldInfo) {
+func (l *requestLogger) hold(h HoldInfo) {
 	level := slog.LevelInfo
 	switch {
 	case h.Held && h.Estimated && h.For < minLoggedWait: // the first test comes after a round trip
@@ -92,17 +172,22 @@ func (l requestLogger) hold(h HoldInfo) {
 	case h.Held:
 		level = slog.LevelWarn
 	}
-	l.log(context.Background(), level, h.String, func() []slog.Attr {
+	key := recordKey{"hold", level, h.Host, h.Limit}
+	if !h.Held {
+		key.kind = "release"
+	}
+	l.log(context.Background(), key, h.String, func() []slog.Attr {
 		return []slog.Attr{slog.String("host", h.Host), slog.String("limit", h.Limit), slog.Duration("for", h.For), slog.Bool("estimated", h.Estimated)}
 	})
 }
 
-func (l requestLogger) limitLearned(i LimitLearnedInfo) {
+func (l *requestLogger) limitLearned(i LimitLearnedInfo) {
 	level := slog.LevelDebug
 	if i.Estimated() && i.Change != quota.Changed {
 		level = slog.LevelInfo
 	}
-	l.log(context.Background(), level, i.String, func() []slog.Attr {
+	key := recordKey{i.Change.String(), level, i.Host, i.Limit}
+	l.log(context.Background(), key, i.String, func() []slog.Attr {
 		return []slog.Attr{slog.String("host", i.Host), slog.String("limit", i.Limit), slog.String("change", i.Change.String()),
 			slog.Int64("size", i.Size), slog.Duration("per", i.Per), slog.Float64("rate", i.Rate), slog.Bool("estimated", i.Estimated())}
 	})
@@ -121,6 +206,14 @@ func requestAttrs(req *http.Request) []slog.Attr {
 		attrs = append(attrs, slog.String("host", req.URL.Host))
 	}
 	return attrs
+}
+
+// hostOf returns the host of the URL of req, "" if there is none.
+func hostOf(req *http.Request) string {
+	if req.URL == nil {
+		return ""
+	}
+	return req.URL.Host
 }
 
 // isCanceled reports whether the caller canceled req, as opposed to a deadline that passed.

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +58,8 @@ func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
 			`level=INFO msg="attempt 1 failed with status 503: retry in 3 s" method=GET host=api.test attempt=1 status=503 delay=3s`,
 			`level=INFO msg="attempt 2 failed: broken: retry in 1 s" method=GET host=api.test attempt=2 status=0 delay=1s`,
 			`level=INFO msg="attempt 3 failed with status 500: retry in 1 s" method=GET host=api.test attempt=3 status=500 delay=1s`,
-			`level=INFO msg="attempt 4 failed with status 500: retry in 1 s" method=GET host=api.test attempt=4 status=500 delay=1s`,
-			`level=WARN msg="gave up after 5 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 4" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=6s`,
+			// The retry after attempt 4 is counted with that after attempt 3, see TestLogTrace_sumsUpSimilarRecords.
+			`level=WARN msg="gave up: heed: no attempts are left: RetryPolicy.MaxAttempts is 4 (after 5 attempts, the last with status 500)" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=6s`,
 		}, dropHolds(got))
 	})
 }
@@ -110,7 +113,7 @@ func TestLogTrace_aCanceledRequestIsNoWarning(t *testing.T) {
 			got := lines()
 			require.Len(t, got, 2, name)
 			require.Contains(t, got[0], "waited 2 s for")
-			require.Contains(t, got[1], "level="+tt.level+` msg="gave up before the first attempt: `, name)
+			require.Contains(t, got[1], "level="+tt.level+` msg="gave up: `, name)
 		}
 	})
 }
@@ -201,7 +204,7 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 		tr := &Transport{
 			Base:  newScript(append(repeat(5, response{429, "", []string{"Retry-After", "5"}}), 200, errBroken)...),
 			Quota: &quota.Tracker{Rand: func() float64 { return 0 }, NeverTest: true},
-			Trace: JoinTraces(trace, &Trace{WaitDone: record}),
+			Trace: &Trace{WaitDone: record},
 		}
 		confirmHold(t, tr)
 		events = nil
@@ -209,6 +212,9 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, result := range []*error{new(error), &err} { // the second request fails
 			req := request(t, "POST", "")
+			if result == &err { // a LogTrace of both requests would count the second wait as a repeat
+				req = req.WithContext(WithTrace(t.Context(), trace))
+			}
 			wg.Go(func() { _, *result = tr.RoundTrip(req) })
 			synctest.Wait()
 		}
@@ -236,11 +242,12 @@ func TestInfos_areSentences(t *testing.T) {
 		"attempt 2 failed with status 503: retry now": RetryInfo{Attempt: 2, Status: 503},
 		"attempt 2 failed: broken: retry in 1.2 s":    RetryInfo{Attempt: 2, Err: errBroken, Delay: 1200 * time.Millisecond, RetryAfter: time.Second},
 		"attempt 1 failed with status 429: retry when the server permits, in 3 s": RetryInfo{Attempt: 1, Status: 429, RetryAfter: 3 * time.Second},
-		"gave up before the first attempt: broken":                                GiveUpInfo{Reason: errBroken},
+		"gave up: broken (before the first attempt)":                              GiveUpInfo{Reason: errBroken},
 		"gave up before the first attempt":                                        GiveUpInfo{},
-		"gave up after 2 attempts, the last with status 503: broken":              GiveUpInfo{Attempts: 2, Status: 503, Reason: errBroken},
+		"gave up: broken (after 2 attempts, the last with status 503)":            GiveUpInfo{Attempts: 2, Status: 503, Reason: errBroken},
 		"waits for limit own":                                                     WaitStartInfo{At: now, Limit: "own"},
 		"waited 2 s for limit own, 1 ahead":                                       WaitDoneInfo{Waited: 2 * time.Second, Limit: "own", Start: WaitStartInfo{Ahead: 1}},
+		"gave up: rejected: ask again in 499 ms (before the first attempt)":       GiveUpInfo{Reason: errors.New("rejected: ask again in 499.396837ms")},
 		"gave up after 1 attempt, the last: broken":                               GiveUpInfo{Attempts: 1, Err: errBroken},
 	} {
 		require.Equal(t, want, i.String())
@@ -283,6 +290,89 @@ func TestTrace_aPanicOfWaitStartLeavesTheQueue(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(start), "the unit of the request that panicked was not lost")
 	})
 }
+
+// TestLogTrace_sumsUpSimilarRecords checks that similar records within 10 s are two: the first
+// one, and their number.
+func TestLogTrace_sumsUpSimilarRecords(t *testing.T) {
+	failed := func(host string, status int) func(*Trace) {
+		return func(trace *Trace) {
+			req := &http.Request{URL: &url.URL{Host: host}}
+			trace.Retry(req, RetryInfo{Attempt: 1, Status: status, RetryAfter: time.Second})
+		}
+	}
+	held := func(limit string, isHeld bool) func(*Trace) {
+		return func(trace *Trace) { trace.Hold(HoldInfo{Host: "a", Limit: limit, Held: isHeld, For: time.Minute}) }
+	}
+	gaveUp := func(attempts int, reason error) func(*Trace) {
+		return func(trace *Trace) {
+			trace.GiveUp(&http.Request{URL: &url.URL{Host: "a"}}, GiveUpInfo{Attempts: attempts, Reason: reason})
+		}
+	}
+	const retry = `level=INFO msg="attempt 1 failed with status 503: retry when the server permits, in 1 s`
+	for name, tt := range map[string]struct {
+		events []func(*Trace) // one each 3 s
+		want   []string       // beginnings of the lines
+	}{
+		"one":             {[]func(*Trace){failed("a", 503)}, []string{retry + `" method=GET host=a attempt=1 status=503 delay=1s`}},
+		"two":             {[]func(*Trace){failed("a", 503), failed("a", 503)}, []string{retry + `" method`, retry + `, 1 more within 10 s" method=GET host=a attempt=1 status=503 delay=1s repeated=1`}},
+		"five":            {slices.Repeat([]func(*Trace){failed("a", 503)}, 5), []string{retry + `"`, retry + `, 3 more within 10 s"`, retry + `"`}},
+		"other hosts":     {[]func(*Trace){failed("a", 503), failed("b", 503)}, []string{retry, retry}},
+		"other status":    {[]func(*Trace){failed("a", 503), failed("a", 500)}, []string{retry, "level=INFO"}},
+		"other limit":     {[]func(*Trace){held("a: quota", true), held("b: quota", true)}, []string{"level=WARN", "level=WARN"}},
+		"end of the hold": {[]func(*Trace){held("a: quota", true), held("a: quota", false)}, []string{"level=WARN", "level=INFO"}},
+		"other level":     {[]func(*Trace){gaveUp(1, errBroken), gaveUp(1, context.Canceled)}, []string{"level=WARN", "level=INFO"}},
+		"not sent":        {[]func(*Trace){gaveUp(1, errBroken), gaveUp(0, errBroken)}, []string{"level=WARN", "level=WARN"}},
+		"other reason":    {[]func(*Trace){gaveUp(1, errBroken), gaveUp(1, ErrMaxWait)}, []string{`level=WARN msg="gave up: broken (`, `level=WARN msg="gave up: broken (after 1 attempt, the last), 1 more within 10 s"`}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			trace, lines := logLines()
+			for _, event := range tt.events {
+				event(trace)
+				time.Sleep(3 * time.Second)
+			}
+			time.Sleep(repeatsWithin)
+			synctest.Wait()
+			got := lines()
+			require.Len(t, got, len(tt.want), name)
+			for i, want := range tt.want {
+				require.True(t, strings.HasPrefix(got[i], want), "%s: %s", name, got[i])
+			}
+		})
+	}
+}
+
+// TestLogTrace_countsRepeatsOfAtMost1000Records has failures of more hosts than that.
+func TestLogTrace_countsRepeatsOfAtMost1000Records(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trace, lines := logLines()
+		for i := range 2 * (maxRecordKeys + 5) {
+			req := &http.Request{URL: &url.URL{Host: strconv.Itoa(i % (maxRecordKeys + 5))}}
+			trace.Retry(req, RetryInfo{})
+		}
+		require.Len(t, lines(), maxRecordKeys+2*5)
+		time.Sleep(repeatsWithin)
+		synctest.Wait()
+		require.Len(t, lines(), maxRecordKeys)
+	})
+}
+
+// TestLogTrace_aPanicDoesNotEndTheRecords has an error whose text panics.
+func TestLogTrace_aPanicDoesNotEndTheRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		trace := LogTrace(slog.New(slog.NewTextHandler(&b, nil)))
+		require.PanicsWithValue(t, "boom", func() { trace.GiveUp(request(t, "GET", ""), GiveUpInfo{Reason: panickingError{}}) })
+		time.Sleep(repeatsWithin)
+		synctest.Wait()
+		require.Empty(t, b.String())
+		trace.GiveUp(request(t, "GET", ""), GiveUpInfo{Reason: errBroken})
+		require.Contains(t, b.String(), "gave up: broken")
+	})
+}
+
+type panickingError struct{}
+
+func (panickingError) Error() string { panic("boom") }
 
 // Holds that a single 429 may begin are no warnings: short ones that the server did not state.
 func TestLogTrace_levelsOfHolds(t *testing.T) {

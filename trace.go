@@ -233,6 +233,14 @@ func (i RetryInfo) String() string {
 	return s + "now"
 }
 
+// expectedDelay returns the delay that String states.
+func (i RetryInfo) expectedDelay() time.Duration {
+	if i.Delay > 0 {
+		return i.Delay
+	}
+	return max(i.RetryAfter, 0)
+}
+
 // result describes the result of an attempt: " with status 503", ": " and the error, or "" if
 // there was no attempt.
 func result(status int, err error) string {
@@ -273,21 +281,24 @@ type GiveUpInfo struct {
 	Reason error
 }
 
-// String returns a sentence such as "gave up after 4 attempts, the last with status 503: heed:
-// no attempts are left: RetryPolicy.MaxAttempts is 4".
+// String returns a sentence such as "gave up: heed: no attempts are left:
+// RetryPolicy.MaxAttempts is 4 (after 4 attempts, the last with status 503)".
 func (i GiveUpInfo) String() string {
-	s := "gave up before the first attempt"
+	sent := "before the first attempt"
 	if i.Attempts > 0 {
-		s = "gave up after " + plural(i.Attempts, "attempt") + ", the last" + result(i.Status, i.Err)
+		sent = "after " + plural(i.Attempts, "attempt") + ", the last" + result(i.Status, i.Err)
 	}
-	if i.Reason != nil {
-		s += ": " + errorText(i.Reason)
+	if i.Reason == nil {
+		return "gave up " + sent
 	}
-	return s
+	return "gave up: " + errorText(i.Reason) + " (" + sent + ")"
 }
 
-// errorText returns the text of err as explain.Error does, without the keys of limits.
-func errorText(err error) string { return explain.ErrorWithoutKeys(err, keyOf) }
+// errorText returns the text of err as explain.Error does, without the keys of limits and with
+// rounded durations.
+func errorText(err error) string {
+	return explain.RoundDurations(explain.ErrorWithoutKeys(err, keyOf))
+}
 
 // keyOf returns the key of the limit that rejected a request: a part of the text of err.
 func keyOf(err error) string {

@@ -10,7 +10,7 @@
 // The page needs no other files and no JavaScript. With JavaScript it updates itself. Requests
 // that accept application/json rather than text/html get the same data as JSON.
 //
-// The page is read-only. It does not show paths, queries, header fields, bodies, credentials,
+// The page is read-only, unless Page.Forget is set. It does not show paths, queries, header fields, bodies, credentials,
 // the keys of limits and the names of tenants. It does show the hosts that the program calls,
 // so it should be reachable by operators only, like net/http/pprof.
 package debugpage

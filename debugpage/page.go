@@ -2,6 +2,7 @@ package debugpage
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,6 +31,12 @@ type Page struct {
 	// Clock is the source of time for the charts and the list of decisions. It should be that
 	// of the Transports. Nil means the system clock.
 	Clock throttle.Clock
+
+	// Forget is called with a host of the list of quotas when a visitor asks the page to forget
+	// what is known of it, for a hold that is a mistake. It should call quota.Tracker.Forget with a
+	// request of each account at the host. All who reach the page can ask; requests of other sites
+	// are rejected. Nil means that the page is read-only.
+	Forget func(host string)
 
 	recorder recorder
 
@@ -71,17 +78,30 @@ func (p *Page) Trace() *heed.Trace {
 func (p *Page) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
 
 // ServeHTTP implements http.Handler. It responds to GET and HEAD with the page, or with JSON
-// if the Accept header prefers that; to other methods with status 405.
+// if the Accept header prefers that. The query parameter host selects hosts that contain it, and
+// kind the decisions of one kind. If Forget is set, it responds to POST with the form field forget
+// by calling Forget. The status is 405 for other methods.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		p.serveState(w, r)
+	case r.Method == http.MethodPost && p.Forget != nil:
+		p.serveForget(w, r)
+	case p.Forget != nil:
+		h.Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "the page has no such method", http.StatusMethodNotAllowed)
+	default:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
-		return
 	}
-	s := p.state()
+}
+
+func (p *Page) serveState(w http.ResponseWriter, r *http.Request) {
+	s := p.state(filterOf(r.URL.Query()))
+	h := w.Header()
 	h.Set("Vary", "Accept")
 	var body []byte
 	var err error
@@ -91,7 +111,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Security-Policy", contentSecurityPolicy)
-		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Referrer-Policy", p.referrerPolicy())
 		h.Set("X-Frame-Options", "DENY")
 		body, err = s.html()
 	}
@@ -103,6 +123,47 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(body)
 	}
+}
+
+// referrerPolicy returns a policy with which a form states its origin to the page, if the page
+// has one that needs it.
+func (p *Page) referrerPolicy() string {
+	if p.Forget != nil {
+		return "same-origin"
+	}
+	return "no-referrer"
+}
+
+// serveForget calls Forget with the host that r states, and shows the page again.
+func (p *Page) serveForget(w http.ResponseWriter, r *http.Request) {
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		http.Error(w, "the request is that of another site", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	host := r.PostFormValue("forget")
+	if !p.knows(host) {
+		http.Error(w, "the host is not known", http.StatusNotFound)
+		return
+	}
+	p.Forget(host)
+	w.Header().Set("Location", "?"+r.URL.RawQuery)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// knows reports whether a Tracker keeps an account at host.
+func (p *Page) knows(host string) bool {
+	p.mu.Lock()
+	transports := slices.Clone(p.transports)
+	p.mu.Unlock()
+	for _, t := range transports {
+		for _, a := range t.parts.Quota.Snapshot(math.MaxInt).Shown {
+			if a.Host == host {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // prefersJSON reports whether an Accept header prefers application/json to text/html. The

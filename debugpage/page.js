@@ -7,8 +7,8 @@
   let paused = false, loading = false;
 
   const selected = (section) => {
-    const s = getSelection();
-    return s && !s.isCollapsed && section.contains(s.anchorNode);
+    const s = getSelection(), focus = document.activeElement;
+    return s && !s.isCollapsed && section.contains(s.anchorNode) || focus !== section && section.contains(focus);
   };
 
   const update = async () => {

@@ -279,6 +279,7 @@ func TestPage_showsProbesEstimatesAndFullQuotas(t *testing.T) {
 		"probe in flight": {Hold: &quota.HoldSnapshot{Reason: "retry-after", Until: now, Probe: true}},
 		"probe due":       {Hold: &quota.HoldSnapshot{Reason: "retry-after", Until: now.Add(-time.Second)}},
 		"held for 2 s":    {Hold: &quota.HoldSnapshot{Reason: "learned rate", Until: now.Add(2 * time.Second), Estimated: true}},
+		">used up<":       {Limits: []quota.LimitSnapshot{{Unit: "tokens", Size: 100, RemainingKnown: true}}}, // callers wait for it
 		">full<":          {InFlight: 4, Concurrency: 4, ConcurrencyReason: "slow start"},
 		"at most <b>4</b> in flight (slow start)":  {InFlight: 3, Concurrency: 4, ConcurrencyReason: "slow start"},
 		"<b>8.33</b> requests per second":          {Rate: 25.0 / 3},
@@ -494,12 +495,15 @@ func TestPage_showsTheHostsThatMatter(t *testing.T) {
 	page := htmlOf(t, p)
 	require.Contains(t, page, "100 of 10,000 accounts")
 	require.Equal(t, 100, strings.Count(page, `class="host"`))
+	require.Equal(t, 60, s.Summary.Holds)
 }
 
 func TestPage_maxAccounts(t *testing.T) {
 	p := manyHosts(t)
 	p.MaxAccounts = 7
-	require.Len(t, stateOf(t, p).Quotas[0].Rows, 7)
+	s := stateOf(t, p)
+	require.Len(t, s.Quotas[0].Rows, 7)
+	require.Equal(t, []int{60, 60}, []int{s.Summary.Holds, s.Quotas[0].Holds}, "those of all hosts, not only of the ones shown")
 }
 
 // BenchmarkPage_tenThousandHosts is to take at most 50 ms.

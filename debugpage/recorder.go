@@ -3,6 +3,7 @@ package debugpage
 import (
 	"hash/maphash"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +23,6 @@ const (
 
 	// joinWithin is the time within which similar decisions become one entry of the list.
 	joinWithin = 10 * time.Second
-	joinAmong  = 10 // latest entries that are compared
 )
 
 // A recorder counts the events of a Trace and keeps the latest decisions.
@@ -106,9 +106,14 @@ func (r *recorder) retry(now time.Time, req *http.Request, i heed.RetryInfo) {
 
 func (r *recorder) giveUp(now time.Time, req *http.Request, i heed.GiveUpInfo) {
 	text := i.String()
+	similar := "not sent"
+	if i.Attempts > 0 {
+		similar = strconv.Itoa(i.Status)
+	}
+	similar += withoutNumbers(heed.GiveUpInfo{Reason: i.Reason}.String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(requestDecision(now, kindGiveUp, req, text, 0), func() string { return text })
+	r.add(requestDecision(now, kindGiveUp, req, similar, 0), func() string { return text })
 }
 
 func (r *recorder) hold(now time.Time, i heed.HoldInfo) {
@@ -158,6 +163,8 @@ const (
 	kindLimit   kind = "limit"
 )
 
+var kinds = []kind{kindWait, kindRetry, kindGiveUp, kindHold, kindRelease, kindLimit}
+
 // A decision is an entry of the list of decisions. Similar decisions within a short time are
 // one entry.
 type decision struct {
@@ -182,8 +189,7 @@ func requestDecision(now time.Time, kind kind, req *http.Request, similar string
 // longest time is shown. The caller holds the lock.
 func (r *recorder) add(d decision, text func() string) {
 	d.Count = 1
-	for n := range min(len(r.decisions), joinAmong) {
-		i := len(r.decisions) - 1 - n
+	for i := len(r.decisions) - 1; i >= 0; i-- {
 		e := r.decisions[i]
 		if e.Kind != d.Kind || e.Host != d.Host || e.Method != d.Method || e.similar != d.similar || d.At.Sub(e.At) > joinWithin {
 			continue
@@ -202,11 +208,25 @@ func (r *recorder) add(d decision, text func() string) {
 
 func (r *recorder) append(d decision) {
 	if len(r.decisions) == maxDecisions {
-		copy(r.decisions, r.decisions[1:])
-		r.decisions[maxDecisions-1] = &d
-		return
+		i := r.oldestOfMost()
+		r.decisions = slices.Delete(r.decisions, i, i+1)
 	}
 	r.decisions = append(r.decisions, &d)
+}
+
+// oldestOfMost returns the index of the oldest decision of the kind of which there are most, so that
+// a flood of one kind does not remove the others. The caller holds the lock.
+func (r *recorder) oldestOfMost() (oldest int) {
+	count := map[kind]int{}
+	for _, d := range r.decisions {
+		count[d.Kind]++
+	}
+	for i, d := range r.decisions {
+		if count[d.Kind] > count[r.decisions[oldest].Kind] {
+			oldest = i
+		}
+	}
+	return oldest
 }
 
 // describe returns the method and the host of req.

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/explain"
@@ -22,8 +24,8 @@ var pageCSS string
 var pageJS string
 
 // contentSecurityPolicy permits the style and the script of the page, and requests of the
-// script to the same address; nothing else.
-var contentSecurityPolicy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+// script and of forms to the same address; nothing else.
+var contentSecurityPolicy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	source(pageCSS), source(pageJS))
 
 // source returns the source expression of an inline style or script.
@@ -83,10 +85,64 @@ func (r quotaRow) State() string {
 		return "probe"
 	case r.Hold != nil:
 		return "held"
-	case r.Concurrency > 0 && r.InFlight >= r.Concurrency:
+	case r.full(), r.usedUp():
 		return "slow"
 	}
 	return "ok"
+}
+
+// StateText returns the state of a quota without a hold.
+func (r quotaRow) StateText() string {
+	switch {
+	case r.full():
+		return "full"
+	case r.usedUp():
+		return "used up"
+	}
+	return "open"
+}
+
+// full reports whether as many requests are in flight as may be.
+func (r quotaRow) full() bool { return r.Concurrency > 0 && r.InFlight >= r.Concurrency }
+
+// usedUp reports whether nothing is left of a limit, so that further requests wait.
+func (r quotaRow) usedUp() bool {
+	return slices.ContainsFunc(r.Limits, func(l limitRow) bool { return l.Remaining != nil && *l.Remaining <= 0 })
+}
+
+// Host returns the host by which the page is filtered; "" for all.
+func (s state) Host() string { return s.filter.host }
+
+// Kind returns the kind by which decisions are filtered; "" for all.
+func (s state) Kind() kind { return s.filter.kind }
+
+// CanForget reports whether the page offers to forget what is known of a host.
+func (s state) CanForget() bool { return s.canForget }
+
+// A kindLink shows the decisions of one kind.
+type kindLink struct {
+	Name, Href string
+	Current    bool
+}
+
+// Kinds returns links to the decisions of all kinds and of each one, with the same host.
+func (s state) Kinds() []kindLink {
+	links := []kindLink{s.kindLink("all", "")}
+	for _, k := range kinds {
+		links = append(links, s.kindLink(string(k), k))
+	}
+	return links
+}
+
+func (s state) kindLink(name string, k kind) kindLink {
+	query := url.Values{}
+	if s.filter.host != "" {
+		query.Set("host", s.filter.host)
+	}
+	if k != "" {
+		query.Set("kind", string(k))
+	}
+	return kindLink{Name: name, Href: "?" + query.Encode() + "#decisions", Current: s.filter.kind == k}
 }
 
 // Unlimited reports whether nothing is known of the quota.

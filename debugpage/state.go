@@ -3,6 +3,7 @@ package debugpage
 import (
 	"cmp"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,32 @@ type state struct {
 	Decisions []decision    `json:"decisions"`
 
 	NoEvents bool `json:"no_events"` // no Trace has reported an event yet
+
+	filter    filter
+	canForget bool
+}
+
+// A filter selects what the page shows.
+type filter struct {
+	host string // a part of the host, in lower case; empty: all
+	kind kind   // of decisions; empty: all
+}
+
+// filterOf returns the filter in the query of a request.
+func filterOf(query url.Values) filter {
+	return filter{host: strings.ToLower(clean(query.Get("host"))), kind: kind(clean(query.Get("kind")))}
+}
+
+// hasHost reports whether a host, or the name of a limit with a host, passes f.
+func (f filter) hasHost(name string) bool {
+	return f.host == "" || strings.Contains(strings.ToLower(name), f.host)
+}
+
+// decisions returns those of all that pass f.
+func (f filter) decisions(all []decision) []decision {
+	return slices.DeleteFunc(all, func(d decision) bool {
+		return f.kind != "" && d.Kind != f.kind || !f.hasHost(d.Host)
+	})
 }
 
 // A summary has the numbers at the top of the page.
@@ -46,6 +73,7 @@ type quotaTable struct {
 	Transports string     `json:"transports"`
 	Mode       string     `json:"mode"`
 	Accounts   int        `json:"accounts"`
+	Holds      int        `json:"holds"` // of all accounts
 	Shown      int        `json:"shown"` // accounts in Rows
 	Rows       []quotaRow `json:"rows"`
 }
@@ -137,8 +165,8 @@ const (
 	maxQueueRows = 100
 )
 
-// state returns what the page shows now.
-func (p *Page) state() state {
+// state returns what the page shows now, as far as it passes f.
+func (p *Page) state(f filter) state {
 	p.mu.Lock()
 	transports := slices.Clone(p.transports)
 	p.mu.Unlock()
@@ -146,13 +174,13 @@ func (p *Page) state() state {
 	r := p.recorder.copy(now)
 	s := state{
 		Title: clean(cmp.Or(p.Title, "heed")), At: now, Charts: charts(r.bins), NoEvents: r.empty,
-		Quotas: []quotaTable{}, Queues: []queueTable{}, Budgets: []budgetState{}, Decisions: r.decisions,
+		Quotas: []quotaTable{}, Queues: []queueTable{}, Budgets: []budgetState{}, Decisions: f.decisions(r.decisions), filter: f, canForget: p.Forget != nil,
 	}
 	for _, g := range groupBy(transports, func(t transport) *quota.Tracker { return t.parts.Quota }) {
-		s.Quotas = append(s.Quotas, newQuotaTable(g.names, g.part, p.MaxAccounts))
+		s.Quotas = append(s.Quotas, newQuotaTable(g.names, g.part, f, p.MaxAccounts))
 	}
 	for _, g := range groupBy(transports, func(t transport) *queue.Queue { return t.parts.Queue }) {
-		s.Queues = append(s.Queues, newQueueTable(g.names, g.part.Snapshot()))
+		s.Queues = append(s.Queues, newQueueTable(g.names, g.part.Snapshot(), f))
 	}
 	for _, g := range groupBy(transports, func(t transport) *backoff.Budget { return t.parts.Budget }) {
 		s.Budgets = append(s.Budgets, newBudgetState(g.names, g.part, now))
@@ -190,11 +218,7 @@ func (s *state) summarize(r recording) {
 	}
 	m.LongestWait = seconds(m.longestWait)
 	for _, t := range s.Quotas {
-		for _, row := range t.Rows {
-			if row.Hold != nil {
-				m.Holds++
-			}
-		}
+		m.Holds += t.Holds
 	}
 	for _, b := range r.bins[max(len(r.bins)-int(time.Minute/binWidth), 0):] {
 		m.SentLastMinute += b.sent
@@ -212,10 +236,18 @@ func (s *state) summarize(r recording) {
 	}
 }
 
-func newQuotaTable(names string, t *quota.Tracker, maxAccounts int) quotaTable {
-	snapshot := t.Snapshot(maxAccounts)
-	table := quotaTable{Transports: names, Mode: modeName(t.Mode), Accounts: snapshot.Accounts, Shown: len(snapshot.Shown), Rows: []quotaRow{}}
+func newQuotaTable(names string, t *quota.Tracker, f filter, maxAccounts int) quotaTable {
+	if maxAccounts <= 0 {
+		maxAccounts = 100
+	}
+	snapshot := t.Snapshot(math.MaxInt) // holds of all accounts are counted
+	table := quotaTable{Transports: names, Mode: modeName(t.Mode), Accounts: snapshot.Accounts, Rows: []quotaRow{}}
 	for _, a := range snapshot.Shown {
+		table.Holds += holds(a)
+		if table.Shown == maxAccounts || !f.hasHost(a.Host) {
+			continue
+		}
+		table.Shown++
 		for _, q := range a.Quotas {
 			table.Rows = append(table.Rows, newQuotaRow(a, q, snapshot.At))
 		}
@@ -224,6 +256,16 @@ func newQuotaTable(names string, t *quota.Tracker, maxAccounts int) quotaTable {
 		}
 	}
 	return table
+}
+
+// holds returns the number of quotas of a that are held.
+func holds(a quota.AccountSnapshot) (n int) {
+	for i := range a.Quotas {
+		if a.Quotas[i].Hold != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func modeName(m quota.Mode) string {
@@ -277,7 +319,7 @@ func known(estimated bool) string {
 	return stated
 }
 
-func newQueueTable(names string, q queue.Snapshot) queueTable {
+func newQueueTable(names string, q queue.Snapshot, f filter) queueTable {
 	t := queueTable{
 		Transports: names, Waiting: q.Waiting, Granted: q.Granted, Rejected: q.Rejected, Failed: q.Failed,
 		Closed: q.Closed, Omitted: q.OmittedLimits, Limits: []queueRow{},
@@ -289,6 +331,9 @@ func newQueueTable(names string, q queue.Snapshot) queueTable {
 	rows := map[string]int{}
 	for _, l := range q.Limits {
 		if l.Name == "" && l.Blocked == 0 { // not asked yet: its callers wait for other limits
+			continue
+		}
+		if !f.hasHost(l.Name) {
 			continue
 		}
 		i, seen := rows[l.Name]

@@ -2,6 +2,7 @@ package debugpage
 
 import (
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,11 @@ func clip(s string) string {
 	}
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
+
+var numbers = regexp.MustCompile(`\d[\d.,]*(?: (?:ms|s|min|h|d)\b)?(?: \d+ (?:s|min|h)\b)?`)
+
+// withoutNumbers returns s with "#" for each number and duration.
+func withoutNumbers(s string) string { return numbers.ReplaceAllLiteralString(s, "#") }
 
 // number returns n with commas.
 func number(n int64) string {

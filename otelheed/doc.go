@@ -18,7 +18,8 @@
 //	heed.client.call.retries            histogram, retries of calls that were retried
 //	heed.client.call.retry_delay        histogram, time between attempts of such calls
 //	heed.client.request.time_in_queue   histogram, waits by heed.limit.name, heed.reason, heed.result
-//	heed.client.queued_requests         requests that wait now
+//	heed.client.queued_requests         gauge, requests that wait now
+//	heed.client.attempts                attempts that got a response or failed
 //	heed.client.throttled               responses that reject a request because of a limit
 //	heed.client.retries.refused         failed attempts that are not retried, by heed.reason
 //	heed.client.quota.limit             gauges for the limits of servers:
@@ -26,15 +27,19 @@
 //	heed.client.quota.utilization
 //	heed.client.quota.reset
 //	heed.client.quota.hold              gauge, time until a server may be sent requests again
+//	heed.client.quota.rate              gauge, learned rate in requests per second
+//	heed.client.quota.concurrency       gauge, estimated maximum number of requests in flight
+//	heed.client.retry_budget.remaining  gauge, retries that the budget permits now
 //	heed.server.requests                decisions of a throttlehttp.Middleware or a rules file
 //	heed.server.request.time_in_queue   histogram, waits in the Queue of a Middleware
 //	heed.server.near_limit              granted requests that left less than a fifth of a limit
 //	heed.store.operation.duration       histogram, calls to Redis
 //	heed.store.degraded                 decisions without Redis
 //
-// No attribute has a value from a key, a credential, a path or a query. Attributes have at
-// most 100 values each; further ones are "_OTHER". A request that its caller canceled is no
-// error: it has no error.type.
+// No attribute has a value from a key, a credential, a path or a query. At most
+// Config.MaxServers servers, those that were used recently, have attributes of their own, and all
+// that are described by gauges for quotas. Other attributes have at most 100 values. Further
+// values are "_OTHER". A request that its caller canceled is no error: it has no error.type.
 //
 // # Spans
 //

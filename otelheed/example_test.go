@@ -56,6 +56,7 @@ func Example() {
 	// http.client.request.duration
 	// http.client.request.body.size
 	// heed.client.call.duration
+	// heed.client.attempts
 	// heed.client.quota.limit
 	// heed.client.quota.remaining
 	// heed.client.quota.utilization

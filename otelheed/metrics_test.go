@@ -1,14 +1,18 @@
 package otelheed
 
 import (
+	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/internal/metrics"
 	"github.com/heed-go/heed/internal/metricstest"
 )
@@ -70,17 +74,19 @@ func TestTelemetry_recordsEveryInstrument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		tracker, clock := metricstest.NewTracker()
-		telemetry, err := New(Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Quota: tracker})
+		telemetry, err := New(Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Quota: tracker, Budget: metricstest.NewBudget()})
 		require.NoError(t, err)
+		var waiting []metricdata.Metrics // while a request waits
 		metricstest.Run(t, telemetry, tracker, clock, func() {
-			values, _ := collect(t, reader)
+			var values map[string]metricstest.Value
+			values, waiting = collect(t, reader)
 			require.Equal(t, metricstest.Value{Sum: 1}, values["heed.client.queued_requests{heed.limit.name=own}"], "while it waits")
 		})
 		values, all := collect(t, reader)
 		metricstest.Equal(t, values)
 
 		described := map[string]metricdata.Metrics{}
-		for _, m := range all {
+		for _, m := range slices.Concat(waiting, all) {
 			described[m.Name] = m
 		}
 		for _, i := range metrics.Instruments() {
@@ -93,6 +99,34 @@ func TestTelemetry_recordsEveryInstrument(t *testing.T) {
 
 		require.NoError(t, telemetry.Close())
 		values, _ = collect(t, reader)
-		require.NotContains(t, values, "heed.client.quota.limit{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests}")
+		for series := range values {
+			require.NotContains(t, series, "heed.client.quota.")
+			require.NotContains(t, series, "heed.client.retry_budget.")
+		}
+	})
+}
+
+// TestTelemetry_aServerThatIsNotUsedGivesItsNameToAnother names one server. The
+// MeterProvider keeps the series of the old one.
+func TestTelemetry_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		telemetry, err := New(Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), MaxServers: 1})
+		require.NoError(t, err)
+		tr := &heed.Transport{Trace: telemetry.Trace(), Base: respond(200, 200, 200)}
+		for _, host := range []string{"a.test", "b.test", "a.test"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/", http.NoBody)
+			require.NoError(t, err)
+			resp, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			if host == "a.test" {
+				time.Sleep(10 * time.Minute)
+			}
+		}
+		values, _ := collect(t, reader)
+		for _, host := range []string{"a.test", "b.test", "_OTHER"} {
+			require.Equal(t, metricstest.Value{Sum: 1}, values["heed.client.attempts{server.address="+host+",http.response.status_code=200}"], host)
+		}
 	})
 }

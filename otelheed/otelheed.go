@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/metrics"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -38,7 +39,7 @@ func Version() string {
 }
 
 // A Config holds the settings of New. The zero Config uses the global providers and reports
-// no quotas.
+// no quotas and no retry budget.
 type Config struct {
 	// MeterProvider provides the meter. Nil means the global provider.
 	MeterProvider metric.MeterProvider
@@ -46,10 +47,20 @@ type Config struct {
 	// TracerProvider provides the tracer. Nil means the global provider.
 	TracerProvider trace.TracerProvider
 
-	// Quota is the Tracker whose quotas and holds are reported at each collection: at most
-	// 100 accounts, see quota.Tracker.Snapshot. It must be that of heed.Transport.Quota. Nil
-	// means that heed.client.quota metrics are not reported.
+	// Quota is the Tracker whose quotas and holds are reported at each collection: those of at
+	// most MaxServers accounts, see quota.Tracker.Snapshot. It must be that of
+	// heed.Transport.Quota. Nil means that heed.client.quota metrics are not reported.
 	Quota *quota.Tracker
+
+	// Budget is the retry budget whose remaining retries are reported at each collection: that
+	// of heed.RetryPolicy.Budget. Nil means that they are not reported.
+	Budget *backoff.Budget
+
+	// MaxServers is the maximum number of servers, and of limits, that have attributes of their
+	// own; the others are "_OTHER". A new one takes the place of the one that was not used for
+	// the longest time, if that is at least 10 minutes. The MeterProvider keeps what it has of
+	// the old one, up to its own limit of attribute sets. Zero or less means 100.
+	MaxServers int
 }
 
 // Telemetry exports metrics and spans. It is safe for concurrent use. One Telemetry serves any
@@ -57,7 +68,7 @@ type Config struct {
 type Telemetry struct {
 	recorder *metrics.Recorder
 	tracer   trace.Tracer
-	gauges   metric.Registration // nil: none
+	gauges   metric.Registration
 }
 
 // New returns a Telemetry. The error is that of the MeterProvider.
@@ -74,25 +85,18 @@ func New(c Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("otelheed: New: %w", err)
 	}
 	t := &Telemetry{
-		recorder: metrics.NewRecorder(s),
+		recorder: metrics.NewRecorder(s, c.MaxServers),
 		tracer:   c.TracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version()), trace.WithSchemaURL(semconv.SchemaURL)),
 	}
-	if c.Quota != nil {
-		if t.gauges, err = registerGauges(meter, t.recorder, c.Quota); err != nil {
-			return nil, fmt.Errorf("otelheed: New: %w", err)
-		}
+	if t.gauges, err = registerGauges(meter, func() []metrics.Point { return t.recorder.Gauges(c.Quota, c.Budget) }); err != nil {
+		return nil, fmt.Errorf("otelheed: New: %w", err)
 	}
 	return t, nil
 }
 
-// Close ends the reports of quotas. It is needed only if a program creates more than one
-// Telemetry for the same Tracker.
-func (t *Telemetry) Close() error {
-	if t.gauges == nil {
-		return nil
-	}
-	return t.gauges.Unregister()
-}
+// Close ends the reports of quotas, of the retry budget and of waiting requests. It is needed
+// only if a program creates more than one Telemetry for the same Tracker.
+func (t *Telemetry) Close() error { return t.gauges.Unregister() }
 
 // Trace returns a Trace for heed.Transport.Trace, which records the metrics of calls and adds
 // spans and events to the spans of callers.

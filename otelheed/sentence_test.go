@@ -36,8 +36,8 @@ func TestSentence_isTheSameInErrorLogSpanAndPage(t *testing.T) {
 		giveUp   string // beginning of the sentence about the failure; empty: it succeeds
 	}{
 		"granted":                          {[]int{200, 200}, ""},
-		"granted, then broken":             {[]int{200, 0}, "gave up after 1 attempt, the last: broken: heed: "},
-		"given up because the hold is new": {[]int{429}, `gave up before the first attempt: throttle: rejected by limit "api.test: retry-after": `},
+		"granted, then broken":             {[]int{200, 0}, "gave up: heed: "},
+		"given up because the hold is new": {[]int{429}, `gave up: throttle: rejected by limit "api.test: retry-after": `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package otelheed
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -9,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/heed-go/heed/internal/metrics"
-	"github.com/heed-go/heed/quota"
 )
 
 // A sink passes measurements to the instruments of a meter.
@@ -56,9 +57,6 @@ func newInstrument(meter metric.Meter, i *metrics.Instrument) (func(context.Cont
 	case i.Kind == metrics.Counter:
 		c, err := meter.Int64Counter(i.Name, unit, description)
 		return func(ctx context.Context, v float64, s *series) { c.Add(ctx, int64(v), s.add...) }, err
-	case i.Kind == metrics.UpDownCounter:
-		c, err := meter.Int64UpDownCounter(i.Name, unit, description)
-		return func(ctx context.Context, v float64, s *series) { c.Add(ctx, int64(v), s.add...) }, err
 	case i.Unit == "s":
 		h, err := meter.Float64Histogram(i.Name, unit, description, metric.WithExplicitBucketBoundaries(i.Buckets...))
 		return func(ctx context.Context, v float64, s *series) { h.Record(ctx, v, s.record...) }, err
@@ -71,6 +69,22 @@ func newInstrument(meter metric.Meter, i *metrics.Instrument) (func(context.Cont
 func (s sink) Record(ctx context.Context, i *metrics.Instrument, value float64, l metrics.Labels) {
 	in := s[i]
 	in.record(ctx, value, in.seriesOf(l))
+}
+
+// Forget implements metrics.Sink. The meter has no method to forget attribute sets.
+func (s sink) Forget(keys, values []string) {
+	for i, in := range s {
+		if at := slices.Index(i.Attributes, keys[0]); at >= 0 {
+			in.forget(at, values)
+		}
+	}
+}
+
+// forget drops the attribute sets that have values from the position at on.
+func (in *instrument) forget(at int, values []string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	maps.DeleteFunc(in.series, func(l metrics.Labels, _ *series) bool { return slices.Equal(l[at:at+len(values)], values) })
 }
 
 func (in *instrument) seriesOf(l metrics.Labels) *series {
@@ -111,8 +125,8 @@ func attributeSet(keys []string, l metrics.Labels) attribute.Set {
 	return attribute.NewSet(all...)
 }
 
-// registerGauges reports the quotas of t at each collection.
-func registerGauges(meter metric.Meter, r *metrics.Recorder, t *quota.Tracker) (metric.Registration, error) {
+// registerGauges reports what values returns at each collection.
+func registerGauges(meter metric.Meter, values func() []metrics.Point) (metric.Registration, error) {
 	gauges := map[*metrics.Instrument]metric.Float64ObservableGauge{}
 	var all []metric.Observable
 	for _, i := range metrics.Instruments() {
@@ -127,7 +141,7 @@ func registerGauges(meter metric.Meter, r *metrics.Recorder, t *quota.Tracker) (
 		all = append(all, g)
 	}
 	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, p := range r.Quotas(t.Snapshot(0)) {
+		for _, p := range values() {
 			o.ObserveFloat64(gauges[p.Instrument], p.Value, metric.WithAttributeSet(attributeSet(p.Instrument.Attributes, p.Labels)))
 		}
 		return nil

@@ -153,7 +153,7 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 		require.Equal(t, []string{
 			"waited 5 s for quota api.test (retry-after)",
 			"attempt 1 failed with status 500: retry in 1 s",
-			"gave up after 2 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 2",
+			"gave up: heed: no attempts are left: RetryPolicy.MaxAttempts is 2 (after 2 attempts, the last with status 500)",
 		}, want)
 
 		var got []string

@@ -2,12 +2,14 @@ package promheed
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/metrics"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -15,12 +17,21 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A Config holds the settings of New. The zero Config reports no quotas.
+// A Config holds the settings of New. The zero Config reports no quotas and no retry budget.
 type Config struct {
-	// Quota is the Tracker whose quotas and holds are reported at each scrape: at most 100
-	// accounts, see quota.Tracker.Snapshot. It must be that of heed.Transport.Quota. Nil
-	// means that heed_client_quota metrics are not reported.
+	// Quota is the Tracker whose quotas and holds are reported at each scrape: those of at most
+	// MaxServers accounts, see quota.Tracker.Snapshot. It must be that of heed.Transport.Quota.
+	// Nil means that heed_client_quota metrics are not reported.
 	Quota *quota.Tracker
+
+	// Budget is the retry budget whose remaining retries are reported at each scrape: that of
+	// heed.RetryPolicy.Budget. Nil means that they are not reported.
+	Budget *backoff.Budget
+
+	// MaxServers is the maximum number of servers, and of limits, that have labels of their own;
+	// the others are "_OTHER". A new one takes the place of the one that was not used for the
+	// longest time, if that is at least 10 minutes. Zero or less means 100.
+	MaxServers int
 }
 
 // A Collector is a prometheus.Collector, to be registered once. It is safe for concurrent use.
@@ -29,14 +40,14 @@ type Collector struct {
 	recorder *metrics.Recorder
 	vectors  sink
 	gauges   map[*metrics.Instrument]*prometheus.Desc
-	quota    *quota.Tracker // nil: no gauges
+	config   Config
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a Collector.
 func New(c Config) *Collector {
-	k := &Collector{vectors: sink{}, gauges: map[*metrics.Instrument]*prometheus.Desc{}, quota: c.Quota}
+	k := &Collector{vectors: sink{}, gauges: map[*metrics.Instrument]*prometheus.Desc{}, config: c}
 	for _, i := range metrics.Instruments() {
 		if i.Kind == metrics.Gauge {
 			k.gauges[i] = prometheus.NewDesc(metricName(i), i.Description, labelNames(i), nil)
@@ -44,7 +55,7 @@ func New(c Config) *Collector {
 			k.vectors[i] = newVector(i)
 		}
 	}
-	k.recorder = metrics.NewRecorder(k.vectors)
+	k.recorder = metrics.NewRecorder(k.vectors, c.MaxServers)
 	return k
 }
 
@@ -63,10 +74,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	for _, v := range c.vectors {
 		v.Collect(to)
 	}
-	if c.quota == nil {
-		return
-	}
-	for _, p := range c.recorder.Quotas(c.quota.Snapshot(0)) {
+	for _, p := range c.recorder.Gauges(c.config.Quota, c.config.Budget) {
 		to <- prometheus.MustNewConstMetric(c.gauges[p.Instrument], prometheus.GaugeValue, p.Value, p.Labels[:len(p.Instrument.Attributes)]...)
 	}
 }
@@ -100,6 +108,7 @@ func (c *Collector) StoreDegraded(mode string, err error) { c.recorder.StoreDegr
 type vector struct {
 	prometheus.Collector
 	record func(value float64, labels []string)
+	remove func(labels prometheus.Labels) int
 }
 
 // A sink passes measurements to vectors.
@@ -110,18 +119,27 @@ func (s sink) Record(_ context.Context, i *metrics.Instrument, value float64, l 
 	s[i].record(value, l[:len(i.Attributes)])
 }
 
+// Forget implements metrics.Sink.
+func (s sink) Forget(keys, values []string) {
+	labels := prometheus.Labels{}
+	for i, key := range keys {
+		labels[labelName(key)] = values[i]
+	}
+	for i, v := range s {
+		if slices.Contains(i.Attributes, keys[0]) {
+			v.remove(labels)
+		}
+	}
+}
+
 func newVector(i *metrics.Instrument) vector {
 	name, labels := metricName(i), labelNames(i)
-	switch i.Kind {
-	case metrics.Counter:
+	if i.Kind == metrics.Counter {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: i.Description}, labels)
-		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
-	case metrics.UpDownCounter:
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: i.Description}, labels)
-		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }, v.DeletePartialMatch}
 	}
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: i.Description, Buckets: i.Buckets}, labels)
-	return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }}
+	return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }, v.DeletePartialMatch}
 }
 
 // metricName returns the name that the Prometheus exporter of OpenTelemetry gives i.
@@ -130,6 +148,8 @@ func metricName(i *metrics.Instrument) string {
 	switch {
 	case i.Unit == "s":
 		name += "_seconds"
+	case strings.HasSuffix(i.Unit, "/s"):
+		name += "_per_second"
 	case i.Unit == "1" && i.Kind == metrics.Gauge:
 		name += "_ratio"
 	}
@@ -142,7 +162,10 @@ func metricName(i *metrics.Instrument) string {
 func labelNames(i *metrics.Instrument) []string {
 	names := make([]string, len(i.Attributes))
 	for k, key := range i.Attributes {
-		names[k] = strings.ReplaceAll(key, ".", "_")
+		names[k] = labelName(key)
 	}
 	return names
 }
+
+// labelName returns the name of the label for an attribute.
+func labelName(key string) string { return strings.ReplaceAll(key, ".", "_") }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +67,7 @@ func readAlerts(t *testing.T) []rulefmt.Rule {
 
 // expression returns an expression with values for the variables of Grafana.
 func expression(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "1m", "$server", ".*").Replace(expr)
+	return strings.NewReplacer("$__rate_interval", "1m", "$server", ".*", "$job", ".*", "$instance", ".*").Replace(expr)
 }
 
 // evaluate returns the values of an expression, one each interval.
@@ -160,7 +162,7 @@ func newEngine() *promql.Engine {
 func TestDashboard_queriesHaveData(t *testing.T) {
 	h, engine := play(t, nil), newEngine()
 	panels := readPanels(t)
-	require.Len(t, panels, 12)
+	require.Len(t, panels, 17)
 	results := make([][]line, len(panels))
 	for i, p := range panels {
 		require.NotEmpty(t, p.Targets, p.Title)
@@ -202,7 +204,11 @@ func fail(t *testing.T) func(*promheed.Collector) {
 func TestAlerts_fireDuringFaults(t *testing.T) {
 	h, engine := play(t, fail(t)), newEngine()
 	for _, rule := range readAlerts(t) {
-		require.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
+		for _, s := range h.evaluate(t, engine, rule.Expr) {
+			require.Equal(t, "shop", s.Metric.Get("job"), rule.Alert)
+			require.Equal(t, "10.0.0.1:9090", s.Metric.Get("instance"), rule.Alert)
+		}
+		require.Contains(t, rule.Annotations["summary"], "$labels.job", rule.Alert)
 		require.NotEmpty(t, rule.Annotations["description"], rule.Alert)
 		require.NotEmpty(t, rule.Labels["severity"], rule.Alert)
 		first := firing(h.evaluate(t, engine, rule.Expr), time.Duration(rule.For))
@@ -212,6 +218,65 @@ func TestAlerts_fireDuringFaults(t *testing.T) {
 		}
 		require.Greater(t, first, faultStart, rule.Alert)
 		require.LessOrEqual(t, first, faultEnd, rule.Alert)
+	}
+}
+
+// TestAlerts_aHealthyJobFiresNone lets 20 workers use up a stated quota of 20 requests in 10 s for 20 minutes.
+func TestAlerts_aHealthyJobFiresNone(t *testing.T) {
+	h, engine := playJob(t), newEngine()
+	held := h.evaluate(t, engine, `heed_client_quota_hold_seconds > 0`)
+	require.Len(t, held, 1)
+	for _, rule := range readAlerts(t) {
+		require.Zero(t, firing(h.evaluate(t, engine, rule.Expr), time.Duration(rule.For)), rule.Alert)
+	}
+	n := 0
+	for _, p := range held[0].Floats {
+		if p.T <= h.start.Add(jobDuration).UnixMilli() {
+			n++
+		}
+	}
+	require.Greater(t, n, int(jobDuration/interval)/2)
+	t.Logf("the quota is used up at %d of %d scrapes, and no alert fires", n, int(jobDuration/interval))
+}
+
+// TestDashboard_panelsHaveOneUnit checks that no panel has seconds and rates on one axis, and that each query can be
+// limited to a job and an instance.
+func TestDashboard_panelsHaveOneUnit(t *testing.T) {
+	for _, p := range readPanels(t) {
+		kinds := map[string]bool{}
+		for _, target := range p.Targets {
+			require.Contains(t, target.Expr, `job=~"$job", instance=~"$instance"`, p.Title)
+			kinds[unitOf(target.Expr)] = true
+		}
+		require.Len(t, kinds, 1, p.Title)
+		require.True(t, kinds[map[string]string{"s": "seconds", "reqps": "rate", "ops": "rate"}[p.FieldConfig.Defaults.Unit]], p.Title)
+	}
+}
+
+// unitOf returns what an expression measures: seconds, a rate, or "" for a number.
+func unitOf(expr string) string {
+	switch {
+	case strings.Contains(expr, "_seconds_bucket"), strings.Contains(expr, "_seconds{"):
+		return "seconds"
+	case strings.Contains(expr, "rate("), strings.Contains(expr, "_per_second"):
+		return "rate"
+	}
+	return ""
+}
+
+// TestAlerts_pass runs the tests of the rules with promtool.
+func TestAlerts_pass(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("promtool is not installed: apt-get install prometheus")
+		}
+		t.Skip("promtool is not installed: apt-get install prometheus")
+	}
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		c := exec.CommandContext(t.Context(), "promtool", args...)
+		c.Dir = filepath.Dir(alertsFile)
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
 	}
 }
 

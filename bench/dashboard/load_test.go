@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/metricstest"
 	"github.com/heed-go/heed/promheed"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -70,6 +72,8 @@ func (h *history) scrape(t *testing.T, registry *prometheus.Registry) {
 			for name, value := range s.Metric {
 				b.Add(string(name), string(value))
 			}
+			b.Add("job", "shop")
+			b.Add("instance", "10.0.0.1:9090")
 			b.Sort()
 			r = &recorded{labels: b.Labels()}
 			h.series[key] = r
@@ -90,18 +94,21 @@ func (h *history) scrape(t *testing.T, registry *prometheus.Registry) {
 // while the faults last; nil means no call.
 func play(t *testing.T, each func(*promheed.Collector)) *history {
 	h := &history{series: map[string]*recorded{}}
-	tracker := &quota.Tracker{}
-	collector, registry := promheed.New(promheed.Config{Quota: tracker}), prometheus.NewPedanticRegistry()
+	tracker, budget := &quota.Tracker{Mode: quota.Full}, &backoff.Budget{Ratio: .1, MinPerSecond: -1}
+	collector, registry := promheed.New(promheed.Config{Quota: tracker, Budget: budget}), prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(collector))
 	synctest.Test(t, func(t *testing.T) {
 		h.start = time.Now()
 		l := &load{collector: collector, random: rand.New(rand.NewPCG(1, 2)), start: h.start}
-		l.client = &heed.Transport{Base: l, Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxWait: -1, Budget: &backoff.Budget{Ratio: .1, MinPerSecond: -1}}}
+		l.client = &heed.Transport{Base: l, Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxWait: -1, Budget: budget}}
 		l.handler = (&throttlehttp.Middleware{
 			Trace: collector.Middleware(), Queue: &queue.Queue{Trace: collector.ServerQueue(), MaxWait: 2 * time.Second, MaxTotal: 20},
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "per user", Count: 5, Per: time.Second, Burst: 10}),
 		}).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for time.Since(h.start) < duration {
+			if l.faulty() {
+				l.wg.Go(func() { metricstest.Learn(t, tracker) }) // of two other servers
+			}
 			for range int(interval / (250 * time.Millisecond)) {
 				l.tick(t)
 				if each != nil && l.faulty() {
@@ -114,6 +121,47 @@ func play(t *testing.T, each func(*promheed.Collector)) *history {
 		l.wg.Wait()
 	})
 	return h
+}
+
+// jobDuration is the time for which playJob sends requests.
+const jobDuration = 20 * time.Minute
+
+// playJob lets 20 workers send requests to a server that permits 20 in 10 s and states it, and
+// returns what Prometheus would have scraped.
+func playJob(t *testing.T) *history {
+	h := &history{series: map[string]*recorded{}}
+	tracker := &quota.Tracker{}
+	collector, registry := promheed.New(promheed.Config{Quota: tracker}), prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(collector))
+	synctest.Test(t, func(t *testing.T) {
+		h.start = time.Now()
+		l := &load{start: h.start, random: rand.New(rand.NewPCG(1, 2))}
+		l.client = &heed.Transport{Base: &quotaServer{load: l}, Quota: tracker, Trace: collector.Trace()}
+		for range 20 {
+			l.wg.Go(func() {
+				for time.Since(h.start) < jobDuration {
+					l.send(t, "https://export.test/")
+				}
+			})
+		}
+		for time.Since(h.start) < jobDuration {
+			time.Sleep(interval)
+			h.scrape(t, registry)
+		}
+		l.wg.Wait()
+	})
+	return h
+}
+
+// A quotaServer permits 20 requests in 10 s.
+type quotaServer struct{ *load }
+
+// RoundTrip implements http.RoundTripper.
+func (s *quotaServer) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(time.Duration(20+s.number(60)) * time.Millisecond)
+	w := httptest.NewRecorder()
+	s.stated(w, 20, 10*time.Second)
+	return w.Result(), nil
 }
 
 // A load sends requests, and is the servers that they are sent to.
@@ -221,8 +269,10 @@ func (l *load) number(n int) int {
 }
 
 // search has a quota of 300 requests in 10 minutes.
-func (l *load) search(w http.ResponseWriter) {
-	const size, per = 300, 10 * time.Minute
+func (l *load) search(w http.ResponseWriter) { l.stated(w, 300, 10*time.Minute) }
+
+// stated responds as a server that permits size requests in each window of length per, and states it.
+func (l *load) stated(w http.ResponseWriter, size int, per time.Duration) {
 	l.mu.Lock()
 	if now := time.Now(); now.Sub(l.window) >= per {
 		l.window, l.used = now, 0
@@ -231,7 +281,7 @@ func (l *load) search(w http.ResponseWriter) {
 	left, reset := max(size-l.used, 0), l.window.Add(per)
 	over := l.used > size
 	l.mu.Unlock()
-	w.Header().Set("RateLimit-Policy", `"search";q=300;w=600`)
+	w.Header().Set("RateLimit-Policy", fmt.Sprintf(`"search";q=%d;w=%d`, size, int(per/time.Second)))
 	w.Header().Set("RateLimit", `"search";r=`+strconv.Itoa(left)+";t="+strconv.Itoa(int(time.Until(reset)/time.Second)+1))
 	if over {
 		w.WriteHeader(http.StatusTooManyRequests)

@@ -48,7 +48,7 @@ func TestNames_areThoseOfOpenTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours := prometheus.NewPedanticRegistry()
 		tracker, clock := metricstest.NewTracker()
-		collector := promheed.New(promheed.Config{Quota: tracker})
+		collector := promheed.New(promheed.Config{Quota: tracker, Budget: metricstest.NewBudget()})
 		require.NoError(t, ours.Register(collector))
 		metricstest.Run(t, collector, tracker, clock, func() {})
 
@@ -56,7 +56,7 @@ func TestNames_areThoseOfOpenTelemetry(t *testing.T) {
 		exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(theirs))
 		require.NoError(t, err)
 		tracker, clock = metricstest.NewTracker()
-		telemetry, err := otelheed.New(otelheed.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Quota: tracker})
+		telemetry, err := otelheed.New(otelheed.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Quota: tracker, Budget: metricstest.NewBudget()})
 		require.NoError(t, err)
 		metricstest.Run(t, telemetry, tracker, clock, func() {})
 		require.Equal(t, series(t, theirs), series(t, ours))

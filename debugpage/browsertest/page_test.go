@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,62 @@ func TestPage_fitsNarrowWindows(t *testing.T) {
 	}
 	b.requireQuiet()
 }
+
+// longHosts returns a page with a hold, decisions and waiting callers of hosts of 72 and 200 characters.
+func longHosts(t *testing.T) *debugpage.Page {
+	page, tracker := &debugpage.Page{Forget: func(string) {}}, new(quota.Tracker)
+	trace := page.Trace()
+	page.Add("", &heed.Transport{Quota: tracker, Trace: trace})
+	for _, host := range []string{
+		"search-production-logs-abcdefghijklmnopqrs.eu-central-1.es.amazonaws.com", // as AWS names them
+		strings.Repeat("long-label.", 17) + "example12.com",                        // of 200 characters
+	} {
+		req, err := http.NewRequest(http.MethodGet, "https://"+host+"/", nil)
+		require.NoError(t, err)
+		for range 5 {
+			reject(t, tracker, req, throttle.Feedback{Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour})
+		}
+		trace.Retry(req, heed.RetryInfo{Attempt: 1, Status: 503, Delay: time.Second})
+		trace.GiveUp(req, heed.GiveUpInfo{Attempts: 4, Status: 503, Reason: heed.ErrMaxAttempts})
+		trace.WaitDone(req, heed.WaitDoneInfo{Waited: time.Second, Limit: host + ": retry-after"})
+	}
+	return page
+}
+
+// reject reports the response f to a request of tracker.
+func reject(t *testing.T, tracker *quota.Tracker, req *http.Request, f throttle.Feedback) {
+	d := tracker.Demand(req)
+	c := throttle.Claim{Now: time.Now()}
+	decision, err := d.Limiter.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	throttle.Observe(t.Context(), d.Limiter, c, decision, f)
+}
+
+// TestPage_longHostsDoNotSqueezeTexts measures the columns of texts beside long hosts. With
+// HEED_SCREENSHOTS it writes pictures of them.
+func TestPage_longHostsDoNotSqueezeTexts(t *testing.T) {
+	b := startBrowser(t)
+	url := serve(t, longHosts(t))
+	for _, width := range []int64{narrow, 800, 1200} {
+		b.open(url, width, high, "light")
+		require.LessOrEqual(t, eval[int64](b, `document.documentElement.scrollWidth`), width, "the page scrolls sideways")
+		require.Empty(t, eval[[]string](b, outside), "%d px", width)
+		for _, column := range []string{".decisions .text", ".quotas td[data-label=State]", ".quotas td[data-label=Limits]"} {
+			widths := eval[[]float64](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(e => e.getBoundingClientRect().width)`, column))
+			require.NotEmpty(t, widths, column)
+			t.Logf("%d px: %s is %.0f px wide", width, column, slices.Min(widths))
+			require.GreaterOrEqual(t, slices.Min(widths), minWidths[column], "%d px: %s", width, column)
+		}
+		if folder := os.Getenv("HEED_SCREENSHOTS"); folder != "" {
+			picture := run(b, chromedp.FullScreenshot(100))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("long-hosts-%d.png", width)), picture, 0o666))
+		}
+	}
+	b.requireQuiet()
+}
+
+// minWidths are the least widths of columns in px.
+var minWidths = map[string]float64{".decisions .text": 240, ".quotas td[data-label=State]": 110, ".quotas td[data-label=Limits]": 180}
 
 // outside lists the elements that reach beyond the window or their own text box.
 const outside = `[...document.querySelectorAll("body *:not(.skip):not(thead):not(thead *)")]

@@ -5,6 +5,7 @@ package explain
 import (
 	"errors"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,21 @@ func pair(d, large time.Duration, largeName string, small time.Duration, smallNa
 
 // maxError is the maximum length of an error in a sentence.
 const maxError = 1000
+
+// duration matches what time.Duration.String returns, such as "499.396837ms" and "1m0.5s".
+var duration = regexp.MustCompile(`(^|[ (])(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:s|ms|µs)\b`)
+
+// RoundDurations writes the durations in s as Duration does.
+func RoundDurations(s string) string {
+	return duration.ReplaceAllStringFunc(s, func(match string) string {
+		text := strings.TrimLeft(match, " (")
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return match
+		}
+		return strings.TrimSuffix(match, text) + Duration(d)
+	})
+}
 
 // Error returns the text of err without the user, query and fragment of URLs in it, and
 // without line breaks. It is cut after 1,000 bytes.

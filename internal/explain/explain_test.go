@@ -120,6 +120,19 @@ func TestError_hasNoSecrets(t *testing.T) {
 	require.Len(t, Error(errors.New(strings.Repeat("x", 5000))), maxError+3)
 }
 
+func TestRoundDurations_writesThemAsOtherTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"rejected: ask again in 499.396837ms":   "rejected: ask again in 499 ms",
+		"1.234567s, then (1m0.5s): 12.3456µs":   "1.2 s, then (1 min 1 s): 0 ms",
+		"2h3m4.5s":                              "2 h 3 min",
+		"RetryPolicy.MaxElapsed is 1m0s":        "RetryPolicy.MaxElapsed is 1 min",
+		"99999999h0.5s":                         "99999999h0.5s",
+		"v1.5s of https://a.test/1.25s, 1.5sec": "v1.5s of https://a.test/1.25s, 1.5sec",
+	} {
+		require.Equal(t, want, RoundDurations(text))
+	}
+}
+
 func TestError_isCutAfter1000Bytes(t *testing.T) {
 	x := strings.Repeat("x", 1000)
 	require.Equal(t, x, Error(errors.New(x)))

@@ -9,10 +9,9 @@ import "context"
 type Kind uint8
 
 const (
-	Counter       Kind = iota // a sum that only grows
-	UpDownCounter             // a sum
+	Counter Kind = iota // a sum that only grows
 	Histogram
-	Gauge
+	Gauge // reported when metrics are collected
 )
 
 // An Instrument describes one instrument by its name in OpenTelemetry.
@@ -35,6 +34,10 @@ type Labels [maxLabels]string
 // A Sink receives the measurements of counters and histograms.
 type Sink interface {
 	Record(ctx context.Context, i *Instrument, value float64, l Labels)
+
+	// Forget is called when attributes will not have the given values for some time, so that
+	// their series need not be kept. The keys are those of a server or of a limit.
+	Forget(keys, values []string)
 }
 
 // Keys of attributes.
@@ -82,9 +85,14 @@ var (
 		Attributes:  []string{LimitName, Reason, Result},
 	}
 	clientQueued = Instrument{
-		Name: "heed.client.queued_requests", Unit: "{request}", Kind: UpDownCounter,
+		Name: "heed.client.queued_requests", Unit: "{request}", Kind: Gauge,
 		Description: "Number of requests that wait for a limit.",
 		Attributes:  []string{LimitName, Reason},
+	}
+	clientAttempts = Instrument{
+		Name: "heed.client.attempts", Unit: "{attempt}", Kind: Counter,
+		Description: "Number of attempts that got a response or failed: requests as servers see them.",
+		Attributes:  []string{Address, Port, Status},
 	}
 	clientThrottled = Instrument{
 		Name: "heed.client.throttled", Unit: "{response}", Kind: Counter,
@@ -121,6 +129,20 @@ var (
 		Description: "Time until the end of a hold that the server stated, or else until one request may be sent as a test.",
 		Attributes:  []string{Address, Port, Reason},
 	}
+	quotaRate = Instrument{
+		Name: "heed.client.quota.rate", Unit: "{request}/s", Kind: Gauge,
+		Description: "Learned rate at which requests are sent: the lowest of the quotas of a server.",
+		Attributes:  []string{Address, Port},
+	}
+	quotaConcurrency = Instrument{
+		Name: "heed.client.quota.concurrency", Unit: "{request}", Kind: Gauge,
+		Description: "Estimated maximum number of requests in flight: the lowest of the quotas of a server.",
+		Attributes:  []string{Address, Port, Reason},
+	}
+	budgetRemaining = Instrument{
+		Name: "heed.client.retry_budget.remaining", Unit: "{retry}", Kind: Gauge,
+		Description: "Number of retries that the retry budget permits now.",
+	}
 	quotaAttributes = []string{Address, Port, QuotaName, QuotaUnit, QuotaKnown}
 
 	serverRequests = Instrument{
@@ -153,8 +175,9 @@ var (
 // Instruments returns all instruments.
 func Instruments() []*Instrument {
 	return []*Instrument{
-		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientThrottled, &retriesRefused,
+		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientAttempts, &clientThrottled, &retriesRefused,
 		&quotaLimit, &quotaRemaining, &quotaUtilization, &quotaReset, &quotaHold,
+		&quotaRate, &quotaConcurrency, &budgetRemaining,
 		&serverRequests, &serverTimeInQueue, &serverNearLimit, &storeDuration, &storeDegraded,
 	}
 }

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -24,6 +29,10 @@ type recording map[string]float64
 
 func (r recording) Record(_ context.Context, i *Instrument, v float64, l Labels) {
 	r[i.Name+" "+strings.TrimRight(strings.Join(l[:], ","), ",")] += v
+}
+
+func (r recording) Forget(keys, values []string) {
+	r["forget "+strings.Join(keys, ",")+" "+strings.Join(values, ",")]++
 }
 
 func request(t *testing.T, method, url string) *http.Request {
@@ -46,7 +55,7 @@ func TestInstruments_fitTheirLabels(t *testing.T) {
 
 func TestRecorder_boundsTheValuesOfAttributes(t *testing.T) {
 	got := recording{}
-	r := NewRecorder(got)
+	r := NewRecorder(got, 0)
 	for i := range 10_000 {
 		host, method := fmt.Sprintf("https://host%d.test/secret%d?key=secret", i, i), fmt.Sprintf("M%d", i)
 		r.done(request(t, method, host), heed.DoneInfo{Attempts: 2, Status: 200})
@@ -55,7 +64,7 @@ func TestRecorder_boundsTheValuesOfAttributes(t *testing.T) {
 		r.waitDone(request(t, method, host), heed.WaitDoneInfo{Waited: 1, Limit: fmt.Sprint("limit", i)})
 		r.ServerDecision(fmt.Sprint("limit", i), throttle.Decision{})
 	}
-	require.Len(t, got, 7*maxHosts+7)
+	require.Len(t, got, 8*defaultServers+8)
 	for series := range got {
 		require.NotContains(t, series, "secret")
 		require.NotContains(t, series, " M", "a method that net/http does not know")
@@ -64,7 +73,7 @@ func TestRecorder_boundsTheValuesOfAttributes(t *testing.T) {
 }
 
 func TestRecorder_namesServersByTheConventions(t *testing.T) {
-	s := servers{max: 10}
+	s := servers{recentSet: recentSet[server]{max: 10}}
 	for text, want := range map[string]server{
 		"https://API.test":           {"api.test", ""},
 		"https://api.test:443":       {"api.test", ""},
@@ -83,21 +92,20 @@ func TestRecorder_namesServersByTheConventions(t *testing.T) {
 }
 
 func TestRecorder_removesPathsFromNamesOfQuotas(t *testing.T) {
-	r := NewRecorder(recording{})
-	for name, want := range map[string]Labels{
+	for name, want := range map[string]queueKey{
 		"api.test/users/secret: retry-after": {"api.test", "retry-after"},
 		"api.test: quota of tokens":          {"api.test", "quota"},
-		"own":                                {"own"},
+		"own":                                {"own", ""},
 		"":                                   {},
 	} {
-		require.Equal(t, want, r.limitLabels(name))
+		require.Equal(t, want, queueKeyOf(name))
 	}
 }
 
 func TestRecorder_classifiesTheEndOfAWait(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := NewRecorder(recording{})
+	r := NewRecorder(recording{}, 0)
 	for _, tt := range []struct {
 		ctx          context.Context
 		err          error
@@ -130,7 +138,7 @@ func TestRecorder_namesTheReasonForNoRetry(t *testing.T) {
 		require.Equal(t, want, stopReason(fmt.Errorf("wrapped: %w", err)))
 	}
 	got := recording{}
-	r := NewRecorder(got)
+	r := NewRecorder(got, 0)
 	r.giveUp(request(t, "GET", "https://api.test"), heed.GiveUpInfo{Attempts: 1, Reason: context.Canceled})
 	r.giveUp(request(t, "GET", "https://api.test"), heed.GiveUpInfo{Reason: heed.ErrMaxWait})
 	require.Empty(t, got, "canceled, and never sent")
@@ -138,7 +146,7 @@ func TestRecorder_namesTheReasonForNoRetry(t *testing.T) {
 
 func TestRecorder_nearLimitIsBelowAFifth(t *testing.T) {
 	got := recording{}
-	r := NewRecorder(got)
+	r := NewRecorder(got, 0)
 	for _, d := range []throttle.Decision{
 		{OK: true, Limit: 100, Remaining: 20},
 		{OK: true, Limit: 4, Remaining: 0},                    // too small to be near
@@ -160,23 +168,20 @@ func TestRecorder_nearLimitIsBelowAFifth(t *testing.T) {
 
 // TestRecorder_records checks what each event records, and which events record nothing.
 func TestRecorder_records(t *testing.T) {
-	get, start := request(t, "GET", "https://api.test"), heed.WaitStartInfo{Limit: "a", At: time.Unix(1, 0)}
+	get := request(t, "GET", "https://api.test")
 	fault := errors.New("fault")
 	for name, tt := range map[string]struct {
 		event func(r *Recorder)
 		want  recording
 	}{
 		"does not wait":      {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a"}) }, recording{}},
-		"wait begins":        {func(r *Recorder) { r.waitStart(get, start) }, recording{"heed.client.queued_requests a": 1}},
-		"does not begin":     {func(r *Recorder) { r.waitStart(get, heed.WaitStartInfo{Limit: "a"}) }, recording{}},
 		"waits for 1 ns":     {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Waited: 1}) }, recording{"heed.client.request.time_in_queue a,,acquired": 1e-9}},
 		"fails without wait": {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Err: fault}) }, recording{"heed.client.request.time_in_queue a,,failed": 0}},
-		"leaves the queue":   {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Start: start}) }, recording{"heed.client.queued_requests a": -1}},
 		"throttled": {func(r *Recorder) {
 			r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled, Status: 503, RetryAfter: 1})
-		}, recording{"heed.client.throttled api.test,,503,true": 1}},
-		"throttled, no status": {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled}) }, recording{}},
-		"accepted":             {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Accepted, Status: 200}) }, recording{}},
+		}, recording{"heed.client.throttled api.test,,503,true": 1, "heed.client.attempts api.test,,503": 1}},
+		"throttled, no status": {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled}) }, recording{"heed.client.attempts api.test": 1}},
+		"accepted":             {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Accepted, Status: 200}) }, recording{"heed.client.attempts api.test,,200": 1}},
 		"one attempt":          {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 399, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,399": 1}},
 		"status 400":           {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 400, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,400,400": 1}},
 		"three attempts": {func(r *Recorder) {
@@ -191,9 +196,108 @@ func TestRecorder_records(t *testing.T) {
 		"queue, no wait":  {func(r *Recorder) { r.ServerQueueTrace().Granted(new(queue.Ticket)) }, recording{}},
 	} {
 		got := recording{}
-		tt.event(NewRecorder(got))
+		tt.event(NewRecorder(got, 0))
 		require.Equal(t, tt.want, got, name)
 	}
+}
+
+// TestRecorder_describesTheLimitsWithMostWaitingRequests has more limits than names.
+func TestRecorder_describesTheLimitsWithMostWaitingRequests(t *testing.T) {
+	r := NewRecorder(recording{}, 2)
+	queued := func() map[string]float64 {
+		all := map[string]float64{}
+		for _, p := range r.Gauges(nil, nil) {
+			require.Equal(t, "heed.client.queued_requests", p.Instrument.Name)
+			all[p.Labels[0]+" "+p.Labels[1]] = p.Value
+		}
+		return all
+	}
+	for name, n := range map[string]int{"one": 1, "two": 2, "b.test/secret: quota": 1, "b.test/x: quota": 3, "three": 3} {
+		for range n {
+			r.waitStart(nil, heed.WaitStartInfo{Limit: name, At: time.Unix(1, 0)})
+		}
+		r.waitStart(nil, heed.WaitStartInfo{Limit: name}) // does not wait
+	}
+	require.Equal(t, map[string]float64{"b.test quota": 4, "three ": 3, "_OTHER ": 3}, queued())
+	for name, n := range map[string]int{"b.test/x: quota": 4, "three": 3, "one": 1} { // the route is not that of the beginning
+		for range n {
+			r.waitDone(request(t, "GET", "https://api.test"), heed.WaitDoneInfo{Start: heed.WaitStartInfo{Limit: name, At: time.Unix(1, 0)}})
+		}
+	}
+	require.Equal(t, map[string]float64{"two ": 2}, queued())
+	require.Len(t, r.queued, 1)
+}
+
+// TestRecorder_aServerThatIsNotUsedGivesItsNameToAnother sends requests to three servers, of which
+// two have names.
+func TestRecorder_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := recording{}
+		r := NewRecorder(got, 2)
+		send := func(host string) string {
+			clear(got)
+			r.giveUp(request(t, "GET", "https://"+host), heed.GiveUpInfo{Attempts: 1, Reason: heed.ErrMaxAttempts})
+			return strings.Join(slices.Sorted(maps.Keys(got)), "; ")
+		}
+		const refused = "heed.client.retries.refused "
+		require.Equal(t, refused+"a.test,,attempts", send("a.test"))
+		require.Equal(t, refused+"b.test,8443,attempts", send("b.test:8443"))
+		for range 20 { // c.test is used as often as the other ones
+			time.Sleep(time.Minute)
+			require.Equal(t, refused+"_OTHER,,attempts", send("c.test"))
+			require.Equal(t, refused+"a.test,,attempts", send("a.test"))
+			require.Equal(t, refused+"b.test,8443,attempts", send("b.test:8443"))
+		}
+		for range 9 {
+			time.Sleep(time.Minute)
+			require.Equal(t, refused+"a.test,,attempts", send("a.test"))
+			require.Equal(t, refused+"_OTHER,,attempts", send("c.test"))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, "forget server.address,server.port b.test,8443; "+refused+"c.test,,attempts", send("c.test"))
+		require.Equal(t, refused+"_OTHER,,attempts", send("b.test:8443"))
+		require.Equal(t, refused+"a.test,,attempts", send("a.test"))
+	})
+}
+
+// TestRecorder_holdsNameTheirServers has more servers than names in counters, as with 10,000 hosts
+// of which the last one is held.
+func TestRecorder_holdsNameTheirServers(t *testing.T) {
+	r := NewRecorder(recording{}, 0)
+	for i := range 10_000 {
+		r.done(request(t, "GET", fmt.Sprintf("https://h%d.test", i)), heed.DoneInfo{Attempts: 1, Status: 200})
+	}
+	now := time.Unix(1000, 0)
+	points := r.Quotas(quota.Snapshot{At: now, Shown: []quota.AccountSnapshot{{Host: "h9999.test:8443", Quotas: []quota.QuotaSnapshot{{
+		Hold: &quota.HoldSnapshot{Reason: "retry-after", Until: now.Add(time.Minute)},
+	}}}}})
+	require.Equal(t, []Point{{&quotaHold, 60, Labels{"h9999.test", "8443", "retry-after"}}}, points)
+}
+
+// TestRecorder_describesWhatIsLearned has two accounts of a server: the lower values are described.
+func TestRecorder_describesWhatIsLearned(t *testing.T) {
+	account := func(rate float64, concurrency int) quota.AccountSnapshot {
+		return quota.AccountSnapshot{Host: "api.test", Quotas: []quota.QuotaSnapshot{{Rate: rate, Concurrency: concurrency, ConcurrencyReason: "overload"}}}
+	}
+	points := NewRecorder(recording{}, 0).Quotas(quota.Snapshot{Shown: []quota.AccountSnapshot{account(20, 8), account(5.5, 4), account(7, 9), account(0, 0)}})
+	require.Equal(t, []Point{{&quotaRate, 5.5, Labels{"api.test"}}, {&quotaConcurrency, 4, Labels{"api.test", "", "overload"}}}, points)
+}
+
+func TestRecorder_describesTheRetryBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecorder(recording{}, 0)
+		b := &backoff.Budget{Ratio: -1, MinPerSecond: 1}
+		require.Equal(t, []Point{{&budgetRemaining, 10, Labels{}}}, r.Gauges(nil, b))
+		for range 3 {
+			require.True(t, b.Withdraw(time.Now()))
+		}
+		require.Equal(t, []Point{{&budgetRemaining, 7, Labels{}}}, r.Gauges(nil, b))
+		require.Empty(t, r.Gauges(nil, &backoff.Budget{MinPerSecond: math.Inf(1)}), "not limited")
+		for range 20 {
+			b.Withdraw(time.Now())
+		}
+		require.Equal(t, []Point{{&budgetRemaining, 0, Labels{}}}, r.Gauges(nil, b))
+	})
 }
 
 // TestRecorder_describesTheAccountThatMattersMost has two accounts with a limit of one name.
@@ -206,7 +310,7 @@ func TestRecorder_describesTheAccountThatMattersMost(t *testing.T) {
 		}}}
 	}
 	got := map[string]float64{}
-	for _, p := range NewRecorder(recording{}).Quotas(quota.Snapshot{At: now, Shown: []quota.AccountSnapshot{account(50), account(20), account(70), {Host: "b.test", Quotas: []quota.QuotaSnapshot{
+	for _, p := range NewRecorder(recording{}, 0).Quotas(quota.Snapshot{At: now, Shown: []quota.AccountSnapshot{account(50), account(20), account(70), {Host: "b.test", Quotas: []quota.QuotaSnapshot{
 		{Limits: []quota.LimitSnapshot{{Unit: "requests", Size: 5}}},
 	}}}}) {
 		got[p.Instrument.Name+" "+strings.TrimRight(strings.Join(p.Labels[:], ","), ",")] = p.Value
@@ -247,7 +351,7 @@ func TestRecorder_describesWhatIsKnown(t *testing.T) {
 		}
 		s.At = now
 		got := recording{}
-		for _, p := range NewRecorder(recording{}).Quotas(s) {
+		for _, p := range NewRecorder(recording{}, 0).Quotas(s) {
 			got[strings.TrimPrefix(p.Instrument.Name, "heed.client.quota.")] = p.Value
 		}
 		require.Equal(t, tt.want, got, name)
@@ -259,12 +363,12 @@ func TestRecorder_boundsTheNumberOfQuotas(t *testing.T) {
 	for i := range 1000 {
 		s.Shown = append(s.Shown, quota.AccountSnapshot{Host: fmt.Sprintf("h%d.test", i%50), Quotas: []quota.QuotaSnapshot{{Limits: []quota.LimitSnapshot{{Name: fmt.Sprint(i / 50), Size: 1}}}}})
 	}
-	require.Len(t, NewRecorder(recording{}).Quotas(s), 500)
+	require.Len(t, NewRecorder(recording{}, 0).Quotas(s), 500)
 }
 
 // An attribute distinguishes a learned limit and a declared one from one that the server states.
 func TestRecorder_statesHowAQuotaIsKnown(t *testing.T) {
-	r := NewRecorder(recording{})
+	r := NewRecorder(recording{}, 0)
 	for want, limit := range map[string]quota.LimitSnapshot{
 		"stated": {Size: 5}, "learned": {Size: 5, Learned: true}, "declared": {Size: 5, Declared: true},
 	} {

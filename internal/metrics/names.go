@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"math"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/heed-go/heed/internal/httphost"
@@ -13,14 +16,96 @@ import (
 // Bounds of the values of attributes: with more values the time series would grow without
 // bound.
 const (
-	maxHosts  = 100
-	maxLimits = 100
-	maxQuotas = 100
-	maxUnits  = 20
-	maxTypes  = 50
+	defaultServers = 100
+	maxQuotas      = 100
+	maxUnits       = 20
+	maxTypes       = 50
 
 	maxValue = 100 // bytes of a value
+
+	// keepUnused is the time for which a name that is not used is kept although another one needs
+	// its place. It is longer than the intervals over which rates are computed.
+	keepUnused = 10 * time.Minute
 )
+
+// A recentSet is a set of at most max names. Beyond it a name replaces the one that was not used for
+// the longest time, if that is at least keepUnused: otherwise names that are used in turn would
+// replace each other all the time.
+type recentSet[K comparable] struct {
+	max    int
+	forget func(K) // called for names that are replaced
+
+	mu    sync.RWMutex
+	names map[K]*atomic.Int64 // time of the last use in ns since 1970
+	busy  int64               // no name can be replaced before this time
+}
+
+// use reports whether the set has k, and adds it if it can.
+func (s *recentSet[K]) use(k K) bool {
+	now := time.Now().UnixNano()
+	s.mu.RLock()
+	used, known := s.names[k]
+	full := len(s.names) >= s.max && now < s.busy
+	s.mu.RUnlock()
+	if known {
+		used.Store(now)
+	}
+	if known || full {
+		return known
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used, known = s.names[k]; !known {
+		if !s.canAdd(now) {
+			return false
+		}
+		used = new(atomic.Int64)
+		s.names[k] = used
+	}
+	used.Store(now)
+	return true
+}
+
+// canAdd reports whether another name can be added. It drops the oldest one if that is necessary. The
+// caller holds s.mu.
+func (s *recentSet[K]) canAdd(now int64) bool {
+	if s.names == nil {
+		s.names = make(map[K]*atomic.Int64)
+	}
+	if len(s.names) < s.max {
+		return true
+	}
+	var oldest K
+	first := int64(math.MaxInt64)
+	for k, used := range s.names {
+		if at := used.Load(); at < first {
+			oldest, first = k, at
+		}
+	}
+	if s.busy = first + int64(keepUnused); now < s.busy {
+		return false
+	}
+	delete(s.names, oldest)
+	s.forget(oldest)
+	return true
+}
+
+// limitNames is a recentSet of names of limits.
+type limitNames struct{ recentSet[string] }
+
+// value returns s as the value of an attribute, or otherValue.
+func (n *limitNames) value(s string) string {
+	if s == "" {
+		return ""
+	}
+	if len(s) > maxValue || !utf8.ValidString(s) {
+		s = validValue(s)
+	}
+	if !n.use(s) {
+		return otherValue
+	}
+	return s
+}
 
 // A bounded set keeps the first values of an attribute, and replaces further ones with
 // otherValue.
@@ -76,12 +161,12 @@ type server struct{ address, port string }
 
 var otherServer = server{address: otherValue}
 
-// servers is a bounded set of servers.
+// servers is a recentSet of servers, which keeps the spellings of their hosts, too.
 type servers struct {
-	max   int
-	mu    sync.RWMutex
-	known map[hostKey]server
-	names map[server]bool
+	recentSet[server]
+
+	spellingsMu sync.RWMutex
+	spellings   map[hostKey]server
 }
 
 // A hostKey is a host as a URL spells it.
@@ -95,29 +180,36 @@ func (s *servers) of(u *url.URL) server {
 	return s.at(hostKey{u.Scheme, u.Host})
 }
 
-// at returns the server of k.
+// at returns the server of k, or otherServer.
 func (s *servers) at(k hostKey) server {
-	s.mu.RLock()
-	v, ok := s.known[k]
-	s.mu.RUnlock()
-	if ok {
-		return v
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v = splitHost(httphost.Canonical(k.scheme, k.host))
-	if !s.names[v] && len(s.names) >= s.max {
+	v := s.parse(k)
+	if !s.use(v) {
 		return otherServer
-	}
-	if s.known == nil {
-		s.known, s.names = make(map[hostKey]server), make(map[server]bool)
-	}
-	s.names[v] = true
-	if len(s.known) < 4*s.max { // one server may be spelled in many ways
-		s.known[hostKey{strings.Clone(k.scheme), strings.Clone(k.host)}] = v
 	}
 	return v
 }
+
+// parse returns the server of k. Spellings are kept because parsing allocates; when there are too
+// many, those of all servers are dropped.
+func (s *servers) parse(k hostKey) server {
+	s.spellingsMu.RLock()
+	v, ok := s.spellings[k]
+	s.spellingsMu.RUnlock()
+	if ok {
+		return v
+	}
+	v = serverOf(k)
+	s.spellingsMu.Lock()
+	defer s.spellingsMu.Unlock()
+	if s.spellings == nil || len(s.spellings) >= 4*s.max {
+		s.spellings = make(map[hostKey]server)
+	}
+	s.spellings[hostKey{strings.Clone(k.scheme), strings.Clone(k.host)}] = v
+	return v
+}
+
+// serverOf returns the server of a host.
+func serverOf(k hostKey) server { return splitHost(httphost.Canonical(k.scheme, k.host)) }
 
 // splitHost returns the server of a canonical host.
 func splitHost(host string) server {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/heed-go/heed"
@@ -20,19 +21,37 @@ import (
 // A Recorder passes measurements to its Sink. It bounds the values of their attributes.
 type Recorder struct {
 	sink    Sink
+	max     int // number of servers, and of limits
 	servers servers
-	limits  bounded
+	limits  limitNames
 	quotas  bounded
 	units   bounded
 	types   bounded
+
+	mu     sync.Mutex
+	queued map[queueKey]int // requests that wait now
 }
 
-// NewRecorder returns a Recorder for a Sink.
-func NewRecorder(s Sink) *Recorder {
-	return &Recorder{
-		sink: s, servers: servers{max: maxHosts}, limits: bounded{max: maxLimits}, quotas: bounded{max: maxQuotas},
-		units: bounded{max: maxUnits}, types: bounded{max: maxTypes},
+// A queueKey is the limit that a request waits for.
+type queueKey struct{ limit, reason string }
+
+// NewRecorder returns a Recorder for a Sink. It names at most maxServers servers and as many
+// limits; zero or less means 100.
+func NewRecorder(s Sink, maxServers int) *Recorder {
+	if maxServers <= 0 {
+		maxServers = defaultServers
 	}
+	r := &Recorder{
+		sink: s, max: maxServers, queued: map[queueKey]int{},
+		quotas: bounded{max: maxQuotas}, units: bounded{max: maxUnits}, types: bounded{max: maxTypes},
+	}
+	r.servers.recentSet = recentSet[server]{max: maxServers, forget: func(v server) {
+		s.Forget([]string{Address, Port}, []string{v.address, v.port})
+	}}
+	r.limits.recentSet = recentSet[string]{max: maxServers, forget: func(v string) {
+		s.Forget([]string{LimitName}, []string{v})
+	}}
+	return r
 }
 
 // ClientTrace returns a Trace that records the calls of a heed.Transport.
@@ -40,35 +59,44 @@ func (r *Recorder) ClientTrace() *heed.Trace {
 	return &heed.Trace{WaitStart: r.waitStart, WaitDone: r.waitDone, AttemptDone: r.attemptDone, GiveUp: r.giveUp, Done: r.done}
 }
 
-func (r *Recorder) waitStart(req *http.Request, i heed.WaitStartInfo) {
+func (r *Recorder) waitStart(_ *http.Request, i heed.WaitStartInfo) {
 	if !i.At.IsZero() {
-		r.sink.Record(req.Context(), &clientQueued, 1, r.limitLabels(i.Limit))
+		r.queue(i.Limit, 1)
 	}
 }
 
 func (r *Recorder) waitDone(req *http.Request, i heed.WaitDoneInfo) {
 	if !i.Start.At.IsZero() {
-		r.sink.Record(req.Context(), &clientQueued, -1, r.limitLabels(i.Start.Limit))
+		r.queue(i.Start.Limit, -1)
 	}
 	if i.Waited > 0 || i.Err != nil {
-		l := r.limitLabels(i.Limit)
-		l[2] = resultOf(req.Context(), i.Err)
-		r.sink.Record(req.Context(), &clientTimeInQueue, i.Waited.Seconds(), l)
+		k := queueKeyOf(i.Limit)
+		r.sink.Record(req.Context(), &clientTimeInQueue, i.Waited.Seconds(), Labels{r.limits.value(k.limit), k.reason, resultOf(req.Context(), i.Err)})
 	}
 }
 
-// limitLabels returns the values of LimitName and Reason for the name of a limit. The name of
+// queue adds n to the requests that wait for the limit with a name.
+func (r *Recorder) queue(name string, n int) {
+	k := queueKeyOf(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queued[k] += n; r.queued[k] == 0 {
+		delete(r.queued, k)
+	}
+}
+
+// queueKeyOf returns the values of LimitName and Reason for the name of a limit. The name of
 // a quota is its host: the rest may be a path.
-func (r *Recorder) limitLabels(name string) Labels {
+func queueKeyOf(name string) queueKey {
 	limit, reason := explain.SplitLimit(name)
 	if reason == "" {
-		return Labels{r.limits.value(limit)}
+		return queueKey{limit: limit}
 	}
 	if strings.HasPrefix(reason, "quota of ") {
 		reason = "quota"
 	}
 	host, _, _ := strings.Cut(limit, "/")
-	return Labels{r.limits.value(host), reason}
+	return queueKey{host, reason}
 }
 
 // WaitResult returns the values of Result and ErrorType for a wait of a request with ctx that
@@ -96,8 +124,9 @@ func resultOf(ctx context.Context, err error) string {
 }
 
 func (r *Recorder) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
+	s := r.servers.of(req.URL)
+	r.sink.Record(req.Context(), &clientAttempts, 1, Labels{s.address, s.port, statusValue(i.Status)})
 	if i.Outcome == throttle.Throttled && i.Status > 0 {
-		s := r.servers.of(req.URL)
 		r.sink.Record(req.Context(), &clientThrottled, 1, Labels{s.address, s.port, statusValue(i.Status), strconv.FormatBool(i.RetryAfter > 0)})
 	}
 }

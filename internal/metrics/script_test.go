@@ -36,6 +36,8 @@ func (e *exporter) Record(_ context.Context, i *metrics.Instrument, v float64, l
 	e.values[series] = sum
 }
 
+func (e *exporter) Forget([]string, []string) {}
+
 func (e *exporter) Trace() *heed.Trace              { return e.recorder.ClientTrace() }
 func (e *exporter) Middleware() *throttlehttp.Trace { return e.recorder.MiddlewareTrace() }
 func (e *exporter) ServerQueue() *queue.Trace       { return e.recorder.ServerQueueTrace() }
@@ -61,16 +63,14 @@ func seriesOf(i *metrics.Instrument, l metrics.Labels) string {
 func TestRecorder_playsTheScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &exporter{values: map[string]metricstest.Value{}}
-		e.recorder = metrics.NewRecorder(e)
+		e.recorder = metrics.NewRecorder(e, 0)
 		tracker, clock := metricstest.NewTracker()
-		queued := 0.
-		metricstest.Run(t, e, tracker, clock, func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			queued = e.values["heed.client.queued_requests{heed.limit.name=own}"].Sum
-		})
-		require.EqualValues(t, 1, queued)
-		for _, p := range e.recorder.Quotas(tracker.Snapshot(0)) {
+		var queued []metrics.Point
+		metricstest.Run(t, e, tracker, clock, func() { queued = e.recorder.Gauges(nil, nil) })
+		require.Len(t, queued, 1)
+		require.Equal(t, "heed.client.queued_requests{heed.limit.name=own}", seriesOf(queued[0].Instrument, queued[0].Labels))
+		require.InDelta(t, 1, queued[0].Value, 0)
+		for _, p := range e.recorder.Gauges(tracker, metricstest.NewBudget()) {
 			e.values[seriesOf(p.Instrument, p.Labels)] = metricstest.Value{Sum: p.Value}
 		}
 		metricstest.Equal(t, e.values)

@@ -57,8 +57,11 @@ func (c *Clock) Stop() {
 // NewTracker returns a Tracker for Run, whose clock is stopped at its end.
 func NewTracker() (*quota.Tracker, *Clock) {
 	c := new(Clock)
-	return &quota.Tracker{Clock: c, Rand: func() float64 { return 0 }}, c
+	return &quota.Tracker{Clock: c, Mode: quota.Full, Rand: func() float64 { return 0 }}, c
 }
+
+// NewBudget returns a Budget with 30 retries left at any time.
+func NewBudget() *backoff.Budget { return &backoff.Budget{Ratio: -1, MinPerSecond: 3} }
 
 // A server responds to the paths of the script.
 type server struct{ retried atomic.Bool }
@@ -117,6 +120,7 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 			resp.Body.Close()
 		}
 	}
+	Learn(t, tracker)
 	once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
 	send(t.Context(), "GET", "https://api.test/throttled?key=secret") // one retry after 5 s
 	send(t.Context(), "GET", "https://api.test/500")                  // refused by the budget
@@ -132,6 +136,40 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	e.StoreOperation("reserve", 50*time.Millisecond, context.DeadlineExceeded)
 	e.StoreDegraded("share", errors.New("throttleredis: the breaker is open"))
 	clock.Stop()
+}
+
+// Learn lets tracker learn a rate of one server and a number of requests in flight of another one,
+// without a Transport.
+func Learn(t *testing.T, tracker *quota.Tracker) {
+	for range 60 {
+		exchange(t, tracker, "https://learned.test/", 4, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated})
+		exchange(t, tracker, "https://busy.test/", 16, throttle.Feedback{Outcome: throttle.Failed})
+	}
+}
+
+// exchange reports the responses to n requests that are in flight together. All that are beyond a
+// half are as f.
+func exchange(t *testing.T, tracker *quota.Tracker, url string, n int, f throttle.Feedback) {
+	d, c := tracker.Demand(newRequest(t.Context(), t, "GET", url)), throttle.Claim{Now: time.Now()}
+	var granted []throttle.Decision
+	for range n {
+		decision, err := d.Limiter.Reserve(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decision.OK {
+			granted = append(granted, decision)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	for i, decision := range granted {
+		response := throttle.Feedback{Outcome: throttle.Accepted}
+		if i >= n/2 {
+			response = f
+		}
+		response.Now = time.Now()
+		throttle.Observe(t.Context(), d.Limiter, c, decision, response)
+	}
 }
 
 func newRequest(ctx context.Context, t *testing.T, method, url string) *http.Request {
@@ -207,8 +245,13 @@ func Want() map[string]Value {
 		"request.time_in_queue{heed.limit.name=held.test,heed.reason=retry-after,heed.result=acquired}":                                 {1, .05},
 		"request.time_in_queue{heed.limit.name=held.test,heed.reason=retry-after,heed.result=too_long}":                                 {1, 0},
 		"request.time_in_queue{heed.limit.name=own,heed.result=canceled}":                                                               {1, 2},
-		"queued_requests{heed.limit.name=held.test,heed.reason=retry-after}":                                                            {},
-		"queued_requests{heed.limit.name=own}":                                                                                          {},
+		"attempts{server.address=held.test,http.response.status_code=429}":                                                              {Sum: 6},
+		"attempts{server.address=own.test,http.response.status_code=200}":                                                               {Sum: 1},
+		"attempts{server.address=api.test,http.response.status_code=200}":                                                               {Sum: 1},
+		"attempts{server.address=api.test,http.response.status_code=500}":                                                               {Sum: 1},
+		"attempts{server.address=api.test,http.response.status_code=429}":                                                               {Sum: 1},
+		"attempts{server.address=api.test,server.port=8443,http.response.status_code=502}":                                              {Sum: 1},
+		"attempts{server.address=broken.test}":                                                                                          {Sum: 1},
 		"throttled{server.address=api.test,http.response.status_code=429,heed.stated=true}":                                             {Sum: 1},
 		"throttled{server.address=held.test,http.response.status_code=429,heed.stated=true}":                                            {Sum: 6},
 		"retries.refused{server.address=api.test,heed.reason=budget}":                                                                   {Sum: 1},
@@ -218,7 +261,10 @@ func Want() map[string]Value {
 		"quota.remaining{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":             {Sum: 40},
 		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":           {Sum: .6},
 		"quota.reset{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 20.35},
-		"quota.hold{server.address=held.test,heed.reason=retry-after}":                                                                  {Sum: 54},
+		"quota.rate{server.address=learned.test}":                                                                                       {Sum: 9.9},
+		"quota.concurrency{server.address=busy.test,heed.reason=overload}":                                                              {Sum: 3},
+		"retry_budget.remaining{}":                                     {Sum: 30},
+		"quota.hold{server.address=held.test,heed.reason=retry-after}": {Sum: 54},
 	} {
 		want["heed.client."+series] = v
 	}
