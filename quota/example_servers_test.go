@@ -64,9 +64,9 @@ func Example_tokenBucket() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    50 │█
-	//                │█   ▄
-	//                │█   █▃▂▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▁
+	// accepted    51 │█
+	//                │█   ▃
+	//                │█   █▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▁
 	// rejected       │+
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────

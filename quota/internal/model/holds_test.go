@@ -102,7 +102,7 @@ func TestQuota_aWrongHoldMakesTheNextOneLater(t *testing.T) {
 	for _, tt := range []struct {
 		tests int // rejected in each hold
 		want  []int
-	}{{0, []int{7, 13, 25, 49}}, {1, []int{7, 7, 7, 7}}} {
+	}{{0, []int{7, 13, 25, 49}}, {1, []int{7, 13, 25, 49}}} {
 		q, now := known(0), start
 		q.Account.Full = false // no rate is put on test
 		for _, want := range tt.want {

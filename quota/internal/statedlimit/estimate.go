@@ -401,16 +401,14 @@ func (e *Estimate) AddResponses(n int64) { e.refill.responses += n }
 func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
 	if rejected {
 		e.concurrency.rejected()
-		if !repeated {
-			e.proof.rejected(n, l.Remaining <= 0)
-		}
+		e.proof.rejected(n, repeated, l.Remaining <= 0)
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
 			e.rejectedByCounter(l.Resolution, now)
 		}
 	}
 	if accepted {
-		e.proof.restated(n, l.Remaining)
+		e.proof.restated(n, l.Remaining, now)
 	}
 	e.adaptProbePause(l, n)
 	e.Update(l, n, now, f)
@@ -512,18 +510,20 @@ func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
 //
 // If rejections have coincided with it before, and units come back one by one, that is no contradiction.
 type proof struct {
-	ignored    bool          // accepted requests have contradicted the limit
-	right      bool          // rejections have coincided with it since
-	doubt      uint8         // contradictions, less rejections that coincided with it
-	row        uint16        // rejections in a row that coincided with it
-	known      bool          // the fields below are set
-	sentBy     uint64        // latest claim that was sent when the server stated what is left
-	at         time.Time     // when it did
-	used       int64         // units that were used then
-	left       int64         // units left then, less later claims that were accepted
-	until      time.Time     // reset that it stated
-	resolution time.Duration // the true one may be so much earlier
-	freeAt     time.Time     // claims do not wait after it until a rejection coincides with the limit; zero: none has waited since the latest one did
+	ignored     bool          // accepted requests have contradicted the limit
+	right       bool          // rejections have coincided with it since
+	doubt       uint8         // contradictions, less rejections that coincided with it
+	row         uint16        // rejections in a row that coincided with it
+	known       bool          // the fields below are set
+	sentBy      uint64        // latest claim that was sent when the server stated what is left
+	at          time.Time     // when it did
+	used        int64         // units that were used then
+	left        int64         // units left then, less later claims that were accepted
+	until       time.Time     // reset that it stated
+	resolution  time.Duration // the true one may be so much earlier
+	highest     int64         // units left by the responses that accepted requests of the window
+	countedDown bool          // and they have decreased to at most one
+	freeAt      time.Time     // claims do not wait after it until a rejection coincides with the limit; zero: none has waited since the latest one did
 }
 
 const (
@@ -542,12 +542,19 @@ func (p *proof) update(reset time.Time, left, limit int64, resolution time.Durat
 	p.known, p.sentBy, p.at, p.used, p.left = true, sent, now, max(limit-left, 1), left
 }
 
-// restated applies that the response which accepts claim n states that left units are left. If rejections have
-// coincided with the limit before, they have come back before the reset, which is no contradiction.
-func (p *proof) restated(n uint64, left int64) {
+// restated applies that the response which accepts claim n states that left units are left. Values that decrease to at
+// most one are counted by the server, so that a rejection with none left coincides with the limit whenever its request
+// was sent. If rejections have coincided before, units have come back before the reset, which is no contradiction.
+func (p *proof) restated(n uint64, left int64, now time.Time) {
 	if p.known && p.right && n > p.sentBy && left > 0 {
 		p.left = max(p.left, left+1)
 	}
+	if !p.known || !now.Before(p.until) {
+		p.highest, p.countedDown = left, false
+		return
+	}
+	p.highest = max(p.highest, left)
+	p.countedDown = p.countedDown || left <= 1 && left < p.highest
 }
 
 // accepted applies that claim n was accepted. refills reports whether a unit may have come back for it.
@@ -565,9 +572,10 @@ func (p *proof) accepted(n uint64, refills bool, now time.Time) {
 	}
 }
 
-// rejected applies that claim n was rejected. usedUp reports whether no unit is left by the count of the client.
-func (p *proof) rejected(n uint64, usedUp bool) {
-	if !p.known || n <= p.sentBy || !usedUp && p.left > 0 {
+// rejected applies that claim n was rejected, and whether the same request was before. usedUp reports whether no unit is
+// left, by the response or by the count of the client.
+func (p *proof) rejected(n uint64, repeated, usedUp bool) {
+	if !p.known || (n <= p.sentBy || repeated) && !p.countedDown || !usedUp && p.left > 0 {
 		return
 	}
 	if p.row++; p.row < coincides<<p.doubt {

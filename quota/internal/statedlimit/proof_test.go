@@ -77,12 +77,12 @@ func TestProof_rejectionsThatCoincideConfirmIt(t *testing.T) {
 		"more was accepted than stated": {-2, 11, false, true},
 	} {
 		p := proofOf(tt.left)
-		p.rejected(tt.n, tt.usedUp)
+		p.rejected(tt.n, false, tt.usedUp)
 		require.Equal(t, tt.right, p.right, name)
 	}
 	p := proofOf(0)
 	p.known = false
-	p.rejected(11, true)
+	p.rejected(11, false, true)
 	require.False(t, p.right, "nothing was stated")
 
 	p = proofOf(0)
@@ -90,24 +90,24 @@ func TestProof_rejectionsThatCoincideConfirmIt(t *testing.T) {
 		p.accepted(11, false, proofAt)
 		require.True(t, p.ignored)
 		for range needed - 1 {
-			p.rejected(12, true)
+			p.rejected(12, false, true)
 		}
 		require.True(t, p.ignored, i)
 		p.accepted(13, false, proofAt)
 		for range needed - 1 {
-			p.rejected(14, true)
+			p.rejected(14, false, true)
 		}
 		require.True(t, p.ignored, "%d: not in a row", i)
-		p.rejected(15, true)
+		p.rejected(15, false, true)
 		require.Equal(t, []bool{false, true}, []bool{p.ignored, p.right}, i)
 	}
 	for p.doubt > 0 {
 		for range 64 {
-			p.rejected(16, true)
+			p.rejected(16, false, true)
 		}
 	}
 	p.right = false
-	p.rejected(17, true)
+	p.rejected(17, false, true)
 	require.True(t, p.right, "each time that it was right ends a doubt")
 }
 
@@ -247,4 +247,39 @@ func TestEstimate_delayOfAnUnconfirmedStatement(t *testing.T) {
 	require.Zero(t, free(time.Minute+3*s), "it is confirmed")
 	e.Weighted = true
 	require.Zero(t, e.Delay(s, proofAt), "tokens are not inferred")
+}
+
+// Values that decrease to at most one are counted by the server. So rejections with none left coincide with them whenever
+// their requests were sent, also those that were rejected before: a crowd is sent before the first response.
+func TestProof_countsDown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stated   []int64 // left, by responses that accept requests
+		n        uint64
+		repeated bool
+		usedUp   bool
+		right    bool
+	}{
+		"counted down, sent before":       {[]int64{3, 2, 1, 0}, 9, false, true, true},
+		"counted down, repeated":          {[]int64{3, 2, 1, 0}, 12, true, true, true},
+		"not to the end":                  {[]int64{5, 4, 3}, 9, false, true, false},
+		"constant":                        {[]int64{0, 0, 0, 0}, 9, false, true, false},
+		"constant, repeated":              {[]int64{0, 0, 0, 0}, 12, true, true, false},
+		"counted down, some left by then": {[]int64{3, 2, 1}, 9, false, false, false},
+		"a limit of one":                  {[]int64{0}, 9, false, true, false},
+	} {
+		p := proofOf(4)
+		for _, left := range tt.stated {
+			p.restated(9, left, proofAt)
+			p.update(proofAt.Add(time.Minute), left, 5, time.Second, 10, proofAt)
+		}
+		p.rejected(tt.n, tt.repeated, tt.usedUp)
+		require.Equal(t, tt.right, p.right, name)
+	}
+
+	p := proofOf(4)
+	p.restated(9, 3, proofAt)
+	p.restated(9, 0, proofAt)
+	p.restated(9, 5, proofAt.Add(time.Minute)) // the next window
+	p.rejected(9, false, true)
+	require.False(t, p.right)
 }
