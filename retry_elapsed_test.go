@@ -91,9 +91,9 @@ func TestTransport_sendsOnceForACallerThatRetries(t *testing.T) {
 		header, value string
 		sent          int
 	}{
-		"the first of an SDK that counts":     {"X-Stainless-Retry-Count", "0", 4},
+		"the first of an SDK that counts":     {"X-Stainless-Retry-Count", "0", 5},
 		"its first retry":                     {"X-Stainless-Retry-Count", "1", 1},
-		"no number":                           {"X-Stainless-Retry-Count", "x", 4},
+		"no number":                           {"X-Stainless-Retry-Count", "x", 5},
 		"the only attempt of an AWS SDK":      {"amz-sdk-request", "attempt=1; max=1", 5},
 		"the first of three":                  {"amz-sdk-request", "attempt=1; max=3", 1},
 		"the second":                          {"amz-sdk-request", "attempt=2", 1},

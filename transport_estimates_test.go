@@ -175,6 +175,8 @@ func seededTransport(base http.RoundTripper, seed uint64) *heed.Transport {
 // plus 20 % where these are missed, to detect regressions of the estimates in package quota. Some first jobs have more
 // rejections than before, because only requests that were not rejected before make others wait (rule 3), and a new host is
 // sent any number of requests (rule 8).
+// With five attempts and a Budget of as many retries as requests, fewer calls fail at limits that look like failures (bare
+// 503), with more rejected requests or more time.
 // Figures are in bench/README.md.
 func TestTransport_estimatesLimits(t *testing.T) {
 	nginx := func(status int, retryAfter bool) func() limitedServer {
@@ -191,15 +193,15 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"20/s, burst of 20, bare 503", nginx(503, false), 300, 13950 * time.Millisecond, cost{83, 1, 1.25}, cost{11, 0, 1.25}},
 		{"20/s, burst of 20, closed connections", nginx(0, false), 300, 13950 * time.Millisecond, cost{83, 1, 1.25}, cost{11, 0, 1.25}},
 		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{100, 0, 1.28}, cost{37, 0, 1.25}},
-		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{117, 0, 1.90}, cost{12, 0, 1.67}},
+		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{117, 0, 2.35}, cost{12, 0, 1.67}},
 		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{159, 4, 3.15}, cost{22, 0, 1.56}},
 		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{500, 0, 4.3}, cost{60, 0, 1.6}},
 		{"50 per 2 s of HAProxy, Retry-After", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "2") }, 300, 12 * time.Second, cost{346, 5, 2.36}, cost{290, 0, 2.15}},
-		{"50 per 2 s of HAProxy, bare 503", func() limitedServer { return haproxyServer(50, 2*time.Second, 503, "") }, 300, 12 * time.Second, cost{492, 300, 2.10}, cost{492, 300, 1.40}},
+		{"50 per 2 s of HAProxy, bare 503", func() limitedServer { return haproxyServer(50, 2*time.Second, 503, "") }, 300, 12 * time.Second, cost{240, 8, 2.40}, cost{220, 12, 2.40}},
 		{"5 per s, bare 429", func() limitedServer { return windowServer(5, time.Second, 429, false) }, 300, 59 * time.Second, cost{720, 10, 1.6}, cost{750, 10, 1.6}},
 		{"5 per s, Retry-After", func() limitedServer { return windowServer(5, time.Second, 429, true) }, 300, 59 * time.Second, cost{185, 0, 1.76}, cost{205, 0, 1.84}},
-		{"1 per s, bare 429", func() limitedServer { return windowServer(1, time.Second, 429, false) }, 100, 99 * time.Second, cost{275, 1, 1.66}, cost{26, 0, 1.66}},
-		{"1 per s, bare 503", func() limitedServer { return windowServer(1, time.Second, 503, false) }, 100, 99 * time.Second, cost{261, 117, 1.45}, cost{260, 117, 1.35}},
+		{"1 per s, bare 429", func() limitedServer { return windowServer(1, time.Second, 429, false) }, 100, 99 * time.Second, cost{415, 1, 1.67}, cost{96, 0, 1.66}},
+		{"1 per s, bare 503", func() limitedServer { return windowServer(1, time.Second, 503, false) }, 100, 99 * time.Second, cost{340, 32, 1.45}, cost{445, 63, 1.35}},
 		{"100 per 5 s, bare 429", func() limitedServer { return windowServer(100, 5*time.Second, 429, false) }, 300, 10 * time.Second, cost{240, 4, 3.4}, cost{45, 0, 1.90}},
 		{"10/s, burst of 10, bare 429", func() limitedServer { return bucketServer(10, 10, 429, false) }, 300, 29 * time.Second, cost{167, 0, 1.25}, cost{18, 0, 1.26}},
 	} {
