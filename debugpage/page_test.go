@@ -330,7 +330,7 @@ func TestPage_showsSharedPartsOnce(t *testing.T) {
 	require.Equal(t, []string{"stated limits only", "disabled"}, []string{s.Quotas[0].Mode, s.Quotas[1].Mode})
 	require.Len(t, s.Queues, 3)
 	require.Len(t, s.Budgets, 2)
-	require.Equal(t, int64(100), *s.Budgets[0].Allowed)
+	require.Equal(t, int64(1000), *s.Budgets[0].Allowed)
 	require.Nil(t, s.Budgets[1].Allowed)
 	require.Equal(t, int64(100), *s.Summary.RetriesLeft)
 	page := htmlOf(t, p)
