@@ -332,7 +332,7 @@ func TestPage_showsSharedPartsOnce(t *testing.T) {
 	require.Len(t, s.Budgets, 2)
 	require.Equal(t, int64(1000), *s.Budgets[0].Allowed)
 	require.Nil(t, s.Budgets[1].Allowed)
-	require.Equal(t, int64(100), *s.Summary.RetriesLeft)
+	require.Equal(t, int64(1000), *s.Summary.RetriesLeft)
 	page := htmlOf(t, p)
 	require.Contains(t, page, "Retry budget: a <small>100 of 100 retries left")
 	require.Contains(t, page, "Retry budget: b, c <small>not limited")
