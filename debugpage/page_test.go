@@ -334,7 +334,7 @@ func TestPage_showsSharedPartsOnce(t *testing.T) {
 	require.Nil(t, s.Budgets[1].Allowed)
 	require.Equal(t, int64(1000), *s.Summary.RetriesLeft)
 	page := htmlOf(t, p)
-	require.Contains(t, page, "Retry budget: a <small>100 of 100 retries left")
+	require.Contains(t, page, "Retry budget: a <small>1,000 of 1,000 retries left")
 	require.Contains(t, page, "Retry budget: b, c <small>not limited")
 }
 
