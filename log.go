@@ -116,8 +116,11 @@ func (l *requestLogger) count(key recordKey) (first, counted bool) {
 	return true, true
 }
 
-// sumUp writes the number of repeats of a record, if there were any, and counts no further ones.
+// sumUp writes the number of repeats of a record, if there were any, and counts no further ones. A
+// panic of the handler is dropped: sumUp has a goroutine of its own, in which the program cannot
+// recover.
 func (l *requestLogger) sumUp(logger *slog.Logger, key recordKey, text string, attrs []slog.Attr) {
+	defer func() { _ = recover() }()
 	l.mu.Lock()
 	n := l.repeats[key]
 	delete(l.repeats, key)

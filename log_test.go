@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -389,4 +390,30 @@ func TestLogTrace_levelsOfHolds(t *testing.T) {
 		LogTrace(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))).Hold(tt.hold)
 		require.Contains(t, b.String(), tt.want, "%+v", tt.hold)
 	}
+}
+
+// A panickingHandler panics in the record with a repeated attribute.
+type panickingHandler struct{ slog.Handler }
+
+func (h panickingHandler) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "repeated" {
+			panic("handler")
+		}
+		return true
+	})
+	return nil
+}
+
+// LogTrace writes the number of similar records in a goroutine of its own. A handler that panics there does not end the
+// program.
+func TestLogTrace_aHandlerMayPanicWhenRecordsAreSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trace := LogTrace(slog.New(panickingHandler{slog.NewTextHandler(io.Discard, nil)}))
+		for range 2 {
+			trace.Retry(request(t, "GET", ""), RetryInfo{Attempt: 1, Status: 503})
+		}
+		time.Sleep(2 * repeatsWithin)
+		synctest.Wait()
+	})
 }

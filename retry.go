@@ -65,16 +65,16 @@ type RetryPolicy struct {
 	// that is 1 or negative. Values below MaxAttempts mean MaxAttempts.
 	MaxThrottledAttempts int
 
-	// Backoff returns the delay before a retry if the server states none. Nil means
-	// backoff.Exponential{Factor: 3, Jitter: backoff.Equal}: 250 to 500 ms, then 0.75 to 1.5 s,
-	// and so on to at most 30 s. With five attempts a call survives a failure of the server of
-	// about ten seconds. After a failure that is not a rejection because of a limit, a
-	// Retry-After makes the delay longer by at most 5 s.
+	// Backoff returns the delay before a retry if the server states none. After a failure that
+	// is not a rejection because of a limit, a Retry-After only makes the delay longer, by at
+	// most 5 s. Nil means backoff.Exponential{Factor: 3, Jitter: backoff.Equal}: 250 to 500 ms,
+	// 0.75 to 1.5 s, 2.25 to 4.5 s and so on, at most 30 s. The delays of five attempts add up to
+	// at least 10 s, like those of hashicorp/go-retryablehttp.
 	Backoff backoff.Policy
 
-	// RetryAfterJitter adds a random delay to a Retry-After that the server states. Its
-	// zero value adds up to 500 ms or 10 %, whichever is longer, and doubles that range
-	// with each attempt. If the server states 0 and RetryAfterJitter.Min is not set, the
+	// RetryAfterJitter adds a random delay to a Retry-After that a rejection because of a
+	// limit states. Its zero value adds up to 500 ms or 10 %, whichever is longer. If the
+	// server states 0 and RetryAfterJitter.Min is not set, the
 	// first retry is sent immediately, and each later one after a tenth of the delay of
 	// Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
@@ -166,6 +166,10 @@ const (
 	defaultMaxBodyBuffer        = 256 << 10
 )
 
+// defaultBackoff makes a call that is sent five times survive a failure of the server as long as
+// one of go-retryablehttp, whose delays are 1, 2, 4 and 8 s, and sends the first retry earlier.
+var defaultBackoff backoff.Policy = backoff.Exponential{Factor: 3, Jitter: backoff.Equal}
+
 // withDefaults returns a copy of r with defaults for zero fields. A nil Budget becomes
 // budget, or a new one if budget is nil.
 func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
@@ -179,7 +183,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	}
 	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
 	if p.Backoff == nil {
-		p.Backoff = backoff.Exponential{Factor: 3, Jitter: backoff.Equal}
+		p.Backoff = defaultBackoff
 	}
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = &backoff.Budget{Ratio: 1, MinPerSecond: 100}
@@ -502,7 +506,7 @@ func (rt *roundTrip) prepareRetry() error {
 	switch {
 	case zero:
 		rt.delay = rt.zeroRetryAfterDelay()
-	case r.HasRetryAfter && throttled && held:
+	case r.HasRetryAfter && held:
 		spread := p.RetryAfterJitter
 		spread.Min, spread.Max = 1, maxReleaseDelay
 		rt.delay = spread.Delay(r.RetryAfter, 1) // the others are sent within as long after the hold

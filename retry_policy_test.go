@@ -177,3 +177,23 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 	}
 }
+
+// The delays of the zero RetryPolicy are those of its documentation, and persist for at least ten seconds.
+func TestRetryPolicy_defaultDelays(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			var sent []time.Time
+			_, err := get(t, &Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) {
+				sent = append(sent, time.Now())
+				return newResponse(500, ""), nil
+			})})
+			require.NoError(t, err)
+			require.Len(t, sent, 5)
+			for i, longest := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 4500 * time.Millisecond, 13500 * time.Millisecond} {
+				d := sent[i+1].Sub(sent[i])
+				require.GreaterOrEqual(t, d, longest/2)
+				require.LessOrEqual(t, d, longest)
+			}
+		})
+	}
+}

@@ -62,7 +62,7 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
-	exclude := flag.String("exclude", `^(quota/(internal/.*|[^/]*)|(examples|bench|internal/(inventedkeys|limitertest|memhttp|metricstest|replay|headercases|serverrules|turns)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
+	exclude := flag.String("exclude", `^(quota/(internal/.*|[^/]*)|(examples|bench|internal/(inventedkeys|limitertest|memhttp|metricstest|outagetest|replay|headercases|serverrules|turns)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
 	tracker := flag.Bool("tracker", false, "only changes of package quota and its internal packages, instead of those that -exclude leaves; only their tests run")
 	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for tests that run together")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")

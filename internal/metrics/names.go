@@ -33,7 +33,7 @@ const (
 // replace each other all the time.
 type recentSet[K comparable] struct {
 	max    int
-	forget func(K) // called for names that are replaced
+	forget func(K) // called for names that are replaced, without a lock held
 
 	mu    sync.RWMutex
 	names map[K]*atomic.Int64 // time of the last use in ns since 1970
@@ -53,41 +53,48 @@ func (s *recentSet[K]) use(k K) bool {
 	if known || full {
 		return known
 	}
+	replaced, added := s.add(k, now)
+	if replaced != nil {
+		s.forget(*replaced)
+	}
+	return added
+}
+
+// add adds k if it can, and returns the name that k replaces; nil: none.
+func (s *recentSet[K]) add(k K, now int64) (replaced *K, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if used, known = s.names[k]; !known {
-		if !s.canAdd(now) {
-			return false
+	if s.names == nil {
+		s.names = make(map[K]*atomic.Int64)
+	}
+	used, known := s.names[k]
+	if !known {
+		if len(s.names) >= s.max {
+			oldest, ok := s.oldest(now)
+			if !ok {
+				return nil, false
+			}
+			delete(s.names, oldest)
+			replaced = &oldest
 		}
 		used = new(atomic.Int64)
 		s.names[k] = used
 	}
 	used.Store(now)
-	return true
+	return replaced, true
 }
 
-// canAdd reports whether another name can be added. It drops the oldest one if that is necessary. The
+// oldest returns the name that was not used for the longest time, if that is at least keepUnused. The
 // caller holds s.mu.
-func (s *recentSet[K]) canAdd(now int64) bool {
-	if s.names == nil {
-		s.names = make(map[K]*atomic.Int64)
-	}
-	if len(s.names) < s.max {
-		return true
-	}
-	var oldest K
+func (s *recentSet[K]) oldest(now int64) (oldest K, ok bool) {
 	first := int64(math.MaxInt64)
 	for k, used := range s.names {
 		if at := used.Load(); at < first {
 			oldest, first = k, at
 		}
 	}
-	if s.busy = first + int64(keepUnused); now < s.busy {
-		return false
-	}
-	delete(s.names, oldest)
-	s.forget(oldest)
-	return true
+	s.busy = first + int64(keepUnused)
+	return oldest, now >= s.busy
 }
 
 // limitNames is a recentSet of names of limits.

@@ -26,7 +26,9 @@ import (
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if half of them are
 // of requests that were not rejected before, because one that was may be rejected for what it is, and if more in flight
-// than usual do not explain all of them. Each hold that proves to be wrong doubles that number, so that wrong holds become rare however many requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the next hold.
+// than usual do not explain all of them. Each hold that proves to be wrong doubles that number, so that wrong holds
+// become rare however many requests there are, and each that proves to be right halves it. After two right ones in a row
+// the first rejection begins the next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
 // accepted. The acceptance of a request that was sent after all rejected ones ends it, too.

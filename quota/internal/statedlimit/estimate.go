@@ -514,6 +514,7 @@ type proof struct {
 	right       bool          // rejections have coincided with it since
 	doubt       uint8         // contradictions, less rejections that coincided with it
 	row         uint16        // rejections in a row that coincided with it
+	countedDown bool          // in the window until, accepted requests stated fewer and fewer units, and at last at most one
 	known       bool          // the fields below are set
 	sentBy      uint64        // latest claim that was sent when the server stated what is left
 	at          time.Time     // when it did
@@ -521,8 +522,7 @@ type proof struct {
 	left        int64         // units left then, less later claims that were accepted
 	until       time.Time     // reset that it stated
 	resolution  time.Duration // the true one may be so much earlier
-	highest     int64         // units left by the responses that accepted requests of the window
-	countedDown bool          // and they have decreased to at most one
+	highest     int64         // most units that an accepted request of the window stated
 	freeAt      time.Time     // claims do not wait after it until a rejection coincides with the limit; zero: none has waited since the latest one did
 }
 
