@@ -23,19 +23,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A lockedBuffer is a bytes.Buffer to which goroutines of LogTrace may write while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns what was written since the last call.
+func (l *lockedBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
 // logLines returns a LogTrace and the records that it has written, without their times.
 func logLines() (*Trace, func() []string) {
-	var b bytes.Buffer
+	var b lockedBuffer
 	trace := LogTrace(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
 	}})))
-	return trace, func() []string {
-		defer b.Reset()
-		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	}
+	return trace, func() []string { return strings.Split(strings.TrimSuffix(b.take(), "\n"), "\n") }
 }
 
 func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
