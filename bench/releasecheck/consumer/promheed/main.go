@@ -6,8 +6,10 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/promheed"
@@ -28,8 +30,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if len(families) != 1 || families[0].GetName() != "heed_client_call_duration_seconds" {
-		log.Fatalf("%v, not the duration of one call", families)
+	for _, want := range []string{"heed_client_attempts_total", "heed_client_call_duration_seconds"} {
+		if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == want }) {
+			log.Fatalf("%v, without %s", families, want)
+		}
 	}
 	fmt.Println("ok")
 }
