@@ -69,7 +69,8 @@ type RetryPolicy struct {
 	// is not a rejection because of a limit, a Retry-After only makes the delay longer, by at
 	// most 5 s. Nil means backoff.Exponential{Factor: 3, Jitter: backoff.Equal}: 250 to 500 ms,
 	// 0.75 to 1.5 s, 2.25 to 4.5 s and so on, at most 30 s. The delays of five attempts add up to
-	// at least 10 s, like those of hashicorp/go-retryablehttp.
+	// at least 10 s, like those of hashicorp/go-retryablehttp. Where that would pass the deadline of
+	// the context, a delay is shorter, but not shorter than the one before it.
 	Backoff backoff.Policy
 
 	// RetryAfterJitter adds a random delay to a Retry-After that a rejection because of a
@@ -166,9 +167,30 @@ const (
 	defaultMaxBodyBuffer        = 256 << 10
 )
 
-// defaultBackoff makes a call that is sent five times survive a failure of the server as long as
-// one of go-retryablehttp, whose delays are 1, 2, 4 and 8 s, and sends the first retry earlier.
-var defaultBackoff backoff.Policy = backoff.Exponential{Factor: 3, Jitter: backoff.Equal}
+// A defaultPolicy is the default of RetryPolicy.Backoff. A call that is sent five times survives a
+// failure of the server as long as one of go-retryablehttp, whose delays are 1, 2, 4 and 8 s, and
+// its first retry is sent earlier.
+type defaultPolicy struct{ backoff.Exponential }
+
+var defaultBackoff backoff.Policy = defaultPolicy{backoff.Exponential{Factor: 3, Jitter: backoff.Equal}}
+
+// beforeDeadline returns the delay d, halved as often as necessary to leave half of the time to the
+// deadline of ctx for the attempt. If it then were shorter than previous, the delay before it, it
+// returns d: as the deadline comes near, a call must not be sent faster and faster.
+func (defaultPolicy) beforeDeadline(ctx context.Context, d, previous time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return d
+	}
+	short, longest := d, max(time.Until(deadline)/2, 0)
+	for short > longest {
+		short /= 2
+	}
+	if short < max(previous, 1) {
+		return d
+	}
+	return short
+}
 
 // withDefaults returns a copy of r with defaults for zero fields. A nil Budget becomes
 // budget, or a new one if budget is nil.
@@ -515,8 +537,12 @@ func (rt *roundTrip) prepareRetry() error {
 	case statedWait >= minStatedWait:
 		rt.delay = statedWait
 	default:
-		rt.lastDelay = rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
-		rt.delay = boundDelay(r, rt.lastDelay)
+		d := rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
+		if b, ok := rt.backoffPolicy.(defaultPolicy); ok {
+			d = b.beforeDeadline(rt.ctx, d, rt.lastDelay)
+		}
+		rt.lastDelay = d
+		rt.delay = boundDelay(r, d)
 	}
 	wait = max(wait, rt.delay)
 	if rt.delay == backoff.Stop {

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -195,5 +196,42 @@ func TestRetryPolicy_defaultDelays(t *testing.T) {
 				require.LessOrEqual(t, d, longest)
 			}
 		})
+	}
+}
+
+// Near the deadline of the context a default delay leaves half of the time for the attempt, but is not shorter than the one
+// before it, so that the call is not sent faster and faster. Delays of a RetryPolicy.Backoff are not changed.
+func TestRetryPolicy_defaultDelaysBeforeADeadline(t *testing.T) {
+	const ms = time.Millisecond
+	for deadline, attempts := range map[time.Duration][2]int{100 * ms: {2, 3}, 300 * ms: {2, 3}, time.Second: {2, 4}, 3 * time.Second: {3, 5}, time.Hour: {5, 5}} {
+		for range 100 {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				defer cancel()
+				var sent []time.Time
+				base := baseFunc(func(*http.Request) (*http.Response, error) {
+					sent = append(sent, time.Now())
+					return newResponse(503, ""), nil
+				})
+				start := time.Now()
+				_, err := (&Transport{Base: base}).RoundTrip(request(t, "GET", "").WithContext(ctx))
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, len(sent), attempts[0], deadline)
+				require.LessOrEqual(t, len(sent), attempts[1], deadline)
+				for i := range sent[1:] {
+					d := sent[i+1].Sub(sent[i])
+					require.LessOrEqual(t, d, start.Add(deadline).Sub(sent[i+1]), "half of the time is left")
+					if i > 0 {
+						require.GreaterOrEqual(t, d, sent[i].Sub(sent[i-1]))
+					}
+				}
+				sent = nil
+				resp, err := (&Transport{Base: base, Retry: &RetryPolicy{Backoff: backoff.Constant(deadline)}}).RoundTrip(request(t, "GET", "").WithContext(ctx))
+				require.NoError(t, err)
+				require.Len(t, sent, 1)
+				info, _ := InfoFrom(resp)
+				require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
+			})
+		}
 	}
 }
