@@ -563,7 +563,7 @@ func (p *proof) accepted(n uint64, refills bool, now time.Time) {
 		return
 	}
 	p.row = 0
-	back := int64(math.Ceil(float64(p.used) * float64(now.Sub(p.at)) / float64(max(p.until.Sub(p.at), 1)))) // of a bucket that is full then: resets are rounded up
+	back := int64(float64(p.used) * float64(now.Sub(p.at)+p.resolution) / float64(max(p.until.Sub(p.at), 1))) // of a bucket that is full then, or its resolution earlier
 	if p.left--; p.left >= -back || p.right && (refills || !now.Before(p.until.Add(-p.resolution))) {
 		return
 	}

@@ -37,9 +37,10 @@ func TestProof_isContradicted(t *testing.T) {
 		"sent before the statement":       {0, 9, 10, 0, false, false, false},
 		"after its reset":                 {0, 9, 11, time.Minute, false, false, false},
 		"just before it":                  {0, 5, 11, time.Minute - 1, false, false, true},
-		"a bucket that is full then":      {0, 4, 11, time.Minute - 1, false, false, false}, // resets are rounded, so a unit counts before it is whole
-		"its first unit":                  {0, 1, 11, time.Second, false, false, false},
-		"two units in that time":          {0, 2, 11, time.Second, false, false, true},
+		"a bucket that is full then":      {0, 4, 11, time.Minute - 1, false, false, false},  // and its reset is rounded, so that it may be so earlier
+		"its first unit":                  {0, 1, 11, 14 * time.Second, false, false, false}, // 4 come back within at least 59 s
+		"before its first unit":           {0, 1, 11, 13 * time.Second, false, false, true},
+		"two units in that time":          {0, 2, 11, 14 * time.Second, false, false, true},
 		"a bucket after half of the time": {1, 3, 11, 30 * time.Second, false, false, false},
 		"more than of a bucket then":      {1, 4, 11, 30 * time.Second, false, false, true},
 		"just before it, it is right":     {0, 9, 11, time.Minute - time.Second, true, false, false},
