@@ -52,8 +52,8 @@ func (c *Conn) Close() error {
 		if c.reset.Load() {
 			reader, writer = syscall.ECONNRESET, syscall.ECONNRESET
 		}
+		c.in.closeRead(writer) // first, so that nothing is read of what the other end writes when it notices the end
 		c.out.closeWrite(reader)
-		c.in.closeRead(writer)
 		_ = c.SetDeadline(time.Time{})
 		if c.onClose != nil {
 			c.onClose()
