@@ -36,10 +36,10 @@ func Example_fixedWindow() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    94 │▂                    ▄                   █
-	//                │█                    █                   █
-	//                │█▂▃▂▃▁              ▇█                  ▂█ ▁
-	// rejected       │     1    1      1            1
+	// accepted    89 │▃                    ▁                   █
+	//                │█                   ▂█                   █
+	//                │█▂▃▂▃▁              ██                  ▃█ ▁
+	// rejected       │     1   1      1             1
 	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
 	//                └┬───────────────────┬───────────────────┬───
 	//                 0 s                 5 s                 10 s
@@ -66,7 +66,7 @@ func Example_tokenBucket() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    51 │█
 	//                │█   ▃
-	//                │█   █▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▁
+	//                │█   █▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▁
 	// rejected       │+
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
@@ -92,16 +92,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    67 │█                                        ▃
-	//                │█                   ▁█  ▁                █
-	//                │█▃▃▃▃▂              ██  █   ▄           ▆█  ▁▅▄ ▄
-	// rejected       │     1    1      1                   1   +
-	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqq qqq
+	// accepted    67 │█
+	//                │█                   ▆▃  ▁               ▅▄
+	//                │█▃▃▃▃▂              ██  █   ▄           ██  █▂  ▄
+	// rejected       │     1   1      1                    1  ++
+	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 335 requests sent, 35 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
+	// 300 calls: 336 requests sent, 36 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -124,7 +124,7 @@ func Example_slidingCounter() {
 	// accepted    67 │█
 	//                │█
 	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
-	// rejected       │     1    1      1
+	// rejected       │     1   1      1
 	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s
@@ -153,14 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▁▁▁▁▁
-	// rejected       │     2       +++6 +6+9++ +9857+4++96+5+ 9+7++5 44
-	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────
-	//                 0 s                 5 s                 10 s
+	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁ ▂▃▁▂▁▁▁   ▁  ▁
+	// rejected       │     2      5+9++ +8++++ ++++++3++7+6++ 5+5934
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────────┬─
+	//                 0 s                 5 s                 10 s                15 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 300 calls: 677 requests sent, 377 rejected, 0 calls failed, 13.8 s (ideal 10 s)
+	// 300 calls: 744 requests sent, 444 rejected, 0 calls failed, 15.5 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -243,13 +243,13 @@ func Example_headersInRejections() {
 	// accepted   100 │▂         █         █         █         █         █
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
-	// rejected       │  2  1  1 +    1           1
-	// waits for      │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqsqqqqqqqqqsqqqqqqqqqs
+	// rejected       │  2 1   1 +    1           1
+	// waits for      │  qqqqqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 600 calls: 624 requests sent, 24 rejected, 0 calls failed, 25.3 s (ideal 25 s)
+	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 25.3 s (ideal 25 s)
 }
 
 var bareWindow = scenario{
@@ -464,8 +464,8 @@ var shared = scenario{
 	varies: true,
 }
 
-// Two programs share a limit and do not communicate. Each sees that others use the quota, and
-// sends its share of it.
+// Two programs share a limit and do not communicate. Each sees that more units are used than it sends requests, and sends
+// fewer of them when few units are left.
 func Example_shared() {
 	shared.plot()
 	// Output:
@@ -473,22 +473,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1  37 │█
-	//                │█
-	//                │█▆▄       ▄▆▄▄▄▃▄▃▂▂▄▄▄▄▃▄▄▄▂▃▄▄▅▄▄▃▃▄▃▂▄▃▄▄▃▄▄▂▄▂▃▄▄▄▂▄▃▄▃▂▃▅
-	// rejected 1     │  2 1   1
-	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  37 │█
-	//                │█
-	//                │█▅▄       ▅▅▄▃▄▄▄▃▃▂▄▄▄▄▄▄▃▃▂▃▃▄▄▃▄▄▃▄▃▃▅▅▄▅▄▃▄▃▃▂▄▅▄▅▄▄▄▄▄▂
-	// rejected 2     │  1 1   1
-	// waits for 2    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─
-	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
-	// 1 column = 500 ms, q = quota
+	// accepted 1  78 │          ▂         ▅         █
+	//                │▄         █         █         █         ▆
+	//                │█▃▂       █         █         █         █         ▂
+	// rejected 1     │  2  1  1      1    1      1  1
+	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  94 │                                                  █
+	//                │▂         ▃         ▁                   ▇         █
+	//                │█▂▂       █         █         ▆         █         █▁
+	// rejected 2     │  1  1  1      1    2      1  2         2
+	// waits for 2    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqs
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 607 requests sent, 7 rejected, 0 calls failed, 31 s (ideal 25 s)
+	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 25.7 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

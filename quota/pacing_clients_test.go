@@ -57,8 +57,8 @@ func playFleet(t *testing.T, seed uint64, s server, processes, n, c int, rtt tim
 
 // Ten processes that do not communicate use one quota. A seed decides which of them runs first: in some
 // orders one of them has made all its calls before the rest begin, and the index says nothing. So the
-// median of three seeds counts, and the bounds leave some margin: the worst figures are 3.5 % rejected
-// and a Jain index of 0.95.
+// median of three seeds counts. Limits of a second, and buckets, miss the goals: 300 callers are more than
+// they allow in a round trip.
 func TestTracker_sharesWithOtherTrackers(t *testing.T) {
 	for name, s := range map[string]func() server{
 		"bucket of 50/s":         func() server { return tokenBucket(50, 50, true) },

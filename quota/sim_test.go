@@ -86,7 +86,7 @@ var missed = map[string]string{
 	"quota that shrinks":                  "the requests in flight and tests (rule 4)",
 	"rate of bare 503s":                   "the first job costs more than as many requests as callers until a rate is learned",
 	"learned windows":                     "a window of the clock is met in its middle, and a hold is confirmed late (rule 3)",
-	"shared without communication":        "pacing for others ends when a statement that no rejection has confirmed is doubted (rule 2)",
+	"shared without communication":        "what is left is not spread over the time until the reset (rule 8), so each process uses what it sees",
 	"shared by exchange: Retry-After":     "each window costs what all processes have in flight while a hold is confirmed (rule 3)",
 	"shared by exchange: headers":         "each process tests statements (rule 4)",
 	"shared by exchange: nothing":         "estimates of the rate are not shared",

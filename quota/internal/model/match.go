@@ -12,8 +12,8 @@ import (
 // name, the same size and reset, and no more units left than q expects.
 func (q *Quota) StatesSame(limits []throttle.RemoteLimit, now time.Time) bool {
 	return slices.ContainsFunc(limits, func(l throttle.RemoteLimit) bool {
-		i, own := q.estimateOf(l)
-		return i >= 0 && (l.Name != "" || q.Estimates[i].Limit == own.Limit && q.Estimates[i].MayBeSameWindow(own, now))
+		i := q.estimateOf(l)
+		return i >= 0 && (l.Name != "" || q.Estimates[i].Limit == l.Limit && q.Estimates[i].MayBeSameWindow(l, now))
 	})
 }
 
@@ -53,7 +53,7 @@ func (q *Quota) Matches(limits []throttle.RemoteLimit, reordered int64, now time
 	}
 	few := false
 	for _, l := range limits {
-		i, l := q.estimateOf(l)
+		i := q.estimateOf(l)
 		if i < 0 {
 			continue
 		}

@@ -21,7 +21,7 @@ func windowEstimate(now time.Time) (e statedlimit.Estimate) {
 	limit := throttle.RemoteLimit{Limit: 100, Remaining: 80, ResetAfter: 70 * time.Second, Per: 2 * time.Minute}
 	send := func(n int, at time.Time) {
 		for range n {
-			e.Granted(at, &f, statedlimit.Pacing{}, .5)
+			e.Granted(at, &f, statedlimit.Pacing{})
 			f.End(f.Add())
 		}
 	}

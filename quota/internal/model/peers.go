@@ -26,7 +26,6 @@ func (q *Quota) ApplyLimits(limits []throttle.RemoteLimit, now time.Time) {
 		if now.Before(e.Reset) && statedlimit.ResetOf(l, now).Sub(e.Reset).Abs() < statedlimit.Tolerance {
 			l.ResetAfter = e.Reset.Sub(now)
 		}
-		e.CarryJitter(now, q.InFlight.Open)
 		q.updateEstimate(e, l, 0, now)
 	}
 }

@@ -285,7 +285,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	a, l := q.Account, q.Learned
 	for i := range q.Estimates {
 		e := &q.Estimates[i]
-		if e.Granted(now, q.counted(e, now), a.Pacing, a.Random()) && q.tests.on && e.Proven() && !q.Ramp.On(now) {
+		if e.Granted(now, q.counted(e, now), a.Pacing) && q.tests.on && e.Proven() && !q.Ramp.On(now) {
 			q.release(q.tests.since, releaseTrips, now)
 		}
 	}

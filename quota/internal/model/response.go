@@ -202,6 +202,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		q.Learned.Window = learnedlimit.Window{} // the server states what the program had declared
 	}
 	var stated [statedlimit.MaxEstimates]bool
+	usedUp := false
 	for _, l := range f.RemoteLimits {
 		i := q.find(l, now)
 		if i < 0 {
@@ -209,6 +210,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		}
 		stated[i] = true
 		e := &q.Estimates[i]
+		usedUp = usedUp || e.TooFew(l.Remaining)
 		hadLog := e.HasLog()
 		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, f.Repeated, now, &q.InFlight)
 		q.reserveLog(e, hadLog)
@@ -225,9 +227,8 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 			}
 		}
 	}
-	usedUp := Explains(f.RemoteLimits)
 	explained = usedUp && slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool {
-		return e.Remaining <= 0 && e.Reset.Sub(now) >= q.trip.Typical() && !e.Distrusted()
+		return e.TooFew(e.Remaining) && e.Reset.Sub(now) >= q.trip.Typical() && !e.Distrusted()
 	})
 	for i := len(q.Estimates) - 1; i >= 0; i-- {
 		e := &q.Estimates[i]

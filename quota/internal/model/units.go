@@ -120,27 +120,26 @@ func (u *Units) counts(l throttle.RemoteLimit) bool {
 	return l.Unit == u.Unit && !l.RemainingUnknown
 }
 
-// estimateOf returns the index of the estimate of l, and l in requests. The index is -1 if there is
-// none. Of several with the name and the window of l, it is the one of its size, or else the last.
-func (u *Units) estimateOf(l throttle.RemoteLimit) (i int, inRequests throttle.RemoteLimit) {
-	i = -1
+// estimateOf returns the index of the estimate of l, -1 if there is none. Of several with the name and the window of l, it
+// is the one of its size, or else the last.
+func (u *Units) estimateOf(l throttle.RemoteLimit) int {
+	i := -1
 	for k := range u.Estimates {
 		if e := &u.Estimates[k]; u.counts(l) && e.Name == l.Name && e.Per == l.Per {
-			i, inRequests = k, e.InRequests(l)
-			if inRequests.Limit == e.Limit {
+			if i = k; l.Limit == e.Limit {
 				break
 			}
 		}
 	}
-	return i, inRequests
+	return i
 }
 
 // find returns the index of the estimate of l, which may be new; -1 if there is no memory for it, or
 // if l counts another unit.
 func (u *Units) find(l throttle.RemoteLimit, now time.Time) int {
 	weighted := u.Unit != ""
-	i, own := u.estimateOf(l)
-	if i >= 0 && (weighted || own.Limit == u.Estimates[i].Limit || !u.Estimates[i].IsOtherWindow(l, now)) {
+	i := u.estimateOf(l)
+	if i >= 0 && (weighted || l.Limit == u.Estimates[i].Limit || !u.Estimates[i].IsOtherWindow(l, now)) {
 		return i
 	}
 	if u.Dropped || !u.counts(l) {

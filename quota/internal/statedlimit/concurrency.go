@@ -81,7 +81,7 @@ func (e *Estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *i
 	}
 	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.Open) {
 		if was {
-			e.refill, e.others, e.Reset = refill{}, otherClients{}, now
+			e.refill, e.Reset = refill{}, now
 		}
 		return false
 	}

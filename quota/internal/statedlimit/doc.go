@@ -5,10 +5,9 @@
 // It is made of these parts, each of which infers one property of the limit from what responses state:
 //
 //	refill           how units come back: together, evenly, each after a time, or in the next window
+//	use              how many units are used for each request, other clients included
 //	windowStart      the exact reset, which servers round to whole seconds
-//	unitCost         how many units one request takes
 //	concurrencyTest  whether the limit counts requests in flight
-//	otherClients     how many units other clients of the account use
 //	proof            whether the server enforces what it states
 //	countedWindows   the windows of a limit that only rejections state
 //

@@ -15,7 +15,7 @@ import (
 //
 // Its state is what a response stated, the one that was applied last. It was received at the time at:
 //
-//	limit, remaining   in requests, see unitCost, or in units if weighted
+//	limit, remaining   in the units of the server
 //	reset              when units come back: all of them, or, of a bucket, the last one
 //	refill             how units come back
 //	lastSent           claims up to this number had been sent at the time at
@@ -52,9 +52,9 @@ import (
 //	n <= lastSent, r < left(t)                maybe an older state     remaining = r, reset = R
 //
 // The first request after reset is the probe: its response states what is left in the new window. Until
-// then the estimate admits all requests, and its owner bounds them. While other clients use the limit,
-// what is free is spread over the time until the reset, see otherClients, once a rejection has coincided
-// with the limit. A limit of requests in flight has other equations, see concurrencyTest. What accepted
+// then the estimate admits all requests, and its owner bounds them. If more units are used than this process
+// sends requests, because of their cost or of other clients, what is left suffices for fewer, see use.
+// A limit of requests in flight has other equations, see concurrencyTest. What accepted
 // requests contradict admits all, see proof. An Estimate is not safe for concurrent use.
 type Estimate struct {
 	Name         string // RemoteLimit.Name
@@ -68,14 +68,13 @@ type Estimate struct {
 	Probe        bool          // the claim after lastSent is the probe, whose response has not arrived
 	next         time.Time     // when the next claim is admitted, if a pacing spreads claims
 	refill       refill
-	others       otherClients
+	window       time.Duration // longest time until the reset that was stated
+	use          use
 	start        windowStart
-	cost         unitCost
 	concurrency  concurrencyTest
 	proof        proof
 	counted      countedWindows
 	untimed      bool          // the latest statement has no reset
-	numUnused    uint8         // responses in a row that stated an unused quota about to reset, at most minUnused
 	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
 	Weighted     bool          // claims cost different numbers of units, such as tokens: no costs or other clients are inferred
 }
@@ -145,17 +144,12 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	if e.Distrusted() || e.doubted(now) {
 		return math.MaxInt64, 0
 	}
-	units = e.Left(now) - f.Open - p.Reserved(e.Limit)
+	units = e.requests(e.Left(now)-p.Reserved(e.Limit)) - f.Open
 	switch {
-	case e.probing(f) && e.hasOthers(): // they send at the same time
-		return 0, 0
 	case e.probing(f): // what has waited is sent at a growing rate until its response
-		return max(max(e.Limit, 1)-f.Open-p.Reserved(e.Limit), 0), 0
+		return max(max(e.requests(e.Limit-p.Reserved(e.Limit)), 1)-f.Open, 0), 0
 	case e.needsProbe(now, f, p):
 		return math.MaxInt64, 0
-	case units > 0 && e.isShared(now, f.Open):
-		units = e.Remaining - f.Open - p.Reserved(e.Limit)
-		return unitsAfter(e.others.wait(units+f.Open, f.Open, e.At, now, e.Reset), units)
 	case units > 0 && p.spreads(e):
 		return unitsAfter(e.next.Sub(now), units)
 	case units > 0:
@@ -184,11 +178,6 @@ func (e *Estimate) Left(now time.Time) int64 {
 	return e.Remaining + e.returned(now)
 }
 
-// minUnused is the number of responses in a row that state an unused quota which is about to reset,
-// after which it is a token bucket, whose reset is when it is full: it has reset before each claim,
-// and a probe each time would admit one request per round trip. A window states this once at most.
-const minUnused = 3
-
 // needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
 // free of what was left in it.
 func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
@@ -198,21 +187,20 @@ func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool 
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
 		return false // the server could process it before a request of the present window
 	}
-	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.hasOthers() && e.numUnused < minUnused || e.counted.on && e.counted.length > 0
+	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.counted.on && e.counted.length > 0
 }
 
 // probing reports whether the response to the probe is awaited. If its caller has given up, or it has failed, the next
 // claim is the probe.
 func (e *Estimate) probing(f *inflight.Claims) bool { return e.Probe && f.After(e.LastSent) > 0 }
 
-// Granted records that the next claim is granted at now, before f counts it. random is in [0, 1). It reports whether the
-// claim is a probe: the first one after the reset.
-func (e *Estimate) Granted(now time.Time, f *inflight.Claims, p Pacing, random float64) (probe bool) {
+// Granted records that the next claim is granted at now, before f counts it. It reports whether the claim is a probe: the
+// first one after the reset.
+func (e *Estimate) Granted(now time.Time, f *inflight.Claims, p Pacing) (probe bool) {
 	if probe = e.needsProbe(now, f, p); probe {
 		e.Probe, e.LastSent = true, f.Sent
 	}
 	p.scheduleNext(e, now, f.Open+1)
-	e.others.granted(f.Sent+1, now, random)
 	return probe
 }
 
@@ -257,7 +245,7 @@ func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtRese
 func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
 
 // Window returns the longest time after which units come back, as far as it is known; 0: it is not.
-func (e *Estimate) Window() time.Duration { return max(e.Per, e.refill.window, e.others.window) }
+func (e *Estimate) Window() time.Duration { return max(e.Per, e.refill.window, e.window) }
 
 // HasLog reports whether e has a log of LogBytes bytes.
 func (e *Estimate) HasLog() bool { return e.refill.log != nil }
@@ -273,7 +261,7 @@ func (e *Estimate) OpensAt() time.Time {
 		}
 		return at
 	}
-	if e.refill.kind == refillsNextWindow && !e.others.present {
+	if e.refill.kind == refillsNextWindow {
 		return e.Reset.Add(e.refill.window) // until then, what comes back is known
 	}
 	return e.Reset.Add(e.unitDelay())
@@ -282,11 +270,8 @@ func (e *Estimate) OpensAt() time.Time {
 // Update applies l, which the response to claim n states, received now. n is 0 if another quota
 // granted the claim.
 func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *inflight.Claims) {
-	if !e.Weighted {
-		if e.updateConcurrency(l, now, f) {
-			return
-		}
-		l = e.updateCost(l, now, f.Open)
+	if !e.Weighted && e.updateConcurrency(l, now, f) {
+		return
 	}
 	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
 	if left == 0 {
@@ -295,8 +280,8 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	e.untimed = !statesReset(l)
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
-	if !e.Weighted && comesBackLater(l) && !e.explains(l, now, f) && e.compare(l, n, f.Sent, now) {
-		over, e.refill.kind = true, refillUnknown
+	if statesReset(l) {
+		e.window = max(e.window, reset.Sub(now))
 	}
 	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
 	switch {
@@ -317,6 +302,11 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 			reset = e.earlierReset(reset, l)
 		}
 	}
+	if over {
+		e.use.begin(left, n)
+	} else {
+		e.use.update(left, n)
+	}
 	switch {
 	case over:
 		e.observeReset(l, left, reset, now, f)
@@ -325,11 +315,6 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	case left >= e.Left(now):
 		e.refineReset(reset)
 		return
-	}
-	if left >= l.Limit-1 && l.Limit > 1 && reset.Sub(now) < minMeasured {
-		e.numUnused = min(e.numUnused+1, minUnused)
-	} else if 2*left < l.Limit {
-		e.numUnused = 0
 	}
 	if e.refill.log != nil {
 		e.refill.log.trim(max(l.Limit-left, 0))
@@ -365,19 +350,16 @@ func (e *Estimate) refineReset(reset time.Time) {
 	e.Reset, e.openAtUpdate = reset, max(e.openAtUpdate-1, 0) // the claim was counted before at
 }
 
-// explains reports whether own requests explain the used units that l states, as units of a sliding log or
-// counter come back. Then there are no other clients.
-func (e *Estimate) explains(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
-	r := &e.refill
-	if r.kind == refillsNextWindow {
-		own := e.openAtUpdate + int64(f.Sent-e.LastSent)
-		return e.Left(now)-max(l.Remaining, 0)-own <= slackOf(l.Limit)
+// TooFew reports whether so many units are probably too few for a request.
+func (e *Estimate) TooFew(units int64) bool { return float64(units) < max(e.use.each, 1) }
+
+// requests returns for how many requests so many units suffice. Before a rejection has shown that the limit is enforced,
+// that is one unit each.
+func (e *Estimate) requests(units int64) int64 {
+	if e.use.each <= 1 || e.Weighted || !e.Proven() {
+		return units
 	}
-	if r.log == nil {
-		return false
-	}
-	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.Open // the server counted requests before their responses arrived
-	return l.Limit-max(l.Remaining, 0)-own <= slackOf(l.Limit)
+	return int64(math.Round(float64(units) / e.use.each))
 }
 
 // Accepted counts claim n, whose response, received now, states that it was accepted. test reports whether it was
@@ -401,14 +383,14 @@ func (e *Estimate) AddResponses(n int64) { e.refill.responses += n }
 func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
 	if rejected {
 		e.concurrency.rejected()
-		e.proof.rejected(n, repeated, l.Remaining <= 0)
+		e.proof.rejected(n, repeated, e.TooFew(l.Remaining))
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
 			e.rejectedByCounter(l.Resolution, now)
 		}
 	}
 	if accepted {
-		e.proof.restated(n, l.Remaining, now)
+		e.proof.restated(l.Remaining, now)
 	}
 	e.adaptProbePause(l, n)
 	e.Update(l, n, now, f)
@@ -498,7 +480,7 @@ func (e *Estimate) IsOtherWindow(l throttle.RemoteLimit, now time.Time) bool {
 	if now.Before(e.Reset) {
 		return reset.Sub(e.Reset).Abs() > rough
 	}
-	return e.others.window > 0 && reset.Sub(now) > 2*e.others.window+rough
+	return e.window > 0 && reset.Sub(now) > 2*e.window+rough
 }
 
 // A proof decides whether a limit is obeyed. Some servers state limits that they do not enforce, values that are
@@ -542,13 +524,10 @@ func (p *proof) update(reset time.Time, left, limit int64, resolution time.Durat
 	p.known, p.sentBy, p.at, p.used, p.left = true, sent, now, max(limit-left, 1), left
 }
 
-// restated applies that the response which accepts claim n states that left units are left. Values that decrease to at
+// restated applies that a response which accepts a request states that left units are left. Values that decrease to at
 // most one are counted by the server, so that a rejection with none left coincides with the limit whenever its request
-// was sent. If rejections have coincided before, units have come back before the reset, which is no contradiction.
-func (p *proof) restated(n uint64, left int64, now time.Time) {
-	if p.known && p.right && n > p.sentBy && left > 0 {
-		p.left = max(p.left, left+1)
-	}
+// was sent.
+func (p *proof) restated(left int64, now time.Time) {
 	if !p.known || !now.Before(p.until) {
 		p.highest, p.countedDown = left, false
 		return
@@ -641,5 +620,5 @@ func (e *Estimate) beginWindow(now time.Time, f *inflight.Claims) {
 	}
 	e.Remaining, e.At, e.LastSent, e.openAtUpdate, e.Probe = e.Limit-1, now, f.Sent, f.Open, false
 	e.Reset = e.counted.nextEnd(now)
-	e.refill, e.others = refill{kind: refillsAtReset}, otherClients{window: e.others.window}
+	e.refill = refill{kind: refillsAtReset}
 }

@@ -12,29 +12,6 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What a server states to be used is own use if it exceeds what was counted by at most a twentieth
-// of the limit, or two requests. Otherwise there are other clients.
-func TestEstimate_attributesUseToOtherClients(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		limit, counted, open, used int64
-		own                        bool
-	}{
-		"all is counted":            {400, 50, 0, 50, true},
-		"a twentieth is not":        {400, 50, 0, 70, true},
-		"more is not":               {400, 50, 0, 71, false},
-		"one is in flight":          {400, 50, 1, 71, true},
-		"two of few are not":        {10, 3, 0, 5, true},
-		"three of few are not":      {10, 3, 0, 6, false},
-		"nothing was ever counted":  {400, 0, 0, 100, false},
-		"less is used than counted": {400, 50, 0, 20, true},
-	} {
-		e := Estimate{Limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-time.Second), tt.counted)}}
-		l := throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.limit - tt.used}
-		require.Equal(t, tt.own, e.explains(l, now, &inflight.Claims{Open: tt.open}), name)
-	}
-}
-
 // A rejection while more than an eighth of a counted window is left, and more than one request, shows
 // that units come back in another way.
 func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
@@ -213,9 +190,6 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"without a reset":               {Estimate{untimed: true}, 0, 0, 0, math.MaxInt64, 0, false},
 		"without a reset, confirmed":    {Estimate{untimed: true, proof: proof{right: true}}, 0, 0, 0, 0, time.Minute, false},
 		"probe":                         {Estimate{Remaining: 50, Probe: true}, 30, .1, 0, 60, 0, false},
-		"other clients, after reset":    {Estimate{Remaining: 50, others: otherClients{present: true}, proof: proof{right: true}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
-		"before a rejection":            {Estimate{Remaining: 50, others: otherClients{present: true}}, 1, 0, time.Minute, 49, 0, false},
-		"and a bucket that is full":     {Estimate{Remaining: 50, numUnused: minUnused, others: otherClients{present: true, share: .5}}, 1, 0, time.Minute, 49, 0, false},
 	} {
 		e := tt.e
 		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
@@ -228,7 +202,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 		require.Equal(t, tt.free, free, name)
 		require.Equal(t, tt.wait, wait, name)
 		require.Equal(t, tt.needsProbe, e.needsProbe(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom}), name)
-		e.Granted(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom}, 0)
+		e.Granted(start.Add(tt.after), &f, Pacing{Headroom: tt.headroom})
 		require.Equal(t, tt.needsProbe || tt.e.Probe, e.Probe, name)
 		if tt.needsProbe {
 			require.EqualValues(t, 100, e.LastSent, name)
@@ -236,9 +210,6 @@ func TestEstimate_freeUnits(t *testing.T) {
 				f.Add()
 				free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
 				want := 100 - f.Open // the known limit, although more may be left
-				if tt.e.others.present {
-					want = 0 // other clients send at the same time
-				}
 				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
 			}
 			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim may be sent
@@ -255,16 +226,6 @@ func TestEstimate_freeUnits(t *testing.T) {
 	require.EqualValues(t, 9, free)
 	free, wait = e.Free(start, &inflight.Claims{Open: 8}, Pacing{Spread: true})
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
-	e.others, e.proof.right = otherClients{present: true, share: 1, jitter: 1}, true
-	free, wait = e.Free(start, &inflight.Claims{Open: 2}, Pacing{Headroom: .01})
-	require.Zero(t, free)
-	require.Equal(t, e.others.wait(8, 2, e.At, start, e.Reset), wait, "paced because of other clients")
-	require.Positive(t, wait)
-	e.refill, e.others.jitter = refill{kind: refillsEvenly, rate: 2}, .5
-	for _, after := range []time.Duration{0, 5 * time.Second} {
-		_, wait = e.Free(start.Add(after), &inflight.Claims{}, Pacing{})
-		require.Equal(t, e.others.wait(9, 0, e.At, start.Add(after), e.Reset), wait, "what returns meanwhile is left to the next statement")
-	}
 }
 
 // A limit without units opens at its reset, or when the next unit of its log comes back.
@@ -320,10 +281,10 @@ func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 		require.Equal(t, tt.counted, e.counted.on, name)
 	}
 	e := Estimate{Limit: 100, Probe: true, LastSent: 10, proof: proof{known: true}, counted: countedWindows{end: start, length: 40 * time.Second}}
-	e.refill, e.others = refill{kind: refillsEvenly, rate: 7}, otherClients{window: time.Hour, share: .5, present: true}
+	e.refill, e.window = refill{kind: refillsEvenly, rate: 7}, time.Hour
 	e.CountUnstated(11, true, now, &inflight.Claims{Sent: 12, Open: 1})
 	want := Estimate{Limit: 100, Remaining: 99, At: now, LastSent: 12, openAtUpdate: 1, Reset: start.Add(80 * time.Second), refill: refill{kind: refillsAtReset}}
-	want.counted, want.others = countedWindows{end: start, length: 40 * time.Second, windows: 1, on: true}, otherClients{window: time.Hour}
+	want.counted, want.window = countedWindows{end: start, length: 40 * time.Second, windows: 1, on: true}, time.Hour
 	require.Equal(t, want, e)
 }
 
@@ -503,7 +464,7 @@ func TestEstimate_comparesWindows(t *testing.T) {
 		"a much longer one":     {true, time.Minute, 2*time.Minute + rough + 1, true},
 		"longer than not known": {true, 0, time.Hour, false},
 	} {
-		e := Estimate{Reset: now.Add(time.Minute), others: otherClients{window: tt.window}}
+		e := Estimate{Reset: now.Add(time.Minute), window: tt.window}
 		if tt.over {
 			e.Reset = now
 		}
@@ -521,28 +482,6 @@ func TestEstimate_comparesWindows(t *testing.T) {
 	} {
 		require.Equal(t, tt.counts, CountsRequests(tt.l), name)
 		require.Equal(t, tt.resets, statesReset(tt.l), name)
-	}
-}
-
-// Of a bucket, no more than its limit is left. Three responses in a row that state an unused limit
-// about to reset show one that is full; a response that states less than half of it ends that.
-func TestEstimate_fullBuckets(t *testing.T) {
-	start := time.Unix(1000, 0)
-	e := Estimate{Limit: 100, Remaining: 90, At: start, refill: refill{kind: refillsEvenly, rate: 10}}
-	require.EqualValues(t, 95, e.Left(start.Add(500*time.Millisecond)))
-	require.EqualValues(t, 100, e.Left(start.Add(time.Hour)))
-	for _, step := range []struct {
-		limit, left int64
-		reset       time.Duration
-		want        uint8
-	}{
-		{100, 99, 49 * time.Millisecond, 1}, {100, 98, time.Millisecond, 1}, {100, 100, time.Millisecond, 2}, {100, 99, 50 * time.Millisecond, 2},
-		{100, 99, time.Millisecond, 3}, {100, 99, time.Millisecond, 3}, {100, 50, time.Millisecond, 3}, {100, 49, time.Millisecond, 0},
-		{1, 1, time.Millisecond, 0}, {2, 2, time.Millisecond, 1},
-	} {
-		e.LastSent = 0
-		e.Update(throttle.RemoteLimit{Limit: step.limit, Remaining: step.left, ResetAfter: step.reset}, 1, start, &inflight.Claims{})
-		require.Equal(t, step.want, e.numUnused, "%+v", step)
 	}
 }
 
@@ -565,51 +504,6 @@ func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
 	}
 }
 
-// A bucket that other clients have used, and that is full again, resets before the next claim, each
-// time. Probes would let one claim through per round trip for as long as nothing else is sent.
-func TestEstimate_aFullBucketIsNotProbedEachTime(t *testing.T) {
-	for name, tt := range map[string]struct {
-		limit throttle.RemoteLimit
-		asks  bool // after several such responses
-	}{
-		"full bucket":        {throttle.RemoteLimit{Limit: 200, Remaining: 199, ResetAfter: 5 * time.Millisecond}, false},
-		"window":             {throttle.RemoteLimit{Limit: 200, Remaining: 199, ResetAfter: time.Second}, true},
-		"used, about to end": {throttle.RemoteLimit{Limit: 200, Remaining: 150, ResetAfter: 5 * time.Millisecond}, true},
-	} {
-		x := Estimate{Limit: 200, Remaining: 199}
-		f := inflight.Claims{}
-		now := time.Unix(1e9, 0)
-		for i := range uint64(4) {
-			f.Sent = i + 1
-			x.Update(tt.limit, i+1, now, &f)
-			x.others.present, x.proof.right = true, true
-			now = now.Add(tt.limit.ResetAfter + 20*time.Millisecond)
-			require.True(t, i > 1 || x.needsProbe(now, &f, Pacing{}), name)
-		}
-		require.Equal(t, tt.asks, x.needsProbe(now, &f, Pacing{}), name)
-		used := tt.limit
-		used.Remaining = 50
-		x.Update(used, 5, now, &f)
-		x.others.present, x.proof.right = true, true
-		require.True(t, x.needsProbe(now.Add(2*time.Second), &f, Pacing{}), name)
-	}
-}
-
-// While other clients use a limit of which nothing is left, requests wait for its reset.
-func TestEstimate_nothingIsFreeOfASharedLimit(t *testing.T) {
-	now := time.Unix(1000, 0)
-	e := Estimate{Limit: 100, At: now, Reset: now.Add(10 * time.Second), others: otherClients{present: true, share: .5, jitter: 1}, proof: proof{right: true}}
-	for _, tt := range []struct{ remaining, open int64 }{{0, 0}, {1, 1}, {1, 0}} {
-		e.Remaining = tt.remaining
-		units, wait := e.Free(now, &inflight.Claims{Open: tt.open}, Pacing{})
-		require.Zero(t, units)
-		require.Equal(t, 10*time.Second, wait, "%+v: the last units show other clients that the window is not over", tt)
-	}
-	units, wait := (&Estimate{Limit: 100, Remaining: 1, At: now, Reset: now.Add(10 * time.Second), refill: refill{kind: refillsAtReset}}).Free(now, &inflight.Claims{}, Pacing{})
-	require.EqualValues(t, 1, units)
-	require.Zero(t, wait)
-}
-
 // A window of a limit that only rejections state is tested by one request after twenty windows. Windows end
 // at multiples of their length after a stated end, unless one did not.
 func TestCountedWindows_nextEnd(t *testing.T) {
@@ -629,7 +523,7 @@ func TestCountedWindows_nextEnd(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, tt.windows.nextEnd(now).Sub(now), name)
 	}
-	e := Estimate{Limit: 10, Remaining: 3, counted: countedWindows{length: time.Minute}, Probe: true, refill: refill{kind: refillsEvenly, rate: 9}, others: otherClients{present: true, window: time.Hour}}
+	e := Estimate{Limit: 10, Remaining: 3, counted: countedWindows{length: time.Minute}, Probe: true, refill: refill{kind: refillsEvenly, rate: 9}, window: time.Hour}
 	e.proof.known = true
 	f := inflight.Claims{Sent: 7, Open: 2}
 	for i := range TestEvery {
@@ -643,7 +537,7 @@ func TestCountedWindows_nextEnd(t *testing.T) {
 	require.True(t, e.counted.on)
 	require.False(t, e.proof.known, "accepted requests contradict nothing before the next rejection")
 	require.Equal(t, refill{kind: refillsAtReset}, e.refill)
-	require.Equal(t, otherClients{window: time.Hour}, e.others)
+	require.Equal(t, time.Hour, e.window)
 	e.beginWindow(now, &f)
 	require.Zero(t, e.counted.windows)
 	require.Zero(t, e.counted.length, "the limit may have been raised")
@@ -735,50 +629,6 @@ func TestEstimate_countsUnstatedResponses(t *testing.T) {
 	}
 }
 
-// The pause between probes of a limit without a reset is halved while many units are found, and begins again
-// at a second when half of the limit is left.
-func TestEstimate_adaptsThePauseOfProbes(t *testing.T) {
-	for name, tt := range map[string]struct {
-		pause time.Duration
-		probe bool
-		n     uint64
-		left  int64
-		want  time.Duration
-	}{
-		"the first probe":     {0, true, 6, 8, 500 * time.Millisecond},
-		"seven units":         {time.Second, true, 6, 7, time.Second},
-		"eight units":         {400 * time.Millisecond, true, 6, 8, 200 * time.Millisecond},
-		"not below 50 ms":     {60 * time.Millisecond, true, 6, 8, 50 * time.Millisecond},
-		"an earlier response": {400 * time.Millisecond, true, 5, 8, 400 * time.Millisecond},
-		"no probe":            {400 * time.Millisecond, false, 6, 8, 400 * time.Millisecond},
-		"half is left":        {400 * time.Millisecond, false, 6, 50, 0},
-		"less than half":      {400 * time.Millisecond, false, 6, 49, 400 * time.Millisecond},
-		"half, by a probe":    {400 * time.Millisecond, true, 6, 50, 500 * time.Millisecond},
-	} {
-		e := Estimate{LastSent: 5, Probe: tt.probe, probePause: tt.pause}
-		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n)
-		require.Equal(t, tt.want, e.probePause, name)
-	}
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		pause time.Duration
-		l     throttle.RemoteLimit
-		want  time.Duration
-	}{
-		"nothing is stated":   {0, throttle.RemoteLimit{}, time.Second},
-		"a pause is known":    {1, throttle.RemoteLimit{}, 1},
-		"the reset is stated": {1, throttle.RemoteLimit{ResetAfter: time.Minute}, time.Minute},
-		"a window is stated":  {1, throttle.RemoteLimit{Per: time.Minute}, time.Minute},
-		"both":                {0, throttle.RemoteLimit{Per: time.Minute, ResetAfter: 1}, 1},
-		"a negative one":      {0, throttle.RemoteLimit{Per: -1, ResetAfter: -1}, time.Second},
-		"more than a year":    {0, throttle.RemoteLimit{ResetAfter: headers.MaxDelay + 1}, headers.MaxDelay},
-		"a longer window":     {0, throttle.RemoteLimit{Per: headers.MaxDelay + 1}, headers.MaxDelay},
-	} {
-		e := Estimate{probePause: tt.pause}
-		require.Equal(t, tt.want, e.resetOf(tt.l, now).Sub(now), name)
-	}
-}
-
 // How a stated reset refines the one that is known.
 func TestEstimate_refinesItsReset(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -805,65 +655,12 @@ func TestEstimate_refinesItsReset(t *testing.T) {
 	}
 }
 
-// A log explains the used units that a response states, but for a twentieth of the limit, or two.
-func TestEstimate_explainsWhatIsUsed(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		limit, left, open int64
-		at                time.Duration // when the log counted 40 requests, before now
-		want              bool
-	}{
-		"all of it":                  {100, 60, 0, 59 * time.Second, true},
-		"five more":                  {100, 55, 0, 59 * time.Second, true},
-		"six more":                   {100, 54, 0, 59 * time.Second, false},
-		"six more, one in flight":    {100, 54, 1, 59 * time.Second, true},
-		"of few, two more":           {50, 8, 0, 59 * time.Second, true},
-		"of few, three more":         {50, 7, 0, 59 * time.Second, false},
-		"a little more than a while": {100, 60, 0, 63*time.Second - 1, true},
-		"too long ago":               {100, 60, 0, 63 * time.Second, false},
-		"more than all":              {42, -10, 0, 59 * time.Second, true},
-		"three more than all":        {43, -10, 0, 59 * time.Second, false},
-	} {
-		e := Estimate{Limit: tt.limit, refill: refill{kind: refillsEach, window: time.Minute, log: newSendLog(now.Add(-tt.at), 40)}}
-		require.Equal(t, tt.want, e.explains(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left}, now, &inflight.Claims{Open: tt.open}), name)
-	}
-	require.False(t, (&Estimate{}).explains(throttle.RemoteLimit{}, now, &inflight.Claims{}), "there is no log")
-}
-
-// An unused quota that is about to reset each time is a bucket: three responses in a row, until half of it is
-// used.
-func TestEstimate_countsUnusedResponses(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		limit, left int64
-		reset       time.Duration
-		want        uint8 // after 2
-	}{
-		"unused":           {100, 99, minMeasured - 1, 3},
-		"all units":        {100, 100, minMeasured - 1, 3},
-		"two are used":     {100, 98, minMeasured - 1, 2},
-		"not soon":         {100, 99, minMeasured, 2},
-		"a limit of one":   {1, 0, minMeasured - 1, 0},
-		"a limit of two":   {2, 1, minMeasured - 1, 3},
-		"half is used":     {100, 50, time.Minute, 2},
-		"more than half":   {100, 49, time.Minute, 0},
-		"one, that's left": {1, 1, minMeasured - 1, 2},
-	} {
-		e := Estimate{Limit: tt.limit, Remaining: tt.limit, Reset: now, numUnused: 2}
-		var f inflight.Claims
-		f.Add()
-		e.Update(throttle.RemoteLimit{Limit: tt.limit, Remaining: tt.left, ResetAfter: tt.reset}, 1, now, &f)
-		require.Equal(t, tt.want, e.numUnused, name)
-	}
-}
-
 // A later reset begins a window if it is later by more than the tolerance.
 func TestEstimate_laterResetsBeginAWindow(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	now := start.Add(time.Second)
 	for ahead, over := range map[time.Duration]bool{0: false, Tolerance: false, Tolerance + 1: true} {
 		e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 1, refill: refill{kind: refillsAtReset, at: start}}
-		e.others.since = start
 		f := inflight.Claims{Sent: 2}
 		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 49, ResetAfter: e.Reset.Sub(now) + ahead}, 2, now, &f)
 		require.Equal(t, over, e.refill.at.Equal(now), ahead)

@@ -246,7 +246,8 @@ func TestEstimate_delayOfAnUnconfirmedStatement(t *testing.T) {
 	f := inflight.Claims{Sent: 2}
 	e.Update(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 2, proofAt.Add(time.Minute), &f)
 	require.EqualValues(t, 1, free(time.Minute+2*s), "in the next window claims do not wait again")
-	e.respond(3, 0, throttle.Throttled, false, time.Minute+3*s)
+	f.Sent = 3
+	e.UpdateByResponse(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 3, true, false, false, proofAt.Add(time.Minute+3*s), &f)
 	require.Zero(t, free(time.Minute+3*s), "it is confirmed")
 	e.Weighted = true
 	require.Zero(t, e.Delay(s, proofAt), "tokens are not inferred")
@@ -272,7 +273,7 @@ func TestProof_countsDown(t *testing.T) {
 	} {
 		p := proofOf(4)
 		for _, left := range tt.stated {
-			p.restated(9, left, proofAt)
+			p.restated(left, proofAt)
 			p.update(proofAt.Add(time.Minute), left, 5, time.Second, 10, proofAt)
 		}
 		p.rejected(tt.n, tt.repeated, tt.usedUp)
@@ -280,9 +281,9 @@ func TestProof_countsDown(t *testing.T) {
 	}
 
 	p := proofOf(4)
-	p.restated(9, 3, proofAt)
-	p.restated(9, 0, proofAt)
-	p.restated(9, 5, proofAt.Add(time.Minute)) // the next window
+	p.restated(3, proofAt)
+	p.restated(0, proofAt)
+	p.restated(5, proofAt.Add(time.Minute)) // the next window
 	p.rejected(9, false, true)
 	require.False(t, p.right)
 }

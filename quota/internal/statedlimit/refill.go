@@ -50,7 +50,7 @@ type refill struct {
 // It was received now and states that left units are left until reset.
 func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
-	case e.others.present || r.kind == refillsEach: // what other clients use looks like any refill
+	case r.kind == refillsEach:
 	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
 		r.slide(e, left, now)
 	case r.contradicts(e, left, reset, now, f):
@@ -79,7 +79,7 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 func (r *refill) slide(e *Estimate, left int64, now time.Time) {
 	r.kind, r.window = refillsEach, cmp.Or(e.Per, e.start.length)
 	if r.window > 0 && !e.Weighted {
-		e.others, r.log = otherClients{}, newSendLog(now, e.Limit-left)
+		r.log = newSendLog(now, e.Limit-left)
 	}
 }
 

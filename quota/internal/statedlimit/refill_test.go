@@ -53,33 +53,31 @@ func TestRefill_measuresTheRateOfABucket(t *testing.T) {
 		refill refill // measures since start, when 10 of 100 units were left
 		left   int64
 		after  time.Duration
-		others bool
 		kind   refillKind
 		rate   float64
 		ended  bool // the measurement has ended
 	}{
-		"five units":                  {refill{}, 15, time.Second, false, refillsEvenly, 4, false},
-		"five, with other clients":    {refill{}, 15, time.Second, true, refillsEvenly, 4, false},
-		"and three were used":         {refill{responses: 3}, 15, time.Second, false, refillsEvenly, 7, false},
-		"less two in flight":          {refill{open: 2}, 15, time.Second, false, refillsEvenly, 2, false},
-		"part of a unit":              {refill{}, 11, time.Second, false, refillsEvenly, .5, false},
-		"two units":                   {refill{}, 12, time.Second, false, refillsEvenly, 1, false},
-		"no unit":                     {refill{}, 10, time.Second, false, refillUnknown, 0, false},
-		"in time":                     {refill{}, 15, 50 * time.Millisecond, false, refillsEvenly, 80, false},
-		"too soon":                    {refill{}, 15, 49 * time.Millisecond, false, refillUnknown, 0, false},
-		"a lower rate, soon":          {refill{kind: refillsEvenly, rate: 9}, 15, 999 * time.Millisecond, false, refillsEvenly, 9, false},
-		"a lower rate, after a while": {refill{kind: refillsEvenly, rate: 9}, 15, time.Second, false, refillsEvenly, 4, false},
-		"a higher rate, soon":         {refill{kind: refillsEvenly, rate: 9}, 15, 100 * time.Millisecond, false, refillsEvenly, 40, false},
-		"almost ten seconds":          {refill{}, 15, 10*time.Second - 1, false, refillsEvenly, 4 / (10 - 1e-9), false},
-		"ten seconds":                 {refill{}, 15, 10 * time.Second, false, refillsEvenly, .4, true},
-		"it was full":                 {refill{kind: refillsEvenly, rate: 90}, 100, time.Second, false, refillsEvenly, 90, true},
-		"it was almost full":          {refill{kind: refillsEvenly, rate: 89}, 100, time.Second, false, refillsEvenly, 89, false},
-		"window":                      {refill{kind: refillsAtReset}, 5, time.Second, false, refillsAtReset, 0, false},
-		"sliding log":                 {refill{kind: refillsEach}, 15, time.Second, false, refillsEach, 0, false},
+		"five units":                  {refill{}, 15, time.Second, refillsEvenly, 4, false},
+		"and three were used":         {refill{responses: 3}, 15, time.Second, refillsEvenly, 7, false},
+		"less two in flight":          {refill{open: 2}, 15, time.Second, refillsEvenly, 2, false},
+		"part of a unit":              {refill{}, 11, time.Second, refillsEvenly, .5, false},
+		"two units":                   {refill{}, 12, time.Second, refillsEvenly, 1, false},
+		"no unit":                     {refill{}, 10, time.Second, refillUnknown, 0, false},
+		"in time":                     {refill{}, 15, 50 * time.Millisecond, refillsEvenly, 80, false},
+		"too soon":                    {refill{}, 15, 49 * time.Millisecond, refillUnknown, 0, false},
+		"a lower rate, soon":          {refill{kind: refillsEvenly, rate: 9}, 15, 999 * time.Millisecond, refillsEvenly, 9, false},
+		"a lower rate, after a while": {refill{kind: refillsEvenly, rate: 9}, 15, time.Second, refillsEvenly, 4, false},
+		"a higher rate, soon":         {refill{kind: refillsEvenly, rate: 9}, 15, 100 * time.Millisecond, refillsEvenly, 40, false},
+		"almost ten seconds":          {refill{}, 15, 10*time.Second - 1, refillsEvenly, 4 / (10 - 1e-9), false},
+		"ten seconds":                 {refill{}, 15, 10 * time.Second, refillsEvenly, .4, true},
+		"it was full":                 {refill{kind: refillsEvenly, rate: 90}, 100, time.Second, refillsEvenly, 90, true},
+		"it was almost full":          {refill{kind: refillsEvenly, rate: 89}, 100, time.Second, refillsEvenly, 89, false},
+		"window":                      {refill{kind: refillsAtReset}, 5, time.Second, refillsAtReset, 0, false},
+		"sliding log":                 {refill{kind: refillsEach}, 15, time.Second, refillsEach, 0, false},
 	} {
 		r := tt.refill
 		r.left, r.at = 10, start
-		e := Estimate{Limit: 100, Remaining: 10, At: start, refill: r, others: otherClients{present: tt.others}}
+		e := Estimate{Limit: 100, Remaining: 10, At: start, refill: r}
 		e.refill.update(&e, tt.left, start.Add(never), start.Add(tt.after), &inflight.Claims{})
 		require.Equal(t, tt.kind, e.refill.kind, name)
 		require.InDelta(t, tt.rate, e.refill.rate, 1e-9, name)
@@ -123,9 +121,6 @@ func TestRefill_recognizesAWindow(t *testing.T) {
 		}
 		e.refill.update(&e, tt.left, now.Add(tt.reset), now, f)
 		require.Equal(t, want, e.refill.kind, name)
-		e.refill.kind, e.others.present = refillUnknown, true
-		e.refill.update(&e, tt.left, now.Add(tt.reset), now, f)
-		require.Equal(t, refillUnknown, e.refill.kind, "%s: other clients use the rest", name)
 	}
 }
 
@@ -145,14 +140,12 @@ func TestRefill_slidingLogNeedsALength(t *testing.T) {
 		"costs of units": {time.Minute, 0, true, time.Minute, false},
 	} {
 		e := Estimate{Limit: 100, Remaining: 10, At: start, Per: tt.per, Weighted: tt.weighted, start: windowStart{length: tt.length}, refill: refill{kind: refillsAtReset}}
-		e.others.share = .5
 		now := start.Add(time.Second)
 		e.refill.update(&e, 11, start.Add(time.Minute), now, &inflight.Claims{})
 		require.Equal(t, tt.window, e.refill.window, name)
 		require.Equal(t, tt.log, e.refill.log != nil, name)
 		if tt.log {
 			require.EqualValues(t, 89, e.refill.log.count(start, now), "%s: used units", name)
-			require.Zero(t, e.others, "%s: own requests looked like those of other clients", name)
 		}
 	}
 }

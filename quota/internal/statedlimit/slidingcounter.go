@@ -68,12 +68,11 @@ func (e *Estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now t
 		if ahead >= length/2 {
 			r.rate = used / length.Seconds()
 		}
-	case (ahead-length).Abs() > min(Tolerance, length/4) || float64(left) < least || most >= window || e.others.present:
+	case (ahead-length).Abs() > min(Tolerance, length/4) || float64(left) < least || most >= window:
 	case r.together:
 		r.together = false // the next reset shows it
 	default:
 		r.kind, r.window, r.rate = refillsNextWindow, length, used/length.Seconds()
-		e.others = otherClients{window: e.others.window}
 	}
 }
 
@@ -105,14 +104,14 @@ func (e *Estimate) windowLength() time.Duration {
 	if e.refill.kind == refillsNextWindow {
 		return e.refill.window
 	}
-	return cmp.Or(e.Per, e.start.length, lengthOf(e.others.window))
+	return cmp.Or(e.Per, e.start.length, lengthOf(e.window))
 }
 
 // unitDelay returns how long after its reset a probe of e is sent, so that a sliding counter has restored
 // one unit then.
 func (e *Estimate) unitDelay() time.Duration {
 	r, length, used := &e.refill, e.windowLength(), e.Limit-e.Left(e.Reset)
-	if r.together || r.log != nil || e.Weighted || e.counted.on || used <= 0 || e.others.present && r.kind != refillsNextWindow {
+	if r.together || r.log != nil || e.Weighted || e.counted.on || used <= 0 {
 		return 0
 	}
 	delay := length/time.Duration(used) + time.Microsecond

@@ -62,12 +62,11 @@ func TestEstimate_firstResponseAfterAResetShowsTheKind(t *testing.T) {
 		"log: almost all came back":        {refillUnknown, 93, s / 10, 0, 0, nil, want{refillsEach, false, 0}},
 		"bucket or window: all came back":  {refillUnknown, 94, s / 10, 0, 0, nil, want{refillUnknown, true, 0}},
 		"no log: the reset is later":       {refillsAtReset, 60, s / 10, Tolerance, 0, nil, want{refillsAtReset, true, 0}},
-		"other clients":                    {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.others.present = true }, want{refillUnknown, false, 0}},
 		"units of different costs":         {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Weighted = true }, want{refillUnknown, false, 0}},
 		"counted by the client":            {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.counted.on = true }, want{refillUnknown, false, 0}},
 		"no length is known":               {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per = 0 }, want{refillUnknown, false, 0}},
 		"the length of its windows":        {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.start.length = 0, 10*s }, want{refillsNextWindow, false, 10}},
-		"a usual length":                   {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.others.window = 0, 6*s }, want{refillsNextWindow, false, 10}},
+		"a usual length":                   {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.window = 0, 6*s }, want{refillsNextWindow, false, 10}},
 		"the reset before was of a window": {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.refill.together = true }, want{refillUnknown, false, 0}},
 	} {
 		e := counterEstimate(start, tt.kind)
@@ -101,8 +100,6 @@ func TestEstimate_unitsOfACounterComeBack(t *testing.T) {
 	require.Zero(t, e.UntilFree(-100, start.Add(-s)), "more than are missing")
 	require.Zero(t, e.UntilFree(0, start.Add(10*s)), "none is missing")
 	require.Equal(t, start.Add(10*s), e.OpensAt(), "until then no probe is needed")
-	e.others.present = true
-	require.Equal(t, start.Add(s/8+time.Microsecond), e.OpensAt(), "other clients may use what comes back")
 
 	e = counterEstimate(start, refillsNextWindow)
 	e.refill.window, e.At = 10*s, start.Add(5*s)
@@ -126,12 +123,8 @@ func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 		"no length":             {func(e *Estimate) { e.Per = 0 }, 0},
 		"a window":              {func(e *Estimate) { e.refill.together = true }, 0},
 		"a log":                 {func(e *Estimate) { e.refill.log = newSendLog(start, 0) }, 0},
-		"other clients":         {func(e *Estimate) { e.others.present = true }, 0},
 		"different costs":       {func(e *Estimate) { e.Weighted = true }, 0},
 		"counted by the client": {func(e *Estimate) { e.counted.on = true }, 0},
-		"a counter that others use": {func(e *Estimate) {
-			e.others.present, e.refill.kind, e.refill.window = true, refillsNextWindow, 10*time.Second
-		}, 100 * time.Millisecond},
 	} {
 		e := counterEstimate(start, refillUnknown)
 		tt.change(&e)
@@ -197,18 +190,6 @@ func TestRefill_responsesRefuteACounter(t *testing.T) {
 	}
 }
 
-// What was used is explained by own requests if no more is missing than a sliding counter has not restored.
-func TestEstimate_counterExplainsUse(t *testing.T) {
-	start := time.Unix(1000, 0)
-	e := counterEstimate(start, refillsNextWindow)
-	e.refill.window, e.refill.rate = 10*time.Second, 20 // 20 came back by the reset
-	f := &inflight.Claims{Sent: 103}
-	require.True(t, e.explains(throttle.RemoteLimit{Limit: 100, Remaining: 12}, start, f), "three of its own, and five")
-	require.False(t, e.explains(throttle.RemoteLimit{Limit: 100, Remaining: 11}, start, f))
-	e.openAtUpdate = 1
-	require.True(t, e.explains(throttle.RemoteLimit{Limit: 100, Remaining: 11}, start, f))
-}
-
 // The resets of a sliding counter are neither those of windows that begin with a request nor, if they are
 // rounded down, those that are stated.
 func TestEstimate_resetsOfACounter(t *testing.T) {
@@ -243,15 +224,12 @@ func TestUsualLength(t *testing.T) {
 	}
 }
 
-// Units of a sliding counter come back evenly, so claims are not spread until its reset, and many units that came
-// back show no other clients.
-func TestEstimate_counterIsNeitherSpreadNorShared(t *testing.T) {
+// Units of a sliding counter come back evenly, so claims are not spread until its reset.
+func TestEstimate_counterIsNotSpread(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for kind, want := range map[refillKind]bool{refillsAtReset: true, refillsNextWindow: false} {
 		e := counterEstimate(start, kind)
 		e.Reset, e.refill.window = start.Add(time.Minute), time.Minute
 		require.Equal(t, want, Pacing{Spread: true}.spreads(&e), "%v", kind)
-		e.others = otherClients{present: true, since: start.Add(-time.Second), own: 7}
-		require.Equal(t, want, e.compare(throttle.RemoteLimit{Limit: 100, Remaining: 90, ResetAfter: time.Minute}, 101, 101, start), "%v", kind)
 	}
 }
