@@ -336,7 +336,7 @@ func (rt *roundTrip) countForBudget() {
 // decision of the caller.
 func (rt *roundTrip) reportGaveUp(err error) {
 	if d := rt.ticket.Demands[rt.quotaSlot]; d.Limiter != nil && !errors.Is(err, context.Canceled) {
-		throttle.Observe(rt.ctx, d.Limiter, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
+		d.Limiter.Report(rt.ctx, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
 	}
 }
 
@@ -513,9 +513,11 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Repeated = rt.rejected
 	rt.rejected = rt.rejected || f.Outcome == throttle.Throttled
-	f.Partial = rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd()
+	if rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
+		f.State = throttle.Ongoing
+	}
 	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
-	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.Partial, f.Outcome, f.RetryAfter, f.Now
+	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.State == throttle.Ongoing, f.Outcome, f.RetryAfter, f.Now
 	if rt.measured {
 		rt.observeLatency(f.Cause)
 	}
@@ -548,7 +550,7 @@ func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 // the response body.
 func (rt *roundTrip) holdsUntilEnd() bool {
 	for i := range rt.ticket.Demands {
-		if throttle.HoldsUntilEnd(rt.ticket.Demands[i].Limiter) {
+		if l := rt.ticket.Demands[i].Limiter; l != nil && !l.Traits().EndsAtResponse {
 			return true
 		}
 	}

@@ -27,7 +27,10 @@ type remote struct{}
 func (remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{Policy: "remote", At: c.Now, Wait: time.Hour}, ctx.Err()
 }
-func (remote) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (remote) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (remote) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // TestTransport_contextEndsEveryPhase checks that the context of the request ends a call in every
 // phase, and that nothing is sent after that. Without it each call would take a minute or more.

@@ -28,12 +28,12 @@ func rejectOver(l throttle.Limiter, headers ...string) func(http.ResponseWriter,
 	}
 }
 
-// outcomes returns the outcomes that l observed. A + marks those with Feedback.Partial.
+// outcomes returns the outcomes that l observed. A + marks those with State Ongoing.
 func (l *concurrencyLimit) outcomes() string {
 	var b strings.Builder
 	for _, f := range l.observed {
 		b.WriteString(f.Outcome.String())
-		if f.Partial {
+		if f.State == throttle.Ongoing {
 			b.WriteString("+")
 		}
 		b.WriteString(" ")

@@ -33,23 +33,24 @@ func (l *recorder) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 	return throttle.Decision{OK: true, Policy: "recorder", At: c.Now}, nil
 }
 
-func (l *recorder) Cancel(ctx context.Context, _ throttle.Claim, _ throttle.Decision) {
+func (l *recorder) Report(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.cancelled++
+		l.contextErrs = append(l.contextErrs, ctx.Err())
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancelled++
-	l.contextErrs = append(l.contextErrs, ctx.Err())
-}
-
-func (l *recorder) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !f.Partial {
+	if f.State != throttle.Ongoing {
 		l.observed++
 	}
 	l.contextErrs = append(l.contextErrs, ctx.Err())
 }
 
-func (l *recorder) HoldsUntilEnd() bool { return true }
+// Traits implements throttle.Limiter.
+func (l *recorder) Traits() throttle.Traits { return throttle.Traits{} }
 
 // ends returns the numbers of grants, of canceled and of observed ones.
 func (l *recorder) ends() [3]int {

@@ -35,23 +35,22 @@ func (l *concurrencyLimit) Reserve(_ context.Context, c throttle.Claim) (throttl
 	return d, nil
 }
 
-func (l *concurrencyLimit) Cancel(context.Context, throttle.Claim, throttle.Decision) {
+func (l *concurrencyLimit) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.n--
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.n--
-}
-
-func (l *concurrencyLimit) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.observed = append(l.observed, f); !f.Partial {
+	if l.observed = append(l.observed, f); f.State != throttle.Ongoing {
 		l.n--
 	}
 }
 
-// HoldsUntilEnd implements throttle.Holder. Without it a limiter would observe the
-// response only once, at its start.
-func (l *concurrencyLimit) HoldsUntilEnd() bool { return true }
+// Traits implements throttle.Limiter.
+func (l *concurrencyLimit) Traits() throttle.Traits { return throttle.Traits{} }
 
 func (l *concurrencyLimit) held() int {
 	l.mu.Lock()

@@ -131,8 +131,12 @@ type serverLimit struct {
 	estimated bool
 }
 
-func (serverLimit) NonBlocking() bool                                         { return true }
-func (serverLimit) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (serverLimit) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (serverLimit) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 func (l serverLimit) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	wait := max(l.next.Sub(c.Now), 0)
 	if wait > 0 {

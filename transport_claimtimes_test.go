@@ -125,7 +125,9 @@ func (a allower) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	return throttle.Decision{OK: a.AllowN(c.Now, 1), At: c.Now}, nil
 }
 
-func (allower) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (allower) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+func (allower) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // decisionsFrom makes several claims at each of many instants from start on, with a few pauses.
 // Half of those that are granted end; the first ones fail.
@@ -143,7 +145,7 @@ func decisionsFrom(t *testing.T, l throttle.Limiter, start time.Time) (all []str
 				if i < 30 {
 					f.Outcome = throttle.Failed
 				}
-				throttle.Observe(t.Context(), l, c, d, f)
+				l.Report(t.Context(), c, d, f)
 			}
 		}
 	}

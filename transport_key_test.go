@@ -58,7 +58,10 @@ func (l keyRecorder) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	*l.keys = append(*l.keys, c.Key)
 	return throttle.AllowAll.Reserve(ctx, c)
 }
-func (keyRecorder) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (keyRecorder) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (keyRecorder) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // TestTransport_keySeparatesHosts checks that a limit per host delays only requests to the
 // host that is busy.

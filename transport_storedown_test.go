@@ -17,7 +17,10 @@ type failingLimiter struct{ err error }
 func (s failingLimiter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, s.err
 }
-func (failingLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (failingLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (failingLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func TestTransport_sendsNothingWhileAStoreIsDown(t *testing.T) {
 	down, sent := failingLimiter{errors.New("store is down")}, 0

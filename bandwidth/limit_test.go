@@ -59,7 +59,12 @@ func (l statingLimiter) Reserve(context.Context, throttle.Claim) (throttle.Decis
 	return throttle.Decision{OK: true, Limit: l.size, Per: l.per, Remaining: l.size}, nil
 }
 
-func (statingLimiter) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (l statingLimiter) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}
 
 // TestStream_chunksOfExtremeLimits checks the chunks of limits whose numbers are the largest and
 // the smallest.

@@ -39,25 +39,28 @@ func (p *probe) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision,
 	return d, err
 }
 
-func (p *probe) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if d.OK {
-		p.open--
-		p.canceled++
+func (p *probe) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if d.OK {
+			p.open--
+			p.canceled++
+		}
+		return
 	}
-}
-
-func (p *probe) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d.OK && !f.Partial {
+	if d.OK && f.State != throttle.Ongoing {
 		p.open--
 		p.used += c.Cost + f.ExtraCost(c, d)
 	}
 }
 
-func (p *probe) NonBlocking() bool { return !p.blocking }
+// Traits implements throttle.Limiter.
+func (p *probe) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: !p.blocking, EndsAtResponse: true}
+}
 
 // result returns the number of units that were used, and of claims that have not ended.
 func (p *probe) result() (used int64, open int) {

@@ -122,7 +122,7 @@ func (s *stream) size(n int) (int, error) {
 
 // ask asks the limiter what it grants at one time. A limiter that may block is not asked.
 func (s *stream) ask() error {
-	if !throttle.IsNonBlocking(s.limiter) {
+	if !s.limiter.Traits().NonBlocking {
 		s.chunk = firstChunk
 		return nil
 	}

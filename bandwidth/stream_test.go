@@ -34,15 +34,18 @@ func (l *countingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle
 	return d, nil
 }
 
-func (l *countingLimiter) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
-	l.add(-c.Cost)
-}
-
-func (l *countingLimiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (l *countingLimiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.add(-c.Cost)
+		return
+	}
 	l.add(f.ExtraCost(c, d))
 }
 
-func (*countingLimiter) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (*countingLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 func (l *countingLimiter) add(n int64) {
 	l.mu.Lock()

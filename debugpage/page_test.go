@@ -423,7 +423,7 @@ func observe(t testing.TB, tracker *quota.Tracker, req *http.Request, f throttle
 	require.NoError(t, err)
 	require.True(t, d.OK)
 	f.Now = c.Now
-	throttle.Observe(t.Context(), l, c, d, f)
+	l.Report(t.Context(), c, d, f)
 }
 
 func TestPage_memoryIsBounded(t *testing.T) {

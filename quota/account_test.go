@@ -180,7 +180,7 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 			d := tr.Demand(r)
 			dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
-			throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(r, d, answer(200, "X-Ratelimit-Limit", "100", "X-Ratelimit-Remaining", "50", "X-Ratelimit-Reset", "3600"), nil, time.Now(), nil))
+			d.Limiter.Report(t.Context(), throttle.Claim{}, dec, tr.Feedback(r, d, answer(200, "X-Ratelimit-Limit", "100", "X-Ratelimit-Remaining", "50", "X-Ratelimit-Reset", "3600"), nil, time.Now(), nil))
 			for range 3 {
 				dec, _ := tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 				require.False(t, dec.OK, i)

@@ -33,7 +33,7 @@ func (d driver) send(path string, status int, header ...string) (sent bool) {
 		return false
 	}
 	f := d.tr.Feedback(req, demand, answer(status, header...), nil, time.Now(), nil)
-	throttle.Observe(d.t.Context(), demand.Limiter, throttle.Claim{Now: time.Now()}, dec, f)
+	demand.Limiter.Report(d.t.Context(), throttle.Claim{Now: time.Now()}, dec, f)
 	return true
 }
 

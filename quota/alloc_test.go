@@ -28,7 +28,7 @@ func TestTracker_noAllocs(t *testing.T) {
 				return
 			}
 			d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
-			throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
+			m.Limiter.Report(ctx, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
 		}
 	}
 	for range 200 {

@@ -26,7 +26,7 @@ func TestTracker_clockThatJumpsAhead(t *testing.T) {
 		require.NoError(t, err)
 		if d.OK {
 			c.now = c.now.Add(10 * time.Millisecond)
-			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Now: c.now}, d, tr.Feedback(req, m, answer(status, header...), nil, c.now, nil))
+			m.Limiter.Report(t.Context(), throttle.Claim{Now: c.now}, d, tr.Feedback(req, m, answer(status, header...), nil, c.now, nil))
 		}
 		return d.OK
 	}

@@ -147,7 +147,7 @@ func TestTracker_unlimitedConcurrencyHoldsNoRequests(t *testing.T) {
 		const unlimited = "9223372036854775807"
 		ask(t, &tr, users, answer(200, "Concurrency-Limit", unlimited, "Concurrency-Remaining", unlimited))
 		require.True(t, mayAsk(t, &tr, users))
-		b.Cancel(t.Context(), throttle.Claim{}, d)
+		b.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 		require.True(t, mayAsk(t, &tr, users))
 	})
 }

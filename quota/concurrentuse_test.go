@@ -74,19 +74,19 @@ func anyRequest(t *testing.T, tr *Tracker, r *rand.Rand) error {
 	}
 	if r.IntN(20) == 0 {
 		if d.Limiter != nil {
-			d.Limiter.Cancel(ctx, throttle.Claim{}, decision)
+			d.Limiter.Report(ctx, throttle.Claim{}, decision, throttle.Feedback{State: throttle.Unused})
 		}
 		if units.Limiter != nil {
-			units.Limiter.Cancel(ctx, throttle.Claim{Cost: units.Cost}, unitDecision)
+			units.Limiter.Report(ctx, throttle.Claim{Cost: units.Cost}, unitDecision, throttle.Feedback{State: throttle.Unused})
 		}
 		return nil
 	}
 	f := tr.Feedback(req, d, anyResponse(r, word(60)), nil, time.Now(), nil)
 	if d.Limiter != nil {
-		throttle.Observe(ctx, d.Limiter, throttle.Claim{}, decision, f)
+		d.Limiter.Report(ctx, throttle.Claim{}, decision, f)
 	}
 	if units.Limiter != nil {
-		throttle.Observe(ctx, units.Limiter, throttle.Claim{Cost: units.Cost}, unitDecision, f)
+		units.Limiter.Report(ctx, throttle.Claim{Cost: units.Cost}, unitDecision, f)
 	}
 	switch r.IntN(400) {
 	case 0:

@@ -22,7 +22,7 @@ func ask(t *testing.T, tr *Tracker, url string, resp *http.Response) throttle.De
 	d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 	require.NoError(t, err)
 	if d.OK {
-		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Now(), nil))
+		m.Limiter.Report(t.Context(), throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Now(), nil))
 	}
 	return d
 }

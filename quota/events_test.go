@@ -22,7 +22,7 @@ func exchange(t *testing.T, tr *quota.Tracker, status int, header http.Header) {
 	d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 	require.NoError(t, err)
 	f := tr.Feedback(req, m, &http.Response{StatusCode: status, Header: header}, nil, time.Now(), nil)
-	throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+	m.Limiter.Report(t.Context(), throttle.Claim{}, d, f)
 }
 
 // stating returns the header of a response with two limits.

@@ -83,7 +83,7 @@ func TestTracker_doesNotStopDuringAnOutage(t *testing.T) {
 				time.Sleep(max(d.Wait, time.Millisecond))
 				continue
 			}
-			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, answer(503), nil, time.Now(), nil))
+			m.Limiter.Report(t.Context(), throttle.Claim{}, d, tr.Feedback(req, m, answer(503), nil, time.Now(), nil))
 			sent++
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -134,7 +134,7 @@ func TestTracker_fewFailuresDelayFewRequests(t *testing.T) {
 				}
 				f := tr.Feedback(req, m, resp, err, time.Now(), nil)
 				if m.Limiter != nil {
-					throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+					m.Limiter.Report(t.Context(), throttle.Claim{}, d, f)
 				}
 			}
 			require.Less(t, waited, 10*time.Second, "%s: of 200 s, with 200 failures", name)

@@ -59,7 +59,7 @@ func TestTracker_callsTheClockWithoutALock(t *testing.T) {
 						require.NoError(t, err)
 						f := tr.Feedback(req, d, resp, nil, time.Time{}, nil)
 						f.Now = time.Time{}
-						throttle.Observe(t.Context(), d.Limiter, throttle.Claim{Cost: d.Cost}, dec, f)
+						d.Limiter.Report(t.Context(), throttle.Claim{Cost: d.Cost}, dec, f)
 					}
 				}
 			}

@@ -56,7 +56,7 @@ func TestTracker_memoryOfAHostileHostIsBounded(t *testing.T) {
 				dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
 				require.NoError(t, err)
 				if f := tr.Feedback(req, d, resp, nil, time.Now(), nil); dec.OK {
-					throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, f)
+					d.Limiter.Report(t.Context(), throttle.Claim{}, dec, f)
 				}
 			}
 		}

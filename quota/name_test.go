@@ -38,7 +38,7 @@ func TestWithName_separatesQuotasOfOneURL(t *testing.T) {
 			require.True(t, d.OK, name)
 			resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}}
 			f := tr.Feedback(req, demand, resp, nil, now, nil)
-			demand.Limiter.(throttle.Observer).Observe(t.Context(), throttle.Claim{Now: now}, d, f)
+			demand.Limiter.Report(t.Context(), throttle.Claim{Now: now}, d, f)
 		}
 	}
 	long := strings.Repeat("deployment-", 30)

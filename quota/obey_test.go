@@ -41,7 +41,7 @@ func TestTracker_obeysRejectionsThatStateOnlyAWait(t *testing.T) {
 				f := tr.Feedback(req, d, resp, nil, time.Now(), nil)
 				require.Equal(t, throttle.Throttled, f.Outcome, c.name)
 				require.Equal(t, c.wait, f.RetryAfter, c.name)
-				throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, f)
+				d.Limiter.Report(t.Context(), throttle.Claim{}, dec, f)
 			}
 			require.False(t, mayAsk(t, tr, "https://api.test/things"), c.name)
 			require.Equal(t, c.wait, heldFor(t, tr, "https://api.test/things"), c.name)

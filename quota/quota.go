@@ -74,9 +74,6 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 	return d, nil
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*quota) NonBlocking() bool { return true }
-
 // change calls f with q locked, and records the events for what f has changed. The time of f is now,
 // but never before the latest granted claim.
 func (q *quota) change(now time.Time, f func(now time.Time)) {
@@ -101,24 +98,13 @@ func (q *quota) timeOf(now time.Time) time.Time {
 // setBack is the time by which a call is earlier than another one only if the clock was set back.
 const setBack = time.Minute
 
-// Cancel implements throttle.Limiter: the request of claim c was not sent.
-func (q *quota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+func (q *quota) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if small := q.small.Load(); small != nil {
-		small.Cancel(ctx, c, d)
+		small.Report(ctx, c, d, f)
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n, err := c.Units(); err == nil && d.OK {
-		q.Canceled(d.Grant, n)
-	}
-}
-
-// Observe implements throttle.Observer. The first feedback on a claim counts as its response. The zero Decision means
-// that the caller of a claim that was never granted has given up.
-func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if small := q.small.Load(); small != nil {
-		small.Observe(ctx, c, d, f)
+	if f.State == throttle.Unused {
+		q.cancel(c, d)
 		return
 	}
 	t := q.endpoint.tracker
@@ -146,6 +132,20 @@ func (q *quota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	if q.endpoint.id != "" {
 		q.publish(f.Now)
 	}
+}
+
+// cancel applies that the request of claim c was not sent.
+func (q *quota) cancel(c throttle.Claim, d throttle.Decision) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n, err := c.Units(); err == nil && d.OK {
+		q.Canceled(d.Grant, n)
+	}
+}
+
+// Traits implements throttle.Limiter.
+func (*quota) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // applyStated applies limits, which the response to a request that another quota granted states.

@@ -136,7 +136,7 @@ func TestQuota_observesAtTheTimeOfTheClock(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, time.Now(), d.At, name)
 			time.Sleep(time.Second)
-			l.(throttle.Observer).Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{
+			l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{
 				{Limit: 10, Remaining: 5, ResetAfter: time.Minute}, {Unit: "tokens", Limit: 10, Remaining: 5, ResetAfter: time.Minute},
 			}})
 			limits := tr.Snapshot(0).Shown[0].Quotas[0].Limits
@@ -152,11 +152,11 @@ func TestQuota_cancelledClaimsAreNotInFlight(t *testing.T) {
 		q := quotaAt(t, 0)
 		d, err := q.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1})
+		q.Report(t.Context(), throttle.Claim{}, throttle.Decision{Grant: 1}, throttle.Feedback{State: throttle.Unused})
 		require.EqualValues(t, 1, q.InFlight.Open, "it was not granted")
-		q.Cancel(t.Context(), throttle.Claim{Cost: -1}, d)
+		q.Report(t.Context(), throttle.Claim{Cost: -1}, d, throttle.Feedback{State: throttle.Unused})
 		require.EqualValues(t, 1, q.InFlight.Open, "no such claim")
-		q.Cancel(t.Context(), throttle.Claim{}, d)
+		q.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 		require.Zero(t, q.InFlight.Open)
 	})
 }

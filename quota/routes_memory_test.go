@@ -37,7 +37,7 @@ func TestPatterns_memoryOfAHostileHostIsBounded(t *testing.T) {
 			dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
 			if f := tr.Feedback(req, d, resp, nil, time.Now(), nil); dec.OK {
-				throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, f)
+				d.Limiter.Report(t.Context(), throttle.Claim{}, dec, f)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func BenchmarkPatterns_demand(b *testing.B) {
 				req := request(b, pages+slug(i))
 				d := tr.Demand(req)
 				dec, _ := d.Limiter.Reserve(b.Context(), throttle.Claim{})
-				throttle.Observe(b.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(req, d, stating(100, 99-i), nil, time.Now(), nil))
+				d.Limiter.Report(b.Context(), throttle.Claim{}, dec, tr.Feedback(req, d, stating(100, 99-i), nil, time.Now(), nil))
 			}
 			req := request(b, pages+"new")
 			b.ReportAllocs()

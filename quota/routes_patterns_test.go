@@ -305,7 +305,7 @@ func TestPatterns_holdOfOneRouteHoldsThePattern(t *testing.T) {
 		askPages(t, tr, 0, 3)
 		f := tr.Feedback(early, admitted, answer(429, "Retry-After", "30"), nil, time.Now(), nil)
 		require.Same(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"early"))
-		throttle.Observe(t.Context(), admitted.Limiter, throttle.Claim{}, d, f)
+		admitted.Limiter.Report(t.Context(), throttle.Claim{}, d, f)
 		reject(t, tr, pages+"some", "Retry-After", "30")
 		for _, page := range []string{"some", "early", "new", slug(1)} {
 			require.False(t, mayAsk(t, tr, pages+page), page)

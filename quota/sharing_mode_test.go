@@ -51,7 +51,7 @@ func TestSharing_statedOnlyObeysHolds(t *testing.T) {
 					resp.Header = tt.header
 				}
 				f := rejected.Feedback(req, m, resp, nil, time.Now(), nil)
-				throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+				m.Limiter.Report(t.Context(), throttle.Claim{}, d, f)
 				time.Sleep(10 * time.Millisecond)
 			}
 			d, err := other.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{})

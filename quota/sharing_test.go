@@ -115,7 +115,7 @@ func TestSharing_oneAcceptedTestReleasesAll(t *testing.T) {
 		require.True(t, test.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK, "the test of the other process is in flight")
-		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, test, one.Feedback(request(t, users), m, answer(200), nil, time.Now(), nil))
+		m.Limiter.Report(t.Context(), throttle.Claim{}, test, one.Feedback(request(t, users), m, answer(200), nil, time.Now(), nil))
 		settle(b)
 		require.True(t, claim(t, other, users).OK)
 	})
@@ -300,7 +300,7 @@ func TestSharing_worksFromAnyEpoch(t *testing.T) {
 				require.NoError(t, err)
 				f := all[0].Feedback(request(t, users), m, answer(429, "Retry-After", "60"), nil, now, nil)
 				f.Now = now
-				throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+				m.Limiter.Report(t.Context(), throttle.Claim{}, d, f)
 			}
 			settle(b)
 			require.False(t, claim(t, all[1], users).OK, now)

@@ -279,9 +279,7 @@ func (c *simulatedClient) receive(one *call, claim throttle.Claim, d throttle.De
 	resp, err := respondWith(reply, c.req)
 	f := c.tracker.Feedback(c.req, one.demand, resp, err, c.s.now, nil)
 	f.Repeated = one.rejected
-	if o, ok := one.demand.Limiter.(throttle.Observer); ok {
-		o.Observe(context.Background(), claim, d, f)
-	}
+	one.demand.Limiter.Report(context.Background(), claim, d, f)
 	switch {
 	case reply.OK():
 		c.tracker.ObserveLatency(c.req, c.s.now.Sub(sent), c.s.now)

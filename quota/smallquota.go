@@ -338,19 +338,6 @@ func (q *smallQuota) testDueIn(at time.Duration) time.Duration {
 	return time.Duration(q.lastUsed)*smallTick + time.Duration(pause) - at
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*smallQuota) NonBlocking() bool { return true }
-
-// Cancel implements throttle.Limiter.
-func (q *smallQuota) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
-	q.endpoint.mu.Lock()
-	defer q.endpoint.mu.Unlock()
-	if d.OK {
-		q.end()
-		q.endTest(d)
-	}
-}
-
 // end applies that a request is not in flight any more.
 func (q *smallQuota) end() { q.open -= min(q.open, 1) }
 
@@ -363,23 +350,23 @@ func (q *smallQuota) endTest(d throttle.Decision) bool {
 	return true
 }
 
-// Observe implements throttle.Observer. The zero Decision means that a caller has given up.
-func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+// Report implements throttle.Limiter. The zero Decision means that a caller has given up.
+func (q *smallQuota) Report(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	ep, now := q.endpoint, f.Now
 	if now.IsZero() {
 		now = ep.tracker.now()
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !d.OK || f.Partial && !isSmall(f.RemoteLimits) {
+	if !d.OK || f.State == throttle.Ongoing && !isSmall(f.RemoteLimits) {
 		return
 	}
 	test := false
-	if !f.Partial {
+	if f.State != throttle.Ongoing {
 		q.end()
 		test = q.endTest(d)
 	}
-	if f.Outcome == throttle.Failed || f.Cause == throttle.CauseOtherQuota {
+	if f.State == throttle.Unused || f.Outcome == throttle.Failed || f.Cause == throttle.CauseOtherQuota {
 		return
 	}
 	q.judge(test, &f, now)
@@ -395,6 +382,11 @@ func (q *smallQuota) Observe(_ context.Context, _ throttle.Claim, d throttle.Dec
 	default:
 		q.remaining = max(q.remaining-1, 0)
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*smallQuota) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // judge applies what the response f shows about the statement that no units are left. test reports whether its

@@ -104,7 +104,7 @@ func TestSmallQuota_countsRequestsInFlight(t *testing.T) {
 			}
 		}
 		require.Len(t, granted, 2, "one of three was used")
-		m.Limiter.Cancel(t.Context(), throttle.Claim{}, granted[0])
+		m.Limiter.Report(t.Context(), throttle.Claim{}, granted[0], throttle.Feedback{State: throttle.Unused})
 		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
 		require.True(t, d.OK, "a request that was not sent takes nothing")
@@ -132,7 +132,7 @@ func TestSmallQuota_probesAfterTheReset(t *testing.T) {
 		second, _ := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.False(t, second.OK)
 		require.Zero(t, second.Wait, "the response to the probe decides")
-		throttle.Observe(context.Background(), m.Limiter, throttle.Claim{}, probe, tr.Feedback(req, m, s.answer(route), nil, time.Now(), nil))
+		m.Limiter.Report(context.Background(), throttle.Claim{}, probe, tr.Feedback(req, m, s.answer(route), nil, time.Now(), nil))
 		require.False(t, mayAsk(t, tr, routeURL(route)), "the probe used the only unit")
 	})
 }
@@ -194,7 +194,7 @@ func TestSmallQuota_testsStatements(t *testing.T) {
 		second, _ := first.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.False(t, second.OK)
 		require.Zero(t, second.Wait, "the response to the test decides")
-		first.Limiter.Cancel(t.Context(), throttle.Claim{}, test)
+		first.Limiter.Report(t.Context(), throttle.Claim{}, test, throttle.Feedback{State: throttle.Unused})
 		require.Equal(t, obeyed, other.belief)
 	})
 }
@@ -215,7 +215,7 @@ func TestSmallQuota_ignoresStatementsThatAreContradicted(t *testing.T) {
 			d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
 			require.True(t, d.OK)
-			m.Limiter.Cancel(t.Context(), throttle.Claim{}, d)
+			m.Limiter.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 		}
 		require.True(t, ask(t, tr, url, none(429)).OK)
 		require.False(t, ask(t, tr, url, none(200)).OK, "a rejection has repeated it")
@@ -321,36 +321,36 @@ func TestSmallQuota_observesResponses(t *testing.T) {
 		"rejected, a shorter wait":  {6, with(throttle.Feedback{}, throttle.Throttled, 0, 20*s), 10 * s, 8, 60 * s, 10, 2},
 		"rejected, to retry now":    {6, with(throttle.Feedback{}, throttle.Throttled, throttle.CauseRetryNow, 0), 10 * s, 8, 60 * s, 10, 2},
 		"not named":                 {6, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Limit: 12, Remaining: 3, ResetAfter: s}}}, 10 * s, 7, 60 * s, 10, 2},
-		"part, states nothing":      {6, throttle.Feedback{Partial: true}, 10 * s, 8, 60 * s, 10, 3},
-		"part, states the rest":     {6, throttle.Feedback{Partial: true, RemoteLimits: stated(9, 0).RemoteLimits}, 10 * s, 9, 11 * s, 12, 3},
+		"part, states nothing":      {6, throttle.Feedback{State: throttle.Ongoing}, 10 * s, 8, 60 * s, 10, 3},
+		"part, states the rest":     {6, throttle.Feedback{State: throttle.Ongoing, RemoteLimits: stated(9, 0).RemoteLimits}, 10 * s, 9, 11 * s, 12, 3},
 	} {
 		q, start := newSmall(t, &Tracker{}, 10, 8, time.Minute)
 		q.sent, q.seen, q.open = 7, 5, 3
 		f := tt.f
 		f.Now = start.Add(tt.after)
-		q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, f)
+		q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, f)
 		require.Equal(t, []int32{tt.remaining, tt.limit, tt.open}, []int32{q.remaining, q.limit, int32(q.open)}, name)
 		require.Equal(t, tt.reset, q.reset, name)
 		q.open = 0
-		q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, throttle.Feedback{Now: f.Now, Outcome: throttle.Failed})
+		q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: tt.grant}, throttle.Feedback{Now: f.Now, Outcome: throttle.Failed})
 		require.Zero(t, q.open, "%s: a response was reported twice", name)
 		before := *q
-		q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{}, stated(1, s))
+		q.Report(t.Context(), throttle.Claim{}, throttle.Decision{}, stated(1, s))
 		require.Equal(t, before, *q, "%s: it was not granted", name)
 	}
 	q, start := newSmall(t, &Tracker{}, 10, 8, time.Minute)
 	q.sent, q.seen = 3, 1<<32-2
-	q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 2}, throttle.Feedback{Now: start, RemoteLimits: stated(9, time.Minute).RemoteLimits})
+	q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 2}, throttle.Feedback{Now: start, RemoteLimits: stated(9, time.Minute).RemoteLimits})
 	require.EqualValues(t, 9, q.remaining, "numbers of requests are modulo 2^32")
 	q.set(throttle.RemoteLimit{Limit: 5, Remaining: 1 << 40, ResetAfter: time.Second}, start)
 	require.EqualValues(t, 1<<31-1, q.remaining)
 	q.set(throttle.RemoteLimit{Limit: 5, Remaining: -4, ResetAfter: time.Second}, start)
 	require.Zero(t, q.remaining)
 	q.open = 1
-	q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{})
+	q.Report(t.Context(), throttle.Claim{}, throttle.Decision{}, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 1, q.open)
 	for range 2 {
-		q.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true})
+		q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{State: throttle.Unused})
 		require.Zero(t, q.open)
 	}
 }
@@ -545,7 +545,7 @@ func TestSmallQuotas_unknownRoutes(t *testing.T) {
 	second, _ := unstated.Reserve(t.Context(), throttle.Claim{Now: now})
 	require.False(t, second.OK)
 	f := tr.Feedback(req, m, answer(500), nil, now, nil)
-	unstated.Observe(t.Context(), throttle.Claim{}, first, f)
+	unstated.Report(t.Context(), throttle.Claim{}, first, f)
 	require.Same(t, unstated, tr.Demand(req).Limiter, "a failure shows nothing")
 	tr.Feedback(req, m, answer(200), nil, now, nil)
 	require.Same(t, ep.unknown.Load(), tr.Demand(req).Limiter)
@@ -584,6 +584,6 @@ func TestSmallQuotas_renewWaitsOfRoutesWithoutMemory(t *testing.T) {
 func TestSmallQuota_rejectionsOfOthers(t *testing.T) {
 	q, now := newSmall(t, &Tracker{}, 10, 8, time.Minute)
 	q.sent, q.open = 1, 1
-	q.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 1}, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota, RetryAfter: time.Hour})
+	q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 1}, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota, RetryAfter: time.Hour})
 	require.Equal(t, []int64{8, 0, int64(time.Minute)}, []int64{int64(q.remaining), int64(q.open), int64(q.reset)})
 }

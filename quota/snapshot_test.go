@@ -25,7 +25,7 @@ func exchange(t testing.TB, tr *Tracker, req *http.Request, resp *http.Response)
 	dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
 	require.NoError(t, err)
 	if resp != nil && dec.OK {
-		throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(req, d, resp, nil, time.Now(), nil))
+		d.Limiter.Report(t.Context(), throttle.Claim{}, dec, tr.Feedback(req, d, resp, nil, time.Now(), nil))
 	}
 }
 
@@ -111,7 +111,7 @@ func TestTrackerSnapshot_describesOtherUnits(t *testing.T) {
 		d := tr.DemandUnits(req, "tokens", 30)
 		dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{Cost: 30})
 		require.NoError(t, err)
-		throttle.Observe(t.Context(), d.Limiter, throttle.Claim{Cost: 30}, dec, throttle.Feedback{
+		d.Limiter.Report(t.Context(), throttle.Claim{Cost: 30}, dec, throttle.Feedback{
 			Now: time.Now(), RemoteLimits: []throttle.RemoteLimit{{Unit: "tokens", Limit: 1000, Remaining: 970, ResetAfter: time.Minute}},
 		})
 		require.Equal(t, []LimitSnapshot{
@@ -186,7 +186,7 @@ func TestTrackerSnapshot_isSafeWhileRequestsAreSent(t *testing.T) {
 					continue
 				}
 				if dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{}); err == nil && dec.OK {
-					throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(req[k%2], d, responses[i], nil, time.Now(), nil))
+					d.Limiter.Report(t.Context(), throttle.Claim{}, dec, tr.Feedback(req[k%2], d, responses[i], nil, time.Now(), nil))
 				}
 			}
 		})

@@ -186,7 +186,7 @@ func BenchmarkTracker(b *testing.B) {
 					continue
 				}
 				d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
-				throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
+				m.Limiter.Report(ctx, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
 			}
 		})
 	}
@@ -250,11 +250,11 @@ func TestTracker_canceledClaimIsNotInFlight(t *testing.T) {
 		require.True(t, reserve().OK)
 	}
 	require.False(t, reserve().OK, "slow start")
-	m.Limiter.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{})
+	m.Limiter.Report(t.Context(), throttle.Claim{}, throttle.Decision{}, throttle.Feedback{State: throttle.Unused})
 	require.False(t, reserve().OK, "it was not granted")
-	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	m.Limiter.Report(t.Context(), throttle.Claim{}, first, throttle.Feedback{State: throttle.Unused})
 	require.True(t, reserve().OK)
-	m.Limiter.Cancel(t.Context(), throttle.Claim{}, first)
+	m.Limiter.Report(t.Context(), throttle.Claim{}, first, throttle.Feedback{State: throttle.Unused})
 	require.False(t, reserve().OK, "it was canceled before")
 }
 

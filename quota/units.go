@@ -80,28 +80,26 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	return d, nil
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*unitQuota) NonBlocking() bool { return true }
-
-// Cancel implements throttle.Limiter.
-func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if n, err := c.Units(); err == nil && d.OK {
-		u.InFlight.EndUnits(d.Grant, n)
-	}
-}
-
-// Observe implements throttle.Observer. The first feedback on a claim counts as its response.
-func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if f.Now.IsZero() {
+// Report implements throttle.Limiter. The first feedback on a claim counts as its response.
+func (u *unitQuota) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State != throttle.Unused && f.Now.IsZero() {
 		f.Now = u.endpoint.tracker.now() // not under a lock
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if n, err := c.Units(); err == nil && d.OK {
+	n, err := c.Units()
+	switch {
+	case err != nil || !d.OK:
+	case f.State == throttle.Unused:
+		u.InFlight.EndUnits(d.Grant, n)
+	default:
 		u.Responded(d.Grant, n, &f)
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*unitQuota) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // applyUnits applies limits, which a response states, to the units of q. It reports whether nothing

@@ -49,7 +49,7 @@ func TestUnitQuota_holdsClaimsOfKnownCost(t *testing.T) {
 		require.True(t, spend(t, &tr, 200).OK)
 		require.True(t, mayAsk(t, &tr, users), "a request of unknown cost does not wait")
 		m := tr.DemandUnits(request(t, users), "tokens", 400)
-		m.Limiter.Cancel(t.Context(), throttle.Claim{Cost: m.Cost}, first)
+		m.Limiter.Report(t.Context(), throttle.Claim{Cost: m.Cost}, first, throttle.Feedback{State: throttle.Unused})
 		require.True(t, spend(t, &tr, 400).OK, "it was not sent")
 		require.False(t, spend(t, &tr, 400).OK)
 		require.True(t, spend(t, &tr, 1).OK)
@@ -127,7 +127,7 @@ func TestUnitQuota_canceledClaimsReturnWhatTheyClaimed(t *testing.T) {
 				d := spend(t, &tr, n)
 				require.True(t, d.OK)
 				m := tr.DemandUnits(request(t, users), "tokens", n)
-				m.Limiter.Cancel(t.Context(), throttle.Claim{Cost: m.Cost}, d)
+				m.Limiter.Report(t.Context(), throttle.Claim{Cost: m.Cost}, d, throttle.Feedback{State: throttle.Unused})
 			}
 		}
 		require.False(t, spend(t, &tr, 51).OK)
@@ -173,7 +173,7 @@ func TestUnitQuota_countsEachResponseOnce(t *testing.T) {
 		d := spend(t, &tr, 40)
 		require.True(t, d.OK)
 		observe := func(cost int64, d throttle.Decision) {
-			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
+			m.Limiter.Report(t.Context(), throttle.Claim{Cost: cost}, d, throttle.Feedback{Now: time.Now()})
 		}
 		observe(-1, d)
 		observe(40, d)
@@ -215,11 +215,11 @@ func TestUnitQuota_measuresTheRateOfABucket(t *testing.T) {
 	u, now := tokensOf(t, &Tracker{}, 500)
 	d, err := u.Reserve(t.Context(), throttle.Claim{Cost: 40, Now: now})
 	require.NoError(t, err)
-	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
+	u.Report(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
 	now = now.Add(10 * time.Second)
 	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 1, Now: now})
 	require.NoError(t, err)
-	u.Observe(t.Context(), throttle.Claim{Cost: 1}, d, throttle.Feedback{Now: now, RemoteLimits: statedTokens(560, 44*time.Second)})
+	u.Report(t.Context(), throttle.Claim{Cost: 1}, d, throttle.Feedback{Now: now, RemoteLimits: statedTokens(560, 44*time.Second)})
 	d, err = u.Reserve(t.Context(), throttle.Claim{Cost: 660, Now: now})
 	require.NoError(t, err)
 	require.InDelta(t, 10, d.Wait.Seconds(), .1, "in 10 s, 101 units came back: 560 - 500 + 40 + 1")
@@ -325,7 +325,7 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 		used := u.endpoint.Memory.Load()
 		f := tt.f
 		f.Now = now
-		u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, f)
+		u.Report(t.Context(), throttle.Claim{Cost: 40}, d, f)
 		require.Equal(t, []int64{0, 0}, []int64{u.InFlight.Count, u.InFlight.Open}, name)
 		if tt.left < 0 {
 			require.Empty(t, u.Estimates, name)
@@ -337,7 +337,7 @@ func TestUnitQuota_observesResponses(t *testing.T) {
 	}
 	u, now := tokensOf(t, &Tracker{}, 10)
 	d, _ := u.Reserve(t.Context(), throttle.Claim{Cost: 10, Now: now})
-	u.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
+	u.Report(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Now: now})
 	require.Zero(t, u.Estimates[0].Remaining, "more was used than was left")
 }
 
@@ -389,7 +389,7 @@ func TestQuota_updatesUnitsWhenRequestsAreUsedUp(t *testing.T) {
 	d, err := q.Reserve(t.Context(), throttle.Claim{Now: now})
 	require.NoError(t, err)
 	limits := append(statedTokens(300, time.Minute), throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute})
-	q.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RemoteLimits: limits})
+	q.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseStated, RemoteLimits: limits})
 	require.Zero(t, q.Estimates[0].Remaining)
 	require.EqualValues(t, 300, u.Estimates[0].Remaining)
 }

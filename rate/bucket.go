@@ -93,12 +93,7 @@ func (b *bucket) timeOfUnits(now time.Time) time.Time {
 }
 
 // Reserve implements throttle.Limiter.
-func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return b.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker.
-func (b *bucket) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (d throttle.Decision, err error) {
+func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
 	if _, err := c.Units(); err != nil {
 		return d, err
 	}
@@ -112,17 +107,18 @@ func (b *bucket) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait tim
 		return d, nil
 	}
 	if !b.isStopped && b.delay == 0 {
-		return b.units.ReserveAhead(ctx, c, maxWait)
+		return b.units.Reserve(ctx, c)
 	}
 	now := orNow(c.Now)
 	c.Now = b.timeOfUnits(now)
 	if !b.isStopped {
-		d, err = b.units.ReserveAhead(ctx, c, maxWait)
+		d, err = b.units.Reserve(ctx, c)
 		d.At = d.At.Add(b.delay)
 		return d, err
 	}
-	d, err = b.units.ReserveAhead(ctx, c, 0)
-	d.At, d.ResetAfter, d.Per = now, throttle.Forever, 0
+	c.Ahead = 0
+	d, err = b.units.Reserve(ctx, c)
+	d.At, d.Fresh, d.ResetAfter, d.Per = now, false, throttle.Forever, 0
 	if !d.OK {
 		d.Wait, d.Limit = throttle.Forever, min(d.Limit, d.Remaining)
 	}
@@ -144,20 +140,24 @@ func (b *bucket) take(now time.Time, n int) bool {
 	return err == nil && d.OK
 }
 
-// Cancel implements throttle.Limiter. It returns nothing of a claim that was granted under an
-// infinite limit, because its Grant is 0.
-func (b *bucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter. It ignores the actual cost.
+func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State != throttle.Unused {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.Now = b.timeOfUnits(c.Now)
+	f.Now = b.timeOfUnits(f.Now)
 	if d.At = d.At.Add(-b.delay); b.isStopped {
-		d.At = c.Now
+		d.At = f.Now
 	}
-	b.units.Cancel(ctx, c, d)
+	b.units.Report(ctx, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
-func (*bucket) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (*bucket) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
+}
 
 // policy returns the name of the limit.
 func (b *bucket) policy() string {
@@ -226,8 +226,10 @@ func (z noUnits) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter.
-func (noUnits) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+// Report implements throttle.Limiter.
+func (noUnits) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
 
-// NonBlocking implements throttle.NonBlocking.
-func (noUnits) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (noUnits) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}

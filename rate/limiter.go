@@ -50,7 +50,7 @@ func NewLimiter(limit Limit, burst int) *Limiter {
 // New returns a Limiter that makes its claims to l. The state of l is shared: others may use l
 // at the same time.
 //
-// Units that are not available yet can be reserved only if l is a throttle.Booker, such as
+// Units that are not available yet can be reserved only if Traits.BooksAhead of l is set, as by
 // throttle.TokenBucket, throttle.LeakyBucket and those of package warmup. With other limiters
 // ReserveN grants only what may be used immediately; WaitN works with all. A call with n = 0
 // is always granted.
@@ -121,7 +121,7 @@ func (v *Limiter) take(now time.Time, n int) bool {
 	if err != nil || !d.OK {
 		return false
 	}
-	throttle.Observe(ctx, v.limiter, c, d, throttle.Feedback{Now: c.Now})
+	v.limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now})
 	return true
 }
 

@@ -306,4 +306,7 @@ var errUnavailable = errors.New("store is away")
 func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, errUnavailable
 }
-func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (unreachable) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (unreachable) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -313,9 +313,14 @@ func (r *recorder) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 	return throttle.Decision{OK: true, At: c.Now}, nil
 }
 
-func (r *recorder) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
-	r.claims = append(r.claims, c)
+func (r *recorder) Report(_ context.Context, c throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		r.claims = append(r.claims, c)
+	}
 }
+
+// Traits implements throttle.Limiter.
+func (*recorder) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func TestLimiter_waitsInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -502,9 +507,11 @@ type endCounter struct {
 	cancels, observed int
 }
 
-func (l *endCounter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.cancels++ }
-
-func (l *endCounter) Observe(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+func (l *endCounter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.cancels++
+		return
+	}
 	l.observed++
 }
 

@@ -96,6 +96,6 @@ func (r *Reservation) CancelAt(now time.Time) {
 	}
 	c := r.claim
 	c.Now = r.limiter.time(now)
-	r.limiter.limiter.Cancel(context.Background(), c, r.decision)
+	r.limiter.limiter.Report(context.Background(), c, r.decision, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	r.limiter.waiters.Wake()
 }

@@ -86,9 +86,9 @@ func TestReload_cancelReachesGrantingLimiter(t *testing.T) {
 
 	_, c2, d2 := take(t, old, 4) // a claim on the old set counts for the new one
 	require.EqualValues(t, 3, remaining(t, set, 0))
-	g.Cancel(context.Background(), c, d)
+	g.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 3, remaining(t, set, 0), "units of the old limit came to the new one")
-	g.Cancel(context.Background(), c2, d2)
+	g.Report(context.Background(), c2, d2, throttle.Feedback{Now: c2.Now, State: throttle.Unused})
 	require.EqualValues(t, 7, remaining(t, set, 0))
 }
 

@@ -179,6 +179,7 @@ func (a *activeLimit) retire(to *activeLimit) {
 
 // Reserve implements throttle.Limiter.
 func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	c.Ahead = 0
 	if h := a.successor.Load(); h != nil {
 		return h.limiter.Reserve(ctx, c)
 	}
@@ -212,7 +213,7 @@ func (a *activeLimit) report(ctx context.Context, l *Limit, c throttle.Claim, d 
 	reported := false
 	defer func() {
 		if !reported && d.OK {
-			a.limiter.Cancel(ctx, c, d)
+			a.limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		}
 	}()
 	a.hook.Decided(l, c, d)
@@ -265,48 +266,32 @@ func (p *version) capWait(c throttle.Claim, d *throttle.Decision) {
 	}
 }
 
-// Cancel implements throttle.Limiter.
-func (a *activeLimit) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter.
+func (a *activeLimit) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if tookUnits(d) {
-		a.limiter.Cancel(ctx, c, d)
+		a.limiter.Report(ctx, c, d, f)
 	}
-	if h := a.successor.Load(); h != nil {
-		h.limiter.Cancel(ctx, c, d)
-	} else if a.hook != nil && d.OK {
+	switch h := a.successor.Load(); {
+	case h != nil:
+		h.limiter.Report(ctx, c, d, f)
+	case a.hook == nil || !d.OK:
+	case f.State == throttle.Unused:
 		a.hook.Cancelled(a.limit(), c, d)
-	}
-}
-
-// Observe implements throttle.Observer.
-func (a *activeLimit) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if tookUnits(d) {
-		throttle.Observe(ctx, a.limiter, c, d, f)
-	}
-	if h := a.successor.Load(); h != nil {
-		throttle.Observe(ctx, h.limiter, c, d, f)
-	} else if a.hook != nil && d.OK {
+	default:
 		a.hook.Observed(ctx, a.limit(), c, d, f)
 	}
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (a *activeLimit) NonBlocking() bool {
-	l := a.limiter
+// Traits implements throttle.Limiter. Claims of a may end after the response even if those of its
+// successor do not.
+func (a *activeLimit) Traits() throttle.Traits {
+	t := a.limiter.Traits()
 	if h := a.successor.Load(); h != nil {
-		l = h.limiter
+		ends := t.EndsAtResponse
+		t = h.limiter.Traits()
+		t.EndsAtResponse = t.EndsAtResponse && ends
 	}
-	return throttle.IsNonBlocking(l)
-}
-
-// CountsRefusals is the method that throttle.CountsRefusals calls. It is true with a DecisionHook, which counts
-// refusals.
-func (a *activeLimit) CountsRefusals() bool {
-	if a.hook != nil {
-		return true
-	}
-	l := a.limiter
-	if h := a.successor.Load(); h != nil {
-		l = h.limiter
-	}
-	return throttle.CountsRefusals(l)
+	t.CountsRejected = t.CountsRejected || a.hook != nil
+	t.BooksAhead, t.Parts = false, nil
+	return t
 }

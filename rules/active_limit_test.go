@@ -132,8 +132,8 @@ func TestActiveLimit_shadowInClosedHoursTakesNothing(t *testing.T) {
 	require.True(t, night.OK)
 	require.True(t, night.OverLimit)
 	c := throttle.Claim{Cost: 4, Now: friday.Add(17 * time.Hour)}
-	g.Observe(context.Background(), c, night, throttle.Feedback{Now: c.Now, Cost: 1})
-	g.Cancel(context.Background(), c, night)
+	g.Report(context.Background(), c, night, throttle.Feedback{Now: c.Now, Cost: 1})
+	g.Report(context.Background(), c, night, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	d, err := g.Reserve(context.Background(), throttle.Claim{Cost: 4, Now: friday.Add(24*time.Hour + 9*time.Hour)})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, d.Remaining, "what 16 hours of 24 bring back")

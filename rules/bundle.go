@@ -112,15 +112,10 @@ func (s *member) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisi
 	return d, err
 }
 
-// Cancel implements throttle.Limiter.
-func (s *member) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	s.limiter.Cancel(ctx, s.memberClaim(c), d)
+// Report implements throttle.Limiter.
+func (s *member) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	s.limiter.Report(ctx, s.memberClaim(c), d, f)
 }
 
-// Observe implements throttle.Observer.
-func (s *member) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, s.limiter, s.memberClaim(c), d, f)
-}
-
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (s *member) NonBlocking() bool { return s.limiter.NonBlocking() }
+// Traits implements throttle.Limiter.
+func (s *member) Traits() throttle.Traits { return s.limiter.Traits() }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/internal/adapter"
-	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -53,7 +52,7 @@ func TestBundle_sharesTheQueuesOfItsLimits(t *testing.T) {
 	var ticket queue.Ticket
 	require.NoError(t, set.Limits(&http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Header: http.Header{"A": {"user"}}}, &ticket))
 	bundle := ticket.Demands[queue.MaxDemands-1]
-	parts := throttle.Parts(bundle.Limiter)
+	parts := bundle.Limiter.Traits().Parts
 	require.Len(t, parts, 2)
 	for i, want := range []adapter.Target{{Limiter: set.rules[3].limiter, Key: "user"}, {Limiter: parts[1], Key: bundle.Key}} {
 		require.Equal(t, want, parts[i].(adapter.Adapter).Adapted(bundle.Key))

@@ -30,15 +30,10 @@ func (c *lazyBuckets) Reserve(ctx context.Context, claim throttle.Claim) (thrott
 	return c.get().Reserve(ctx, claim)
 }
 
-// Cancel implements throttle.Limiter.
-func (c *lazyBuckets) Cancel(ctx context.Context, claim throttle.Claim, d throttle.Decision) {
-	c.get().Cancel(ctx, claim, d)
+// Report implements throttle.Limiter.
+func (c *lazyBuckets) Report(ctx context.Context, claim throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	c.get().Report(ctx, claim, d, f)
 }
 
-// Observe implements throttle.Observer.
-func (c *lazyBuckets) Observe(ctx context.Context, claim throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	c.get().Observe(ctx, claim, d, f)
-}
-
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*lazyBuckets) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (c *lazyBuckets) Traits() throttle.Traits { return c.get().Traits() }

@@ -58,8 +58,8 @@ type DecisionHook interface {
 	// of the same request rejected it.
 	Cancelled(l *Limit, c throttle.Claim, d throttle.Decision)
 
-	// Observed is called with the outcome f of c. It is the last call for c unless f.Partial is
-	// set.
+	// Observed is called with the outcome f of c. It is the last call for c unless f.State is
+	// throttle.Ongoing.
 	Observed(ctx context.Context, l *Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback)
 }
 

@@ -290,11 +290,11 @@ func TestActiveLimit_retiredAsksItsSuccessor(t *testing.T) {
 		{plain, nil, false}, {banned, nil, false}, {banned, activeLimitOf(t, plain), false}, {plain, activeLimitOf(t, banned), true},
 	} {
 		g := activeLimitOf(t, tt.words)
-		require.Equal(t, tt.words == banned, throttle.CountsRefusals(g))
-		require.True(t, throttle.IsNonBlocking(g))
+		require.Equal(t, tt.words == banned, g.Traits().CountsRejected)
+		require.True(t, g.Traits().NonBlocking)
 		g.retire(tt.successor)
-		require.Equal(t, tt.want, throttle.CountsRefusals(g), tt.words)
-		require.True(t, throttle.IsNonBlocking(g))
+		require.Equal(t, tt.want, g.Traits().CountsRejected, tt.words)
+		require.True(t, g.Traits().NonBlocking)
 		d, err := g.Reserve(t.Context(), throttle.Claim{Now: friday})
 		require.NoError(t, err)
 		require.True(t, d.OK)
@@ -394,11 +394,16 @@ func (s *scriptedLimiter) Reserve(context.Context, throttle.Claim) (throttle.Dec
 	return s.decision, nil
 }
 
-func (s *scriptedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { s.cancelled++ }
-
-func (s *scriptedLimiter) Observe(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+func (s *scriptedLimiter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		s.cancelled++
+		return
+	}
 	s.observed++
 }
+
+// Traits implements throttle.Limiter.
+func (*scriptedLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // TestActiveLimit_passesClaimsOfOtherLimitersOn checks that a limiter of Config.Build gets Cancel
 // and Observe of all claims that it granted, whatever its decisions contain.
@@ -420,8 +425,8 @@ func TestActiveLimit_passesClaimsOfOtherLimitersOn(t *testing.T) {
 		got, err := g.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.Equal(t, d, got)
-		g.Cancel(t.Context(), c, got)
-		g.Observe(t.Context(), c, got, throttle.Feedback{})
+		g.Report(t.Context(), c, got, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		g.Report(t.Context(), c, got, throttle.Feedback{})
 		require.Equal(t, [2]int{1, 1}, [2]int{s.cancelled, s.observed}, "%+v", d)
 	}
 }
@@ -690,7 +695,7 @@ func TestBundle_keysOfItsMembers(t *testing.T) {
 		require.Equal(t, want[i], ticket.Demands[i].Key)
 	}
 	bundle := ticket.Demands[queue.MaxDemands-1]
-	for i, part := range throttle.Parts(bundle.Limiter) {
+	for i, part := range bundle.Limiter.Traits().Parts {
 		require.Equal(t, want[queue.MaxDemands-1+i], part.(*member).keyIn(bundle.Key), i)
 	}
 }

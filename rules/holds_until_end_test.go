@@ -18,7 +18,7 @@ func TestActiveLimit_holdsUntilEnd(t *testing.T) {
 		g := activeLimitFunc(t, words)(nil)
 		_, err := g.Reserve(t.Context(), throttle.Claim{Key: "k"})
 		require.NoError(t, err)
-		require.Equal(t, holds, throttle.HoldsUntilEnd(g), words)
-		require.Equal(t, holds, throttle.HoldsUntilEnd(&member{limiter: g.(*activeLimit)}), words)
+		require.Equal(t, holds, !g.Traits().EndsAtResponse, words)
+		require.Equal(t, holds, !(&member{limiter: g.(*activeLimit)}).Traits().EndsAtResponse, words)
 	}
 }

@@ -43,9 +43,8 @@ func newKeyLimiter(owner *activeLimit) throttle.Limiter {
 		return c
 	}
 	c.limiters[1] = newLimiter(hard, &c.clock)
-	soft := &throttle.SoftLimit{Soft: c.limiters[0], Hard: c.limiters[1]}
-	c.inner = soft
-	return &softKeyLimiter{c, soft}
+	c.inner = &throttle.SoftLimit{Soft: c.limiters[0], Hard: c.limiters[1]}
+	return c
 }
 
 // initialSpecs returns the specs of p or, if p grants nothing, those of the first period of l that
@@ -98,28 +97,13 @@ func (c *keyLimiter) resize(p *version) {
 	}
 }
 
-// Cancel implements throttle.Limiter.
-func (c *keyLimiter) Cancel(ctx context.Context, claim throttle.Claim, d throttle.Decision) {
-	c.inner.Cancel(ctx, claim, d)
+// Report implements throttle.Limiter.
+func (c *keyLimiter) Report(ctx context.Context, claim throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	c.inner.Report(ctx, claim, d, f)
 }
 
-// Observe implements throttle.Observer.
-func (c *keyLimiter) Observe(ctx context.Context, claim throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, c.inner, claim, d, f)
-}
-
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*keyLimiter) NonBlocking() bool { return true }
-
-// A softKeyLimiter is a keyLimiter with a soft and a hard limit. A dry run of one claim does not
-// show whether both are full, hence Evictable.
-type softKeyLimiter struct {
-	*keyLimiter
-	soft *throttle.SoftLimit
-}
-
-// Evictable is the method that throttle.IsEvictable calls.
-func (c *softKeyLimiter) Evictable(now time.Time) bool { return c.soft.Evictable(now) }
+// Traits implements throttle.Limiter.
+func (c *keyLimiter) Traits() throttle.Traits { return c.inner.Traits() }
 
 // A clockOverride is a clock that can be set to a fixed time temporarily, so that a limiter that
 // reads the clock to change its limit does so as of that time.

@@ -165,21 +165,21 @@ func TestReload_retiredLimitPassesOnEverything(t *testing.T) {
 	d, err := retired.Reserve(t.Context(), c)
 	require.NoError(t, err)
 	require.EqualValues(t, 8, remaining(t, set, 0))
-	retired.Observe(t.Context(), c, d, throttle.Feedback{Now: friday, Cost: 5})
+	retired.Report(t.Context(), c, d, throttle.Feedback{Now: friday, Cost: 5})
 	require.EqualValues(t, 5, remaining(t, set, 0))
 	d, err = retired.Reserve(t.Context(), c)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, remaining(t, set, 0))
-	retired.Cancel(t.Context(), c, d)
+	retired.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 5, remaining(t, set, 0))
 
 	remote := Config{Clock: fixedClock(friday), Build: func(*Limit) (throttle.Limiter, error) { return remoteLimiter{throttle.AllowAll}, nil }}
 	blocking := reload(t, nil, file("token_bucket"), remote)
 	l := blocking.rules[0].limiter
-	require.False(t, l.NonBlocking())
-	require.False(t, l.CountsRefusals())
+	require.False(t, l.Traits().NonBlocking)
+	require.False(t, l.Traits().CountsRejected)
 	reload(t, blocking, "domain: d\ndescriptors: []", remote)
-	require.True(t, l.NonBlocking(), "as AllowAll")
+	require.True(t, l.Traits().NonBlocking, "as AllowAll")
 	d, err = l.Reserve(t.Context(), throttle.Claim{Key: "x"})
 	require.NoError(t, err)
 	require.True(t, d.OK)
@@ -187,6 +187,9 @@ func TestReload_retiredLimitPassesOnEverything(t *testing.T) {
 
 // A remoteLimiter may block.
 type remoteLimiter struct{ throttle.Limiter }
+
+// Traits implements throttle.Limiter.
+func (remoteLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // TestReload_keepsWhatCanChange checks which changes of a limit keep its limiter.
 func TestReload_keepsWhatCanChange(t *testing.T) {

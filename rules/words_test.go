@@ -175,7 +175,7 @@ func TestActiveLimit_hookInClosedHours(t *testing.T) {
 		}
 		_, err := l.Reserve(t.Context(), throttle.Claim{Cost: -1})
 		require.ErrorIs(t, err, throttle.ErrCost)
-		require.True(t, throttle.CountsRefusals(l))
+		require.True(t, l.Traits().CountsRejected)
 	}
 	for id := range w {
 		id, _, _ := strings.Cut(id, " ")
@@ -217,11 +217,11 @@ func TestActiveLimit_waitEndsWithThePeriod(t *testing.T) {
 func TestActiveLimit_observesAndIsNonBlocking(t *testing.T) {
 	set := reload(t, nil, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 10, algorithm: token_bucket}}]", Config{Clock: fixedClock(friday)})
 	g, c, d := take(t, set, 2)
-	require.True(t, g.NonBlocking())
-	g.Observe(t.Context(), c, d, throttle.Feedback{Now: friday, Cost: 5})
+	require.True(t, g.Traits().NonBlocking)
+	g.Report(t.Context(), c, d, throttle.Feedback{Now: friday, Cost: 5})
 	require.EqualValues(t, 5, remaining(t, set, 0))
 	other := reload(t, set, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 10, algorithm: sliding_log, count_refused: true}}]", Config{Clock: fixedClock(friday)})
-	require.True(t, g.NonBlocking())
+	require.True(t, g.Traits().NonBlocking)
 	_, err := g.Reserve(t.Context(), throttle.Claim{Key: "x", Now: friday, Cost: 3})
 	require.NoError(t, err)
 	require.EqualValues(t, 7, remaining(t, other, 0), "claims are passed to the successor")

@@ -57,7 +57,7 @@ func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 		require.True(t, d.OK, count)
 		require.Zero(t, d.Remaining, count)
 		require.False(t, reserve(t, l, "ann", 1, noon).OK, count)
-		l.Observe(t.Context(), throttle.Claim{Key: "ann", Cost: count}, d, throttle.Feedback{Cost: 2 * count})
+		l.Report(t.Context(), throttle.Claim{Key: "ann", Cost: count}, d, throttle.Feedback{Cost: 2 * count})
 		// After one minute all of the debt counts, half a minute later half of it.
 		require.False(t, reserve(t, l, "ann", 1, noon.Add(time.Minute)).OK, count)
 		half := reserve(t, l, "ann", 1, noon.Add(90*time.Second))

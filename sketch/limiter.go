@@ -106,29 +106,26 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	}
 	d.Remaining = max(l.limit.Count-l.windows.weightedCount(u.previous, u.offset)-u.current, 0)
 	d.ResetAfter = l.wait(u, l.limit.Count)
+	d.Fresh = c.DryRun && d.Remaining == d.Limit && d.ResetAfter == 0
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter. It returns nothing after the window of the claim has ceased
-// to count.
-func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		first := int64(d.Grant & 1)
-		l.adjust(c.Key, first-n, d)
-	}
-}
-
-// Observe implements throttle.Observer. It corrects the cost of a claim to f.Cost, as long as the
+// Report implements throttle.Limiter. It corrects the cost of a claim to f.Cost, as long as the
 // window of the claim counts. A cost beyond the limit is recorded up to the maximum of a counter,
 // which is at least twice the limit.
-func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if n, err := c.Units(); err == nil && d.OK && !f.Partial && f.Cost > 0 {
-		l.adjust(c.Key, f.Cost-n, d)
+func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	switch extra := f.ExtraCost(c, d); {
+	case f.State == throttle.Unused:
+		l.adjust(c.Key, extra+int64(d.Grant&1), d)
+	case extra != 0:
+		l.adjust(c.Key, extra, d)
 	}
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*Limiter) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (*Limiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 // ErrorRate returns the probability that the use of a client is overestimated, if the given number
 // of clients is granted something in each window, and returning of them take more than one unit.

@@ -77,31 +77,31 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	}
 	c := throttle.Claim{Key: "k", Cost: 4}
 	first := reserve(t, l, "k", 4, noon)
-	l.Cancel(ctx, c, first)
+	l.Report(ctx, c, first, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 9, left(noon), "the filter cannot forget the first unit")
 	for range 20 {
-		l.Cancel(ctx, c, reserve(t, l, "k", 4, noon))
+		l.Report(ctx, c, reserve(t, l, "k", 4, noon), throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
 	require.EqualValues(t, 9, left(noon))
 	d := reserve(t, l, "k", 4, noon)
-	l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Cost: 1})
+	l.Report(ctx, c, d, throttle.Feedback{State: throttle.Ongoing, Cost: 1})
 	require.EqualValues(t, 5, left(noon))
-	l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
+	l.Report(ctx, c, d, throttle.Feedback{Cost: 1})
 	require.EqualValues(t, 8, left(noon))
-	l.Observe(ctx, c, d, throttle.Feedback{Cost: 4 + 7})
+	l.Report(ctx, c, d, throttle.Feedback{Cost: 4 + 7})
 	require.EqualValues(t, 1, left(noon))
-	l.Cancel(ctx, c, throttle.Decision{})
+	l.Report(ctx, c, throttle.Decision{}, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 1, left(noon), "a refusal has nothing to give back")
 
 	later := noon.Add(time.Minute)
 	require.True(t, reserve(t, l, "k", 1, later).OK)
 	require.EqualValues(t, 0, left(later))
-	l.Cancel(ctx, c, d)
+	l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 4, left(later), "the window before still counts")
 	later = later.Add(time.Minute)
 	require.True(t, reserve(t, l, "k", 5, later).OK)
-	l.Cancel(ctx, c, d)
-	l.Observe(ctx, c, d, throttle.Feedback{Cost: 9})
+	l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+	l.Report(ctx, c, d, throttle.Feedback{Cost: 9})
 	require.EqualValues(t, 4, left(later), "the grant's window no longer counts")
 }
 
@@ -111,7 +111,7 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1})
 	first := reserve(t, l, "k", 4, noon)
 	require.EqualValues(t, 2, reserve(t, l, "k", 4, noon).Remaining)
-	l.Cancel(t.Context(), throttle.Claim{Key: "k", Cost: 4}, first)
+	l.Report(t.Context(), throttle.Claim{Key: "k", Cost: 4}, first, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 4, reserve(t, l, "k", 1, noon).Remaining)
 }
 
@@ -131,20 +131,20 @@ func TestLimiter_ignoresOtherFeedback(t *testing.T) {
 		{invalid, granted, throttle.Feedback{Cost: 2}},
 		{invalid, refused, throttle.Feedback{Cost: 2}},
 		{claim, refused, throttle.Feedback{Cost: 2}},
-		{claim, granted, throttle.Feedback{Cost: 2, Partial: true}},
-		{claim, refused, throttle.Feedback{Cost: 2, Partial: true}},
-		{claim, granted, throttle.Feedback{Partial: true}},
+		{claim, granted, throttle.Feedback{Cost: 2, State: throttle.Ongoing}},
+		{claim, refused, throttle.Feedback{Cost: 2, State: throttle.Ongoing}},
+		{claim, granted, throttle.Feedback{State: throttle.Ongoing}},
 		{claim, granted, throttle.Feedback{}},
 		{claim, granted, throttle.Feedback{Cost: -1}},
 		{claim, granted, throttle.Feedback{Cost: 4}},
 	} {
-		l.Observe(ctx, tt.claim, tt.decision, tt.feedback)
+		l.Report(ctx, tt.claim, tt.decision, tt.feedback)
 		d, err := l.Reserve(ctx, throttle.Claim{Key: "k", Now: noon, DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 6, d.Remaining, "%+v", tt)
 	}
-	l.Cancel(ctx, invalid, granted)
-	l.Cancel(ctx, claim, refused)
+	l.Report(ctx, invalid, granted, throttle.Feedback{Now: invalid.Now, State: throttle.Unused})
+	l.Report(ctx, claim, refused, throttle.Feedback{Now: claim.Now, State: throttle.Unused})
 	require.EqualValues(t, 5, reserve(t, l, "k", 1, noon).Remaining)
 	_, err := l.Reserve(ctx, invalid)
 	require.ErrorIs(t, err, throttle.ErrCost)
@@ -165,7 +165,7 @@ func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 	last := len(clients) - 1
 	require.Greater(t, last, 20)
 	for i, d := range granted[:last] {
-		l.Cancel(t.Context(), throttle.Claim{Key: clients[i], Cost: most}, d)
+		l.Report(t.Context(), throttle.Claim{Key: clients[i], Cost: most}, d, throttle.Feedback{State: throttle.Unused})
 	}
 	require.False(t, reserve(t, l, clients[last], 1, noon).OK)
 }
@@ -188,7 +188,7 @@ func TestLimiter_keepsDebts(t *testing.T) {
 	for _, limit := range []int64{10, 1 << 20} { // counters of 16 and of 32 bits
 		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1})
 		d := reserve(t, l, "k", 1, noon) // the unit is in the filter only
-		l.Observe(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
+		l.Report(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
 		require.False(t, reserve(t, l, "k", 1, noon).OK)
 		require.False(t, reserve(t, l, "k", 1, noon.Add(time.Minute+time.Second)).OK)
 		require.True(t, reserve(t, l, "k", 1, noon.Add(2*time.Minute)).OK)
@@ -293,7 +293,7 @@ func TestLimiter_concurrentClaims(t *testing.T) {
 			d := reserve(t, l, key('c', k), 2, noon)
 			switch {
 			case d.OK && r.IntN(4) == 0:
-				l.Cancel(t.Context(), throttle.Claim{Key: key('c', k), Cost: 2}, d)
+				l.Report(t.Context(), throttle.Claim{Key: key('c', k), Cost: 2}, d, throttle.Feedback{State: throttle.Unused})
 			case d.OK:
 				kept[k].Add(2)
 			}
@@ -305,5 +305,5 @@ func TestLimiter_concurrentClaims(t *testing.T) {
 }
 
 func TestLimiter_doesNotBlock(t *testing.T) {
-	require.True(t, throttle.IsNonBlocking(sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 100})))
+	require.True(t, sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 100}).Traits().NonBlocking)
 }

@@ -61,8 +61,8 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 		"Limiter.Reserve, Observe and Cancel": func(k string) {
 			c := throttle.Claim{Key: k, Cost: 3}
 			d, _ := limiter.Reserve(ctx, c)
-			throttle.Observe(ctx, limiter, c, d, throttle.Feedback{Cost: 2})
-			limiter.Cancel(ctx, c, d)
+			limiter.Report(ctx, c, d, throttle.Feedback{Cost: 2})
+			limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		},
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, func() { next++; f(keys[next%len(keys)]) }), name)

@@ -3,9 +3,7 @@ package throttle
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
@@ -26,10 +24,7 @@ import (
 // get their units back, but keep its reading of the clock: older readings count as that
 // one from then on.
 //
-// AllOf is not a Booker, because the other limits may have changed by the time at which a
-// booked unit may be used.
-//
-// Cancel and Observe do nothing for a claim that has already ended.
+// AllOf clears Claim.Ahead. Report does nothing for a claim that has already ended.
 func AllOf(ls ...Limiter) Limiter {
 	for i, l := range ls {
 		if l == nil {
@@ -47,15 +42,6 @@ func AllOf(ls ...Limiter) Limiter {
 	return a
 }
 
-// Parts returns the limiters of an AllOf, and nil for any other limiter. The slice must
-// not be modified.
-func Parts(l Limiter) []Limiter {
-	if a, ok := l.(*allOf); ok {
-		return a.limiters
-	}
-	return nil
-}
-
 type allOf struct {
 	limiters  []Limiter
 	subGrants SubGrants
@@ -69,7 +55,8 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
 	}
-	all, t, sw := Decision{OK: true, At: c.Now}, a.subGrants.get(len(a.limiters)), startStopwatch(c)
+	c.Ahead = 0
+	all, t, sw := Decision{OK: true, Fresh: c.DryRun, At: c.Now}, a.subGrants.get(len(a.limiters)), startStopwatch(c)
 	i := 0
 	defer func() { // also if a limiter panics
 		if i == len(a.limiters) {
@@ -86,7 +73,7 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 			return Decision{}, err
 		}
 		if !d.OK {
-			d.Degraded = d.Degraded || all.Degraded
+			d.Degraded, d.Fresh = d.Degraded || all.Degraded, d.Fresh && all.Fresh
 			d.refusedBy = uint8(min(i, math.MaxUint8))
 			return a.longestRefusal(ctx, c, d, i+1), nil
 		}
@@ -108,76 +95,67 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 // was asked, the limits restored units by themselves. See
 // TestAllOf_cancelAfterSlowRefusalStaysWithinLimit.
 func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w ticks.Stopwatch) {
-	c.Now = w.Now()
-	cancelAll(ctx, a.limiters, c, parts)
+	reportAll(ctx, a.limiters, c, parts, Feedback{Now: w.Now(), State: Unused})
 }
 
-// cancelAll passes each of parts to Cancel of its limiter in ls, even if one of them
-// panics.
-func cancelAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision) {
+// reportAll reports f to each limiter of ls, even if one of them panics.
+func reportAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f Feedback) {
 	if len(parts) == 0 {
 		return
 	}
-	defer cancelAll(ctx, ls[1:], c, parts[1:])
-	ls[0].Cancel(ctx, c, parts[0])
-}
-
-// observeAll passes f to each limiter of ls, even if one of them panics.
-func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f Feedback) {
-	if len(parts) == 0 {
-		return
-	}
-	defer observeAll(ctx, ls[1:], c, parts[1:], f)
-	Observe(ctx, ls[0], c, parts[0], f)
+	defer reportAll(ctx, ls[1:], c, parts[1:], f)
+	ls[0].Report(ctx, c, parts[0], f)
 }
 
 // longestRefusal returns d, or a rejection by one of the limiters from index i on if its
 // Wait ends later.
 func (a *allOf) longestRefusal(ctx context.Context, c Claim, d Decision, i int) Decision {
 	c.DryRun = true
+	fresh := d.Fresh
 	for ; i < len(a.limiters); i++ {
-		if p, err := a.limiters[i].Reserve(ctx, c); err == nil && !p.OK && waitsLonger(p, d) {
+		p, err := a.limiters[i].Reserve(ctx, c)
+		fresh = fresh && err == nil && p.Fresh
+		if err == nil && !p.OK && waitsLonger(p, d) {
 			p.Degraded = p.Degraded || d.Degraded
 			p.refusedBy = uint8(min(i, math.MaxUint8))
 			d = p
 		}
 	}
-	d.subGrant = nil
+	d.Fresh, d.subGrant = fresh, nil
 	return d
 }
 
-// Cancel implements Limiter.
-func (a *allOf) Cancel(ctx context.Context, c Claim, d Decision) {
-	if t := a.subGrants.lookup(d, false); t != nil {
+// Report implements Limiter.
+func (a *allOf) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if t := a.subGrants.lookup(d, f.State); t != nil {
 		defer t.release()
-		cancelAll(ctx, a.limiters, c, t.parts)
+		reportAll(ctx, a.limiters, c, t.parts, f)
 	}
 }
 
-// Observe implements Observer.
-func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if t := a.subGrants.lookup(d, f.Partial); t != nil {
-		defer t.release()
-		observeAll(ctx, a.limiters, c, t.parts, f)
+// Traits implements Limiter.
+func (a *allOf) Traits() Traits {
+	all := Traits{NonBlocking: true, EndsAtResponse: true, Parts: a.limiters}
+	for _, l := range a.limiters {
+		t := l.Traits()
+		all.NonBlocking = all.NonBlocking && t.NonBlocking
+		all.EndsAtResponse = all.EndsAtResponse && t.EndsAtResponse
+		all.CountsRejected = all.CountsRejected || t.CountsRejected
 	}
-}
-
-// NonBlocking is the method that IsNonBlocking calls.
-func (a *allOf) NonBlocking() bool {
-	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !IsNonBlocking(l) })
+	return all
 }
 
 // mergeGrants returns the decision on a claim that was granted with decision all and then
 // by one more limiter with decision d.
 func mergeGrants(all, d Decision, first bool) Decision {
-	at, degraded, over, wait := all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
+	fresh, at, degraded, over, wait := all.Fresh && d.Fresh, all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
 	if first || at.IsZero() {
 		at = d.At
 	}
 	if first || !d.Shadow && d.Limit > 0 && (all.Shadow || all.Limit == 0 || d.Remaining < all.Remaining) {
 		all = d
 	}
-	all.At, all.Degraded, all.OverLimit, all.Wait = at, degraded, over, wait
+	all.Fresh, all.At, all.Degraded, all.OverLimit, all.Wait = fresh, at, degraded, over, wait
 	return all
 }
 
@@ -201,19 +179,3 @@ func startStopwatch(c Claim) ticks.Stopwatch {
 	}
 	return ticks.StartStopwatch(c.Now)
 }
-
-// HoldsUntilEnd implements Holder.
-func (a *allOf) HoldsUntilEnd() bool {
-	for _, l := range a.limiters {
-		if HoldsUntilEnd(l) {
-			return true
-		}
-	}
-	return false
-}
-
-// Evictable is the method that IsEvictable calls.
-func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
-
-// CountsRefusals is the method that CountsRefusals calls.
-func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.limiters, CountsRefusals) }

@@ -25,7 +25,7 @@ type fakeLimiter struct {
 	granted     []throttle.Decision
 	cancelled   []throttle.Decision
 	observed    []throttle.Decision
-	cancelTimes []time.Time // Claim.Now of cancels
+	cancelTimes []time.Time // Feedback.Now of units that were returned
 }
 
 func (s *fakeLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -46,17 +46,20 @@ func (s *fakeLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	return d, s.err
 }
 
-func (s *fakeLimiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancelled, s.cancelTimes = append(s.cancelled, d), append(s.cancelTimes, c.Now)
-}
-
-func (s *fakeLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+func (s *fakeLimiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cancelled, s.cancelTimes = append(s.cancelled, d), append(s.cancelTimes, f.Now)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observed = append(s.observed, d)
 }
+
+// Traits implements throttle.Limiter.
+func (*fakeLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func granting(grant uint64, left int64) *fakeLimiter {
 	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
@@ -88,8 +91,8 @@ func remaining(t *testing.T, l throttle.Limiter) int64 {
 // embeddingLimiter wraps a limiter by embedding it, as other modules may do.
 type embeddingLimiter struct{ throttle.Limiter }
 
-func (e embeddingLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, e.Limiter, c, d, f)
+func (e embeddingLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	e.Limiter.Report(ctx, c, d, f)
 }
 
 func TestAllOf_refusalTakesNothing(t *testing.T) {
@@ -181,11 +184,11 @@ func TestAllOf_returnsEachDecisionToItsLimiter(t *testing.T) {
 	c := throttle.Claim{}
 	for i := range ds {
 		d := ds[(i*7)%50]
-		throttle.Observe(t.Context(), l, c, d, throttle.Feedback{Partial: true})
+		l.Report(t.Context(), c, d, throttle.Feedback{State: throttle.Ongoing})
 		if i%2 == 0 {
-			l.Cancel(t.Context(), c, d)
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		} else {
-			throttle.Observe(t.Context(), l, c, d, throttle.Feedback{})
+			l.Report(t.Context(), c, d, throttle.Feedback{})
 		}
 		for _, p := range parts {
 			want := p.granted[(i*7)%50]
@@ -219,18 +222,18 @@ func TestAllOf_endsOnce(t *testing.T) {
 				old = append(old, d)
 				var wg sync.WaitGroup
 				for range 8 {
-					wg.Go(func() { l.Cancel(t.Context(), throttle.Claim{}, d) })
+					wg.Go(func() { l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused}) })
 				}
 				wg.Wait()
 			}
 			now := reserve(t, l, throttle.Claim{})
 			for _, d := range old {
-				l.Cancel(t.Context(), throttle.Claim{}, d)
-				throttle.Observe(t.Context(), l, throttle.Claim{}, d, throttle.Feedback{})
+				l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
+				l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
 			}
 			require.Len(t, s.cancelled, 100)
 			require.Empty(t, s.observed)
-			l.Cancel(t.Context(), throttle.Claim{}, now)
+			l.Report(t.Context(), throttle.Claim{}, now, throttle.Feedback{State: throttle.Unused})
 			require.Equal(t, s.granted, s.cancelled)
 		})
 	}

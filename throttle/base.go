@@ -13,8 +13,8 @@ type clocked struct{ time ticks.Timeline }
 // SetClock replaces the clock; see WithClock.
 func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 
-// NonBlocking is the method that IsNonBlocking calls.
-func (*clocked) NonBlocking() bool { return true }
+// Traits implements Limiter.
+func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
 
 // base is the base of limiters with a single lock. The lock guards policy, last, and all
 // mutable fields of the limiter.

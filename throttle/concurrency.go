@@ -38,8 +38,7 @@ func (c ConcurrencyConfig) Validate() error {
 func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 10) + " in flight" }
 
 // Concurrency limits the number of units in use at the same time, independent of how long
-// they are used. A claim holds its units until it ends, in Cancel or in Observe without
-// Feedback.Partial. It suits a server with a fixed number of workers, for which a rate
+// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a server with a fixed number of workers, for which a rate
 // would depend on the duration of the work.
 //
 //	units in use        Count 3
@@ -108,22 +107,19 @@ func (f *Concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 		f.last = r.now
 	}
 	d.Remaining = f.config.Count - used
+	d.setFresh(&c)
 	return d, nil
 }
 
-// Cancel implements Limiter.
-func (f *Concurrency) Cancel(_ context.Context, _ Claim, d Decision) {
-	if d.OK {
+// Report implements Limiter: feedback with another State than Ongoing ends the claim.
+func (f *Concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback) {
+	if d.OK && fb.State != Ongoing {
 		f.end(d.Grant)
 	}
 }
 
-// Observe implements Observer: feedback without Partial ends the claim.
-func (f *Concurrency) Observe(_ context.Context, _ Claim, d Decision, fb Feedback) {
-	if d.OK && !fb.Partial {
-		f.end(d.Grant)
-	}
-}
+// Traits implements Limiter.
+func (*Concurrency) Traits() Traits { return Traits{NonBlocking: true} }
 
 // expiredUnits returns the units of the claims that have reached MaxAge at now. They are
 // removed only when a claim is granted, because a rejection must not change the state.
@@ -179,6 +175,3 @@ func (f *Concurrency) remove(i uint32) {
 	*h = activeClaim{next: f.freeList, generation: h.generation}
 	f.freeList = i
 }
-
-// HoldsUntilEnd implements Holder: units are in use until the claim has ended.
-func (*Concurrency) HoldsUntilEnd() bool { return true }

@@ -27,18 +27,18 @@ func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
 	require.Zero(t, refused.Wait, "nobody knows when a or b end")
 	require.Equal(t, throttle.Forever, reserve(t, l, throttle.Claim{Cost: 3}).Wait)
 
-	l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{Partial: true})
+	l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Ongoing})
 	require.False(t, reserve(t, l, throttle.Claim{}).OK, "a is still in use")
-	l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{Cost: 7})
+	l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{Cost: 7})
 	c := reserve(t, l, throttle.Claim{})
 	require.True(t, c.OK)
 	for range 3 { // c has the entry of a now, and keeps it
-		l.Cancel(t.Context(), throttle.Claim{}, a)
-		l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{})
+		l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Unused})
+		l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{})
 	}
 	require.False(t, reserve(t, l, throttle.Claim{}).OK)
-	l.Cancel(t.Context(), throttle.Claim{}, b)
-	l.Cancel(t.Context(), throttle.Claim{}, c)
+	l.Report(t.Context(), throttle.Claim{}, b, throttle.Feedback{State: throttle.Unused})
+	l.Report(t.Context(), throttle.Claim{}, c, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 2, remaining(t, l))
 }
 
@@ -53,9 +53,9 @@ func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
 	clk.Add(1)
 	require.EqualValues(t, 2, remaining(t, l))
 	require.True(t, reserve(t, l, throttle.Claim{Cost: 2}).OK)
-	l.Cancel(t.Context(), throttle.Claim{Cost: 2}, lost)
+	l.Report(t.Context(), throttle.Claim{Cost: 2}, lost, throttle.Feedback{State: throttle.Unused})
 	require.Zero(t, remaining(t, l), "who was given up does not free the place of others")
-	l.Cancel(t.Context(), throttle.Claim{}, kept)
+	l.Report(t.Context(), throttle.Claim{}, kept, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 1, remaining(t, l))
 }
 
@@ -68,7 +68,7 @@ func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
 	require.True(t, reserve(t, l, throttle.Claim{Now: later, DryRun: true}).OK)
 	require.False(t, reserve(t, l, throttle.Claim{Now: later, Cost: 3}).OK)
 	require.False(t, reserve(t, l, throttle.Claim{}).OK)
-	l.Cancel(t.Context(), throttle.Claim{Cost: 2}, d)
+	l.Report(t.Context(), throttle.Claim{Cost: 2}, d, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 2, remaining(t, l))
 }
 
@@ -102,12 +102,12 @@ func TestConcurrency_agreesWithAList(t *testing.T) {
 			require.Equal(t, count-used, d.Remaining, "seed %d", seed)
 			if len(in) > 0 && r.IntN(2) == 0 {
 				i := r.IntN(len(in))
-				l.Cancel(t.Context(), throttle.Claim{Cost: in[i].n, Now: now}, in[i].d)
+				l.Report(t.Context(), throttle.Claim{Cost: in[i].n, Now: now}, in[i].d, throttle.Feedback{Now: now, State: throttle.Unused})
 				ended, in = append(ended, in[i]), slices.Delete(in, i, i+1)
 			}
 			if len(ended) > 0 {
 				g := ended[r.IntN(len(ended))]
-				l.Cancel(t.Context(), throttle.Claim{Cost: g.n, Now: now}, g.d)
+				l.Report(t.Context(), throttle.Claim{Cost: g.n, Now: now}, g.d, throttle.Feedback{Now: now, State: throttle.Unused})
 			}
 		}
 	}
@@ -130,8 +130,8 @@ func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
 					t.Errorf("%d units in use", n)
 				}
 				using.Add(-c.Cost)
-				l.Cancel(context.Background(), c, d)
-				l.Cancel(context.Background(), c, d)
+				l.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+				l.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 			}
 		})
 	}

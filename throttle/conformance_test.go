@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 		// A log keeps its limit in each window it slides over: any span shorter than Per.
 		{"SlidingLog", slidingLog(throttle.SlidingLogConfig{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
 		{"SlidingLog, gap", slidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
-		{"SlidingLog, refusals", slidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRefusals: true}},
+		{"SlidingLog, refusals", slidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRejected: true}},
 		{"SlidingCounter", counter(throttle.SlidingCounterConfig{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SlidingCounter, floor", counter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A span longer than Per less one part may touch Parts+1 of them.
@@ -112,7 +112,7 @@ func TestConformance(t *testing.T) {
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), clk)
 		},
-			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
+			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRejected: true}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nightOnly{clk} }, throttletest.Spec{Bound: unbounded}},
 		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.AllowAll }, throttletest.Spec{Bound: unbounded}},
 		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.DenyAll }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
@@ -167,7 +167,10 @@ var errUnavailable = errors.New("store is away")
 func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, errUnavailable
 }
-func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (unreachable) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (unreachable) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func refill(l throttle.Limit) maker {
 	return func(clk throttle.Clock) throttle.Limiter {

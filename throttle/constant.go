@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // AllowAll grants every claim. It reads no clock: its Decision.At is Claim.Now.
 var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
@@ -21,15 +18,12 @@ func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 		return Decision{}, err
 	}
 	d := f.decision
-	d.At = c.Now
+	d.At, d.Fresh = c.Now, c.DryRun
 	return d, nil
 }
 
-// Cancel implements Limiter. It does nothing.
-func (constantLimiter) Cancel(context.Context, Claim, Decision) {}
+// Report implements Limiter.
+func (constantLimiter) Report(context.Context, Claim, Decision, Feedback) {}
 
-// NonBlocking is the method that IsNonBlocking calls.
-func (constantLimiter) NonBlocking() bool { return true }
-
-// Evictable is the method that IsEvictable calls.
-func (constantLimiter) Evictable(time.Time) bool { return true }
+// Traits implements Limiter.
+func (constantLimiter) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }

@@ -2,7 +2,6 @@ package throttle_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -77,29 +76,18 @@ func (l *fixedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.De
 	}
 	return l.d, l.err
 }
-func (l *fixedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.canceled++ }
-
-func TestIsEvictable_asksByADryRun(t *testing.T) {
-	for name, tt := range map[string]struct {
-		l     fixedLimiter
-		want  bool
-		after time.Duration
-	}{
-		"full":                {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, true, time.Second},
-		"one unit is used":    {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2}}, false, time.Second},
-		"without a limit":     {fixedLimiter{d: throttle.Decision{OK: true}}, false, time.Second},
-		"limit of one":        {fixedLimiter{d: throttle.Decision{OK: true, Limit: 1, Remaining: 1}}, true, time.Second},
-		"refused":             {fixedLimiter{d: throttle.Decision{Limit: 3, Remaining: 3}}, false, time.Second},
-		"restored later":      {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: time.Minute}}, false, time.Minute},
-		"restored in a while": {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: 1}}, false, 1},
-		"error":               {fixedLimiter{err: errors.New("away")}, false, time.Second},
-	} {
-		got, after := throttle.IsEvictable(&tt.l, "k", start)
-		require.Equal(t, tt.want, got, name)
-		require.Equal(t, tt.after, after, name)
-		require.Equal(t, throttle.Claim{Key: "k", Now: start, DryRun: true}, tt.l.claim, name)
+func (l *fixedLimiter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.canceled++
 	}
-	full, used := &fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, &fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2}}
+}
+
+// Traits implements throttle.Limiter.
+func (*fixedLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+
+// A limiter that combines others is Fresh if all of them are.
+func TestDecision_freshOfCombinations(t *testing.T) {
+	full, used := &fixedLimiter{d: throttle.Decision{OK: true, Fresh: true, Limit: 3, Remaining: 3}}, &fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}
 	for _, tt := range []struct {
 		l    throttle.Limiter
 		want bool
@@ -107,17 +95,18 @@ func TestIsEvictable_asksByADryRun(t *testing.T) {
 		{throttle.AllOf(full, full), true}, {throttle.AllOf(full, used), false}, {throttle.AllOf(used, full), false},
 		{&throttle.SoftLimit{Soft: full, Hard: full}, true}, {&throttle.SoftLimit{Soft: used, Hard: full}, false}, {&throttle.SoftLimit{Soft: full, Hard: used}, false},
 	} {
-		got, _ := throttle.IsEvictable(tt.l, "", start)
-		require.Equal(t, tt.want, got)
+		d, err := tt.l.Reserve(t.Context(), throttle.Claim{Now: start, DryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, tt.want, d.Fresh)
 	}
 }
 
-// TestCountsRefusals_ofALog also checks that the limiter is usable afterwards.
-func TestCountsRefusals_ofALog(t *testing.T) {
+// TestTraits_countsRejectedOfALog also checks that the limiter is usable afterwards.
+func TestTraits_countsRejectedOfALog(t *testing.T) {
 	for _, want := range []bool{false, true} {
 		l := throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(1), CountRefused: want})
 		for range 2 {
-			require.Equal(t, want, throttle.CountsRefusals(l))
+			require.Equal(t, want, l.Traits().CountsRejected)
 		}
 		d, err := l.Reserve(t.Context(), throttle.Claim{Now: start})
 		require.NoError(t, err)
@@ -181,7 +170,7 @@ func TestSoftLimit_asksBothAtOneTime(t *testing.T) {
 		require.Equal(t, tt.now, hard.claim.Now)
 		require.Equal(t, d.At, soft.claim.Now)
 		for range 2 { // the second call does nothing
-			l.Cancel(t.Context(), throttle.Claim{Now: start}, d)
+			l.Report(t.Context(), throttle.Claim{Now: start}, d, throttle.Feedback{Now: start, State: throttle.Unused})
 			require.Equal(t, 1, hard.canceled)
 			require.Equal(t, tt.soft, soft.canceled == 1)
 		}

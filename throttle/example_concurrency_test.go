@@ -18,7 +18,7 @@ func ExampleConcurrency() {
 	third, _ := l.Reserve(ctx, throttle.Claim{})
 	fmt.Println("third:", third.OK)
 
-	l.Observe(ctx, throttle.Claim{}, first, throttle.Feedback{}) // the first claim ends
+	l.Report(ctx, throttle.Claim{}, first, throttle.Feedback{}) // the first claim ends
 	third, _ = l.Reserve(ctx, throttle.Claim{})
 	fmt.Println("third:", third.OK)
 	// Output:

@@ -30,4 +30,7 @@ type store struct{}
 func (store) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, errors.New("connection refused")
 }
-func (store) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (store) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (store) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -15,7 +15,7 @@ func ExampleNewLeakyBucket() {
 	clk := clock.NewMock()
 	bucket := throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}), clk)
 	for range 4 {
-		d, _ := bucket.ReserveAhead(context.Background(), throttle.Claim{}, time.Minute)
+		d, _ := throttle.ReserveAhead(context.Background(), bucket, throttle.Claim{}, time.Minute)
 		if d.OK {
 			fmt.Println("act in", d.Wait)
 		} else {

@@ -31,7 +31,10 @@ func (n nightOnly) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 	return d, nil
 }
 
-func (nightOnly) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (nightOnly) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (nightOnly) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // A custom limiter can be combined with all others.
 func ExampleLimiter() {

@@ -20,7 +20,7 @@ func ExampleNewNginx() {
 	clk := clock.NewMock()
 	l := throttle.WithClock(throttle.NewNginx(throttle.NginxConfig{Name: "api", Rate: 2, Per: time.Second, Burst: 2}), clk)
 	for range 4 {
-		d, _ := l.ReserveAhead(context.Background(), throttle.Claim{}, time.Minute)
+		d, _ := throttle.ReserveAhead(context.Background(), l, throttle.Claim{}, time.Minute)
 		if d.OK {
 			fmt.Println("start in", d.Wait)
 		} else {

@@ -10,7 +10,7 @@ import (
 )
 
 // A Decision names the limit of an AllOf that rejected the claim, and its index in Parts.
-func ExampleParts() {
+func ExampleTraits_parts() {
 	clk := clock.NewMock()
 	l := throttle.WithClock(throttle.AllOf(
 		throttle.NewTokenBucket(throttle.PerSecond(10)),
@@ -19,7 +19,7 @@ func ExampleParts() {
 	for range 3 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		if !d.OK {
-			fmt.Printf("rejected by %q, part %d of %d\n", d.Policy, d.Part(), len(throttle.Parts(l)))
+			fmt.Printf("rejected by %q, part %d of %d\n", d.Policy, d.Part(), len(l.Traits().Parts))
 		}
 	}
 	// Output:

@@ -20,7 +20,7 @@ func ExampleNewTickQueue() {
 	}), clk)
 	clk.Add(100 * time.Millisecond)
 	for range 3 {
-		d, _ := l.ReserveAhead(context.Background(), throttle.Claim{}, time.Minute)
+		d, _ := throttle.ReserveAhead(context.Background(), l, throttle.Claim{}, time.Minute)
 		if d.OK {
 			fmt.Println("start in", d.Wait)
 		} else {

@@ -30,7 +30,7 @@ func ExampleTokenBucket() {
 
 // If the cost of a call is known only afterwards, claim the maximum cost and report the
 // actual one.
-func ExampleTokenBucket_Observe() {
+func ExampleTokenBucket_Report() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 1000, Per: time.Minute}), clk)
 
@@ -38,7 +38,7 @@ func ExampleTokenBucket_Observe() {
 	d, _ := l.Reserve(ctx, claim)
 	fmt.Println("claimed:", d.Remaining, "left")
 
-	l.Observe(ctx, claim, d, throttle.Feedback{Cost: 300})
+	l.Report(ctx, claim, d, throttle.Feedback{Cost: 300})
 	d, _ = l.Reserve(ctx, throttle.Claim{DryRun: true})
 	fmt.Println("settled:", d.Remaining, "left")
 	// Output:

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // Fallback asks Primary, and asks Secondary if Primary returns an error. Decisions of
@@ -36,18 +35,13 @@ func (f *Fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
 
 // Reserve implements Limiter. If both limiters fail, the error joins both errors.
 func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return f.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker. A limiter that is not a Booker grants only what may
-// start now.
-func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
 	if f.Primary == nil || f.Secondary == nil {
 		panic("throttle: Fallback: Primary or Secondary is nil: set both")
 	}
-	d, err := ReserveAhead(ctx, f.Primary, c, maxWait)
+	d, err := f.Primary.Reserve(ctx, c)
 	switch {
 	case err == nil:
+		d.Fresh = d.Fresh && f.secondaryIsFresh(ctx, c)
 		return d, nil
 	case errors.Is(err, ErrCost):
 		return Decision{}, err
@@ -57,7 +51,7 @@ func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Durat
 	if f.OnError != nil {
 		f.OnError(err)
 	}
-	d, secondaryErr := ReserveAhead(ctx, f.Secondary, c, maxWait)
+	d, secondaryErr := f.Secondary.Reserve(ctx, c)
 	if secondaryErr != nil {
 		return Decision{}, errors.Join(err, secondaryErr)
 	}
@@ -66,42 +60,33 @@ func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Durat
 		t.parts[0] = d
 		d = t.attach(d)
 	}
-	d.Degraded = true
+	d.Degraded, d.Fresh = true, false
 	return d, nil
 }
 
-// Cancel implements Limiter: it cancels the claim at the limiter that granted it.
-func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
+// secondaryIsFresh reports whether a dry run of Secondary states that it is Fresh.
+func (f *Fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
+	d, err := f.Secondary.Reserve(ctx, c)
+	return err == nil && d.Fresh
+}
+
+// Report implements Limiter: it reports to the limiter that granted the claim.
+func (f *Fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
-		f.Primary.Cancel(ctx, c, d)
-	} else if t := f.subGrants.lookup(d, false); t != nil {
+		f.Primary.Report(ctx, c, d, fb)
+	} else if t := f.subGrants.lookup(d, fb.State); t != nil {
 		defer t.release()
-		f.Secondary.Cancel(ctx, c, t.parts[0])
+		f.Secondary.Report(ctx, c, t.parts[0], fb)
 	}
 }
 
-// Observe implements Observer: it reports to the limiter that granted the claim.
-func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
-	if !f.subGrants.Owns(d) {
-		Observe(ctx, f.Primary, c, d, fb)
-	} else if t := f.subGrants.lookup(d, fb.Partial); t != nil {
-		defer t.release()
-		Observe(ctx, f.Secondary, c, t.parts[0], fb)
+// Traits implements Limiter. A limiter that does not book ahead grants only what may start now.
+func (f *Fallback) Traits() Traits {
+	p, s := f.Primary.Traits(), f.Secondary.Traits()
+	return Traits{
+		NonBlocking:    p.NonBlocking && s.NonBlocking,
+		EndsAtResponse: p.EndsAtResponse && s.EndsAtResponse,
+		BooksAhead:     p.BooksAhead || s.BooksAhead,
+		CountsRejected: p.CountsRejected || s.CountsRejected,
 	}
-}
-
-// NonBlocking is the method that IsNonBlocking calls.
-func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
-
-// HoldsUntilEnd implements Holder.
-func (f *Fallback) HoldsUntilEnd() bool {
-	return HoldsUntilEnd(f.Primary) || HoldsUntilEnd(f.Secondary)
-}
-
-// Evictable is the method that IsEvictable calls.
-func (f *Fallback) Evictable(now time.Time) bool { return allEvictable(now, f.Primary, f.Secondary) }
-
-// CountsRefusals is the method that CountsRefusals calls.
-func (f *Fallback) CountsRefusals() bool {
-	return CountsRefusals(f.Primary) || CountsRefusals(f.Secondary)
 }

@@ -133,19 +133,13 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 	if w.used > 0 {
 		d.ResetAfter = time.Duration(ticks.Sub(w.end, r.now))
 	}
+	d.setFresh(&c)
 	return d, nil
 }
 
-// Cancel implements Limiter.
-func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		f.adjust(-n, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim in the window in which it
+// Report implements Limiter: it corrects the cost of the claim in the window in which it
 // was granted.
-func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
+func (f *FixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
 	if extra := fb.ExtraCost(c, d); extra != 0 {
 		f.adjust(extra, d)
 	}

@@ -78,12 +78,7 @@ func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 }
 
 // Reserve implements Limiter.
-func (b *LeakyBucket) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return b.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker.
-func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
+func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := b.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -93,7 +88,7 @@ func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Dura
 	e, tick := p.state, p.state.Ticks(r.now)
 	taken := max(e.tat.Load(), tick) - tick
 	d.Limit = b.config.maxClaim(e)
-	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, maxWait)
+	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.Ahead)
 	if n <= d.Limit && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
 	}
@@ -112,9 +107,8 @@ func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Dura
 		}
 	}
 	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
-	if c.Waits {
-		d = d.WithQueueBound(c, b.config.Queue)
-	}
+	d.boundQueue(&c, b.config.Queue)
+	d.setFresh(&c)
 	return d, nil
 }
 
@@ -142,24 +136,13 @@ func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
 	}
 }
 
-// Cancel implements Limiter.
-func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
-	n, err := c.Units()
-	if err != nil || !d.OK {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if position, last := b.refund(n, c.Now, d); last {
-		b.bookings.last = max(position-ticks.Mul(n, b.bookings.state.Interval), b.bookings.lastGap)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as in Cancel; if it cost more, later claims
 // wait longer.
-func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (b *LeakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
+	case f.State == Unused:
+		b.cancel(-extra, f.Now, d)
 	case extra > 0:
 		b.take(extra, f.Now)
 	case extra < 0:
@@ -167,6 +150,23 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 		defer b.mu.Unlock()
 		b.refund(-extra, f.Now, d)
 		b.bookings.lastGap = b.bookings.last // the claim keeps its position, but has fewer units than lie between it and the previous one
+	}
+}
+
+// Traits implements Limiter.
+func (*LeakyBucket) Traits() Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
+}
+
+// cancel returns all n units of the claim granted by d.
+func (b *LeakyBucket) cancel(n int64, asOf time.Time, d Decision) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if position, last := b.refund(n, asOf, d); last {
+		b.bookings.last = max(position-ticks.Mul(n, b.bookings.state.Interval), b.bookings.lastGap)
 	}
 }
 

@@ -87,9 +87,9 @@ func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}), clk)
 	ask(b, 10, 0)
 	first, second := ask(b, 5, Forever), ask(b, 2, Forever)
-	b.Cancel(t.Context(), Claim{Cost: 5}, first)
+	b.Report(t.Context(), Claim{Cost: 5}, first, Feedback{State: Unused})
 	require.Equal(t, 500*time.Millisecond, ask(b, 1, Forever).Wait, "of 5 units, 2 stand behind: 3 come back")
-	b.Cancel(t.Context(), Claim{Cost: 2}, second)
+	b.Report(t.Context(), Claim{Cost: 2}, second, Feedback{State: Unused})
 	require.Equal(t, 400*time.Millisecond, ask(b, 1, Forever).Wait, "the last in line gives back all")
 }
 
@@ -110,7 +110,7 @@ func TestLeakyBucket_setLimitAt(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
 	claim := func(at time.Duration) Decision {
-		d, err := b.ReserveAhead(t.Context(), Claim{Cost: 4, Now: start.Add(at)}, Forever)
+		d, err := ReserveAhead(t.Context(), b, Claim{Cost: 4, Now: start.Add(at)}, Forever)
 		require.NoError(t, err)
 		return d
 	}
@@ -134,7 +134,7 @@ func TestLeakyBucket_availableAndDrain(t *testing.T) {
 	require.Equal(t, 1.5, b.Available(at(500*time.Millisecond)))
 	b.Drain(at(500 * time.Millisecond))
 	require.Zero(t, b.Available(at(0)), "a Drain is the latest reading")
-	d, err := b.ReserveAhead(t.Context(), Claim{Cost: 3, Now: at(500 * time.Millisecond)}, Forever)
+	d, err := ReserveAhead(t.Context(), b, Claim{Cost: 3, Now: at(500 * time.Millisecond)}, Forever)
 	require.NoError(t, err)
 	require.Equal(t, time.Second, d.Wait)
 	b.Drain(at(500 * time.Millisecond))
@@ -147,9 +147,9 @@ func TestLeakyBucket_cancelBeforeTheCreation(t *testing.T) {
 	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
 	c := Claim{Cost: 4, Now: time.Unix(0, 0)}
 	for range 2 {
-		d, err := b.ReserveAhead(t.Context(), c, Forever)
+		d, err := ReserveAhead(t.Context(), b, c, Forever)
 		require.NoError(t, err)
-		b.Cancel(t.Context(), c, d)
+		b.Report(t.Context(), c, d, Feedback{Now: c.Now, State: Unused})
 		require.Equal(t, 4.0, b.Available(c.Now))
 	}
 }
@@ -162,7 +162,7 @@ func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 	ask(b, 6, 0)
 	require.NoError(t, b.SetLimit(Limit{Count: 20, Per: time.Second, Burst: 10}))
 	clk.now = clk.now.Add(100 * time.Millisecond)
-	b.Cancel(t.Context(), Claim{Cost: 4}, d)
+	b.Report(t.Context(), Claim{Cost: 4}, d, Feedback{State: Unused})
 	require.EqualValues(t, 2, remaining(b), "2 were restored by time")
 }
 
@@ -170,10 +170,10 @@ func TestLeakyBucket_settlesACost(t *testing.T) {
 	clk := at(0)
 	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}), clk)
 	d := ask(b, 4, 0)
-	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
+	b.Report(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
 	require.EqualValues(t, 9, remaining(b))
 	d = ask(b, 4, 0)
-	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 11})
+	b.Report(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 11})
 	require.Equal(t, 300*time.Millisecond, ask(b, 1, 0).Wait)
 }
 
@@ -186,10 +186,10 @@ func TestLeakyBucket_cancelAfterAGapWasFilled(t *testing.T) {
 	ask(b, 2, 0)
 	last := ask(b, 4, Forever)  // position 200 ms from now
 	after := ask(b, 1, Forever) // 300 ms
-	b.Cancel(t.Context(), four, last)
+	b.Report(t.Context(), four, last, Feedback{Now: four.Now, State: Unused})
 	gap := ask(b, 1, Forever) // fills the gap of the canceled claim
 	require.Equal(t, 100*time.Millisecond, gap.Wait)
-	b.Cancel(t.Context(), one, after)
+	b.Report(t.Context(), one, after, Feedback{Now: one.Now, State: Unused})
 	require.Equal(t, 400*time.Millisecond, ask(b, 4, Forever).Wait, "in 200 ms there are 3 units")
 }
 
@@ -244,7 +244,7 @@ func randomCancels(r *rand.Rand, b Limiter, burst int64) (acts []booked) {
 				continue
 			}
 			if i := r.IntN(len(acts)); acts[i].at >= now {
-				b.Cancel(context.Background(), acts[i].c, acts[i].d)
+				b.Report(context.Background(), acts[i].c, acts[i].d, Feedback{Now: acts[i].c.Now, State: Unused})
 				acts = slices.Delete(acts, i, i+1)
 			}
 		case 4:

@@ -101,10 +101,10 @@ func TestSlidingLog_agreesWithAListOfUnits(t *testing.T) {
 				if i := r.IntN(6); tt.settles && i < 2 && len(granted) > 0 {
 					old := granted[r.IntN(len(granted))]
 					if i == 0 {
-						l.Cancel(t.Context(), Claim{Cost: old.n}, old.d)
+						l.Report(t.Context(), Claim{Cost: old.n}, old.d, Feedback{State: Unused})
 						m.adjust(-old.n, old.d.At.UnixNano())
 					} else {
-						l.Observe(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: old.n + 1})
+						l.Report(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: old.n + 1})
 						m.adjust(1, old.d.At.UnixNano())
 					}
 					continue
@@ -181,16 +181,16 @@ func TestRefillBucket_agreesWithTicks(t *testing.T) {
 				back := max(old.n-(m.refilled-old.refilled), 0)
 				switch i {
 				case 0:
-					b.Cancel(t.Context(), Claim{Cost: old.n}, old.d)
+					b.Report(t.Context(), Claim{Cost: old.n}, old.d, Feedback{State: Unused})
 					m.free = min(m.free+back, m.burst)
 				case 1:
-					b.Observe(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: old.n + 2})
+					b.Report(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: old.n + 2})
 					m.free -= 2
 				case 2:
 					if old.n < 2 {
 						continue
 					}
-					b.Observe(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: 1})
+					b.Report(t.Context(), Claim{Cost: old.n}, old.d, Feedback{Cost: 1})
 					m.free = min(m.free+max(old.n-1-(m.refilled-old.refilled), 0), m.burst)
 				}
 				granted = slices.Delete(granted, k, k+1)
@@ -235,7 +235,7 @@ func TestTickQueue_agreesWithAListOfTicks(t *testing.T) {
 			tick := now * 3 / 100 // the latest tick
 			if r.IntN(4) == 0 && len(granted) > 0 {
 				c := granted[r.IntN(len(granted))]
-				q.Cancel(t.Context(), Claim{Cost: c.n}, c.d)
+				q.Report(t.Context(), Claim{Cost: c.n}, c.d, Feedback{State: Unused})
 				if c.tick == last {
 					last -= c.n
 				}
@@ -267,7 +267,7 @@ func TestTickQueue_canceledTicksAreNotGrantedAgain(t *testing.T) {
 	d, err := q.Reserve(t.Context(), c)
 	require.NoError(t, err)
 	require.True(t, d.OK)
-	q.Cancel(t.Context(), c, d)
+	q.Report(t.Context(), c, d, Feedback{Now: c.Now, State: Unused})
 	d, err = q.Reserve(t.Context(), c)
 	require.NoError(t, err)
 	require.False(t, d.OK)
@@ -283,7 +283,7 @@ func TestTickQueue_confirmedCostsTakeNoTick(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.OK)
 	clk.now = clk.now.Add(200 * time.Millisecond)
-	q.Observe(t.Context(), c, d, Feedback{Cost: 1})
+	q.Report(t.Context(), c, d, Feedback{Cost: 1})
 	d, err = q.Reserve(t.Context(), c)
 	require.NoError(t, err)
 	require.True(t, d.OK, "the tick at 400 ms")

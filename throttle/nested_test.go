@@ -54,12 +54,12 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 			require.NoError(t, err, name)
 			require.True(t, d.OK, name)
 			require.Equal(t, [2]int64{6, 6}, left(), name)
-			l.Cancel(t.Context(), claim, d)
+			l.Report(t.Context(), claim, d, throttle.Feedback{Now: claim.Now, State: throttle.Unused})
 			require.Equal(t, [2]int64{10, 10}, left(), name)
 		}
 		d, err := l.Reserve(t.Context(), claim)
 		require.NoError(t, err, name)
-		throttle.Observe(t.Context(), l, claim, d, throttle.Feedback{Cost: 1})
+		l.Report(t.Context(), claim, d, throttle.Feedback{Cost: 1})
 		require.Equal(t, [2]int64{9, 10}, left(), name)
 	}
 }
@@ -70,4 +70,7 @@ type down struct{}
 func (down) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, errors.New("down")
 }
-func (down) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (down) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (down) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -128,12 +128,7 @@ func (l NginxConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (g *Nginx) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return g.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker.
-func (g *Nginx) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
+func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := g.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -142,7 +137,7 @@ func (g *Nginx) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) 
 	ms := ticks.FloorDiv(r.now, 1e6)
 	level := g.levelAt(ms)
 	d.Limit = g.config.undelayedBurst()/1000 + 1
-	longest := g.maxExcess(maxWait)
+	longest := g.maxExcess(c.Ahead)
 	switch {
 	case n > d.Limit:
 		d.Wait = Forever
@@ -161,7 +156,9 @@ func (g *Nginx) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) 
 	if level > 0 {
 		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - r.now)
 	}
-	return d.WithQueueBound(c, g.config.Burst-g.config.undelayedBurst()/1000), nil
+	d.boundQueue(&c, g.config.Burst-g.config.undelayedBurst()/1000)
+	d.setFresh(&c)
+	return d, nil
 }
 
 // maxExcess returns the largest excess of a claim that accepts a wait of w.
@@ -183,20 +180,18 @@ func (g *Nginx) drainTime(milli, now int64) time.Duration {
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
 
-// Cancel implements Limiter.
-func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		g.adjust(-n, c.Now, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as in Cancel; if it cost more, the difference
 // is added.
-func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (g *Nginx) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		g.adjust(extra, f.Now, d)
 	}
+}
+
+// Traits implements Limiter.
+func (*Nginx) Traits() Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // adjust adds n more units for the claim granted by d, or returns -n units, less what

@@ -9,30 +9,43 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is a limiter without a method NonBlocking.
+// A remote is a limiter that may block.
 type remote struct{ Limiter }
 
-func (remote) NonBlocking() bool { return false }
+func (l remote) Traits() Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = false
+	return t
+}
 
-func TestNonBlocking_wrappersForwardIt(t *testing.T) {
+// TestTraits_wrappersForwardNonBlocking also checks a wrapper that only embeds a limiter.
+func TestTraits_wrappersForwardNonBlocking(t *testing.T) {
 	local, far := NewTokenBucket(PerSecond(1)), remote{AllowAll}
 	for _, tt := range []struct {
 		l    Limiter
 		want bool
 	}{
-		{local, true}, {AllowAll, true}, {DenyAll, true}, {far, false}, {struct{ Limiter }{local}, false},
+		{local, true}, {AllowAll, true}, {DenyAll, true}, {far, false}, {struct{ Limiter }{local}, true},
 		{AllOf(local, AllowAll), true}, {AllOf(local, far), false}, {AllOf(), true},
 		{&Fallback{Primary: local, Secondary: AllowAll}, true}, {&Fallback{Primary: far, Secondary: local}, false}, {&Fallback{Primary: local, Secondary: far}, false},
 		{&SoftLimit{Soft: local}, true}, {&SoftLimit{Soft: far}, false}, {&SoftLimit{Soft: local, Hard: local}, true},
 		{&SoftLimit{Soft: local, Hard: far}, false}, {&SoftLimit{Soft: far, Hard: local}, false}, {Shadow(local, nil), true},
 	} {
-		require.Equal(t, tt.want, IsNonBlocking(tt.l), "%T", tt.l)
+		require.Equal(t, tt.want, tt.l.Traits().NonBlocking, "%T", tt.l)
 	}
 }
 
-// A limiter that wraps others can be evicted if all of them can, and counts refusals if one of them
+// isFresh reports whether a dry run on l at now is Fresh.
+func isFresh(t *testing.T, l Limiter, now time.Time) bool {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), Claim{Now: now, DryRun: true})
+	require.NoError(t, err)
+	return d.Fresh
+}
+
+// A limiter that wraps others is Fresh if all of them are, and counts rejections if one of them
 // does.
-func TestEvictable_wrappersForwardIt(t *testing.T) {
+func TestDecision_freshOfWrappers(t *testing.T) {
 	now := time.Unix(0, 0)
 	idle := NewTokenBucket(PerHour(1))
 	busy := NewTokenBucket(PerHour(1))
@@ -40,8 +53,8 @@ func TestEvictable_wrappersForwardIt(t *testing.T) {
 	require.NoError(t, err)
 	counting := NewSlidingLog(SlidingLogConfig{Limit: PerHour(1), CountRefused: true})
 	for _, tt := range []struct {
-		wrap              func(a, b Limiter) Limiter
-		evictable, counts bool // if b does, and a does not
+		wrap          func(a, b Limiter) Limiter
+		fresh, counts bool // if b does, and a does not
 	}{
 		{func(_, b Limiter) Limiter { return b }, true, true},
 		{func(a, b Limiter) Limiter { return AllOf(a, b) }, false, true},
@@ -56,47 +69,56 @@ func TestEvictable_wrappersForwardIt(t *testing.T) {
 		{func(_, _ Limiter) Limiter { return AllowAll }, true, false},
 	} {
 		l := tt.wrap(busy, idle)
-		got, _ := IsEvictable(l, "", now)
-		require.Equal(t, tt.evictable, got, "%T", l)
-		got, _ = IsEvictable(tt.wrap(idle, idle), "", now)
-		require.True(t, got, "%T", l)
-		require.Equal(t, tt.counts, CountsRefusals(tt.wrap(idle, counting)), "%T", l)
-		require.False(t, CountsRefusals(tt.wrap(idle, idle)), "%T", l)
+		require.Equal(t, tt.fresh, isFresh(t, l, now), "%T", l)
+		require.True(t, isFresh(t, tt.wrap(idle, idle), now), "%T", l)
+		require.Equal(t, tt.counts, tt.wrap(idle, counting).Traits().CountsRejected, "%T", l)
+		require.False(t, tt.wrap(idle, idle).Traits().CountsRejected, "%T", l)
 	}
 }
 
-// A TickQueue can be evicted once its last booked tick has passed.
-func TestTickQueue_evictable(t *testing.T) {
-	now := time.Now()
-	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 3, Anchor: now})
-	require.True(t, q.Evictable(now))
-	d, err := q.ReserveAhead(t.Context(), Claim{Now: now, Cost: 2}, Forever)
-	require.NoError(t, err)
-	require.Equal(t, 2*time.Second, d.Wait)
-	require.False(t, q.Evictable(now.Add(2*time.Second-1)))
-	require.True(t, q.Evictable(now.Add(2*time.Second)))
+// TestDecision_freshOnlyInDryRuns also checks limiters that reject every claim.
+func TestDecision_freshOnlyInDryRuns(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, l := range []Limiter{AllowAll, DenyAll, AllOf(), AllOf(NewTokenBucket(PerHour(9)), DenyAll), AllOf(DenyAll, NewTokenBucket(PerHour(9))), NewConcurrency(ConcurrencyConfig{Count: 1})} {
+		require.True(t, isFresh(t, l, now), "%T", l)
+		d, err := l.Reserve(t.Context(), Claim{Now: now})
+		require.NoError(t, err)
+		require.False(t, d.Fresh, "%T", l)
+	}
 }
 
-// TestQueueBound_ofEachLimiter checks how many units may wait, according to a rejection of a claim
+// A TickQueue is Fresh once its last booked tick has passed.
+func TestTickQueue_fresh(t *testing.T) {
+	now := time.Now()
+	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 3, Anchor: now})
+	require.True(t, isFresh(t, q, now))
+	d, err := ReserveAhead(t.Context(), q, Claim{Now: now, Cost: 2}, Forever)
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Second, d.Wait)
+	require.False(t, isFresh(t, q, now.Add(2*time.Second-1)))
+	require.True(t, isFresh(t, q, now.Add(2*time.Second)))
+}
+
+// TestDecision_queueBoundOfEachLimiter checks how many units may wait, according to a rejection of a claim
 // with Waits.
-func TestQueueBound_ofEachLimiter(t *testing.T) {
+func TestDecision_queueBoundOfEachLimiter(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, tt := range []struct {
 		l     Limiter
 		claim Claim
-		bound int64 // -1: none
+		bound int64
 	}{
-		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1)}), Claim{Waits: true}, 0},
+		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1)}), Claim{Waits: true}, -1},
 		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: 5}), Claim{Waits: true}, 5},
-		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: 5}), Claim{}, -1},
+		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: 5}), Claim{}, 0},
 		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: math.MaxInt64 - 1}), Claim{Waits: true}, math.MaxInt64 - 1},
-		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: math.MaxInt64}), Claim{Waits: true}, -1},
-		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute}), Claim{Waits: true}, 0},
+		{NewLeakyBucket(LeakyBucketConfig{Limit: PerHour(1), Queue: math.MaxInt64}), Claim{Waits: true}, 0},
+		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute}), Claim{Waits: true}, -1},
 		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute, Burst: 3000, Delay: 2000}), Claim{Waits: true, Cost: 2001}, 1000},
-		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute, Burst: 3000, Delay: 2000}), Claim{Cost: 2001}, -1},
-		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute, Burst: 3000, NoDelay: true}), Claim{Waits: true, Cost: 3001}, 0},
+		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute, Burst: 3000, Delay: 2000}), Claim{Cost: 2001}, 0},
+		{NewNginx(NginxConfig{Rate: 1, Per: time.Minute, Burst: 3000, NoDelay: true}), Claim{Waits: true, Cost: 3001}, -1},
 		{NewTickQueue(TickQueueConfig{Limit: PerHour(1), Queue: 3}), Claim{Waits: true}, 3},
-		{NewTokenBucket(PerHour(1)), Claim{Waits: true}, -1},
+		{NewTokenBucket(PerHour(1)), Claim{Waits: true}, 0},
 	} {
 		tt.claim.Now = now
 		d, err := tt.l.Reserve(t.Context(), tt.claim)
@@ -104,13 +126,8 @@ func TestQueueBound_ofEachLimiter(t *testing.T) {
 			d, err = tt.l.Reserve(t.Context(), tt.claim)
 		}
 		require.NoError(t, err)
-		bound, ok := d.QueueBound()
-		require.Equal(t, tt.bound >= 0, ok, "%T, %+v", tt.l, tt.claim)
-		require.Equal(t, max(tt.bound, 0), bound, "%T, %+v", tt.l, tt.claim)
+		require.Equal(t, tt.bound, d.QueueBound, "%T, %+v", tt.l, tt.claim)
 	}
-	bound, ok := Decision{}.QueueBound()
-	require.False(t, ok)
-	require.Zero(t, bound)
 }
 
 // A claim that waits for a TickQueue may be as large as the queue.
@@ -155,12 +172,12 @@ func TestLimiters_settleOnlyGrants(t *testing.T) {
 		}{
 			{Claim{Now: now, Cost: 3}, refused}, {Claim{Now: now, Cost: 4}, refused}, {Claim{Now: now, Cost: -3}, taken}, {Claim{Now: now, Cost: -3}, refused},
 		} {
-			if s.d.OK && HoldsUntilEnd(l) {
+			if s.d.OK && !l.Traits().EndsAtResponse {
 				continue // its claims have no cost when they end
 			}
-			l.Cancel(t.Context(), s.c, s.d)
+			l.Report(t.Context(), s.c, s.d, Feedback{Now: s.c.Now, State: Unused})
 			for _, cost := range []int64{1, 50} {
-				Observe(t.Context(), l, s.c, s.d, Feedback{Now: now, Cost: cost})
+				l.Report(t.Context(), s.c, s.d, Feedback{Now: now, Cost: cost})
 			}
 			require.Equal(t, before, state(), "%T: %+v", l, s.c)
 		}
@@ -207,7 +224,7 @@ func TestLimiters_startWithoutAClock(t *testing.T) {
 		require.False(t, d.OK)
 		require.Zero(t, d.Remaining)
 		q := NewTickQueue(TickQueueConfig{Limit: PerHour(1), Queue: 2, Anchor: time.Now().Add(-20 * time.Minute)})
-		d, err = q.ReserveAhead(t.Context(), Claim{}, Forever)
+		d, err = ReserveAhead(t.Context(), q, Claim{}, Forever)
 		require.NoError(t, err)
 		require.Equal(t, 40*time.Minute, d.Wait)
 	})
@@ -235,7 +252,7 @@ func TestTokenBucket_settlesAfterALongTime(t *testing.T) {
 		d, err := b.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		end := now.AddDate(years, 0, 0)
-		b.Observe(t.Context(), c, d, Feedback{Now: end, Cost: 7})
+		b.Report(t.Context(), c, d, Feedback{Now: end, Cost: 7})
 		d, err = b.Reserve(t.Context(), Claim{Now: end, DryRun: true})
 		require.NoError(t, err)
 		if years == 0 {

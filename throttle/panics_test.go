@@ -15,7 +15,7 @@ func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
 	d, err := e.all.Reserve(t.Context(), Claim{})
 	require.NoError(t, err)
 	e.d = d
-	e.all.Cancel(t.Context(), Claim{}, d)
+	e.all.Report(t.Context(), Claim{}, d, Feedback{State: Unused})
 	require.Equal(t, 1, e.ends)
 }
 
@@ -26,7 +26,11 @@ type reentrantLimiter struct {
 	ends int
 }
 
-func (e *reentrantLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
-	e.ends++
-	e.all.Cancel(ctx, c, e.d)
+func (e *reentrantLimiter) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if f.State == Unused {
+		e.ends++
+		e.all.Report(ctx, c, e.d, Feedback{Now: c.Now, State: Unused})
+		return
+	}
+	e.Limiter.Report(ctx, c, d, f)
 }

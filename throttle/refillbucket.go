@@ -114,20 +114,14 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 	}
 	d.Remaining = max(b.burst-s.taken, 0)
 	d.ResetAfter = b.waitFor(s.taken, s.tick, now)
+	d.setFresh(&c)
 	return d, nil
 }
 
-// Cancel implements Limiter.
-func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		b.adjust(-n, c.Now, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as in Cancel; if it cost more, the difference
 // is taken, if necessary from future ticks.
-func (b *RefillBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (b *RefillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}

@@ -27,10 +27,10 @@ func TestRefillBucket_cancelRefundsLessWhatTicksRefilled(t *testing.T) {
 	ask(l, 3, 0)
 	clk.now = clk.now.Add(2 * time.Second)
 	require.EqualValues(t, 4, remaining(l))
-	l.Cancel(t.Context(), Claim{Cost: 7}, d)
+	l.Report(t.Context(), Claim{Cost: 7}, d, Feedback{State: Unused})
 	require.EqualValues(t, 7, remaining(l), "7 less the 4 that came")
 	clk.now = clk.now.Add(time.Hour)
-	l.Cancel(t.Context(), Claim{Cost: 7}, d)
+	l.Report(t.Context(), Claim{Cost: 7}, d, Feedback{State: Unused})
 	require.EqualValues(t, 10, remaining(l))
 }
 
@@ -38,10 +38,10 @@ func TestRefillBucket_settlesACost(t *testing.T) {
 	clk := at(0)
 	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 10}}), clk)
 	d := ask(l, 6, 0)
-	l.Observe(t.Context(), Claim{Cost: 6}, d, Feedback{Cost: 13})
+	l.Report(t.Context(), Claim{Cost: 6}, d, Feedback{Cost: 13})
 	require.Zero(t, remaining(l))
 	require.Equal(t, 2*time.Second, ask(l, 1, 0).Wait, "3 more than there were: they come out of two ticks")
-	l.Observe(t.Context(), Claim{Cost: 6}, d, Feedback{Cost: 1})
+	l.Report(t.Context(), Claim{Cost: 6}, d, Feedback{Cost: 1})
 	require.EqualValues(t, 2, remaining(l))
 }
 
@@ -52,7 +52,7 @@ func TestRefillBucket_setLimitKeepsUnits(t *testing.T) {
 	require.NoError(t, l.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 20}))
 	require.EqualValues(t, 6, remaining(l), "a larger burst is no gift")
 	clk.now = clk.now.Add(time.Second)
-	l.Cancel(t.Context(), Claim{Cost: 4}, d)
+	l.Report(t.Context(), Claim{Cost: 4}, d, Feedback{State: Unused})
 	require.EqualValues(t, 11, remaining(l), "a tick has brought 5, more than the claim took")
 	require.NoError(t, l.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 3}))
 	require.EqualValues(t, 3, remaining(l))
@@ -67,7 +67,7 @@ func TestRefillBucket_extremeRatesAddNoUnits(t *testing.T) {
 	d := ask(l, 1<<50, 0)
 	clk.now = clk.now.Add(1 << 9)
 	ask(l, 1<<49, 0)
-	l.Cancel(t.Context(), Claim{Cost: 1 << 50}, d)
+	l.Report(t.Context(), Claim{Cost: 1 << 50}, d, Feedback{State: Unused})
 	require.Zero(t, remaining(l))
 	require.Equal(t, Forever, ask(l, math.MaxInt64, 0).Wait)
 }

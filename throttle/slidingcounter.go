@@ -131,19 +131,13 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 	if used > 0 {
 		d.ResetAfter = s.counts.waitUntilAtMost(0, r.now)
 	}
+	d.setFresh(&c)
 	return d, nil
 }
 
-// Cancel implements Limiter.
-func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		s.adjust(-n, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim in the window or
+// Report implements Limiter: it corrects the cost of the claim in the window or
 // sub-window in which it was granted, as long as that counts.
-func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (s *SlidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}

@@ -85,22 +85,21 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 	if used := s.entries.len() - oldest; used > 0 {
 		d.ResetAfter = s.expiresAfter(s.entries.len()-1, r.now)
 	}
+	d.setFresh(&c)
 	return d, nil
 }
 
-// Cancel implements Limiter.
-func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		s.adjust(-n, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim in its entry. It does
+// Report implements Limiter: it corrects the cost of the claim in its entry. It does
 // nothing if the entry has expired.
-func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (s *SlidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
+}
+
+// Traits implements Limiter.
+func (s *SlidingLog) Traits() Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRefused}
 }
 
 // SetLimit replaces Count and Per. The entries of the log are kept; if Per increases,
@@ -114,7 +113,7 @@ func (s *SlidingLog) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	s.config, s.policy = next, l.policy()
+	s.config.Limit, s.policy = l, l.policy() // Traits reads the other fields without the lock
 	return nil
 }
 
@@ -280,11 +279,4 @@ func (q *entries) change(i int, n int64) {
 		*q.at(j) = *q.at(j + 1)
 	}
 	q.tail--
-}
-
-// CountsRefusals is the method that CountsRefusals calls.
-func (s *SlidingLog) CountsRefusals() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.CountRefused
 }

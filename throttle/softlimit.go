@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
@@ -33,10 +32,10 @@ import (
 //
 // Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
 // Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
-// enforced limit, and return nothing to it in Cancel.
+// enforced limit, and return nothing to it if they are Unused.
 //
 // Limitations: a claim that fits only partly into Soft is OverLimit as a whole. A SoftLimit
-// is not a Booker. An error of Soft or Hard is returned; to grant claims in that case too,
+// clears Claim.Ahead. An error of Soft or Hard is returned; to grant claims in that case too,
 // use a Fallback with AllowAll as its Secondary.
 //
 // No field may change after the first use. A SoftLimit must not be copied.
@@ -50,7 +49,7 @@ type SoftLimit struct {
 	// CanBorrow reports whether c may be granted although Soft rejected it with d, also if c
 	// is larger than Soft can ever grant. It is also called for dry runs, by several
 	// goroutines at the same time, without a lock held. It must not block if the limiters
-	// do not; see IsNonBlocking. Nil means that every claim may.
+	// do not; see Traits. Nil means that every claim may.
 	CanBorrow func(c Claim, d Decision) bool
 
 	// OnOverLimit is called with each rejection d of Soft whose claim is granted, except for
@@ -91,7 +90,7 @@ func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if s.Soft == nil {
 		panic("throttle: SoftLimit: Soft is nil: set it")
 	}
-	if s.Hard != nil {
+	if c.Ahead = 0; s.Hard != nil {
 		return s.reserveBoth(ctx, c)
 	}
 	d, err := s.Soft.Reserve(ctx, c)
@@ -118,7 +117,7 @@ func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	sw := startStopwatch(c)
 	d, err := s.Hard.Reserve(ctx, c)
 	if err != nil || !d.OK {
-		d.subGrant = nil
+		d.Fresh, d.subGrant = false, nil
 		return d, err
 	}
 	if c.Now.IsZero() {
@@ -126,8 +125,8 @@ func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	}
 	granted := false
 	defer func() { // also if Soft or a function panics
-		if c.Now = sw.Now(); !granted && !c.DryRun {
-			s.Hard.Cancel(ctx, c, d)
+		if !granted && !c.DryRun {
+			s.Hard.Report(ctx, c, d, Feedback{Now: sw.Now(), State: Unused})
 		}
 	}()
 	within, err := s.Soft.Reserve(ctx, c)
@@ -135,13 +134,13 @@ func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 		return Decision{}, err
 	}
 	if !within.OK && !s.mayExceed(c, within) {
-		within.subGrant = nil
+		within.Fresh, within.subGrant = false, nil
 		return within, nil
 	}
 	granted = true
 	over := d.OverLimit || within.OverLimit || !within.OK
 	if c.DryRun {
-		d.OverLimit, d.subGrant = over, nil
+		d.OverLimit, d.Fresh, d.subGrant = over, d.Fresh && within.Fresh, nil
 		return d, nil
 	}
 	t := s.subGrants.get(2)
@@ -150,52 +149,32 @@ func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	return t.attach(d), nil
 }
 
-// Cancel implements Limiter.
-func (s *SoftLimit) Cancel(ctx context.Context, c Claim, d Decision) {
+// Report implements Limiter: it reports to each limit that granted the claim.
+func (s *SoftLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
 		if !s.uncounted.isUncounted(d) {
-			s.Soft.Cancel(ctx, c, d)
+			s.Soft.Report(ctx, c, d, f)
 		}
 		return
 	}
-	if t := s.subGrants.lookup(d, false); t != nil {
+	if t := s.subGrants.lookup(d, f.State); t != nil {
 		defer t.release()
 		if t.parts[1].OK {
-			defer s.Soft.Cancel(ctx, c, t.parts[1])
+			defer s.Soft.Report(ctx, c, t.parts[1], f)
 		}
-		s.Hard.Cancel(ctx, c, t.parts[0])
+		s.Hard.Report(ctx, c, t.parts[0], f)
 	}
 }
 
-// Observe implements Observer: it reports to each limit that granted the claim.
-func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if s.Hard == nil {
-		if !s.uncounted.isUncounted(d) {
-			Observe(ctx, s.Soft, c, d, f)
-		}
-		return
+// Traits implements Limiter.
+func (s *SoftLimit) Traits() Traits {
+	t := s.Soft.Traits()
+	if s.Hard != nil {
+		h := s.Hard.Traits()
+		t.NonBlocking = t.NonBlocking && h.NonBlocking
+		t.EndsAtResponse = t.EndsAtResponse && h.EndsAtResponse
+		t.CountsRejected = t.CountsRejected || h.CountsRejected
 	}
-	if t := s.subGrants.lookup(d, f.Partial); t != nil {
-		defer t.release()
-		if t.parts[1].OK {
-			defer Observe(ctx, s.Soft, c, t.parts[1], f)
-		}
-		Observe(ctx, s.Hard, c, t.parts[0], f)
-	}
+	t.BooksAhead, t.Parts = false, nil
+	return t
 }
-
-// NonBlocking is the method that IsNonBlocking calls.
-func (s *SoftLimit) NonBlocking() bool {
-	return IsNonBlocking(s.Soft) && (s.Hard == nil || IsNonBlocking(s.Hard))
-}
-
-// HoldsUntilEnd implements Holder.
-func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
-
-// Evictable is the method that IsEvictable calls.
-func (s *SoftLimit) Evictable(now time.Time) bool {
-	return allEvictable(now, s.Soft) && (s.Hard == nil || allEvictable(now, s.Hard))
-}
-
-// CountsRefusals is the method that CountsRefusals calls.
-func (s *SoftLimit) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Soft) }

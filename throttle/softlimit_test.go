@@ -68,11 +68,11 @@ func TestSoftLimit_cancelRefundsBothLimits(t *testing.T) {
 	require.True(t, over.OverLimit)
 	require.Equal(t, []int64{1, 1}, []int64{remaining(t, limit), remaining(t, hard)}, "what is over is taken from Hard alone")
 
-	s.Cancel(t.Context(), throttle.Claim{Cost: 2}, over)
+	s.Report(t.Context(), throttle.Claim{Cost: 2}, over, throttle.Feedback{State: throttle.Unused})
 	require.Equal(t, []int64{1, 3}, []int64{remaining(t, limit), remaining(t, hard)})
-	s.Observe(t.Context(), throttle.Claim{Cost: 9}, within, throttle.Feedback{Cost: 4})
+	s.Report(t.Context(), throttle.Claim{Cost: 9}, within, throttle.Feedback{Cost: 4})
 	require.Equal(t, []int64{6, 8}, []int64{remaining(t, limit), remaining(t, hard)})
-	s.Cancel(t.Context(), throttle.Claim{Cost: 9}, within)
+	s.Report(t.Context(), throttle.Claim{Cost: 9}, within, throttle.Feedback{State: throttle.Unused})
 	require.Equal(t, []int64{6, 8}, []int64{remaining(t, limit), remaining(t, hard)}, "a claim ends once")
 }
 
@@ -87,7 +87,7 @@ func TestSoftLimit_unmarkedClaimsObeySoft(t *testing.T) {
 			d := reserve(t, s, throttle.Claim{Cost: n})
 			switch {
 			case d.OK && r.IntN(4) == 0:
-				s.Cancel(t.Context(), throttle.Claim{Cost: n}, d)
+				s.Report(t.Context(), throttle.Claim{Cost: n}, d, throttle.Feedback{State: throttle.Unused})
 			case d.OK:
 				all += n
 				if !d.OverLimit {
@@ -154,9 +154,9 @@ func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 	require.True(t, lent.OK && lent.OverLimit && lent.Wait == 0, "%+v", lent)
 	require.True(t, reserve(t, e, throttle.Claim{Cost: 5}).OK, "more than the limit can be lent")
 
-	e.Cancel(t.Context(), throttle.Claim{}, lent)
+	e.Report(t.Context(), throttle.Claim{}, lent, throttle.Feedback{State: throttle.Unused})
 	require.Zero(t, remaining(t, inner), "what was lent was never taken")
-	e.Observe(t.Context(), throttle.Claim{}, lent, throttle.Feedback{Cost: 100})
+	e.Report(t.Context(), throttle.Claim{}, lent, throttle.Feedback{Cost: 100})
 
 	room = false
 	require.Equal(t, time.Minute, reserve(t, e, throttle.Claim{}).Wait)
@@ -197,9 +197,9 @@ func TestShadow_marksClaimsInAllOf(t *testing.T) {
 	second := reserve(t, all, throttle.Claim{})
 	require.False(t, first.OverLimit)
 	require.True(t, second.OK && second.OverLimit)
-	all.Cancel(t.Context(), throttle.Claim{}, second)
+	all.Report(t.Context(), throttle.Claim{}, second, throttle.Feedback{State: throttle.Unused})
 	require.Zero(t, remaining(t, inner), "the second took nothing from it")
-	all.Cancel(t.Context(), throttle.Claim{}, first)
+	all.Report(t.Context(), throttle.Claim{}, first, throttle.Feedback{State: throttle.Unused})
 	require.EqualValues(t, 1, remaining(t, inner))
 }
 

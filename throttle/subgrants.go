@@ -3,11 +3,10 @@ package throttle
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // SubGrants lets a limiter that is composed of others find the Decisions of those others
-// when one of its own Decisions is passed to Cancel or Observe. A limiter that needs more
+// when one of its own Decisions is passed to Report. A limiter that needs more
 // data about a grant than Decision.Grant holds can also use it. The zero SubGrants is
 // ready to use. It must not be copied.
 //
@@ -17,7 +16,7 @@ import (
 // composed.
 //
 // A SubGrants ignores Decisions of another SubGrants and Decisions whose claim has ended,
-// so a second Cancel does nothing. A claim that never ends becomes garbage together with
+// so a second Report does nothing. A claim that never ends becomes garbage together with
 // its Decision.
 type SubGrants struct{ pool sync.Pool }
 
@@ -30,9 +29,9 @@ func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 }
 
 // Unwrap calls f with the parts of d, unless d was not wrapped by h or its claim has ended.
-// If partial is false, the claim ends with this call. f must not retain parts.
-func (h *SubGrants) Unwrap(d Decision, partial bool, f func(parts []Decision)) {
-	if t := h.lookup(d, partial); t != nil {
+// Unless state is Ongoing, the claim ends with this call. f must not retain parts.
+func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
+	if t := h.lookup(d, state); t != nil {
 		defer t.release()
 		f(t.parts)
 	}
@@ -42,59 +41,40 @@ func (h *SubGrants) Unwrap(d Decision, partial bool, f func(parts []Decision)) {
 func (h *SubGrants) Owns(d Decision) bool { return d.subGrant != nil && d.subGrant.owner == h }
 
 // Inner returns a Limiter that asks l on behalf of a limiter that chooses among several. Its
-// decisions are Degraded if degraded is true. Pass its grants to Cancel and Observe of h,
-// which pass them to l, even if the choice would be different by then. If l
-// is not a Booker, its method ReserveAhead is Reserve.
+// decisions are Degraded if degraded is true. Pass its grants to Report of h, which passes
+// them to l, even if the choice would be different by then.
 func (h *SubGrants) Inner(l Limiter, degraded bool) Limiter {
-	return &inner{subGrant{owner: h, limiter: l, degraded: degraded}}
+	return &inner{l, subGrant{owner: h, limiter: l, degraded: degraded}}
 }
 
-// Cancel passes d, returned by an Inner of h, to Cancel of the limiter that granted it. It
-// does nothing if h does not own d.
-func (h *SubGrants) Cancel(ctx context.Context, c Claim, d Decision) {
+// Report passes d, returned by an Inner of h, and f to the limiter that granted d. It does
+// nothing if h does not own d.
+func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if !h.Owns(d) {
 		return
 	}
 	if t := d.subGrant; t.parts == nil {
-		t.limiter.Cancel(ctx, c, t.unwrap(d))
-	} else if t := h.lookup(d, false); t != nil {
+		t.limiter.Report(ctx, c, t.unwrap(d), f)
+	} else if t := h.lookup(d, f.State); t != nil {
 		defer t.release()
-		t.limiter.Cancel(ctx, c, t.parts[0])
-	}
-}
-
-// Observe passes d and f to the limiter that granted d, as Cancel does.
-func (h *SubGrants) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if !h.Owns(d) {
-		return
-	}
-	if t := d.subGrant; t.parts == nil {
-		Observe(ctx, t.limiter, c, t.unwrap(d), f)
-	} else if t := h.lookup(d, f.Partial); t != nil {
-		defer t.release()
-		Observe(ctx, t.limiter, c, t.parts[0], f)
+		t.limiter.Report(ctx, c, t.parts[0], f)
 	}
 }
 
 // An inner is the result of SubGrants.Inner.
-type inner struct{ grant subGrant }
+type inner struct {
+	Limiter
+	grant subGrant
+}
 
-// Cancel implements Limiter.
-func (i *inner) Cancel(ctx context.Context, c Claim, d Decision) { i.grant.owner.Cancel(ctx, c, d) }
-
-// Observe implements Observer.
-func (i *inner) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	i.grant.owner.Observe(ctx, c, d, f)
+// Report implements Limiter.
+func (i *inner) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
+	i.grant.owner.Report(ctx, c, d, f)
 }
 
 // Reserve implements Limiter.
 func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return i.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker.
-func (i *inner) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
-	d, err := ReserveAhead(ctx, i.grant.limiter, c, maxWait)
+	d, err := i.Limiter.Reserve(ctx, c)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -118,7 +98,7 @@ type subGrant struct {
 
 	mu         sync.Mutex // guards generation, users and ended; not held while a limiter is called
 	generation uint64     // increases when the claim ends, so that it ends only once
-	users      int        // number of calls of Cancel and Observe in progress that use parts
+	users      int        // number of calls of Report in progress that use parts
 	ended      bool       // the claim has ended; the last of the users returns the subGrant to the pool
 
 	// The fields below are set for an inner, and for claims granted by one.
@@ -135,9 +115,9 @@ func (h *SubGrants) get(n int) *subGrant {
 }
 
 // lookup returns the subGrant of d; the caller must call release after use. It returns nil
-// if h does not own d or the claim has ended. Unless partial is true, lookup ends the
+// if h does not own d or the claim has ended. Unless state is Ongoing, lookup ends the
 // claim.
-func (h *SubGrants) lookup(d Decision, partial bool) *subGrant {
+func (h *SubGrants) lookup(d Decision, state State) *subGrant {
 	if !h.Owns(d) {
 		return nil
 	}
@@ -147,7 +127,7 @@ func (h *SubGrants) lookup(d Decision, partial bool) *subGrant {
 	if t.generation != d.Grant {
 		return nil
 	}
-	if t.users++; !partial {
+	if t.users++; state != Ongoing {
 		t.generation++
 		t.ended = true
 	}

@@ -15,19 +15,19 @@ func TestSubGrants_unwrapOnce(t *testing.T) {
 	d := a.Wrap(throttle.Decision{OK: true}, parts)
 	parts[0].Grant = 0 // they were copied
 
-	follow := func(x *throttle.SubGrants, d throttle.Decision, goesOn bool) (grants []uint64) {
-		x.Unwrap(d, goesOn, func(parts []throttle.Decision) {
+	follow := func(x *throttle.SubGrants, d throttle.Decision, state throttle.State) (grants []uint64) {
+		x.Unwrap(d, state, func(parts []throttle.Decision) {
 			for _, p := range parts {
 				grants = append(grants, p.Grant)
 			}
 		})
 		return grants
 	}
-	require.Empty(t, follow(&b, d, false), "it is not theirs")
-	require.Equal(t, []uint64{7, 8}, follow(&a, d, true))
-	require.Equal(t, []uint64{7, 8}, follow(&a, d, false))
-	require.Empty(t, follow(&a, d, false), "the claim has ended")
-	require.Empty(t, follow(&a, throttle.Decision{OK: true}, false))
+	require.Empty(t, follow(&b, d, throttle.Ended), "it is not theirs")
+	require.Equal(t, []uint64{7, 8}, follow(&a, d, throttle.Ongoing))
+	require.Equal(t, []uint64{7, 8}, follow(&a, d, throttle.Ended))
+	require.Empty(t, follow(&a, d, throttle.Ended), "the claim has ended")
+	require.Empty(t, follow(&a, throttle.Decision{OK: true}, throttle.Ended))
 }
 
 // A claim granted by an Inner ends at its limiter, with the Decision that the limiter
@@ -57,13 +57,13 @@ func TestInner_cancelReachesItsLimiter(t *testing.T) {
 		require.True(t, g.Owns(d), name)
 		require.False(t, others.Owns(d), name)
 
-		g.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Partial: true})
-		others.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Partial: true})
+		g.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Ongoing})
+		others.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Ongoing})
 		require.Equal(t, s.granted, s.observed, name)
-		others.Cancel(t.Context(), throttle.Claim{}, d)
+		others.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 		require.Empty(t, s.cancelled, name)
 		for range 2 {
-			g.Cancel(t.Context(), throttle.Claim{}, d)
+			g.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 		}
 		require.Len(t, s.cancelled, row.want, name)
 		require.Equal(t, s.granted[0], s.cancelled[0], name)

@@ -9,7 +9,7 @@ import (
 )
 
 // Forever is a wait that does not end. As Decision.Wait it means that the claim can never
-// be granted; as the argument of Booker.ReserveAhead that any wait is acceptable.
+// be granted; as Claim.Ahead that any wait is acceptable.
 const Forever time.Duration = math.MaxInt64
 
 // A Limiter grants or rejects claims.
@@ -25,24 +25,59 @@ const Forever time.Duration = math.MaxInt64
 //   - A reading of the clock that is older than the latest reading at which a claim was
 //     granted counts as that latest reading, so that no unit is credited twice. Rejected
 //     claims and dry runs do not advance the latest reading.
-//   - A granted claim may be observed any number of times with Feedback.Partial set, and
-//     ends in exactly one Cancel or one Observe without Partial.
+//   - A granted claim may be reported any number of times with State Ongoing, and ends in exactly
+//     one Report with another State.
+//   - The Traits are true.
+//
+// A type that embeds a Limiter forwards all of it, and replaces the methods that it defines.
 type Limiter interface {
 	// Reserve decides on c. A rejection is a Decision, not an error: an error means that no
 	// decision was reached and, as far as the limiter can determine, that nothing was taken. A
 	// negative cost is ErrCost.
 	Reserve(ctx context.Context, c Claim) (Decision, error)
 
-	// Cancel returns the units of a claim that was granted by d and will not be used, as of
-	// c.Now: the cost less the units that the limit has restored by itself since d.At. It does
-	// nothing if d is a rejection. It works when ctx is done.
-	Cancel(ctx context.Context, c Claim, d Decision)
+	// Report states what became of a claim that was granted by d. If f.State is Unused, it
+	// returns the units as of f.Now: the cost less the units that the limit has restored by
+	// itself since d.At. It does nothing if d is a rejection. It works when ctx is done.
+	Report(ctx context.Context, c Claim, d Decision, f Feedback)
+
+	// Traits returns what callers may rely on. It is called often and must not block.
+	Traits() Traits
 }
 
-// An Observer is a Limiter that learns from the outcome of granted claims.
-type Observer interface {
-	// Observe reports the outcome f of a claim that was granted by d and used.
-	Observe(ctx context.Context, c Claim, d Decision, f Feedback)
+// Traits are properties of a Limiter on which its callers rely. The zero Traits is safe for every
+// limiter.
+type Traits struct {
+	// NonBlocking reports that the limiter keeps its state in memory, so that its methods return
+	// immediately and ignore ctx. A queue.Queue calls such limiters on behalf of a waiter from any
+	// goroutine that changes a limit, without holding a lock. A panic of the limiter is raised in
+	// the waiter on whose behalf it was called.
+	//
+	// All other limiters are called by the waiter itself, with its ctx, one call at a time for
+	// waiters with the same limits, and delay no other waiters, which is somewhat slower. A
+	// limiter that wraps others is non-blocking if all of them are.
+	NonBlocking bool
+
+	// EndsAtResponse reports that the limiter does not need to know when the work of a claim has
+	// ended, so that one feedback when the response has begun is sufficient. If it is false, as for
+	// a limit on concurrency, code that admits HTTP requests reports Ongoing when the response
+	// begins and ends the claim after its body. It may become false with the first grant, and
+	// stays false from then on. A limiter that wraps others ends at the response if all of them do.
+	EndsAtResponse bool
+
+	// BooksAhead reports that the limiter obeys Claim.Ahead. See ReserveAhead.
+	BooksAhead bool
+
+	// CountsRejected reports that the decisions depend on the number of claims that the limiter
+	// has rejected, as those of a keyed.Ban do. It must not count rejections of claims with Waits.
+	// When such a wait has failed, a queue.Queue repeats the claim once without Waits, so that a
+	// failed wait counts as one rejection. A limiter that wraps others counts rejections if one of
+	// them does.
+	CountsRejected bool
+
+	// Parts are the limiters that each must grant a claim, in order. A change of one of them wakes
+	// the waiters of this limiter. The slice must not be modified. Nil means none.
+	Parts []Limiter
 }
 
 // A Claim asks a Limiter for units. The zero Claim asks for one unit.
@@ -68,6 +103,13 @@ type Claim struct {
 
 	// Waited is how long a caller that sets Waits has waited so far. Zero without Waits.
 	Waited time.Duration
+
+	// Ahead is the longest Decision.Wait that the caller accepts: the units are taken now, and the
+	// work starts after the wait. Only ReserveAhead sets it, and only limiters with
+	// Traits.BooksAhead obey it. Limiters that combine several limits clear it, because the other
+	// limits may have changed by the time at which a booked unit may be used. Zero means that the
+	// work must be able to start now, Forever that any wait is acceptable.
+	Ahead time.Duration
 
 	// Deadline is when the caller stops waiting, on the system clock. Zero means that it has no
 	// deadline, or that it is not known.
@@ -100,7 +142,7 @@ type Demand struct {
 }
 
 // A Decision is the answer to a Claim. The zero Decision is a rejection. Pass it unchanged
-// to Cancel and Observe of the limiter that returned it.
+// to Report of the limiter that returned it.
 type Decision struct {
 	// OK reports that the claim was granted and its units are taken. After a dry run it
 	// reports that the claim would be granted.
@@ -125,6 +167,11 @@ type Decision struct {
 	// Shadow reports that the limit counts claims and rejects none, see the function Shadow. What
 	// the Decision states of it is not for clients: those that obey it would be limited by it.
 	Shadow bool
+
+	// Fresh reports, after a dry run, that a new limiter would decide the same on every claim, so
+	// that replacing the limiter by a new one changes no decision. A keyed.Limiter evicts such
+	// limiters. False is always safe.
+	Fresh bool
 
 	refusedBy uint8 // index of the limiter of an AllOf that rejected the claim
 
@@ -163,9 +210,10 @@ type Decision struct {
 	// window, a booking or a lease.
 	Grant uint64
 
-	// queueBound is, in a rejection of a claim with Waits, one more than the number of units
-	// that may wait for the limit. Zero means no bound.
-	queueBound int64
+	// QueueBound is, in the rejection of a claim with Waits, the number of units that may wait for
+	// the limit. A queue.Queue obeys it. Zero means no bound, a negative value that no units may
+	// wait.
+	QueueBound int64
 
 	// subGrant leads a composed limiter to the Decisions of the limiters that granted the
 	// claim.
@@ -180,31 +228,47 @@ func (d Decision) Part() int { return int(d.refusedBy) }
 // one uses it to reject a claim that the inner limiter granted in a dry run, or rejected
 // with a shorter Wait. AsRefusal does not change Wait; the caller must set it.
 func (d Decision) AsRefusal() Decision {
-	d.OK, d.Remaining, d.subGrant = false, 0, nil
+	d.OK, d.Fresh, d.Remaining, d.subGrant = false, false, 0, nil
 	return d
 }
 
-// QueueBound returns the number of units that may wait for the limit that rejected a claim
-// with Claim.Waits. If ok is false, the limit has no such bound, or d is not such a
-// rejection.
-func (d Decision) QueueBound() (units int64, ok bool) {
-	return max(d.queueBound-1, 0), d.queueBound > 0
-}
-
-// WithQueueBound returns d with a queue bound of units if d is a rejection of c and c.Waits is set,
-// and d otherwise. A limiter for which only so many units may wait uses it, as LeakyBucket, Nginx
-// and TickQueue do. The bound passes through limiters that wrap others, and a queue.Queue obeys it.
-// Negative units mean 0; math.MaxInt64 means no bound.
-func (d Decision) WithQueueBound(c Claim, units int64) Decision {
-	if c.Waits && !d.OK && units < math.MaxInt64 {
-		d.queueBound = max(units, 0) + 1
+// boundQueue sets d.QueueBound to units if d is a rejection of c and c.Waits is set.
+func (d *Decision) boundQueue(c *Claim, units int64) {
+	if !c.Waits || d.OK || units == math.MaxInt64 {
+		return
 	}
-	return d
+	if d.QueueBound = units; units == 0 {
+		d.QueueBound = -1
+	}
 }
 
-// Feedback is the outcome of a claim that was used. The zero Feedback means that the
-// server accepted the work.
+// setFresh sets d.Fresh if d, on c, states that all units are available and none are being
+// restored. That is sufficient for a limiter with a single limit.
+func (d *Decision) setFresh(c *Claim) {
+	d.Fresh = c.DryRun && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
+}
+
+// A State is what has become of a granted claim.
+type State uint8
+
+const (
+	// Ended means that the work has ended, and the claim with it.
+	Ended State = iota
+
+	// Ongoing means that the work continues, such as the transfer of a response that has begun.
+	// More feedback follows.
+	Ongoing
+
+	// Unused means that the work was not started. The claim has ended, and its units are returned.
+	Unused
+)
+
+// Feedback is the outcome of a granted claim. The zero Feedback means that the server accepted
+// the work, which has ended.
 type Feedback struct {
+	// State is what has become of the claim. Zero means Ended.
+	State State
+
 	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
 	// clock.
 	Now time.Time
@@ -226,19 +290,22 @@ type Feedback struct {
 	// cost that was claimed.
 	Cost int64
 
-	// Partial reports that the claim is still in use and that more feedback follows.
-	Partial bool
-
 	// Repeated reports that the same request was rejected before, so that this outcome says less
 	// about other requests.
 	Repeated bool
 }
 
 // ExtraCost returns by how many units the actual cost of the claim c, granted by d,
-// exceeds the claimed cost. It is negative if the claim cost less, and 0 if f is partial.
+// exceeds the claimed cost. It is negative if the claim cost less, and 0 if f is Ongoing. An
+// Unused claim cost nothing.
 func (f Feedback) ExtraCost(c Claim, d Decision) int64 {
 	n, err := c.Units()
-	if err != nil || !d.OK || f.Partial || f.Cost <= 0 {
+	switch {
+	case err != nil || !d.OK || f.State == Ongoing:
+		return 0
+	case f.State == Unused:
+		return -n
+	case f.Cost <= 0:
 		return 0
 	}
 	return f.Cost - n
@@ -376,87 +443,3 @@ func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
 // Unwrap returns e.Reason.
 func (e *RefusedError) Unwrap() error { return e.Reason }
-
-// Observe passes f to l if l is an Observer.
-func Observe(ctx context.Context, l Limiter, c Claim, d Decision, f Feedback) {
-	if o, ok := l.(Observer); ok {
-		o.Observe(ctx, c, d, f)
-	}
-}
-
-// A Holder is a Limiter that may need to know when the work of a claim has ended, as a
-// limit on concurrency does. Code that admits HTTP requests reports the end of the
-// response's body to a Holder with a second feedback: see Feedback.Partial. All other
-// limiters get one feedback, when the response has begun.
-//
-// A limiter that wraps others holds until the end if one of them does. The result of
-// HoldsUntilEnd may become true with the first grant, and stays true from then on.
-type Holder interface {
-	HoldsUntilEnd() bool
-}
-
-// HoldsUntilEnd reports whether l is a Holder whose claims last until the work has ended.
-func HoldsUntilEnd(l Limiter) bool {
-	h, ok := l.(Holder)
-	return ok && h.HoldsUntilEnd()
-}
-
-// IsNonBlocking reports whether l has a method NonBlocking() bool that returns true: it
-// keeps its state in memory, so that its methods return immediately and ignore ctx. A
-// queue.Queue calls such limiters on behalf of a waiter from any goroutine that changes a
-// limit, without holding a lock. A panic of the limiter is raised in the waiter on whose
-// behalf it was called.
-//
-// All other limiters are called by the waiter itself, with its ctx, one call at a time for
-// waiters with the same limits, and delay no other waiters. A limiter without the method is
-// therefore always safe, and only somewhat slower. A limiter that wraps others is
-// non-blocking if all of them are.
-func IsNonBlocking(l Limiter) bool {
-	x, ok := l.(interface{ NonBlocking() bool })
-	return ok && x.NonBlocking()
-}
-
-// CountsRefusals reports whether l has a method CountsRefusals() bool that returns true:
-// its decisions depend on the number of claims that it has rejected, as those of a
-// keyed.Ban do. It must not count rejections of claims with Waits. When such a wait has
-// failed, a queue.Queue repeats the claim once without Waits, so that a failed wait counts
-// as one rejection. A limiter that wraps others counts rejections if one of them does.
-func CountsRefusals(l Limiter) bool {
-	x, ok := l.(interface{ CountsRefusals() bool })
-	return ok && x.CountsRefusals()
-}
-
-// IsEvictable reports whether the state of l for key at the instant now equals that of a
-// new limiter, so that replacing it with a new one changes no decision. If it does not,
-// recheckAfter is the time after which to ask again. A keyed.Limiter asks before it evicts
-// a limiter.
-//
-// IsEvictable calls the method Evictable(now time.Time) bool of l if it has one. Otherwise
-// it uses a dry run: the limiter is evictable if all units are available and none are being
-// restored. That is sufficient for a limiter with a single limit. A limiter that is composed
-// of several must have the method and ask all of them.
-func IsEvictable(l Limiter, key string, now time.Time) (evictable bool, recheckAfter time.Duration) {
-	if x, ok := l.(interface{ Evictable(now time.Time) bool }); ok {
-		return x.Evictable(now), evictionRecheck
-	}
-	d, err := l.Reserve(context.Background(), Claim{Key: key, Now: now, DryRun: true})
-	switch {
-	case err != nil:
-		return false, evictionRecheck
-	case d.ResetAfter > 0:
-		return false, max(d.At.Add(d.ResetAfter).Sub(now), 1)
-	}
-	return d.OK && d.Limit > 0 && d.Remaining == d.Limit, evictionRecheck
-}
-
-// evictionRecheck is the time after which to ask again if the limiter does not state one.
-const evictionRecheck = time.Second
-
-func allEvictable(now time.Time, ls ...Limiter) bool {
-	for _, l := range ls {
-		if evictable, _ := IsEvictable(l, "", now); !evictable {
-			return false
-		}
-	}
-	return true
-}

@@ -86,25 +86,20 @@ func (q *TickQueue) SetClock(c Clock) {
 }
 
 // Reserve implements Limiter.
-func (q *TickQueue) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return q.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker.
-func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
+func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := q.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer q.mu.Unlock()
 	d.Limit, d.Per = q.config.Queue, q.queueTime()
-	if c.Waits && maxWait <= 0 {
+	if c.Waits && c.Ahead <= 0 {
 		return q.reserveWaiting(d, c, n, r.now), nil
 	}
 	now, tick := r.now, q.tickAt(r.now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
-	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(maxWait), 0)) // when the wait is at most maxWait
+	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.Ahead), 0)) // when the wait is at most maxWait
 	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))        // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
 	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
@@ -121,7 +116,9 @@ func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Durati
 	if from > tick {
 		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
 	}
-	return d.WithQueueBound(c, q.config.Queue), nil
+	d.boundQueue(&c, q.config.Queue)
+	d.setFresh(&c)
+	return d, nil
 }
 
 // queueTime returns the time in which a full queue is served.
@@ -145,20 +142,14 @@ func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 		}
 	}
 	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
-	return d.WithQueueBound(c, q.config.Queue)
+	d.boundQueue(&c, q.config.Queue)
+	return d
 }
 
-// Cancel implements Limiter.
-func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		q.refund(n, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as in Cancel; if it cost more, it takes the
 // ticks after all booked ones.
-func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (q *TickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		q.refund(-extra, d)
@@ -167,6 +158,11 @@ func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) 
 		defer q.mu.Unlock()
 		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
 	}
+}
+
+// Traits implements Limiter.
+func (*TickQueue) Traits() Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // refund frees the last n ticks of the claim granted by d if it is the last one in the
@@ -187,12 +183,4 @@ func (q *TickQueue) tickAt(now int64) int64 {
 // tickTime returns the instant of tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
-}
-
-// Evictable is the method that IsEvictable calls. It returns true if all booked ticks have passed.
-func (q *TickQueue) Evictable(now time.Time) bool {
-	at := q.time.Read(now)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lastBooked <= q.tickAt(max(at, q.last))
 }

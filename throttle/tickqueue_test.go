@@ -39,14 +39,14 @@ func TestTickQueue_onlyTheLastClaimIsRefunded(t *testing.T) {
 	clk := at(0)
 	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
 	first, last := ask(q, 3, Forever), ask(q, 2, Forever)
-	q.Cancel(t.Context(), Claim{Cost: 3}, first)
+	q.Report(t.Context(), Claim{Cost: 3}, first, Feedback{State: Unused})
 	require.EqualValues(t, 4, remaining(q), "the last keeps its ticks")
-	q.Observe(t.Context(), Claim{Cost: 2}, last, Feedback{Cost: 1})
+	q.Report(t.Context(), Claim{Cost: 2}, last, Feedback{Cost: 1})
 	require.EqualValues(t, 5, remaining(q))
-	q.Observe(t.Context(), Claim{Cost: 3}, first, Feedback{Cost: 5})
+	q.Report(t.Context(), Claim{Cost: 3}, first, Feedback{Cost: 5})
 	require.EqualValues(t, 3, remaining(q), "what cost more stands at the end")
 	clk.now = clk.now.Add(time.Hour)
-	q.Cancel(t.Context(), Claim{Cost: 2}, last)
+	q.Report(t.Context(), Claim{Cost: 2}, last, Feedback{State: Unused})
 	require.EqualValues(t, 9, remaining(q))
 }
 
@@ -72,7 +72,7 @@ func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 			}
 			require.LessOrEqual(t, d.Wait, maxWait)
 			if r.IntN(4) == 0 {
-				q.Cancel(t.Context(), c, d)
+				q.Report(t.Context(), c, d, Feedback{Now: c.Now, State: Unused})
 				continue
 			}
 			for i := range c.Cost {
@@ -98,8 +98,8 @@ func TestTickQueue_waitsAreNeverNegative(t *testing.T) {
 						require.GreaterOrEqual(t, d.Wait, time.Duration(0), "%+v: %+v", c, d)
 						require.GreaterOrEqual(t, d.ResetAfter, time.Duration(0), "%+v: %+v", c, d)
 						require.GreaterOrEqual(t, d.Remaining, int64(0), "%+v: %+v", c, d)
-						Observe(t.Context(), q, c, d, Feedback{Cost: math.MaxInt64, Now: at})
-						q.Cancel(t.Context(), c, d)
+						q.Report(t.Context(), c, d, Feedback{Cost: math.MaxInt64, Now: at})
+						q.Report(t.Context(), c, d, Feedback{Now: c.Now, State: Unused})
 					}
 				}
 			}

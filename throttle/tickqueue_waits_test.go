@@ -27,7 +27,7 @@ func TestTickQueue_reportsItsQueueToCallersThatWait(t *testing.T) {
 		{Claim{Waits: true, Waited: 200 * time.Millisecond}, 0, 400 * time.Millisecond, false, 200 * time.Millisecond, 4},
 	} {
 		tt.claim.Now = time.Unix(0, int64(tt.at))
-		d, err := q.ReserveAhead(t.Context(), tt.claim, tt.maxWait)
+		d, err := ReserveAhead(t.Context(), q, tt.claim, tt.maxWait)
 		require.NoError(t, err)
 		require.Equal(t, tt.ok, d.OK, i)
 		require.Equal(t, tt.wait, d.Wait, i)

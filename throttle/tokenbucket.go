@@ -60,24 +60,20 @@ func NewTokenBucket(l Limit) *TokenBucket {
 }
 
 // Reserve implements Limiter.
-func (b *TokenBucket) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	return b.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements Booker.
-func (b *TokenBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
+func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
 	given := b.time.Read(c.Now)
-	e, now, taken, wait, ok := b.take(n, given, maxWait, c.DryRun)
+	e, now, taken, wait, ok := b.take(n, given, c.Ahead, c.DryRun)
 	// Writes to the caller's Decision: copying a Decision takes as long as deciding.
 	d.OK, d.Wait, d.Policy = ok, wait, e.policy
 	d.At = b.time.Stamp(now, given, c.Now)
 	d.Limit, d.Per = e.Burst, e.RefillTime
 	d.Remaining, d.ResetAfter = e.State(taken)
 	d.Grant = e.version
+	d.setFresh(&c)
 	return d, nil
 }
 
@@ -129,24 +125,22 @@ func (b *TokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 	}
 }
 
-// Cancel implements Limiter.
+// Report implements Limiter: it corrects the cost of the claim, which is 0 if it is Unused. If
+// the claim cost less than claimed, the difference is returned, less the units that were restored
+// since the grant; if it cost more, the difference is taken, if necessary from units that are
+// not restored yet.
 //
-// It returns the cost less the units that were restored since the grant. Returning the
-// whole cost would exceed the limit, because a bucket that had stayed full would not have
-// gained these units: see TestTokenBucket_usageObeysLimit.
-func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		b.adjust(-n, c.Now, d)
-	}
-}
-
-// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as in Cancel; if it cost more, the difference
-// is taken, if necessary from units that are not restored yet.
-func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+// Returning all units would exceed the limit, because a bucket that had stayed full would not
+// have gained those that were restored: see TestTokenBucket_usageObeysLimit.
+func (b *TokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
+}
+
+// Traits implements Limiter.
+func (*TokenBucket) Traits() Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // Limit returns the limit in force.

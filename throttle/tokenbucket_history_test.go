@@ -49,7 +49,7 @@ func TestTokenBucket_usageObeysLimit(t *testing.T) {
 			held = slices.DeleteFunc(held, func(h grantedClaim) bool {
 				switch r.IntN(20) {
 				case 0, 1:
-					b.Cancel(t.Context(), h.c, h.d)
+					b.Report(t.Context(), h.c, h.d, throttle.Feedback{Now: h.c.Now, State: throttle.Unused})
 				case 2, 3, 4, 5, 6, 7, 8:
 					use(h)
 				default:
@@ -178,13 +178,13 @@ func (d *comparison) end(h grantedClaim) {
 	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
 	d.rounding += 1e-6 * float64(d.model.limits-1)
 	if d.r.IntN(2) == 0 {
-		d.b.Cancel(d.Context(), h.c, h.d)
+		d.b.Report(d.Context(), h.c, h.d, throttle.Feedback{Now: h.c.Now, State: throttle.Unused})
 		d.model.refund(h.c.Cost, granted, now, h.limits)
 		return
 	}
 	f := throttle.Feedback{Cost: 1 + d.r.Int64N(2*h.c.Cost)}
-	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, Partial: true}) // partial: has no effect
-	d.b.Observe(d.Context(), h.c, h.d, f)
+	d.b.Report(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, State: throttle.Ongoing}) // partial: has no effect
+	d.b.Report(d.Context(), h.c, h.d, f)
 	if more := f.Cost - h.c.Cost; more > 0 {
 		d.model.take(more, now)
 	} else {
@@ -209,7 +209,7 @@ func TestTokenBucket_losesNoUnitsUnderContention(t *testing.T) {
 						d, _ := b.Reserve(t.Context(), c)
 						switch {
 						case d.OK && cancels > 0 && i%cancels == 0:
-							b.Cancel(t.Context(), c, d)
+							b.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 						case d.OK:
 							kept.Add(c.Cost)
 						}
@@ -300,7 +300,7 @@ func TestTokenBucket_cancelInDataTime(t *testing.T) {
 	d, _ := b.Reserve(t.Context(), c)
 	require.True(t, d.OK)
 	c.Now = time.Unix(2, 0)
-	b.Cancel(t.Context(), c, d)
+	b.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: time.Unix(2, 0)})
 	require.EqualValues(t, 5, d.Remaining)
 }

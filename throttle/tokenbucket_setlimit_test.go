@@ -28,7 +28,7 @@ func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 				if d, _ := b.Reserve(t.Context(), c); d.OK && r.IntN(3) > 0 {
 					kept.Add(c.Cost)
 				} else {
-					b.Cancel(t.Context(), c, d)
+					b.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 					canceled.Add(c.Cost)
 				}
 			}
@@ -97,10 +97,10 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 			d := reserve(t, b, c)
 			require.NoError(t, b.SetLimit(tt.to))
 			if left := tt.left; observed {
-				b.Observe(t.Context(), c, d, throttle.Feedback{Cost: 59})
+				b.Report(t.Context(), c, d, throttle.Feedback{Cost: 59})
 				require.Equal(t, min(left, 41), remaining(t, b), "%s, observed", name)
 			} else {
-				b.Cancel(t.Context(), c, d)
+				b.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 				require.Equal(t, left, remaining(t, b), "%s, canceled", name)
 			}
 		}
@@ -134,6 +134,6 @@ func TestTokenBucket_cancelWithFutureReading(t *testing.T) {
 	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}), new(atomicClock))
 	d := reserve(t, b, throttle.Claim{Cost: 2})
 	reserve(t, b, throttle.Claim{Cost: 3})
-	b.Cancel(t.Context(), throttle.Claim{Cost: 2, Now: time.Unix(1e9, 0)}, d)
+	b.Report(t.Context(), throttle.Claim{Cost: 2, Now: time.Unix(1e9, 0)}, d, throttle.Feedback{Now: time.Unix(1e9, 0), State: throttle.Unused})
 	require.Zero(t, remaining(t, b))
 }

@@ -10,16 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One is a limiter with ten units per minute that corrects costs in the window, the entry
-// or the sub-window of the grant.
-type windowLimiter interface {
-	Limiter
-	Observer
-}
-
-func windowLimiters(clk Clock) map[string]windowLimiter {
+// windowLimiters returns limiters with ten units per minute that correct costs in the window, the
+// entry or the sub-window of the grant.
+func windowLimiters(clk Clock) map[string]Limiter {
 	ten := PerMinute(10)
-	return map[string]windowLimiter{
+	return map[string]Limiter{
 		"FixedWindow":                WithClock(NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}), clk),
 		"SlidingLog":                 WithClock(NewSlidingLog(SlidingLogConfig{Limit: ten}), clk),
 		"SlidingCounter":             WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: ten}), clk),
@@ -40,15 +35,15 @@ func TestWindows_observeSettlesTheCost(t *testing.T) {
 			clk.now = time.Unix(0, 0)
 			c := Claim{Cost: 4}
 			d := ask(l, 4, 0)
-			l.Observe(t.Context(), c, d, Feedback{Cost: 9, Partial: true})
+			l.Report(t.Context(), c, d, Feedback{Cost: 9, State: Ongoing})
 			require.EqualValues(t, 6, remaining(l), "it is still in use")
-			l.Observe(t.Context(), c, d, Feedback{Cost: 1})
+			l.Report(t.Context(), c, d, Feedback{Cost: 1})
 			require.EqualValues(t, 9, remaining(l), "it cost 3 less")
 			d = ask(l, 4, 0)
-			l.Observe(t.Context(), c, d, Feedback{Cost: 8})
+			l.Report(t.Context(), c, d, Feedback{Cost: 8})
 			require.EqualValues(t, 1, remaining(l), "it cost 4 more")
 			d = ask(l, 1, 0)
-			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: math.MaxInt64})
+			l.Report(t.Context(), Claim{}, d, Feedback{Cost: math.MaxInt64})
 			require.Zero(t, remaining(l), "it cost more than there is")
 			clk.now = clk.now.Add(10 * time.Minute)
 			require.EqualValues(t, 10, remaining(l), "and after a while that is forgotten")
@@ -65,11 +60,11 @@ func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 			early := ask(l, 6, 0)
 			clk.now = clk.now.Add(3 * time.Minute)
 			late := ask(l, 6, 0)
-			l.Cancel(t.Context(), c, early)
+			l.Report(t.Context(), c, early, Feedback{Now: c.Now, State: Unused})
 			require.EqualValues(t, 4, remaining(l), "what was granted three windows ago has gone")
-			l.Cancel(t.Context(), c, late)
+			l.Report(t.Context(), c, late, Feedback{Now: c.Now, State: Unused})
 			require.EqualValues(t, 10, remaining(l))
-			l.Cancel(t.Context(), Claim{Cost: math.MaxInt64}, late)
+			l.Report(t.Context(), Claim{Cost: math.MaxInt64}, late, Feedback{State: Unused})
 			require.EqualValues(t, 10, remaining(l), "no window gives back more than was taken in it")
 		})
 	}
@@ -83,9 +78,9 @@ func TestSlidingCounter_cancelsInTheNextWindow(t *testing.T) {
 	clk.now = time.Unix(60, 0)
 	late := ask(l, 1, 0)
 	require.EqualValues(t, 1, remaining(l))
-	l.Cancel(t.Context(), Claim{Cost: 8}, early)
+	l.Report(t.Context(), Claim{Cost: 8}, early, Feedback{State: Unused})
 	require.EqualValues(t, 9, remaining(l))
-	l.Cancel(t.Context(), Claim{Cost: 1}, late)
+	l.Report(t.Context(), Claim{Cost: 1}, late, Feedback{State: Unused})
 	require.EqualValues(t, 10, remaining(l))
 }
 
@@ -126,7 +121,7 @@ func TestWindows_setLimitKeepsUsage(t *testing.T) {
 			require.Error(t, s.SetLimit(Limit{Count: 5}))
 			require.Error(t, s.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 6}))
 			require.EqualValues(t, 4, remaining(l))
-			l.Cancel(t.Context(), Claim{Cost: 4}, d)
+			l.Report(t.Context(), Claim{Cost: 4}, d, Feedback{State: Unused})
 			require.GreaterOrEqual(t, remaining(l), int64(4))
 			require.LessOrEqual(t, remaining(l), int64(8))
 		})
@@ -165,7 +160,7 @@ func TestSlidingCounter_ignoresGrantsBeforePerChanged(t *testing.T) {
 	l := WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}), at(0))
 	d := ask(l, 4, 0)
 	require.NoError(t, l.SetLimit(PerHour(10)))
-	l.Cancel(t.Context(), Claim{Cost: 4}, d)
+	l.Report(t.Context(), Claim{Cost: 4}, d, Feedback{State: Unused})
 	require.EqualValues(t, 6, remaining(l))
 }
 
@@ -229,7 +224,7 @@ func TestSlidingLog_agreesWithAList(t *testing.T) {
 		require.Equal(t, sum+n <= 50, d.OK, "at %d", now)
 		switch {
 		case d.OK && now%5 == 0:
-			l.Cancel(t.Context(), Claim{Cost: n}, d)
+			l.Report(t.Context(), Claim{Cost: n}, d, Feedback{State: Unused})
 		case d.OK:
 			list = append(list, entry{now, n})
 		}
@@ -267,10 +262,10 @@ func TestWindows_observeSettlesOneUnit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clk.now = time.Unix(0, 0)
 			d := ask(l, 1, 0)
-			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: 2})
+			l.Report(t.Context(), Claim{}, d, Feedback{Cost: 2})
 			require.EqualValues(t, 8, remaining(l))
 			d = ask(l, 2, 0)
-			l.Observe(t.Context(), Claim{Cost: 2}, d, Feedback{Cost: 1})
+			l.Report(t.Context(), Claim{Cost: 2}, d, Feedback{Cost: 1})
 			require.EqualValues(t, 7, remaining(l))
 		})
 	}

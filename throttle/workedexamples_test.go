@@ -221,7 +221,7 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 						c := Claim{Cost: 1 + (i+id)%5}
 						d, _ := l.Reserve(t.Context(), c)
 						if i%3 == 0 {
-							l.Cancel(t.Context(), c, d)
+							l.Report(t.Context(), c, d, Feedback{Now: c.Now, State: Unused})
 							if name == "LeakyBucket" { // nothing is returned if the limit has changed
 								lost.Add(c.Cost)
 							}

@@ -75,4 +75,7 @@ func (l *keyRecorder) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	return throttle.Decision{OK: true}, nil
 }
 
-func (*keyRecorder) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*keyRecorder) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*keyRecorder) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -94,7 +94,11 @@ type fixedDecision struct {
 func (l fixedDecision) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return l.d, l.err
 }
-func (l fixedDecision) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (l fixedDecision) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+}
+
+// Traits implements throttle.Limiter.
+func (fixedDecision) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func TestMiddleware_rejection(t *testing.T) {
 	for _, tt := range []struct {

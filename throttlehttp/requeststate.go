@@ -80,7 +80,7 @@ func (p *requestState) longestWait(ctx context.Context, d throttle.Decision) thr
 	now := d.At
 	for i := range p.ticket.Demands {
 		m := &p.ticket.Demands[i]
-		if !throttle.IsNonBlocking(m.Limiter) {
+		if m.Limiter == nil || !m.Limiter.Traits().NonBlocking {
 			continue
 		}
 		other, err := m.Limiter.Reserve(ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now, DryRun: true})

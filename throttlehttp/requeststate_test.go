@@ -32,11 +32,16 @@ func (l *grantCounter) Reserve(context.Context, throttle.Claim) (throttle.Decisi
 	return throttle.Decision{OK: true, Limit: 1}, nil
 }
 
-func (l *grantCounter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.cancelled++ }
-
-func (l *grantCounter) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+func (l *grantCounter) Report(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.cancelled++
+		return
+	}
 	l.ended, l.canceledContext = append(l.ended, f.Outcome), l.canceledContext || ctx.Err() != nil
 }
+
+// Traits implements throttle.Limiter.
+func (*grantCounter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // servers returns how a test in bubbles of synctest starts a server: with HTTP/1 and HTTP/2. The
 // HTTP/2 server of Go 1.25 shares channels between bubbles, so it is left out there.

@@ -12,7 +12,7 @@ import (
 // AllOf returns a limiter that grants a claim only if each of limits grants it, for the
 // same Claim.Key. It decides as throttle.AllOf does, but in one round trip and atomically:
 // other claims never see units that a claim holds temporarily, and a rejected claim does
-// not change any state. Cancel and Observe take one round trip as well.
+// not change any state. Report takes one round trip as well.
 //
 // All limits must be of one Store, and no limit may occur twice. AllOf panics otherwise, or
 // if there is no limit.
@@ -64,12 +64,6 @@ func (a *allOf) callFor(key string) *call {
 
 // Reserve implements throttle.Limiter.
 func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return a.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker for one limit with a ban. For several limits it
-// is Reserve.
-func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -77,9 +71,9 @@ func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time
 	k := a.callFor(c.Key)
 	defer a.callPool.Put(k)
 	if len(a.limits) != 2 || a.banLimit() == nil {
-		maxWait = 0
+		c.Ahead = 0
 	}
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, waitArg(c, maxWait, a.limits[0].limit.ticksPerMicro))
+	r, at, err := a.store.reserve(ctx, a.script, k, c, n, waitArg(c, a.limits[0].limit.ticksPerMicro))
 	if err != nil {
 		return a.limits[0].limit.afterError(ctx, c, at, err)
 	}
@@ -133,23 +127,25 @@ func waitsLonger(d, e throttle.Decision) bool {
 	return d.At.Add(d.Wait).After(e.At.Add(e.Wait))
 }
 
-// Cancel implements throttle.Limiter.
-func (a *allOf) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		a.settle(ctx, opCancel, c, n, -n, d, c.Now)
+// Report implements throttle.Limiter. It settles the claim at each of the limits.
+func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if ends(c, d, f) {
+		n, _ := c.Units()
+		a.settle(ctx, settleOp(f), c, n, f.ExtraCost(c, d), d, f.Now)
 	}
 }
 
-// Observe implements throttle.Observer. It settles the claim at each of the limits.
-func (a *allOf) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if extra, ends := extraUnits(c, d, f); ends {
-		n, _ := c.Units()
-		a.settle(ctx, opSettle, c, n, extra, d, f.Now)
+// Traits implements throttle.Limiter. One limit with a ban may book ahead.
+func (a *allOf) Traits() throttle.Traits {
+	t := throttle.Traits{EndsAtResponse: !a.anyHolds(), BooksAhead: len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead}
+	for _, l := range a.limits {
+		t.CountsRejected = t.CountsRejected || l.limit.countsRefusals
 	}
+	return t
 }
 
 func (a *allOf) settle(ctx context.Context, op string, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
-	a.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
+	a.subGrants.Unwrap(d, throttle.Ended, func(parts []throttle.Decision) {
 		if extra == 0 && !a.anyHolds() {
 			return
 		}
@@ -171,9 +167,6 @@ func (a *allOf) anyHolds() bool {
 	}
 	return false
 }
-
-// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
-func (*allOf) NonBlocking() bool { return false }
 
 // Share returns AllOf of the shares of the limits: see Limiter.Share.
 func (a *allOf) Share(processes, maxKeys int) throttle.Limiter {

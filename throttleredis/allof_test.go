@@ -94,7 +94,7 @@ func TestAllOf_endsOnce(t *testing.T) {
 	a, b := take(t, both, ""), take(t, both, "")
 	require.True(t, a.OK && b.OK)
 	for range 3 {
-		both.Cancel(t.Context(), throttle.Claim{}, a)
+		both.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Unused})
 	}
 	require.Equal(t, int64(1), take(t, both, "").Remaining)
 }

@@ -38,12 +38,12 @@ const lateTimeout = time.Second
 // It has taken no units.
 var errTooManyCalls = errors.New("throttleredis: too many claims wait for a Redis that does not answer: raise Fallback.MaxCalls if it is only slow")
 
-// Reserve claims c, accepting a wait of up to maxWait. If there is no decision in time, the error matches ErrUncertain, and
+// Reserve claims c. If there is no decision in time, the error matches ErrUncertain, and
 // late is the pending call, whose done is closed when it ends. late is nil if the claim was
 // not sent.
-func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim, maxWait time.Duration) (d throttle.Decision, late *pendingCall, err error) {
+func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *pendingCall, err error) {
 	q := new(pendingCall)
-	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c, maxWait) })
+	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c) })
 	if err != nil && q.finished.CompareAndSwap(false, true) {
 		if q.done != nil {
 			late = q
@@ -62,13 +62,12 @@ type pendingCall struct {
 }
 
 // reserve claims c from l. If the caller has stopped waiting, it cancels a granted claim.
-func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim, maxWait time.Duration) {
-	q.decision, q.err = throttle.ReserveAhead(ctx, l, c, maxWait)
+func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim) {
+	q.decision, q.err = l.Reserve(ctx, c)
 	if q.finished.CompareAndSwap(false, true) || q.err != nil || !q.decision.OK || c.DryRun {
 		return
 	}
-	c.Now = time.Time{} // Cancel happens later than the claim
-	l.Cancel(ctx, c, q.decision)
+	l.Report(ctx, c, q.decision, throttle.Feedback{State: throttle.Unused})
 }
 
 // timeoutFor returns how long a call with ctx waits for Redis: the timeout, or half of the

@@ -96,8 +96,8 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 		capacity:      most,
 		per:           t.duration(full),
 		ticksPerMicro: t.scale,
-		booksAhead:    true,
-		queueBound:    l.Queue + 1, // negative for math.MaxInt64
+		scaledGrant:   true,
+		queueBound:    queueBoundOf(l.Queue),
 		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}), c)
@@ -134,7 +134,7 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 		capacity:      t.Queue,
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
 		ticksPerMicro: t.Count / g,
-		queueBound:    t.Queue + 1,
+		queueBound:    queueBoundOf(t.Queue),
 		args:          []any{t.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
@@ -173,7 +173,7 @@ func nginx(l throttle.NginxConfig) limit {
 		capacity:      undelayed + 1,
 		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
 		ticksPerMicro: 1,
-		queueBound:    l.Burst - undelayed + 1,
+		queueBound:    queueBoundOf(l.Burst - undelayed),
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}

@@ -243,9 +243,9 @@ func clampUnits(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 // waitArg returns the argument of a script that states how long c waits: the longest wait that it
 // accepts, in ticks; or, for a claim with Waits that accepts none, -1 minus the microseconds that
 // it has waited.
-func waitArg(c throttle.Claim, maxWait time.Duration, scale int64) int64 {
-	if c.Waits && maxWait <= 0 {
+func waitArg(c throttle.Claim, scale int64) int64 {
+	if c.Waits && c.Ahead <= 0 {
 		return -1 - min(micros(max(c.Waited, 0)), maxUnits)
 	}
-	return min(saturated.MulDivDown(int64(max(maxWait, 0)), scale, 1000), maxUnits)
+	return min(saturated.MulDivDown(int64(max(c.Ahead, 0)), scale, 1000), maxUnits)
 }

@@ -78,10 +78,10 @@ func TestConcurrency_endsClaimsFromBeforeASetBack(t *testing.T) {
 	a, b := take(t, l, ""), take(t, l, "")
 	clk.now = clk.now.Add(-time.Hour)
 	require.False(t, take(t, l, "").OK)
-	l.Cancel(t.Context(), throttle.Claim{}, a)
+	l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Unused})
 	require.True(t, take(t, l, "").OK)
-	l.Cancel(t.Context(), throttle.Claim{}, a)
+	l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Unused})
 	require.False(t, take(t, l, "").OK, "a has ended already")
-	l.Cancel(t.Context(), throttle.Claim{}, b)
+	l.Report(t.Context(), throttle.Claim{}, b, throttle.Feedback{State: throttle.Unused})
 	require.True(t, take(t, l, "").OK)
 }

@@ -78,11 +78,11 @@ func TestConcurrency_lostUnitsComeBack(t *testing.T) {
 	clk.now = clk.now.Add(59 * time.Second)
 	require.True(t, take(t, l, "").OK)
 	require.False(t, take(t, l, "").OK)
-	l.Cancel(t.Context(), throttle.Claim{}, lost) // too late: its units belong to another claim
+	l.Report(t.Context(), throttle.Claim{}, lost, throttle.Feedback{State: throttle.Unused}) // too late: its units belong to another claim
 	require.False(t, take(t, l, "").OK)
-	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{Partial: true})
+	l.Report(t.Context(), throttle.Claim{}, held, throttle.Feedback{State: throttle.Ongoing})
 	require.False(t, take(t, l, "").OK)
-	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{})
+	l.Report(t.Context(), throttle.Claim{}, held, throttle.Feedback{})
 	require.True(t, take(t, l, "").OK)
 }
 

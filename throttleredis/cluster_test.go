@@ -57,7 +57,7 @@ func allOfWorksOn(t *testing.T, s *Store) {
 			require.True(t, d.OK, "%+v", d)
 		}
 		require.False(t, take(t, all, key).OK)
-		all.Cancel(t.Context(), throttle.Claim{Key: key}, d)
+		all.Report(t.Context(), throttle.Claim{Key: key}, d, throttle.Feedback{State: throttle.Unused})
 		require.True(t, take(t, all, key).OK)
 	}
 }

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }}},
 		{"SlidingLog, refusals", func(s *Store) throttle.Limiter {
 			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true})
-		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }, CountsRefusals: true}},
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }, CountsRejected: true}},
 		{"SlidingCounter", func(s *Store) throttle.Limiter {
 			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten})
 		}, throttletest.Spec{Bound: windows(10, time.Second)}},

@@ -63,7 +63,7 @@ func (l *limit) afterError(ctx context.Context, c throttle.Claim, at time.Time, 
 		return throttle.Decision{}, err
 	}
 	d := throttle.Decision{Degraded: true, Policy: l.policy, At: at, Wait: outOfMemoryWait, Limit: l.capacity, Per: l.per}
-	d = d.WithQueueBound(c, l.queueUnits())
+	l.boundQueue(&d, c)
 	if ctx.Value(inFallback{}) != nil {
 		return throttle.Decision{}, &outOfMemoryError{d, err}
 	}

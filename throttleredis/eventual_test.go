@@ -145,7 +145,7 @@ func TestEventual_keysAreBounded(t *testing.T) {
 			require.NoError(t, err)
 			if d.Degraded {
 				degraded++
-				a.Cancel(t.Context(), throttle.Claim{Key: fmt.Sprint(i)}, d)
+				a.Report(t.Context(), throttle.Claim{Key: fmt.Sprint(i)}, d, throttle.Feedback{State: throttle.Unused})
 			}
 		}
 		require.Equal(t, 200, degraded)
@@ -236,7 +236,7 @@ func TestEventual_extremeTimes(t *testing.T) {
 				require.GreaterOrEqual(t, d.ResetAfter, time.Duration(0), "%s, %v", name, now)
 				require.LessOrEqual(t, d.Remaining, int64(10), "%s, %v", name, now)
 				require.Equal(t, d.OK, d.Wait == 0, "%s, %v", name, now)
-				l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 2})
+				l.Report(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 2})
 			}
 		}
 	}
@@ -291,9 +291,9 @@ func TestEventual_correctionsAreExchanged(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			require.InDelta(t, 70, remaining(t, hosts[1], "k"), 1, name)
-			hosts[0].Cancel(t.Context(), c, all[0])
-			hosts[0].Observe(t.Context(), c, all[1], throttle.Feedback{Cost: 25})
-			hosts[0].Observe(t.Context(), c, all[2], throttle.Feedback{Cost: 5})
+			hosts[0].Report(t.Context(), c, all[0], throttle.Feedback{Now: c.Now, State: throttle.Unused})
+			hosts[0].Report(t.Context(), c, all[1], throttle.Feedback{Cost: 25})
+			hosts[0].Report(t.Context(), c, all[2], throttle.Feedback{Cost: 5})
 			time.Sleep(time.Second)
 			for _, l := range hosts {
 				require.InDelta(t, 70, remaining(t, l, "k"), 1, name)
@@ -339,7 +339,7 @@ func TestEventual_limitsServers(t *testing.T) {
 		var servers []http.Handler
 		for region := range 3 {
 			limit := network.host(t, region, EventualOptions{}).PermitsPerPeriod(90, time.Minute)
-			require.True(t, throttle.IsNonBlocking(limit))
+			require.True(t, limit.Traits().NonBlocking)
 			m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-User")}}}
 			servers = append(servers, m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 		}
@@ -397,6 +397,6 @@ func TestEventual_decisionsDoNotAllocate(t *testing.T) {
 	c := throttle.Claim{Key: "k"}
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		d, _ := l.Reserve(t.Context(), c)
-		l.Observe(t.Context(), c, d, throttle.Feedback{})
+		l.Report(t.Context(), c, d, throttle.Feedback{})
 	}))
 }

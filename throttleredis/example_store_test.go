@@ -77,6 +77,6 @@ func ExampleAllOf() {
 		fmt.Println("not now:", d.Policy, d.Wait, err)
 		return
 	}
-	defer throttle.Observe(ctx, limit, claim, d, throttle.Feedback{})
+	defer limit.Report(ctx, claim, d, throttle.Feedback{})
 	fmt.Println("working")
 }

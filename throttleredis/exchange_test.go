@@ -257,7 +257,7 @@ func TestExchange_sharesAHold(t *testing.T) {
 		m, d := trackers[0].Demand(req), reserve(trackers[0], false)
 		require.True(t, d.OK)
 		resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"3600"}}}
-		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
+		m.Limiter.Report(t.Context(), throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
 	}
 	reject()
 	require.True(t, reserve(trackers[0], true).OK)

@@ -39,8 +39,8 @@ import (
 //
 // A claim without a response in time is handled like a short outage. A claim that Redis
 // granted is ended in Redis and never at Secondary, except for the units that it took of a
-// share. Cancel and Observe take at most Timeout. While Redis is known to be unreachable
-// they return immediately and are kept until it is reachable, up to MaxCalls of them.
+// share. Report takes at most Timeout. While Redis is known to be unreachable
+// it returns immediately and is kept until it is reachable, up to MaxCalls of them.
 //
 // If the server's clock is set back, or the server is replaced by one whose clock is
 // behind, units are restored at most one window later. If the clock is set forward, units
@@ -187,30 +187,21 @@ func (f *Fallback) reportPanic(value any) {
 // Reserve implements throttle.Limiter. It returns an error only if the cost is negative or
 // ctx is done, or if Secondary fails.
 func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return f.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker. Limiters that are not Bookers grant only
-// what may start now.
-func (f *Fallback) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	f.once.Do(f.setup)
-	return f.inner.ReserveAhead(ctx, c, maxWait)
+	return f.inner.Reserve(ctx, c)
 }
 
-// Cancel implements throttle.Limiter. It cancels the claim at the limiter that granted it.
-func (f *Fallback) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter. It reports to the limiter that granted the claim.
+func (f *Fallback) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, fb throttle.Feedback) {
 	f.once.Do(f.setup)
-	f.inner.Cancel(ctx, c, d)
+	f.inner.Report(ctx, c, d, fb)
 }
 
-// Observe implements throttle.Observer. It reports to the limiter that granted the claim.
-func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, fb throttle.Feedback) {
+// Traits implements throttle.Limiter.
+func (f *Fallback) Traits() throttle.Traits {
 	f.once.Do(f.setup)
-	f.inner.Observe(ctx, c, d, fb)
+	return f.inner.Traits()
 }
-
-// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
-func (*Fallback) NonBlocking() bool { return false }
 
 // A degraded limiter decides while Redis does not. Redis may be able to grant a claim that
 // this limiter can never grant, so such a rejection has a Wait until Redis has been probed.
@@ -221,19 +212,9 @@ type degraded struct {
 
 // Reserve implements throttle.Limiter.
 func (s *degraded) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return s.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker.
-func (s *degraded) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
-	d, err := throttle.ReserveAhead(ctx, s.Limiter, c, maxWait)
+	d, err := s.Limiter.Reserve(ctx, c)
 	if !d.OK && d.Wait == throttle.Forever {
 		d.Wait = s.redis.timeout + s.redis.breakerOf(c.Key).timeToProbe()
 	}
 	return d, err
-}
-
-// Observe implements throttle.Observer.
-func (s *degraded) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, s.Limiter, c, d, f)
 }

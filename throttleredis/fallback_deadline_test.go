@@ -73,9 +73,14 @@ func (c cluster) Reserve(ctx context.Context, cl throttle.Claim) (throttle.Decis
 	return c.at(cl).Reserve(ctx, cl)
 }
 
-func (c cluster) Cancel(ctx context.Context, cl throttle.Claim, d throttle.Decision) {
-	c.at(cl).Cancel(ctx, cl, d)
+func (c cluster) Report(ctx context.Context, cl throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		c.at(cl).Report(ctx, cl, d, throttle.Feedback{Now: cl.Now, State: throttle.Unused})
+	}
 }
+
+// Traits implements throttle.Limiter.
+func (cluster) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // One node of a cluster does not respond: claims for its keys are not sent to it, and the
 // other nodes decide on their keys. Claims that end in the meantime are ended at the node
@@ -102,7 +107,7 @@ func TestFallback_eachNodeHasABreakerOfItsOwn(t *testing.T) {
 		}
 		require.LessOrEqual(t, c["a"].callCounts().calls, calls+1)
 
-		f.Cancel(t.Context(), throttle.Claim{Key: "a1"}, held)
+		f.Report(t.Context(), throttle.Claim{Key: "a1"}, held, throttle.Feedback{State: throttle.Unused})
 		claim(t, f, throttle.Claim{Key: "b1"})
 		synctest.Wait()
 		require.Zero(t, c["a"].callCounts().canceled, "the node is still away")

@@ -81,19 +81,19 @@ func (r *fakeRedis) Reserve(ctx context.Context, c throttle.Claim) (throttle.Dec
 	return r.Limiter.Reserve(ctx, c)
 }
 
-func (r *fakeRedis) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if r.roundTrip(ctx) == nil {
-		r.count(func(v *callCounts) { v.canceled++ })
-		r.Limiter.Cancel(ctx, c, d)
+func (r *fakeRedis) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if r.roundTrip(ctx) == nil {
+			r.count(func(v *callCounts) { v.canceled++ })
+			r.Limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		}
+		return
 	}
-}
-
-func (r *fakeRedis) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if r.roundTrip(ctx) == nil {
 		for _, w := range f.RemoteLimits {
 			r.count(func(v *callCounts) { v.windows += int(w.Limit) })
 		}
-		throttle.Observe(ctx, r.Limiter, c, d, f)
+		r.Limiter.Report(ctx, c, d, f)
 	}
 }
 
@@ -209,20 +209,20 @@ func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 		require.True(t, !up.Degraded && down.Degraded)
 
 		start := time.Now()
-		f.Cancel(t.Context(), throttle.Claim{Cost: 3}, up)
+		f.Report(t.Context(), throttle.Claim{Cost: 3}, up, throttle.Feedback{State: throttle.Unused})
 		require.Equal(t, 50*time.Millisecond, time.Since(start), "as long as it is not known")
 		for range 4 {
 			claim(t, f, throttle.Claim{})
 		}
 		start = time.Now()
-		f.Cancel(t.Context(), throttle.Claim{Cost: 3}, up)
-		f.Observe(t.Context(), throttle.Claim{Cost: 3}, up, throttle.Feedback{})
+		f.Report(t.Context(), throttle.Claim{Cost: 3}, up, throttle.Feedback{State: throttle.Unused})
+		f.Report(t.Context(), throttle.Claim{Cost: 3}, up, throttle.Feedback{})
 		require.Zero(t, time.Since(start), "and then no time at all")
 
 		d, err := local.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 10-2-4, d.Remaining, "none of it went to the stand-in")
-		f.Cancel(t.Context(), throttle.Claim{Cost: 2}, down)
+		f.Report(t.Context(), throttle.Claim{Cost: 2}, down, throttle.Feedback{State: throttle.Unused})
 		d, err = local.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 10-4, d.Remaining)
@@ -259,7 +259,7 @@ func TestFallback_endsAreSentLater(t *testing.T) {
 		}
 		goes()
 		for _, d := range held {
-			f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
+			f.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
 		}
 		r.set(nil, 10*time.Millisecond)
 		require.EqualValues(t, 4, left(), "one every 10 ms, since the first claim")
@@ -278,7 +278,7 @@ func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 		d := claim(t, f, throttle.Claim{})
 		r.set(nil, 100*time.Millisecond)
 		windows := []throttle.RemoteLimit{{Limit: 3}}
-		f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: windows})
+		f.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: windows})
 		clear(windows)
 		time.Sleep(time.Second)
 		require.Equal(t, 3, r.callCounts().windows)
@@ -389,7 +389,14 @@ func (p *panickyRedis) Reserve(context.Context, throttle.Claim) (throttle.Decisi
 	return throttle.Decision{OK: true}, nil
 }
 
-func (p *panickyRedis) Cancel(context.Context, throttle.Claim, throttle.Decision) { p.call() }
+func (p *panickyRedis) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		p.call()
+	}
+}
+
+// Traits implements throttle.Limiter.
+func (*panickyRedis) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // A panic is raised by the call that waits for it, and otherwise reported to OnError. It leaves the
 // Fallback usable.
@@ -415,7 +422,9 @@ func TestFallback_panicsReachTheCallerOrOnError(t *testing.T) {
 			}
 			for range 4 {
 				reserve := raised(func() { _, _ = f.Reserve(t.Context(), throttle.Claim{}) })
-				cancel := raised(func() { f.Cancel(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}) })
+				cancel := raised(func() {
+					f.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{State: throttle.Unused})
+				})
 				if latency < 50*time.Millisecond {
 					require.Equal(t, []any{"hook", "hook"}, []any{reserve, cancel})
 				} else {
@@ -478,8 +487,8 @@ func TestFallback_panicsInTheBackground(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"throttleredis: a limiter or hook panicked: opened"}, reported)
 		require.True(t, f.Breaker.Open())
-		f.Cancel(t.Context(), throttle.Claim{}, held) // kept
-		time.Sleep(2 * time.Hour)                     // until the first call has ended
+		f.Report(t.Context(), throttle.Claim{}, held, throttle.Feedback{State: throttle.Unused}) // kept
+		time.Sleep(2 * time.Hour)                                                                // until the first call has ended
 		synctest.Wait()
 		panicking = true
 		r.set(nil, 0)
@@ -495,9 +504,14 @@ type endsPanic struct {
 	panics *bool
 }
 
-func (e endsPanic) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if *e.panics {
-		panic("end")
+func (e endsPanic) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if *e.panics {
+			panic("end")
+		}
+		e.fakeRedis.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
-	e.fakeRedis.Cancel(ctx, c, d)
 }
+
+// Traits implements throttle.Limiter.
+func (endsPanic) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

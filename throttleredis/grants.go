@@ -28,7 +28,7 @@ func (l *limit) grantArgs(d throttle.Decision) (grant, acts int64) {
 	switch {
 	case l.holdsUntilEnd:
 		return reading, remaining
-	case !l.booksAhead:
+	case !l.scaledGrant:
 		return int64(d.Grant), 0
 	}
 	return reading, saturated.MulDivDown(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - remaining

@@ -26,7 +26,7 @@ type guardedCaller struct {
 	draining bool          // a goroutine is running them
 }
 
-// A deferredEnd is a Cancel or Observe that is kept until a node is reachable.
+// A deferredEnd is a Report that is kept until a node is reachable.
 type deferredEnd struct {
 	key string // of the claim
 	run func(context.Context)
@@ -42,11 +42,6 @@ func (g *guardedCaller) breakerOf(key string) *Breaker {
 
 // Reserve implements throttle.Limiter.
 func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return g.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker.
-func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -62,7 +57,7 @@ func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxW
 		}
 	}()
 	start := time.Now()
-	d, late, err := g.asyncCaller.Reserve(context.WithValue(ctx, inFallback{}, true), c, maxWait)
+	d, late, err := g.asyncCaller.Reserve(context.WithValue(ctx, inFallback{}, true), c)
 	returned = true
 	if remaining := g.timeout - time.Since(start); late != nil && ctx.Err() == nil && remaining > 0 {
 		go g.reportLate(breaker, generation, late, remaining, err)
@@ -95,21 +90,17 @@ func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *pendingC
 	}
 }
 
-// Cancel implements throttle.Limiter. It returns the units of a claim that Redis granted to
-// Redis.
-func (g *guardedCaller) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { g.limiter.Cancel(ctx, c, d) })
+// Report implements throttle.Limiter: it sends the outcome of a claim that Redis granted to Redis.
+func (g *guardedCaller) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller may reuse its slice before this one is read
+	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { g.limiter.Report(ctx, c, d, f) })
 }
 
-// Observe implements throttle.Observer. Like Cancel, it sends the outcome of a claim that
-// Redis granted to Redis.
-func (g *guardedCaller) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	o, ok := g.limiter.(throttle.Observer)
-	if !ok {
-		return
-	}
-	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller may reuse its slice before this one is read
-	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { o.Observe(ctx, c, d, f) })
+// Traits implements throttle.Limiter.
+func (g *guardedCaller) Traits() throttle.Traits {
+	t := g.limiter.Traits()
+	t.NonBlocking, t.Parts = false, nil
+	return t
 }
 
 // runOrDefer runs do, whose result is not needed, or keeps it for later if the node of key

@@ -26,7 +26,7 @@ func TestLimiter_holdsUntilTheEnd(t *testing.T) {
 		false: {bucket, AllOf(bucket), s.Ban(ban, bucket), &Fallback{Limiter: bucket, Processes: 2}},
 	} {
 		for _, l := range limiters {
-			require.Equal(t, holds, throttle.HoldsUntilEnd(l), "%T", l)
+			require.Equal(t, holds, !l.Traits().EndsAtResponse, "%T", l)
 		}
 	}
 }

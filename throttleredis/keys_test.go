@@ -131,7 +131,7 @@ func TestLimiter_keysVanish(t *testing.T) {
 		s.Bursty(warmup.BurstyConfig{Limit: ten, MaxBurst: ten.Per, StartFull: true}),
 		s.Concurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: ten.Per}),
 	} {
-		d, err := l.ReserveAhead(t.Context(), throttle.Claim{Key: "a"}, time.Second)
+		d, err := throttle.ReserveAhead(t.Context(), l, throttle.Claim{Key: "a"}, time.Second)
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}

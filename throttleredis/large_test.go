@@ -58,7 +58,7 @@ func TestSlidingLog_settlesItsOldestEntryWithFewCommands(t *testing.T) {
 	}
 	require.False(t, take(t, l, "").OK)
 	for i, d := range claims[:64] {
-		require.LessOrEqual(t, commands(t, func() { l.Cancel(t.Context(), throttle.Claim{}, d) }), 40)
+		require.LessOrEqual(t, commands(t, func() { l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused}) }), 40)
 		require.EqualValues(t, i+1, dryRun(t, l).Remaining)
 	}
 }

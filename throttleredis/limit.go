@@ -20,8 +20,8 @@ type limit struct {
 	ticksPerMicro  int64         // ticks in a microsecond
 	args           []any         // of the script
 	shape          []any         // what the meaning of the stored state depends on, besides the algorithm
-	booksAhead     bool          // a grant may act later than it is made
-	queueBound     int64         // one more than the number of units that may wait; zero or less: no bound
+	scaledGrant    bool          // a grant holds by how many ticks it acts before whole microseconds
+	queueBound     int64         // see throttle.Decision.QueueBound
 	holdsUntilEnd  bool          // each claim must be ended
 	countsRefusals bool          // a rejected claim counts
 	wideGrant      bool          // a grant does not fit into Decision.Grant: see storeGrant
@@ -69,7 +69,7 @@ func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time
 		d.Grant = p.grantBits()
 	case l.holdsUntilEnd:
 		d.Grant |= uint64(p.reset()) << readingBits
-	case l.booksAhead:
+	case l.scaledGrant:
 		d.Grant |= l.ticksBeforeEnd(d.Wait, p.wait()) << readingBits
 	}
 	if l.holdsUntilEnd {
@@ -78,15 +78,37 @@ func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time
 	if l.calendar != nil {
 		d.Per = l.calendar.windowLength(int64(p.grant()))
 	}
-	return d.WithQueueBound(c, l.queueUnits())
+	l.boundQueue(&d, c)
+	d.Fresh = c.DryRun && !l.countsRefusals && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
+	return d
 }
 
-// queueUnits returns the number of units that may wait for l; math.MaxInt64 means no bound.
-func (l *limit) queueUnits() int64 {
-	if l.queueBound <= 0 {
-		return math.MaxInt64
+// booksAhead reports whether l obeys throttle.Claim.Ahead.
+func (l *limit) booksAhead() bool {
+	switch l.algorithm {
+	case "leakybucket", "tickqueue", "nginx", "warmup":
+		return true
 	}
-	return l.queueBound - 1
+	return false
+}
+
+// boundQueue sets d.QueueBound if d is a rejection of c and c.Waits is set.
+func (l *limit) boundQueue(d *throttle.Decision, c throttle.Claim) {
+	if c.Waits && !d.OK {
+		d.QueueBound = l.queueBound
+	}
+}
+
+// queueBoundOf returns the throttle.Decision.QueueBound of a limit for which so many units may
+// wait; math.MaxInt64 means no bound.
+func queueBoundOf(units int64) int64 {
+	switch units {
+	case 0:
+		return -1
+	case math.MaxInt64:
+		return 0
+	}
+	return units
 }
 
 // readingBits is the number of bits of a Grant that hold the server's reading at which the

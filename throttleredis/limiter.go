@@ -10,7 +10,7 @@ import (
 )
 
 // A Limiter is one limit in a Store, with separate state for each Claim.Key. It implements
-// throttle.Limiter and throttle.Observer. Its methods do I/O, except in Mode Eventual, in
+// throttle.Limiter. Its methods do I/O, except in Mode Eventual, in
 // which they return immediately.
 //
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
@@ -61,20 +61,10 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 // redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls. It returns true in Mode Eventual;
-// otherwise Reserve does I/O.
-func (l *Limiter) NonBlocking() bool { return l.usage != nil }
-
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
 // have been taken; otherwise an error means that no units were taken. A Redis that is out of
 // memory is no error: the claim is rejected, with Decision.Degraded.
 func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return l.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker for the limits of Store.LeakyBucket, TickQueue,
-// Nginx, WarmUp and Bursty. For others it is Reserve.
-func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -85,7 +75,7 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, maxWait, l.limit.ticksPerMicro))
+	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, l.limit.ticksPerMicro))
 	if err != nil {
 		return l.limit.afterError(ctx, c, at, err)
 	}
@@ -97,33 +87,37 @@ func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter. It does not report failures: units that it could not
-// return are restored by time.
-func (l *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		l.settle(ctx, opCancel, c, -n, d, c.Now)
-	}
-}
-
-// Observe implements throttle.Observer. It settles a cost that was unknown before, as the
+// Report implements throttle.Limiter. It settles a cost that was unknown before, as the
 // limiter in memory does. It does not report failures.
-func (l *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if extra, ends := extraUnits(c, d, f); ends && (extra != 0 || l.limit.holdsUntilEnd || l.limit.wideGrant) {
-		l.settle(ctx, opSettle, c, extra, d, f.Now)
+func (l *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if extra := f.ExtraCost(c, d); extra != 0 || ends(c, d, f) && (l.limit.holdsUntilEnd || l.limit.wideGrant) {
+		l.settle(ctx, settleOp(f), c, extra, d, f.Now)
 	}
 }
 
-// extraUnits returns the actual cost of c minus the units claimed. It returns false if
-// there is nothing to settle.
-func extraUnits(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int64, bool) {
-	n, err := c.Units()
-	switch {
-	case err != nil || !d.OK || f.Partial:
-		return 0, false
-	case f.Cost <= 0:
-		return 0, true
+// Traits implements throttle.Limiter. The limits of Store.LeakyBucket, TickQueue, Nginx, WarmUp
+// and Bursty book ahead.
+func (l *Limiter) Traits() throttle.Traits {
+	return throttle.Traits{
+		NonBlocking:    l.usage != nil,
+		EndsAtResponse: !l.limit.holdsUntilEnd,
+		BooksAhead:     l.limit.booksAhead(),
+		CountsRejected: l.limit.countsRefusals,
 	}
-	return f.Cost - n, true
+}
+
+// ends reports whether f ends the claim c that d granted.
+func ends(c throttle.Claim, d throttle.Decision, f throttle.Feedback) bool {
+	_, err := c.Units()
+	return err == nil && d.OK && f.State != throttle.Ongoing
+}
+
+// settleOp returns the operation of a script that settles a claim with feedback f.
+func settleOp(f throttle.Feedback) string {
+	if f.State == throttle.Unused {
+		return opCancel
+	}
+	return opSettle
 }
 
 func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
@@ -142,7 +136,7 @@ func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra
 		l.store.settle(ctx, l.script, k, now)
 		return
 	}
-	l.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
+	l.subGrants.Unwrap(d, throttle.Ended, func(parts []throttle.Decision) {
 		if l.limit.appendGrant(k, parts); extra != 0 {
 			l.store.settle(ctx, l.script, k, now)
 		}

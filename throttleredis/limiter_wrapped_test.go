@@ -24,8 +24,8 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 		first, second := take(t, l, "k"), take(t, l, "k")
 		require.True(t, first.OK && !first.OverLimit, "%T: %+v", l, first)
 		require.True(t, second.OK && second.OverLimit, "%T: %+v", l, second)
-		l.Cancel(t.Context(), throttle.Claim{Key: "k"}, second)
-		l.Cancel(t.Context(), throttle.Claim{Key: "k"}, first)
+		l.Report(t.Context(), throttle.Claim{Key: "k"}, second, throttle.Feedback{State: throttle.Unused})
+		l.Report(t.Context(), throttle.Claim{Key: "k"}, first, throttle.Feedback{State: throttle.Unused})
 		again := take(t, l, "k")
 		require.True(t, again.OK && !again.OverLimit, "%T: what was cancelled can be had again: %+v", l, again)
 	}
@@ -47,7 +47,7 @@ func TestLimiter_besidesAnAdaptive(t *testing.T) {
 			clk.now = clk.now.Add(d.Wait)
 			d = take(t, both, "")
 		}
-		throttle.Observe(t.Context(), both, throttle.Claim{}, d, throttle.Feedback{Outcome: throttle.Throttled})
+		both.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Outcome: throttle.Throttled})
 	}
 	require.Equal(t, int64(0), dryRun(t, shared).Remaining)
 }

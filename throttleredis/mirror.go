@@ -2,7 +2,6 @@ package throttleredis
 
 import (
 	"context"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -23,31 +22,26 @@ type mirroredLimiter struct {
 
 // Reserve implements throttle.Limiter.
 func (t *mirroredLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return t.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker.
-func (t *mirroredLimiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
-	d, err := t.guardedCaller.ReserveAhead(ctx, c, maxWait)
+	d, err := t.guardedCaller.Reserve(ctx, c)
 	if err != nil || !d.OK || c.DryRun {
 		return d, err
 	}
-	shared, _ := throttle.ReserveAhead(ctx, t.share, c, maxWait) // a rejection of the share is ignored
+	shared, _ := t.share.Reserve(ctx, c) // a rejection of the share is ignored
 	return t.subGrants.Wrap(d, []throttle.Decision{d, shared}), nil
 }
 
-// Cancel implements throttle.Limiter.
-func (t *mirroredLimiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	t.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
-		t.share.Cancel(ctx, c, parts[1])
-		t.guardedCaller.Cancel(ctx, c, parts[0])
+// Report implements throttle.Limiter.
+func (t *mirroredLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	t.subGrants.Unwrap(d, f.State, func(parts []throttle.Decision) {
+		t.share.Report(ctx, c, parts[1], f)
+		t.guardedCaller.Report(ctx, c, parts[0], f)
 	})
 }
 
-// Observe implements throttle.Observer.
-func (t *mirroredLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	t.subGrants.Unwrap(d, f.Partial, func(parts []throttle.Decision) {
-		throttle.Observe(ctx, t.share, c, parts[1], f)
-		t.guardedCaller.Observe(ctx, c, parts[0], f)
-	})
+// Traits implements throttle.Limiter.
+func (t *mirroredLimiter) Traits() throttle.Traits {
+	redis, share := t.guardedCaller.Traits(), t.share.Traits()
+	redis.EndsAtResponse = redis.EndsAtResponse && share.EndsAtResponse
+	redis.CountsRejected = redis.CountsRejected || share.CountsRejected
+	return redis
 }

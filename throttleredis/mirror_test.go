@@ -35,17 +35,19 @@ func (divisible) Share(int, int) throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.PerSecond(5))
 }
 
-func (d divisible) Observe(ctx context.Context, c throttle.Claim, by throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, d.Limiter, c, by, f)
+func (d divisible) Report(ctx context.Context, c throttle.Claim, by throttle.Decision, f throttle.Feedback) {
+	d.Limiter.Report(ctx, c, by, f)
 }
 
 // Units that are returned to Redis are returned to the share, because claims in flight
 // would otherwise exhaust it.
 func TestFallback_shareObservesEnds(t *testing.T) {
 	for name, end := range map[string]func(*Fallback, throttle.Decision){
-		"cancel": func(f *Fallback, d throttle.Decision) { f.Cancel(t.Context(), throttle.Claim{}, d) },
+		"cancel": func(f *Fallback, d throttle.Decision) {
+			f.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
+		},
 		"observe": func(f *Fallback, d throttle.Decision) {
-			f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
+			f.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestStore_reportsOperations(t *testing.T) {
 	l := s.TokenBucket(throttle.PerHour(5))
 	d, err := l.Reserve(t.Context(), throttle.Claim{})
 	require.NoError(t, err)
-	l.Cancel(t.Context(), throttle.Claim{}, d)
+	l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = l.Reserve(ctx, throttle.Claim{})

@@ -83,7 +83,7 @@ func TestTickQueue_grantsCallersThatWait(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, second.OK, "the tick is used")
 	require.Equal(t, time.Minute, second.Wait)
-	l.Cancel(t.Context(), first, d)
+	l.Report(t.Context(), first, d, throttle.Feedback{Now: first.Now, State: throttle.Unused})
 	second, err = l.Reserve(t.Context(), first)
 	require.NoError(t, err)
 	require.False(t, second.OK, "a tick that has passed is not returned")

@@ -76,7 +76,7 @@ func redisLimiters(t *testing.T) *replay.Limiters {
 			l := store(c).Bursty(b)
 			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory idle units accrue from the creation, here from this claim
 			require.NoError(t, err)
-			l.Cancel(t.Context(), throttle.Claim{}, d)
+			l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
 			return l
 		},
 	}

@@ -67,13 +67,13 @@ func TestNoAllocs(t *testing.T) {
 	} {
 		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
-				l.Cancel(ctx, c, d)
+				d, _ := throttle.ReserveAhead(ctx, l, c, throttle.Forever)
+				l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 			}), "%s: Reserve and Cancel", name)
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
-				l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Outcome: throttle.Failed})
-				l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
+				d, _ := throttle.ReserveAhead(ctx, l, c, throttle.Forever)
+				l.Report(ctx, c, d, throttle.Feedback{State: throttle.Ongoing, Outcome: throttle.Failed})
+				l.Report(ctx, c, d, throttle.Feedback{Cost: 1})
 			}), "%s: Reserve and Observe", name)
 		}
 	}

@@ -18,7 +18,7 @@ func ExampleNewBursty() {
 	l := throttle.WithClock(warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(5)}), clk)
 	clk.Add(time.Minute)
 	for range 8 {
-		d, _ := l.ReserveAhead(context.Background(), throttle.Claim{}, time.Second)
+		d, _ := throttle.ReserveAhead(context.Background(), l, throttle.Claim{}, time.Second)
 		fmt.Printf("acts after %v, %d left\n", d.Wait, d.Remaining)
 	}
 	// Output:

@@ -30,7 +30,7 @@ import (
 // claim: two claims may be used one nanosecond too close together, but the rate does not
 // drift.
 //
-// Limitations: Cancel does not return time if later claims are booked after the canceled one:
+// Limitations: an Unused claim does not return time if later claims are booked after the canceled one:
 // they keep their instants, and returning the time would let a new claim start between them.
 // If the canceled claim is the last one, next moves back to the instant at which that claim
 // could have been used, but not before now. Idle units that the claim used become idle again,
@@ -114,12 +114,7 @@ func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
 // Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
 // immediately, one by one, after a long idle time. A larger claim is granted as well.
-func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return l.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker.
-func (l *Limiter) ReserveAhead(_ context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -132,7 +127,7 @@ func (l *Limiter) ReserveAhead(_ context.Context, c throttle.Claim, maxWait time
 		s.next = min(s.next, now) // the first reading may be older than the limiter
 	}
 	d := throttle.Decision{Policy: l.policy, At: l.time.Stamp(now, given, c.Now)}
-	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(maxWait, 0)
+	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(c.Ahead, 0)
 	switch {
 	case s.next == math.MaxInt64:
 		d.Wait = throttle.Forever
@@ -145,7 +140,9 @@ func (l *Limiter) ReserveAhead(_ context.Context, c throttle.Claim, maxWait time
 			l.state, l.last, d.Grant = s, now, math.Float64bits(used)
 		}
 	}
-	return l.describe(d, s, now), nil
+	d = l.describe(d, s, now)
+	d.Fresh = c.DryRun && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
+	return d, nil
 }
 
 // describe adds Limit, Remaining, ResetAfter and Per in state s to d.
@@ -166,29 +163,21 @@ func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Dec
 	return d
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*Limiter) NonBlocking() bool { return true }
-
-// Cancel implements throttle.Limiter.
-func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	if n, err := c.Units(); err == nil && d.OK {
-		l.refund(n, n, c.Now, d)
-	}
-}
-
-// Observe implements throttle.Observer. It settles a cost that is known only after the work
+// Report implements throttle.Limiter. It settles a cost that is known only after the work
 // has ended, and detects outages: see Config.Outage. Units that were not used are returned as
 // by Cancel; units in excess of the claim delay later claims.
-func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
 		return
 	}
-	if l.outage > 0 {
+	if l.outage > 0 && f.State != throttle.Unused {
 		l.recordOutcome(f)
 	}
 	switch {
-	case f.Partial || f.Cost <= 0 || f.Cost == n:
+	case f.State == throttle.Unused:
+		l.refund(n, n, f.Now, d)
+	case f.State == throttle.Ongoing || f.Cost <= 0 || f.Cost == n:
 	case f.Cost < n:
 		l.refund(n-f.Cost, n, f.Now, d)
 	default:
@@ -196,6 +185,11 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 		defer l.mu.Unlock()
 		l.state.take(&l.costs, float64(f.Cost-n), max(l.time.Read(f.Now), l.last))
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*Limiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // recordOutcome makes the limit cold if no work has been accepted for the time of Outage.

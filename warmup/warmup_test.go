@@ -41,7 +41,7 @@ func (s *limiterAt) After(time.Duration) <-chan time.Time { return nil }
 
 func (s *limiterAt) reserve(n int64, longest time.Duration) throttle.Decision {
 	s.Helper()
-	d, err := s.ReserveAhead(s.Context(), throttle.Claim{Cost: n}, longest)
+	d, err := throttle.ReserveAhead(s.Context(), s, throttle.Claim{Cost: n}, longest)
 	require.NoError(s, err)
 	return d
 }
@@ -55,12 +55,12 @@ func (s *limiterAt) book(n int64) (throttle.Decision, time.Duration) {
 }
 
 func (s *limiterAt) cancel(n int64, d throttle.Decision) {
-	s.Cancel(s.Context(), throttle.Claim{Cost: n}, d)
+	s.Report(s.Context(), throttle.Claim{Cost: n}, d, throttle.Feedback{State: throttle.Unused})
 }
 
 // next returns the earliest instant at which a new claim could act.
 func (s *limiterAt) next() time.Duration {
-	d, err := s.ReserveAhead(s.Context(), throttle.Claim{DryRun: true}, throttle.Forever)
+	d, err := throttle.ReserveAhead(s.Context(), s, throttle.Claim{DryRun: true}, throttle.Forever)
 	require.NoError(s, err)
 	return s.now.Add(d.Wait).Sub(start)
 }
@@ -121,7 +121,7 @@ func TestLimiter_isColdAfterAnOutage(t *testing.T) {
 	s.now = start.Add(s.next())
 	observe := func(o throttle.Outcome) {
 		d, _ := s.book(1)
-		s.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: s.now, Outcome: o})
+		s.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: s.now, Outcome: o})
 	}
 	interval := func() time.Duration {
 		_, a := s.book(1)
@@ -209,8 +209,8 @@ func TestLimiter_observeSettlesTheCost(t *testing.T) {
 				d, _ := s[0].book(10)
 				s[1].book(cost)
 				s[0].now, s[1].now = start.Add(later), start.Add(later)
-				s[0].Observe(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost, Partial: true})
-				s[0].Observe(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost})
+				s[0].Report(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost, State: throttle.Ongoing})
+				s[0].Report(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost})
 				require.InDelta(t, s[1].next(), s[0].next(), 2, "%s: %d instead of 10 after %v", name, cost, later)
 			}
 		}
@@ -308,11 +308,11 @@ func randomClaims(s *limiterAt, r *rand.Rand) (usages []usage, largest int64) {
 			c := throttle.Claim{Cost: h.n}
 			switch r.IntN(12) {
 			case 0, 1:
-				s.Cancel(context.Background(), c, h.d)
+				s.Report(context.Background(), c, h.d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 				return true
 			case 2:
 				used := 1 + r.Int64N(h.n)
-				s.Observe(context.Background(), c, h.d, throttle.Feedback{Cost: used})
+				s.Report(context.Background(), c, h.d, throttle.Feedback{Cost: used})
 				usages = append(usages, usage{h.at, used})
 				return true
 			case 3:
@@ -442,9 +442,9 @@ func TestLimiter_ignoresRefusedClaims(t *testing.T) {
 			if d.OK && c.Cost > 0 {
 				continue // a granted claim
 			}
-			s.Cancel(t.Context(), c, d)
-			s.Observe(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 1})
-			s.Observe(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 50})
+			s.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+			s.Report(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 1})
+			s.Report(t.Context(), c, d, throttle.Feedback{Now: s.now, Cost: 50})
 			require.Equal(t, next, s.next(), "%+v, %+v", c, d)
 		}
 	}
@@ -458,7 +458,7 @@ func TestLimiter_outageOfZeroAndOne(t *testing.T) {
 		paid := at + d.ResetAfter
 		s.now = start.Add(paid)
 		for _, after := range []time.Duration{0, time.Hour} {
-			s.Observe(t.Context(), throttle.Claim{Cost: 1000}, d, throttle.Feedback{Now: s.now.Add(-time.Hour).Add(after), Outcome: throttle.Failed})
+			s.Report(t.Context(), throttle.Claim{Cost: 1000}, d, throttle.Feedback{Now: s.now.Add(-time.Hour).Add(after), Outcome: throttle.Failed})
 		}
 		_, first := s.book(1)
 		_, second := s.book(1)

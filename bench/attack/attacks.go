@@ -76,8 +76,11 @@ func (r *mapLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 	return throttle.Decision{OK: l.Allow()}, nil
 }
 
-// Cancel implements throttle.Limiter.
-func (r *mapLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+// Report implements throttle.Limiter.
+func (r *mapLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*mapLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // An attack makes requests of a kind, and defines the limit of what it may gain.
 type attack struct {

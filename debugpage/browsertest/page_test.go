@@ -125,7 +125,7 @@ func hostilePage(t *testing.T) *debugpage.Page {
 		c := throttle.Claim{Now: time.Now()}
 		decision, err := d.Limiter.Reserve(t.Context(), c)
 		require.NoError(t, err)
-		throttle.Observe(t.Context(), d.Limiter, c, decision, throttle.Feedback{
+		d.Limiter.Report(t.Context(), c, decision, throttle.Feedback{
 			Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour,
 			RemoteLimits: []throttle.RemoteLimit{{Name: `<b onclick=alerted=1>` + strings.Repeat("x", 100), Limit: 100, Remaining: 5, Per: time.Hour, ResetAfter: time.Hour}},
 		})
@@ -184,7 +184,7 @@ func reject(t *testing.T, tracker *quota.Tracker, req *http.Request, f throttle.
 	c := throttle.Claim{Now: time.Now()}
 	decision, err := d.Limiter.Reserve(t.Context(), c)
 	require.NoError(t, err)
-	throttle.Observe(t.Context(), d.Limiter, c, decision, f)
+	d.Limiter.Report(t.Context(), c, decision, f)
 }
 
 // TestPage_longHostsDoNotSqueezeTexts measures the columns of texts beside long hosts. With

@@ -95,9 +95,15 @@ var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
 
 func bucket(c clk) limiter { return rejecting{throttle.WithClock(throttle.NewTokenBucket(limit), c)} }
 
-// rejecting is a limiter that rejects claims instead of booking ahead: it hides the method
-// ReserveAhead.
+// rejecting is a limiter that rejects claims instead of booking ahead.
 type rejecting struct{ limiter }
+
+// Traits implements throttle.Limiter.
+func (r rejecting) Traits() throttle.Traits {
+	t := r.limiter.Traits()
+	t.BooksAhead = false
+	return t
+}
 
 func buckets(c clk, clients int) limiter {
 	return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: clients}), c)

@@ -46,7 +46,7 @@ func (w pendingRequest) end(l throttle.Limiter) {
 	if !w.accepted {
 		f.Outcome = throttle.Throttled
 	}
-	throttle.Observe(context.Background(), l, w.claim, w.decision, f)
+	l.Report(context.Background(), w.claim, w.decision, f)
 }
 
 // maxInWindow returns the number of elements of acts, which are in order, in the fullest

@@ -17,12 +17,12 @@ func RequireNoAllocs(t *testing.T, name string, l throttle.Limiter) {
 	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 		requireNoAllocs(t, name+": Reserve and Cancel", func() {
 			d, _ := l.Reserve(ctx, c)
-			l.Cancel(ctx, c, d)
+			l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		})
 		requireNoAllocs(t, name+": Reserve and Observe", func() {
 			d, _ := l.Reserve(ctx, c)
-			throttle.Observe(ctx, l, c, d, throttle.Feedback{Partial: true})
-			throttle.Observe(ctx, l, c, d, throttle.Feedback{Cost: 1})
+			l.Report(ctx, c, d, throttle.Feedback{State: throttle.Ongoing})
+			l.Report(ctx, c, d, throttle.Feedback{Cost: 1})
 		})
 	}
 }

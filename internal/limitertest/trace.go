@@ -85,9 +85,9 @@ func (tr *Trace) Add(t *testing.T, heading string, newLimiter func(throttle.Cloc
 			ahead := time.Duration(-1)
 			var d throttle.Decision
 			var err error
-			if b, ok := l.(throttle.Booker); ok && rng.IntN(2) == 0 {
+			if l.Traits().BooksAhead && rng.IntN(2) == 0 {
 				ahead = upTo(40 * time.Second)
-				d, err = b.ReserveAhead(t.Context(), c, ahead)
+				d, err = throttle.ReserveAhead(t.Context(), l, c, ahead)
 			} else {
 				d, err = l.Reserve(t.Context(), c)
 			}
@@ -102,15 +102,17 @@ func (tr *Trace) Add(t *testing.T, heading string, newLimiter func(throttle.Cloc
 			i := rng.IntN(len(granted))
 			c := granted[i]
 			granted = append(granted[:i], granted[i+1:]...)
-			c.Now = now
-			l.Cancel(t.Context(), c.Claim, c.d)
+			l.Report(t.Context(), c.Claim, c.d, throttle.Feedback{Now: now, State: throttle.Unused})
 			fmt.Fprintf(to, "cancel %d%s of %v\n", c.Cost, forKey(c.Key), c.d.At.Sub(start))
 		case op < 19:
 			c := granted[rng.IntN(len(granted))]
-			f := throttle.Feedback{Now: now, Cost: rng.Int64N(6), Partial: rng.IntN(4) == 0}
-			throttle.Observe(t.Context(), l, c.Claim, c.d, f)
+			f := throttle.Feedback{Now: now, Cost: rng.Int64N(6)}
+			if rng.IntN(4) == 0 {
+				f.State = throttle.Ongoing
+			}
+			l.Report(t.Context(), c.Claim, c.d, f)
 			fmt.Fprintf(to, "cost %d of %d of %v", f.Cost, c.Cost, c.d.At.Sub(start))
-			if f.Partial {
+			if f.State == throttle.Ongoing {
 				to.WriteString(", partial")
 			}
 			to.WriteByte('\n')

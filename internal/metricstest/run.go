@@ -168,7 +168,7 @@ func exchange(t *testing.T, tracker *quota.Tracker, url string, n int, f throttl
 			response = f
 		}
 		response.Now = time.Now()
-		throttle.Observe(t.Context(), d.Limiter, c, decision, response)
+		d.Limiter.Report(t.Context(), c, decision, response)
 	}
 }
 

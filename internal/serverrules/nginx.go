@@ -14,7 +14,7 @@ import (
 func Nginx(c throttle.NginxConfig, refusal Reply) Server {
 	l := throttle.NewNginx(c)
 	return func(r Request) Reply {
-		d, err := l.ReserveAhead(context.Background(), throttle.Claim{Now: r.At}, time.Hour)
+		d, err := throttle.ReserveAhead(context.Background(), l, throttle.Claim{Now: r.At}, time.Hour)
 		switch {
 		case err != nil:
 			panic(err)

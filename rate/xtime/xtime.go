@@ -28,8 +28,8 @@ import (
 //
 // Two properties differ. A time older than that of an earlier grant counts as that time,
 // where l would add the tokens of the time between twice; this applies to claims of the
-// Limiter, not to calls of l itself. Cancel also works after the units could be used: it
-// returns the whole units that time has not yet restored. It returns none while l has a
+// Limiter, not to calls of l itself. Unused claims are also returned after they could be used:
+// Report returns the whole units that time has not yet restored. It returns none while l has a
 // negative number of tokens because of reservations, as l could then grant the same units
 // twice.
 func New(l *rate.Limiter, name string) throttle.Limiter {
@@ -46,7 +46,7 @@ type Limiter struct {
 	clock throttle.Clock
 
 	mu   sync.Mutex
-	last time.Time // latest time of a grant or Cancel: l must not be called with an older one
+	last time.Time // latest time of a grant or of returned units: l must not be called with an older one
 }
 
 // SetClock replaces the clock; see throttle.WithClock.
@@ -73,17 +73,14 @@ func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 			d.Wait = 1
 		}
 	}
+	d.Fresh = c.DryRun && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
 	return d, nil
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*Limiter) NonBlocking() bool { return true }
-
-// Cancel implements throttle.Limiter. It returns units by calling AllowN with a negative
-// number, which adds tokens.
-func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter. It ignores the actual cost.
+func (r *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
-	if err != nil || !d.OK {
+	if err != nil || !d.OK || f.State != throttle.Unused {
 		return
 	}
 	granted := math.Float64frombits(d.Grant)
@@ -92,7 +89,7 @@ func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.read(c.Now)
+	now := r.read(f.Now)
 	if now.Before(d.At) {
 		now = d.At
 	}
@@ -103,6 +100,11 @@ func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	if left := math.Floor(float64(n) - back); left > 0 && r.l.AllowN(now, -asInt(int64(left))) {
 		r.last = now
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*Limiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // read returns the time as of which a claim is decided.

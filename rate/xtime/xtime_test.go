@@ -35,9 +35,9 @@ func TestLimiter_allocatesNothing(t *testing.T) {
 	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 		require.Zero(t, testing.AllocsPerRun(200, func() {
 			d, _ := l.Reserve(ctx, c)
-			l.Cancel(ctx, c, d)
+			l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 			d, _ = l.Reserve(ctx, c)
-			throttle.Observe(ctx, l, c, d, throttle.Feedback{Cost: 1})
+			l.Report(ctx, c, d, throttle.Feedback{Cost: 1})
 		}))
 	}
 }
@@ -67,7 +67,7 @@ func TestLimiter_zeroAndInfiniteLimits(t *testing.T) {
 	free := newRate(rate.Inf, 0)(clk)
 	d := reserve(t, free, throttle.Claim{Cost: math.MaxInt64})
 	require.True(t, d.OK && d.Limit == 0)
-	free.Cancel(t.Context(), throttle.Claim{Cost: math.MaxInt64}, d)
+	free.Report(t.Context(), throttle.Claim{Cost: math.MaxInt64}, d, throttle.Feedback{State: throttle.Unused})
 
 	once := newRate(0, 3)(clk)
 	require.True(t, reserve(t, once, throttle.Claim{Cost: 3}).OK)
@@ -87,7 +87,7 @@ func TestLimiter_cancelOfUnlimited(t *testing.T) {
 	old.SetLimitAt(clk.Now(), 1)
 	require.True(t, old.AllowN(clk.Now(), 4))
 	before := remaining(t, l)
-	l.Cancel(t.Context(), throttle.Claim{Cost: 4}, d)
+	l.Report(t.Context(), throttle.Claim{Cost: 4}, d, throttle.Feedback{State: throttle.Unused})
 	require.Equal(t, before, remaining(t, l))
 }
 
@@ -99,7 +99,7 @@ func TestLimiter_cancelWhileInDebt(t *testing.T) {
 	l := throttle.WithClock(xtime.New(old, "old"), clk)
 	d := reserve(t, l, throttle.Claim{Cost: 3})
 	ahead := old.ReserveN(clk.Now(), 5) // 3 tokens below zero
-	l.Cancel(t.Context(), throttle.Claim{Cost: 3}, d)
+	l.Report(t.Context(), throttle.Claim{Cost: 3}, d, throttle.Feedback{State: throttle.Unused})
 	ahead.CancelAt(clk.Now())
 	require.EqualValues(t, 2, remaining(t, l))
 }

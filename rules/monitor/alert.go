@@ -112,7 +112,7 @@ func (a *Alert) Decided(c throttle.Claim, d throttle.Decision) {
 
 // Observed counts granted work that has ended and whose outcome is not throttle.Accepted.
 func (a *Alert) Observed(c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if f.Outcome == throttle.Accepted || f.Partial || !d.OK {
+	if f.Outcome == throttle.Accepted || f.State == throttle.Ongoing || !d.OK {
 		return
 	}
 	at := f.Now

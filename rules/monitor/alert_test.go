@@ -65,7 +65,7 @@ func TestAlert_countsFailures(t *testing.T) {
 	c := throttle.Claim{Key: "ann", Now: noon}
 	for i, f := range []throttle.Feedback{
 		{}, // a success
-		{Outcome: throttle.Failed, Partial: true},
+		{Outcome: throttle.Failed, State: throttle.Ongoing},
 		{Outcome: throttle.Failed},
 		{Outcome: throttle.Throttled, Now: noon},
 		{Outcome: throttle.Failed, Now: noon.Add(time.Second)},
@@ -73,7 +73,7 @@ func TestAlert_countsFailures(t *testing.T) {
 		d, err := l.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.True(t, d.OK, i)
-		l.Observe(t.Context(), c, d, f)
+		l.Report(t.Context(), c, d, f)
 	}
 	require.Empty(t, s.all)
 	l.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: noon, DryRun: true})

@@ -29,7 +29,7 @@ func ExampleAlert() {
 			fmt.Println(err)
 		}
 		if d.OK { // and the password was wrong
-			l.Observe(context.Background(), c, d, throttle.Feedback{Now: clk.Now(), Outcome: throttle.Failed})
+			l.Report(context.Background(), c, d, throttle.Feedback{Now: clk.Now(), Outcome: throttle.Failed})
 		}
 	}
 	// Output:

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -26,15 +25,10 @@ type Instrument struct {
 
 // Reserve implements throttle.Limiter.
 func (l *Instrument) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return l.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker. If Limiter is not one, it is Reserve.
-func (l *Instrument) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if l.Limiter == nil {
 		panic("monitor: Instrument: Limiter is nil: set it")
 	}
-	d, err := throttle.ReserveAhead(ctx, l.Limiter, c, maxWait)
+	d, err := l.Limiter.Reserve(ctx, c)
 	switch {
 	case err == nil && (c.DryRun || c.Waits && !d.OK):
 	case err == nil:
@@ -50,31 +44,23 @@ func (l *Instrument) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait
 	return d, err
 }
 
-// Cancel implements throttle.Limiter.
-func (l *Instrument) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	l.Limiter.Cancel(ctx, c, d)
-	if l.Stats != nil && d.OK {
-		l.Stats.Cancelled(c)
+// Report implements throttle.Limiter.
+func (l *Instrument) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	l.Limiter.Report(ctx, c, d, f)
+	if f.State == throttle.Unused {
+		if l.Stats != nil && d.OK {
+			l.Stats.Cancelled(c)
+		}
+		return
 	}
-}
-
-// Observe implements throttle.Observer.
-func (l *Instrument) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, l.Limiter, c, d, f)
 	if l.Alert != nil {
 		l.Alert.Observed(c, d, f)
 	}
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls. It is true if Limiter does
-// not block.
-func (l *Instrument) NonBlocking() bool {
-	return throttle.IsNonBlocking(l.Limiter)
+// Traits implements throttle.Limiter. It counts rejections, so that a wait that fails is counted.
+func (l *Instrument) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.CountsRejected = true
+	return t
 }
-
-// HoldsUntilEnd implements throttle.Holder.
-func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
-
-// CountsRefusals is the method that throttle.CountsRefusals calls. It is true, because Stats and Alert count
-// refusals.
-func (l *Instrument) CountsRefusals() bool { return true }

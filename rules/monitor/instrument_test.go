@@ -33,13 +33,13 @@ func TestInstrument_countsAWaitOnce(t *testing.T) {
 		n := stats.Snapshot()
 		require.EqualValues(t, 3, n.Allowed)
 		require.EqualValues(t, 1, n.Refused)
-		require.True(t, l.CountsRefusals())
+		require.True(t, l.Traits().CountsRejected)
 	})
 }
 
 func TestInstrument_holdsUntilEndIfLimiterDoes(t *testing.T) {
-	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})}).HoldsUntilEnd())
-	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10))}).HoldsUntilEnd())
+	require.True(t, !(&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})}).Traits().EndsAtResponse)
+	require.False(t, !(&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10))}).Traits().EndsAtResponse)
 }
 
 func TestInstrument_panicsWithoutLimiter(t *testing.T) {

@@ -33,7 +33,10 @@ var errDown = errors.New("database is down")
 func (failing) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, errDown
 }
-func (failing) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (failing) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (failing) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func askAt(t *testing.T, l throttle.Limiter, key string, at time.Duration) throttle.Decision {
 	d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Now: noon.Add(at)})
@@ -53,8 +56,8 @@ func TestInstrument_conforms(t *testing.T) {
 }
 
 func TestInstrument_nonBlockingIfLimiterIs(t *testing.T) {
-	require.True(t, (&monitor.Instrument{Limiter: throttle.DenyAll}).NonBlocking())
-	require.False(t, (&monitor.Instrument{Limiter: failing{}}).NonBlocking())
+	require.True(t, (&monitor.Instrument{Limiter: throttle.DenyAll}).Traits().NonBlocking)
+	require.False(t, (&monitor.Instrument{Limiter: failing{}}).Traits().NonBlocking)
 }
 
 func TestStats_countsEachDecision(t *testing.T) {
@@ -92,8 +95,8 @@ func TestStats_countsCancelled(t *testing.T) {
 		c := throttle.Claim{Key: "ann", Now: noon}
 		granted, refused := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
 		require.True(t, granted.OK)
-		l.Cancel(t.Context(), c, refused)
-		l.Cancel(t.Context(), c, granted)
+		l.Report(t.Context(), c, refused, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		l.Report(t.Context(), c, granted, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
 	n := stats.Snapshot()
 	require.Equal(t, [3]int64{3, 3, 3}, [3]int64{n.Allowed, n.Refused, n.Cancelled})
@@ -316,8 +319,8 @@ func TestInstrument_doesNotAllocate(t *testing.T) {
 			i++
 			c.Key = keys[i%3]
 			d, _ := l.Reserve(t.Context(), c)
-			l.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Failed})
-			l.Cancel(t.Context(), c, d)
+			l.Report(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Failed})
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		})
 		require.Zero(t, n, name)
 	}

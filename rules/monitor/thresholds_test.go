@@ -79,8 +79,8 @@ func TestInstrument_needsOnlyALimiter(t *testing.T) {
 	for range 2 {
 		d := askAt(t, l, "ann", 0)
 		require.True(t, d.OK)
-		l.Observe(t.Context(), c, d, throttle.Feedback{})
-		l.Cancel(t.Context(), c, d)
+		l.Report(t.Context(), c, d, throttle.Feedback{})
+		l.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
 	_, err := (&monitor.Instrument{Limiter: failing{}}).Reserve(t.Context(), c)
 	require.ErrorIs(t, err, errDown)

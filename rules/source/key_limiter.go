@@ -46,6 +46,9 @@ const (
 // Reserve implements throttle.Limiter. If c.Now is zero, a claim that waited for a lookup is
 // decided as of the time after the lookup.
 func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if c.Ahead = 0; c.DryRun && ctx.Value(mayLookUp{}) == nil {
+		return a.state(ctx, c)
+	}
 	now := c.Now
 	if now.IsZero() {
 		now = a.source.clock.Now()
@@ -73,6 +76,15 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	return d, err
 }
 
+// state decides on the dry run c by the bucket of the key alone, without a lookup: keyed.Limiter asks whether the key can be
+// removed. It can while its bucket is full, because its record can be looked up again.
+func (a *keyLimiter) state(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if b := a.bucket.Load(); b != nil {
+		return b.Reserve(ctx, c)
+	}
+	return throttle.AllowAll.Reserve(ctx, c)
+}
+
 // refuse rejects a claim of a key whose limit is 0.
 func (a *keyLimiter) refuse(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if c.Now.IsZero() {
@@ -95,27 +107,12 @@ func (a *keyLimiter) decideWithoutBucket(now time.Time, f *limitRecord) (throttl
 	return throttle.Decision{}, f.err
 }
 
-// Cancel implements throttle.Limiter. A claim that took nothing from the bucket returns nothing.
-func (a *keyLimiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter.
+func (a *keyLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if d.Limit > 0 {
-		a.bucket.Load().Cancel(ctx, c, d)
+		a.bucket.Load().Report(ctx, c, d, f)
 	}
 }
 
-// Observe implements throttle.Observer.
-func (a *keyLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if d.Limit > 0 {
-		a.bucket.Load().Observe(ctx, c, d, f)
-	}
-}
-
-// Evictable is the method that throttle.IsEvictable calls. A key whose bucket is full can be removed, because it
-// can be looked up again.
-func (a *keyLimiter) Evictable(now time.Time) bool {
-	b := a.bucket.Load()
-	if b == nil {
-		return true
-	}
-	d, err := b.Reserve(context.Background(), throttle.Claim{Now: now, DryRun: true})
-	return err == nil && d.ResetAfter == 0 && d.Remaining == d.Limit
-}
+// Traits implements throttle.Limiter.
+func (*keyLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

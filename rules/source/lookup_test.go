@@ -200,9 +200,9 @@ func TestSource_concurrentUse(t *testing.T) {
 					t.Error(err)
 				}
 				if i%3 == 0 {
-					s.Cancel(t.Context(), c, d)
+					s.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 				} else {
-					s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 2})
+					s.Report(t.Context(), c, d, throttle.Feedback{Cost: 2})
 				}
 				if i%50 == 0 {
 					s.Refresh()

@@ -48,7 +48,7 @@ func TestSource_observesTheCost(t *testing.T) {
 		d, err := s.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.EqualValues(t, 8, d.Remaining)
-		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 7})
+		s.Report(t.Context(), c, d, throttle.Feedback{Cost: 7})
 		require.EqualValues(t, 2, ask(t, s, "ann").Remaining)
 	})
 }
@@ -77,7 +77,7 @@ func TestSource_olderReadingsUseTheLimit(t *testing.T) {
 		db.set("ann", 5)
 		s := &source.Source{Lookup: db.lookup, TTL: time.Minute, Rand: noJitter}
 		for _, at := range []time.Time{now, now.Add(-before)} {
-			_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: at, DryRun: true})
+			_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: at})
 			require.NoError(t, err)
 		}
 		require.Equal(t, lookups, db.numLookups(), before)

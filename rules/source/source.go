@@ -137,21 +137,22 @@ type Source struct {
 // Reserve implements throttle.Limiter. It may do I/O, bounded by ctx and Timeout.
 func (s *Source) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	s.once.Do(s.setup)
+	if c.DryRun {
+		ctx = context.WithValue(ctx, mayLookUp{}, true)
+	}
 	return s.keys.Reserve(ctx, c)
 }
 
-// Cancel implements throttle.Limiter.
-func (s *Source) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	s.keys.Cancel(ctx, c, d)
+// mayLookUp is the key of the context of dry runs by callers of a Source.
+type mayLookUp struct{}
+
+// Report implements throttle.Limiter.
+func (s *Source) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	s.keys.Report(ctx, c, d, f)
 }
 
-// Observe implements throttle.Observer.
-func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	s.keys.Observe(ctx, c, d, f)
-}
-
-// NonBlocking is the method that throttle.IsNonBlocking calls. It is false, because Lookup may block.
-func (s *Source) NonBlocking() bool { return false }
+// Traits implements throttle.Limiter.
+func (s *Source) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // Len returns the number of remembered keys.
 func (s *Source) Len() int { return s.keys.Len() }
@@ -188,7 +189,11 @@ func (o overflow) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	return o.source.decideWithoutLimit(c.Now, policyBusy, ErrBusy)
 }
 
-func (overflow) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+// Report implements throttle.Limiter.
+func (overflow) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (overflow) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // The policies of claims that are rejected because their key has no limit.
 const (

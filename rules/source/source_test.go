@@ -255,7 +255,7 @@ func TestSource_futureClockReadingExpires(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 5)
 	s := &source.Source{Lookup: db.lookup}
-	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now.AddDate(1, 0, 0), DryRun: true})
+	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now.AddDate(1, 0, 0)})
 	require.NoError(t, err)
 	_, err = s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now})
 	require.NoError(t, err)
@@ -276,10 +276,10 @@ func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
 		d, err := s.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.True(t, d.OK)
-		s.Cancel(t.Context(), c, d)
+		s.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		d, err = s.Reserve(t.Context(), c)
 		require.NoError(t, err)
-		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 1})
+		s.Report(t.Context(), c, d, throttle.Feedback{Cost: 1})
 	}
 	db.set("ann", 1)
 	s.Refresh()
@@ -295,7 +295,7 @@ func TestSource_doesNotAllocate(t *testing.T) {
 		c := throttle.Claim{Key: key}
 		n := testing.AllocsPerRun(200, func() {
 			d, _ := s.Reserve(t.Context(), c)
-			s.Cancel(t.Context(), c, d)
+			s.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		})
 		require.Zero(t, n, key)
 	}
@@ -339,9 +339,9 @@ func TestSource_settlesClaimsOfKeysWithoutABucket(t *testing.T) {
 		d, err := s.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.True(t, d.OK)
-		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 5})
-		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 1})
-		s.Cancel(t.Context(), c, d)
+		s.Report(t.Context(), c, d, throttle.Feedback{Cost: 5})
+		s.Report(t.Context(), c, d, throttle.Feedback{Cost: 1})
+		s.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
 	require.Equal(t, 1, store.numLookups())
 }

@@ -112,9 +112,6 @@ func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
 // SetClock replaces the clock; see throttle.WithClock.
 func (l *AdmissionControl) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*AdmissionControl) NonBlocking() bool { return true }
-
 // Reserve implements throttle.Limiter. A dry run also draws a random number.
 func (l *AdmissionControl) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
@@ -124,8 +121,10 @@ func (l *AdmissionControl) Reserve(_ context.Context, c throttle.Claim) (throttl
 	given := l.time.Read(c.Now)
 	d := throttle.Decision{Policy: l.config.Name, At: l.time.Stamp(given, given, c.Now)}
 	l.mu.Lock()
-	p := l.rejectProbability(l.recent(given))
+	recent := l.recent(given)
 	l.mu.Unlock()
+	p := l.rejectProbability(recent)
+	d.Fresh = c.DryRun && recent == requestCounts{}
 	d.OK = p <= 0 || l.random() >= p
 	if !d.OK && !c.DryRun && !c.Waits {
 		l.mu.Lock()
@@ -148,13 +147,10 @@ func (l *AdmissionControl) rejectProbability(a requestCounts) float64 {
 	return (requests - l.config.K*float64(a.accepts)) / (requests + 1)
 }
 
-// Cancel implements throttle.Limiter. A canceled claim does not count as a request.
-func (*AdmissionControl) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-
-// Observe implements throttle.Observer.
-func (l *AdmissionControl) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+// Report implements throttle.Limiter.
+func (l *AdmissionControl) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
-	if err != nil || !d.OK || f.Partial {
+	if err != nil || !d.OK || f.State != throttle.Ended {
 		return
 	}
 	a := requestCounts{requests: n}
@@ -165,6 +161,11 @@ func (l *AdmissionControl) Observe(_ context.Context, c throttle.Claim, d thrott
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(a, now)
+}
+
+// Traits implements throttle.Limiter.
+func (*AdmissionControl) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: true}
 }
 
 // count adds a to the newest part.
@@ -221,14 +222,3 @@ func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	}
 	return sum
 }
-
-// Evictable is the method that throttle.IsEvictable calls.
-func (l *AdmissionControl) Evictable(now time.Time) bool {
-	at := l.time.Read(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.recent(at) == requestCounts{}
-}
-
-// CountsRefusals is the method that throttle.CountsRefusals calls.
-func (*AdmissionControl) CountsRefusals() bool { return true }

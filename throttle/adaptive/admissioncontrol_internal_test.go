@@ -20,7 +20,7 @@ func TestAdmissionControl_doesNotCountWaitingClaims(t *testing.T) {
 		d, err := l.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.True(t, d.OK)
-		l.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Failed})
+		l.Report(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Failed})
 	}
 	draw = 0
 	for range 10 {
@@ -73,7 +73,9 @@ func TestAdmissionControl_agreesWithAList(t *testing.T) {
 				}
 			}
 			require.Equal(t, sum, l.recent(l.time.Read(start.Add(at))), "seed %d, step %d", seed, step)
-			require.Equal(t, sum == requestCounts{}, l.Evictable(start.Add(at)))
+			dry, err := l.Reserve(t.Context(), throttle.Claim{Now: start.Add(at), DryRun: true})
+			require.NoError(t, err)
+			require.Equal(t, sum == requestCounts{}, dry.Fresh)
 			p := (float64(sum.requests) - 1.5*float64(sum.accepts)) / float64(sum.requests+1)
 			draw = r.Float64()
 			n := 1 + r.Int64N(3)
@@ -84,10 +86,10 @@ func TestAdmissionControl_agreesWithAList(t *testing.T) {
 			switch {
 			case !d.OK:
 				count(at, requestCounts{requests: n})
-				l.Observe(t.Context(), c, d, throttle.Feedback{Now: start.Add(at)})
+				l.Report(t.Context(), c, d, throttle.Feedback{Now: start.Add(at)})
 			case r.IntN(5) > 0:
 				f := throttle.Feedback{Now: start.Add(at), Outcome: []throttle.Outcome{throttle.Accepted, throttle.Throttled, throttle.Failed}[r.IntN(3)]}
-				l.Observe(t.Context(), c, d, f)
+				l.Report(t.Context(), c, d, f)
 				counted := requestCounts{requests: n}
 				if f.Outcome == throttle.Accepted {
 					counted.accepts = n
@@ -119,7 +121,7 @@ func TestLimiter_climbsEachHalfSecond(t *testing.T) {
 		wait, err := l.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		require.False(t, wait.OK)
-		l.Observe(t.Context(), c, d, throttle.Feedback{Now: start.Add(at)})
+		l.Report(t.Context(), c, d, throttle.Feedback{Now: start.Add(at)})
 		require.Equal(t, changes, l.Rate() != 10, "%v: %v", at, l.Rate())
 	}
 }
@@ -148,17 +150,21 @@ func TestLimiter_settlesCostsExactly(t *testing.T) {
 		want   int64 // remaining units; 3 were taken by the claim, and 5 by one before it
 	}{
 		{func(*Limiter, throttle.Claim, throttle.Decision) {}, 2},
-		{func(l *Limiter, c throttle.Claim, d throttle.Decision) { l.Cancel(t.Context(), c, d) }, 5},
 		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
-			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 1})
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		}, 5},
+		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 1})
 		}, 4},
 		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
-			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 3})
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 3})
 		}, 2},
 		{func(l *Limiter, c throttle.Claim, d throttle.Decision) {
-			l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 4})
+			l.Report(t.Context(), c, d, throttle.Feedback{Now: now, Cost: 4})
 		}, 1},
-		{func(l *Limiter, c throttle.Claim, _ throttle.Decision) { l.Cancel(t.Context(), c, throttle.Decision{}) }, 2},
+		{func(l *Limiter, c throttle.Claim, _ throttle.Decision) {
+			l.Report(t.Context(), c, throttle.Decision{}, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		}, 2},
 	} {
 		l := New(Config{InitialRate: 10, Burst: time.Second})
 		reserve := func(n int64, dry bool) (throttle.Claim, throttle.Decision) {
@@ -189,7 +195,7 @@ func TestLimiter_cutsFromTheAllowedRate(t *testing.T) {
 		c := throttle.Claim{Now: now, Cost: 10}
 		d, err := l.Reserve(t.Context(), c)
 		require.NoError(t, err)
-		l.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
+		l.Report(t.Context(), c, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
 		require.InDelta(t, want, l.Rate(), 1e-9)
 	}
 }

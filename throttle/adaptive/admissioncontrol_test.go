@@ -33,8 +33,8 @@ func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 			if sent++; sent > accepts {
 				f.Outcome = throttle.Throttled
 			}
-			l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: f.Outcome, Partial: true})
-			l.Observe(t.Context(), throttle.Claim{}, d, f)
+			l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: f.Outcome, State: throttle.Ongoing})
+			l.Report(t.Context(), throttle.Claim{}, d, f)
 		}
 		return sent
 	}
@@ -58,7 +58,7 @@ func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: func() float64 { return draw }})
 	now := time.Now()
 	for range 10 {
-		l.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{Now: now, Outcome: throttle.Failed})
+		l.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{Now: now, Outcome: throttle.Failed})
 	}
 	for range 1000 {
 		require.False(t, reserve(t, l, throttle.Claim{Now: now, DryRun: true}).OK)

@@ -40,7 +40,7 @@ func ExampleNewAdmissionControl() {
 				if capacity--; capacity < 0 {
 					f.Outcome = throttle.Throttled
 				}
-				l.Observe(ctx, c, d, f)
+				l.Report(ctx, c, d, f)
 			}
 		}
 		fmt.Printf("minute %d: %3d requests per second\n", minute, sent/60)

@@ -33,7 +33,7 @@ func ExampleLimiter() {
 				f.Outcome = throttle.Throttled
 				refused++
 			}
-			l.Observe(ctx, throttle.Claim{}, d, f)
+			l.Report(ctx, throttle.Claim{}, d, f)
 		}
 		fmt.Printf("%2d |%s*%s\n", second, strings.Repeat(" ", int(l.Rate())), strings.Repeat(" refused", refused))
 	}

@@ -103,9 +103,9 @@ func (a Config) withDefaults() Config {
 // are used within any span W. A claim larger than the burst waits for a full bucket, and
 // later claims wait longer for it.
 //
-// Limitations: after the rate has changed, Cancel calculates the units restored since the
-// grant with the highest rate since the last cut. A cut empties the bucket, so Cancel of a
-// claim granted before the cut returns nothing.
+// Limitations: after the rate has changed, Report calculates the units restored since the
+// grant with the highest rate since the last cut. A cut empties the bucket, so an Unused claim
+// granted before the cut returns nothing.
 //
 // For servers that state their limits, see package quota.
 type Limiter struct {
@@ -148,9 +148,6 @@ func New(a Config) *Limiter {
 // SetClock replaces the clock; see throttle.WithClock.
 func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*Limiter) NonBlocking() bool { return true }
-
 // Rate returns the current rate in units per second. Zero means that there is no limit
 // yet.
 func (l *Limiter) Rate() float64 {
@@ -170,6 +167,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (d throttle.Decis
 	defer l.mu.Unlock()
 	now := max(given, l.last)
 	d.Policy, d.At, d.Grant = l.config.Name, l.time.Stamp(now, given, c.Now), l.cuts
+	d.Fresh = c.DryRun && l.isOutdated(given)
 	if l.rate == 0 {
 		if d.OK = true; !c.DryRun {
 			l.recordGrant(n, now)
@@ -218,18 +216,6 @@ func (l *Limiter) window() int64 { return max(int64(l.config.Burst), l.cost(1)) 
 // cost returns the nanoseconds in which n units are restored.
 func (l *Limiter) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
 
-// Cancel implements throttle.Limiter.
-func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	n, err := c.Units()
-	if err != nil || !d.OK {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.throughput.subtract(n)
-	l.refund(n, l.time.Read(c.Now), d)
-}
-
 // refund returns n units of the claim granted by d to the bucket.
 func (l *Limiter) refund(n, asOf int64, d throttle.Decision) {
 	if l.rate == 0 || d.Grant != l.cuts {
@@ -242,9 +228,9 @@ func (l *Limiter) refund(n, asOf int64, d throttle.Decision) {
 	}
 }
 
-// Observe implements throttle.Observer: it adjusts the rate to the outcome and corrects the cost of
+// Report implements throttle.Limiter: it adjusts the rate to the outcome and corrects the cost of
 // the claim.
-func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if !d.OK {
 		return
 	}
@@ -259,11 +245,20 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 		l.tat = ticks.Add(max(l.tat, now), l.cost(float64(extra)))
 	}
 	switch {
+	case f.State == throttle.Unused:
+		if n, err := c.Units(); err == nil {
+			l.throughput.subtract(n)
+		}
 	case f.Outcome == throttle.Throttled && d.Grant == l.cuts:
 		l.cut(now, f.RetryAfter)
 	case f.Outcome == throttle.Accepted && l.rate > 0:
 		l.climb(now)
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*Limiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // cut lowers the rate and empties the bucket until one window after retryAfter, because a
@@ -314,12 +309,9 @@ func (l *Limiter) clamp(rate float64) float64 {
 // adaptiveRetention is how long an unused Limiter keeps what it has learned.
 const adaptiveRetention = 10 * time.Minute
 
-// Evictable is the method that throttle.IsEvictable calls. The learned rate is outdated if no claim was granted and
-// the rate did not change for ten minutes, counted from the end of the last RetryAfter if
+// isOutdated reports whether what l has learned is outdated at the reading at: no claim was granted
+// and the rate did not change for ten minutes, counted from the end of the last RetryAfter if
 // there was one.
-func (l *Limiter) Evictable(now time.Time) bool {
-	at := l.time.Read(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Limiter) isOutdated(at int64) bool {
 	return ticks.Sub(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
 }

@@ -83,12 +83,12 @@ func TestLimiter_decreasesOncePerBurst(t *testing.T) {
 	}
 	for _, d := range granted {
 		require.True(t, d.OK)
-		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Partial: true})
-		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
+		l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, State: throttle.Ongoing})
+		l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
 		require.InDelta(t, .7*100, l.Rate(), 3)
 	}
 	d := reserve(t, l, throttle.Claim{Now: now.Add(time.Second)})
-	l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now.Add(time.Second), Outcome: throttle.Throttled})
+	l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now.Add(time.Second), Outcome: throttle.Throttled})
 	require.Less(t, l.Rate(), .7*.7*100+3)
 }
 
@@ -120,7 +120,7 @@ func (p *pacer) work(interval, d time.Duration) {
 		}
 		p.sent++
 		p.now = p.now.Add(interval)
-		p.l.Observe(p.Context(), throttle.Claim{}, d, throttle.Feedback{})
+		p.l.Report(p.Context(), throttle.Claim{}, d, throttle.Feedback{})
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *pacer) refuse(f throttle.Feedback) {
 		p.now = p.now.Add(d.Wait)
 	}
 	f.Outcome = throttle.Throttled
-	p.l.Observe(p.Context(), throttle.Claim{}, d, f)
+	p.l.Report(p.Context(), throttle.Claim{}, d, f)
 }
 
 // The curve is that of the AWS SDKs: from 0.7 of the peak back to the peak in k seconds,
@@ -208,8 +208,8 @@ func TestLimiter_cancelAfterADecreaseRefundsNothing(t *testing.T) {
 	before := reserve(t, p.l, throttle.Claim{Cost: 5})
 	p.refuse(throttle.Feedback{})
 	wait := reserve(t, p.l, throttle.Claim{DryRun: true}).Wait
-	p.l.Cancel(t.Context(), throttle.Claim{Cost: 5}, before)
-	p.l.Observe(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{Cost: 1})
+	p.l.Report(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{State: throttle.Unused})
+	p.l.Report(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{Cost: 1})
 	require.Equal(t, wait, reserve(t, p.l, throttle.Claim{DryRun: true}).Wait)
 }
 
@@ -222,7 +222,7 @@ func TestLimiter_cancelCountsTheHighestRate(t *testing.T) {
 	require.Less(t, p.l.Rate(), 20.)
 	rest := reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining
 	require.True(t, reserve(t, p.l, throttle.Claim{Cost: rest}).OK)
-	p.l.Cancel(t.Context(), throttle.Claim{Cost: 60}, old)
+	p.l.Report(t.Context(), throttle.Claim{Cost: 60}, old, throttle.Feedback{State: throttle.Unused})
 	require.Zero(t, reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining)
 }
 
@@ -230,7 +230,7 @@ func TestLimiter_cancelCountsTheHighestRate(t *testing.T) {
 func TestLimiter_doesNotCountCancelledClaims(t *testing.T) {
 	p := newPacer(t, adaptive.Config{})
 	for range 1000 {
-		p.l.Cancel(t.Context(), throttle.Claim{}, reserve(t, p.l, throttle.Claim{}))
+		p.l.Report(t.Context(), throttle.Claim{}, reserve(t, p.l, throttle.Claim{}), throttle.Feedback{State: throttle.Unused})
 	}
 	for range 9 {
 		reserve(t, p.l, throttle.Claim{})
@@ -274,7 +274,7 @@ func TestLimiter_ignoresTheOutcomeOfRejectedClaims(t *testing.T) {
 	rejected := reserve(t, p.l, throttle.Claim{})
 	require.False(t, rejected.OK)
 	rate := p.l.Rate()
-	p.l.Observe(t.Context(), throttle.Claim{}, rejected, throttle.Feedback{Now: p.now, Outcome: throttle.Throttled})
+	p.l.Report(t.Context(), throttle.Claim{}, rejected, throttle.Feedback{Now: p.now, Outcome: throttle.Throttled})
 	require.Equal(t, rate, p.l.Rate())
 	require.Equal(t, rejected.Wait, reserve(t, p.l, throttle.Claim{DryRun: true}).Wait)
 }
@@ -284,6 +284,6 @@ func TestLimiter_observeSettlesOneUnit(t *testing.T) {
 	p := newPacer(t, adaptive.Config{InitialRate: 10, Burst: time.Second})
 	d := reserve(t, p.l, throttle.Claim{Cost: 4})
 	left := reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining
-	p.l.Observe(t.Context(), throttle.Claim{Cost: 4}, d, throttle.Feedback{Now: p.now, Cost: 5})
+	p.l.Report(t.Context(), throttle.Claim{Cost: 4}, d, throttle.Feedback{Now: p.now, Cost: 5})
 	require.Equal(t, left-1, reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining)
 }

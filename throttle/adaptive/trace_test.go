@@ -34,11 +34,11 @@ func TestLimiter_decisionsAtExactTimes(t *testing.T) {
 		return decision(d)
 	}
 	observe := func(i int, claimed int64, f throttle.Feedback) string {
-		p.l.Observe(t.Context(), throttle.Claim{Cost: claimed}, granted[i], f)
+		p.l.Report(t.Context(), throttle.Claim{Cost: claimed}, granted[i], f)
 		return fmt.Sprintf("rate %.6g", p.l.Rate())
 	}
 	cancel := func(i int, cost int64) string {
-		p.l.Cancel(t.Context(), throttle.Claim{Cost: cost}, granted[i])
+		p.l.Report(t.Context(), throttle.Claim{Cost: cost}, granted[i], throttle.Feedback{State: throttle.Unused})
 		return fmt.Sprintf("rate %.6g", p.l.Rate())
 	}
 	accepted := throttle.Feedback{}
@@ -67,7 +67,7 @@ func TestLimiter_decisionsAtExactTimes(t *testing.T) {
 		{0, func() string { return claim(5, false) }, `false wait 625ms, 0 of 4, all in 625ms, per 500ms`},
 		{500 * time.Millisecond, func() string { return observe(3, 4, throttle.Feedback{Cost: 6}) }, `rate 14`}, // 2 more than claimed
 		{0, func() string { return claim(1, true) }, `true wait 0s, 3 of 7, all in 214.286ms, per 500ms`},
-		{0, func() string { return observe(5, 5, throttle.Feedback{Cost: 1, Partial: true}) }, `rate 14`},
+		{0, func() string { return observe(5, 5, throttle.Feedback{Cost: 1, State: throttle.Ongoing}) }, `rate 14`},
 		{0, func() string { return claim(1, true) }, `true wait 0s, 3 of 7, all in 214.286ms, per 500ms`},
 		{10 * time.Millisecond, func() string { return observe(5, 5, throttle.Feedback{Cost: 1}) }, `rate 14`}, // 4 less
 		{0, func() string { return claim(1, true) }, `true wait 0s, 4 of 7, all in 204.286ms, per 500ms`},
@@ -101,10 +101,10 @@ func TestLimiter_withoutARateGrantsAll(t *testing.T) {
 	d := reserve(t, p.l, throttle.Claim{Cost: 40})
 	require.Equal(t, throttle.Decision{OK: true, Policy: "adaptive", At: p.now}, d)
 	require.True(t, reserve(t, p.l, throttle.Claim{Cost: 1e6, DryRun: true}).OK, "a dry run does not count")
-	p.l.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Cost: 100})
+	p.l.Report(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Cost: 100})
 	require.Zero(t, p.l.Rate(), "an accepted claim sets no rate")
 	p.now = p.now.Add(time.Second) // 40 in 2 steps of half a second
-	p.l.Observe(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Outcome: throttle.Throttled})
+	p.l.Report(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Outcome: throttle.Throttled})
 	require.InDelta(t, .7*40, p.l.Rate(), 1e-9)
 }
 
@@ -144,16 +144,16 @@ func TestLimiter_cutsTheSmoothedRate(t *testing.T) {
 				}
 			}
 		}
-		p.l.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: d.Grant}, throttle.Feedback{Outcome: throttle.Throttled})
+		p.l.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: d.Grant}, throttle.Feedback{Outcome: throttle.Throttled})
 		require.InDelta(t, rate, p.l.Rate(), 1e-4, sent)
 	}
 }
 
-func TestLimiter_evictableAfterTenMinutes(t *testing.T) {
+func TestLimiter_freshAfterTenMinutes(t *testing.T) {
 	p := newPacer(t, adaptive.Config{InitialRate: 10, Burst: 500 * time.Millisecond})
 	reserve(t, p.l, throttle.Claim{Cost: 5}) // returned after half a second
 	for after, want := range map[time.Duration]bool{0: false, 10*time.Minute + 500*time.Millisecond - 1: false, 10*time.Minute + 500*time.Millisecond: true} {
-		require.Equal(t, want, p.l.Evictable(p.now.Add(after)), after)
+		require.Equal(t, want, reserve(t, p.l, throttle.Claim{Now: p.now.Add(after), DryRun: true}).Fresh, after)
 	}
 }
 
@@ -205,15 +205,15 @@ func TestAdmissionControl_defaults(t *testing.T) {
 	d := reserve(t, l, throttle.Claim{Cost: 9})
 	require.Equal(t, throttle.Decision{OK: true, Policy: "admission control", At: p.now}, d)
 	for _, outcome := range []throttle.Outcome{throttle.Accepted, throttle.Failed, throttle.Throttled} {
-		l.Observe(t.Context(), throttle.Claim{Cost: 9}, d, throttle.Feedback{Outcome: outcome}) // 27 requests, 9 accepted
+		l.Report(t.Context(), throttle.Claim{Cost: 9}, d, throttle.Feedback{Outcome: outcome}) // 27 requests, 9 accepted
 	}
 	const reject = (27 - 2*9.) / (27 + 1)
 	draw = reject
 	require.True(t, reserve(t, l, throttle.Claim{}).OK)
 	draw = math.Nextafter(reject, 0)
 	require.False(t, reserve(t, l, throttle.Claim{DryRun: true}).OK)
-	require.False(t, l.Evictable(p.now.Add(2*time.Minute-1)))
-	require.True(t, l.Evictable(p.now.Add(2*time.Minute)))
+	require.False(t, reserve(t, l, throttle.Claim{Now: p.now.Add(2*time.Minute - 1), DryRun: true}).Fresh)
+	require.True(t, reserve(t, l, throttle.Claim{Now: p.now.Add(2 * time.Minute), DryRun: true}).Fresh)
 	p.now = p.now.Add(2 * time.Minute)
 	draw = 0
 	require.True(t, reserve(t, l, throttle.Claim{}).OK)

@@ -128,16 +128,11 @@ func (p *Ban) SetClock(c throttle.Clock) {
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
 // the ban.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return p.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker. If the inner limiter is not one, it is Reserve.
-func (p *Ban) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
-	d, now, err := p.reserveInner(ctx, c, maxWait, dryRun)
+	d, now, err := p.reserveInner(ctx, c, dryRun)
 	if dryRun && err == nil && now >= until { // the inner limiter has seen a later reading
-		d, now, err = p.reserveInner(ctx, c, maxWait, false)
+		d, now, err = p.reserveInner(ctx, c, false)
 	}
 	if err != nil {
 		return throttle.Decision{}, err
@@ -148,13 +143,14 @@ func (p *Ban) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.D
 	if now < until {
 		d = p.banned(d, until, now)
 	}
+	d.Fresh = d.Fresh && c.DryRun && p.isUnused(now)
 	return d, nil
 }
 
 // reserveInner asks the inner limiter, and also returns the reading of its decision.
-func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, maxWait time.Duration, dryRun bool) (throttle.Decision, int64, error) {
+func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
-	d, err := throttle.ReserveAhead(ctx, p.limiter, c, maxWait)
+	d, err := p.limiter.Reserve(ctx, c)
 	if err != nil {
 		return throttle.Decision{}, 0, err
 	}
@@ -240,35 +236,27 @@ func (o *banState) count(now int64, s BanConfig) bool {
 	return true
 }
 
-// Cancel implements throttle.Limiter.
-func (p *Ban) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	p.limiter.Cancel(ctx, c, d)
+// Report implements throttle.Limiter.
+func (p *Ban) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	p.limiter.Report(ctx, c, d, f)
 }
 
-// Observe implements throttle.Observer.
-func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, p.limiter, c, d, f)
+// Traits implements throttle.Limiter.
+func (p *Ban) Traits() throttle.Traits {
+	t := p.limiter.Traits()
+	t.CountsRejected, t.Parts = true, nil
+	return t
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
-
-// Evictable is the method that throttle.IsEvictable calls.
-func (p *Ban) Evictable(now time.Time) bool {
+// isUnused reports whether the ForgetAfter of all keys has passed by now. It forgets none, because a dry run may be as of any
+// time.
+func (p *Ban) isUnused(now int64) bool {
 	p.mu.Lock()
-	for p.keys.evict(p.time.Read(now), (*banState).evictableAt) {
+	defer p.mu.Unlock()
+	for _, o := range p.keys.byKey {
+		if o.forgetAt > now {
+			return false
+		}
 	}
-	n := p.keys.len()
-	p.mu.Unlock()
-	if n > 0 {
-		return false
-	}
-	evictable, _ := throttle.IsEvictable(p.limiter, "", now)
-	return evictable
+	return true
 }
-
-// HoldsUntilEnd implements throttle.Holder.
-func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
-
-// CountsRefusals is the method that throttle.CountsRefusals calls.
-func (*Ban) CountsRefusals() bool { return true }

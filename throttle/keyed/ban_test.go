@@ -66,8 +66,8 @@ func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 		reserve(t, p, throttle.Claim{Key: "dry", DryRun: true})
 	}
 	require.Equal(t, "blocked", ask(t, p, "dry", 1).Policy, "dry runs do not count")
-	require.False(t, p.Evictable(clk.Now()))
-	require.True(t, p.Evictable(clk.Now().Add(time.Hour)))
+	require.False(t, reserve(t, p, throttle.Claim{DryRun: true}).Fresh)
+	require.True(t, reserve(t, p, throttle.Claim{DryRun: true, Now: clk.Now().Add(time.Hour)}).Fresh)
 }
 
 // A list of rejections is compared with the ring.

@@ -69,7 +69,7 @@ func (b BucketsConfig) Validate() error {
 // and return, with the exceptions that Limiter states.
 //
 // Limitations: a slot does not store the latest reading of the clock, so each claim is
-// decided as of its own reading; no unit is credited twice. Units returned by Cancel are
+// decided as of its own reading; no unit is credited twice. Units of Unused claims are
 // calculated from the latest reading at which a claim of any key in the same part of the
 // table was granted. Rates above a million per second are rounded down, by up to a fifth
 // at 1e9 per second. The limit cannot change: use Limiter for limits that differ or change.
@@ -235,6 +235,7 @@ func (k *Buckets) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttl
 	cost := n * e.Interval
 	d.Wait = e.Duration(taken + cost - e.Window)
 	if d.OK = d.Wait == 0; !d.OK || c.DryRun {
+		d.Fresh = c.DryRun && taken == 0 && i != shared
 		return k.describe(d, taken), true
 	}
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
@@ -251,30 +252,23 @@ func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 	return d
 }
 
-// Cancel implements throttle.Limiter. Nothing is returned to a key that has been evicted:
-// its bucket was full, or what was taken from it is part of the bucket of its network.
-func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+// Report implements throttle.Limiter: it corrects the cost of the claim. If the claim
+// cost less than claimed, the difference is returned, less the units that were restored since the grant; if it
+// cost more, the difference is taken, if necessary from units that are not restored yet. Nothing is
+// returned to a key that has been evicted: its bucket was full, or what was taken from it is part
+// of the bucket of its network.
+func (k *Buckets) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if k.subGrants.Owns(d) {
-		k.subGrants.Cancel(ctx, c, d)
-	} else if n, err := c.Units(); err == nil && d.OK {
-		k.adjust(c.Key, -n, c.Now, d)
-	}
-}
-
-// Observe implements throttle.Observer: it corrects the cost of the claim. If the claim
-// cost less than claimed, the difference is returned as in Cancel; if it cost more, the
-// difference is taken, if necessary from units that are not restored yet.
-func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if k.subGrants.Owns(d) {
-		k.subGrants.Observe(ctx, c, d, f)
+		k.subGrants.Report(ctx, c, d, f)
 	} else if extra := f.ExtraCost(c, d); extra != 0 {
 		k.adjust(c.Key, extra, f.Now, d)
 	}
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (k *Buckets) NonBlocking() bool {
-	return k.overflow == nil || throttle.IsNonBlocking(k.overflow)
+// Traits implements throttle.Limiter.
+func (k *Buckets) Traits() throttle.Traits {
+	overflow := traitsOf(k.overflow)
+	return throttle.Traits{NonBlocking: overflow.NonBlocking, EndsAtResponse: overflow.EndsAtResponse, CountsRejected: overflow.CountsRejected}
 }
 
 // adjust takes n more units for the claim that d granted, or returns -n.
@@ -325,6 +319,3 @@ func (k *Buckets) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key s
 	}
 	return s.tat.CompareAndSwap(old, next)
 }
-
-// HoldsUntilEnd implements throttle.Holder.
-func (k *Buckets) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(k.overflow) }

@@ -71,7 +71,7 @@ func TestBuckets_newKeysOfOneNetworkShareABucketWhenFull(t *testing.T) {
 	require.Greater(t, overflowed, 150)
 	require.Equal(t, 3, granted, "they share one bucket")
 
-	b.Cancel(t.Context(), throttle.Claim{}, last)
+	b.Report(t.Context(), throttle.Claim{}, last, throttle.Feedback{State: throttle.Unused})
 	require.True(t, ask(t, b, "another", 1).OK, "what is cancelled goes back to it")
 	clk.Add(time.Hour + 1)
 	require.False(t, ask(t, b, "another", 1).Degraded, "there is room again")
@@ -84,8 +84,8 @@ func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 	over.granted = nil
 	d := ask(t, b, "late", 1)
 	require.True(t, d.Degraded)
-	throttle.Observe(t.Context(), b, throttle.Claim{Key: "late"}, d, throttle.Feedback{Partial: true})
-	b.Cancel(t.Context(), throttle.Claim{Key: "late"}, d)
+	b.Report(t.Context(), throttle.Claim{Key: "late"}, d, throttle.Feedback{State: throttle.Ongoing})
+	b.Report(t.Context(), throttle.Claim{Key: "late"}, d, throttle.Feedback{State: throttle.Unused})
 	require.Equal(t, over.granted, over.cancelled)
 	require.Equal(t, over.granted, over.observed)
 }
@@ -99,7 +99,7 @@ func TestBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	d := reserve(t, b, c)
 	clk.Add(500 * time.Millisecond)
 	require.True(t, ask(t, b, "a", 2).OK)
-	b.Cancel(t.Context(), c, d)
+	b.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	require.EqualValues(t, 8, reserve(t, b, throttle.Claim{Key: "a", DryRun: true}).Remaining)
 }
 
@@ -112,7 +112,7 @@ func TestBuckets_chargesEvictedKeys(t *testing.T) {
 		ask(t, b, strconv.Itoa(i), 10)
 	}
 	clk.Add(1100 * time.Millisecond)
-	b.Observe(t.Context(), throttle.Claim{Key: "a"}, d, throttle.Feedback{Cost: 31})
+	b.Report(t.Context(), throttle.Claim{Key: "a"}, d, throttle.Feedback{Cost: 31})
 	require.Equal(t, 2100*time.Millisecond, ask(t, b, "a", 1).Wait)
 }
 
@@ -127,8 +127,8 @@ func TestBuckets_extremeReadings(t *testing.T) {
 				require.GreaterOrEqual(t, d.Wait, time.Duration(0), "%+v", c)
 				require.GreaterOrEqual(t, d.Remaining, int64(0), "%+v", c)
 				require.LessOrEqual(t, d.Remaining, d.Limit, "%+v", c)
-				b.Observe(t.Context(), c, d, throttle.Feedback{Now: now, Cost: math.MaxInt64 - 1})
-				b.Cancel(t.Context(), c, throttle.Decision{OK: true, At: now})
+				b.Report(t.Context(), c, d, throttle.Feedback{Now: now, Cost: math.MaxInt64 - 1})
+				b.Report(t.Context(), c, throttle.Decision{OK: true, At: now}, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 		// A Ban counts rejections.
 		{"Ban", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(keyed.NewBan(bucket(clk), keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}), clk)
-		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+		}, throttletest.Spec{Limit: ten, CountsRejected: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return keyed.NewBan(l, keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1})
 		}}},
 	} {

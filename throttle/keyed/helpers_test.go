@@ -34,13 +34,16 @@ func (s *fakeLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	return d, nil
 }
 
-func (s *fakeLimiter) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
-	s.cancelled = append(s.cancelled, d)
-}
-
-func (s *fakeLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+func (s *fakeLimiter) Report(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		s.cancelled = append(s.cancelled, d)
+		return
+	}
 	s.observed = append(s.observed, d)
 }
+
+// Traits implements throttle.Limiter.
+func (*fakeLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func granting(grant uint64, left int64) *fakeLimiter {
 	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}

@@ -35,7 +35,7 @@ import (
 //	dan ──▶ all of them in use: evicts a key of a network with many new keys
 //
 // If there are Max limiters, a new key evicts one whose state is that of a new limiter, so
-// that the eviction changes no decision: see throttle.IsEvictable. If all that it checks are
+// that the eviction changes no decision: see throttle.Decision.Fresh. If all that it checks are
 // in use, it evicts one of a network that has brought more new keys than its own: the least
 // used of a few. A network is a /24 of IPv4 addresses or a /48 of IPv6 addresses: see Addr. A
 // key of the network with the most new keys evicts none, but shares a limiter with the other
@@ -58,7 +58,7 @@ import (
 //     key that has used its limit is evicted only if most of the others have as well.
 //   - keys of a network while more than Max/8 networks bring more new keys than it does.
 //   - claims in progress while their key is evicted, and claims that are held until the end:
-//     see throttle.HoldsUntilEnd.
+//     see throttle.Traits.EndsAtResponse.
 //   - limiters composed of several limits, of which only the one that their Decision states
 //     is considered.
 //
@@ -68,7 +68,7 @@ import (
 // unknown networks each have a limit of their own; if clients can choose their keys, limit
 // their addresses as well.
 //
-// Cancel and Observe reach the limiter that granted the claim, also if that is shared or has
+// Report reaches the limiter that granted the claim, also if that is shared or has
 // been evicted since.
 //
 // New must be set, and no field may change after the first use. A Limiter must not be
@@ -77,7 +77,7 @@ type Limiter struct {
 	// New returns the limiter of a key, and so determines the limit of that key. It is called
 	// without a lock held. It may be called for a key for which another goroutine has just
 	// created a limiter, or which shares one; the returned limiter is then not
-	// used. throttle.IsNonBlocking should be true for the limiter: one that may block is also
+	// used. throttle.Traits.NonBlocking should be true for the limiter: one that may block is also
 	// called for claims of other keys that need its place, without their contexts. It should
 	// read Clock. New must be set and must not return nil: throttle.AllowAll is the limiter of a
 	// key without a limit.
@@ -184,12 +184,6 @@ func setClock(l throttle.Limiter, c throttle.Clock) {
 
 // Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return k.ReserveAhead(ctx, c, 0)
-}
-
-// ReserveAhead implements throttle.Booker. Keys whose limiter is not a Booker are granted
-// only what may start now.
-func (k *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -199,7 +193,7 @@ func (k *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait ti
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	return throttle.ReserveAhead(ctx, s.inner, c, maxWait)
+	return s.inner.Reserve(ctx, c)
 }
 
 // stateOf returns the state of the key of c, and counts the call of Reserve that follows.
@@ -278,7 +272,7 @@ func rejects(l throttle.Limiter, c throttle.Claim) bool {
 // nothing that would have to be returned at the end of a claim.
 func takeAs(old, l throttle.Limiter, c throttle.Claim) {
 	used := usageOf(old, c.Key, c.Now).share
-	if used == 0 || throttle.HoldsUntilEnd(l) {
+	if used == 0 || !l.Traits().EndsAtResponse {
 		return
 	}
 	c = throttle.Claim{Key: c.Key, Now: c.Now, DryRun: true}
@@ -335,8 +329,8 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := throttle.IsEvictable(s.limiter, s.pos.key, k.time.At(now))
-			if from = ticks.Add(now, int64(recheckAfter)); evictable {
+			fresh, after := isFresh(s.limiter, s.pos.key, k.time.At(now))
+			if from = ticks.Add(now, int64(after)); fresh {
 				from = now
 			}
 		}
@@ -346,6 +340,19 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 	}
 	return false
+}
+
+// recheckAfter is the time after which to ask a limiter again that does not state when it is fresh.
+const recheckAfter = time.Second
+
+// isFresh reports whether a new limiter would decide as l does on key from now on. If not, it also
+// returns the time after which to ask again.
+func isFresh(l throttle.Limiter, key string, now time.Time) (bool, time.Duration) {
+	d, err := l.Reserve(context.Background(), throttle.Claim{Key: key, Now: now, DryRun: true})
+	if err != nil || d.Fresh || d.ResetAfter <= 0 {
+		return err == nil && d.Fresh, recheckAfter
+	}
+	return false, max(d.At.Add(d.ResetAfter).Sub(now), 1)
 }
 
 // readEarlier returns the earlier of the readings asOf and of the clock.
@@ -448,26 +455,30 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	return false
 }
 
-// Cancel implements throttle.Limiter.
-func (k *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	k.subGrants.Cancel(ctx, c, d)
+// Report implements throttle.Limiter.
+func (k *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	k.subGrants.Report(ctx, c, d, f)
 }
 
-// Observe implements throttle.Observer.
-func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	k.subGrants.Observe(ctx, c, d, f)
+// Traits implements throttle.Limiter. They change when New returns a limiter that may block or
+// whose claims do not end at the response. Limiters that do not book ahead grant only what may
+// start now.
+func (k *Limiter) Traits() throttle.Traits {
+	overflow := traitsOf(k.Overflow)
+	return throttle.Traits{
+		NonBlocking:    overflow.NonBlocking && !k.mayBlock.Load(),
+		EndsAtResponse: overflow.EndsAtResponse && !k.holdsUntilEnd.Load(),
+		BooksAhead:     true,
+		CountsRejected: true,
+	}
 }
 
-// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false once New has
-// returned a limiter that may block.
-func (k *Limiter) NonBlocking() bool {
-	return !k.mayBlock.Load() && (k.Overflow == nil || throttle.IsNonBlocking(k.Overflow))
-}
-
-// HoldsUntilEnd implements throttle.Holder. It returns true once New has returned a
-// limiter whose claims last until the end.
-func (k *Limiter) HoldsUntilEnd() bool {
-	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
+// traitsOf returns the Traits of l, and those of throttle.AllowAll if l is nil.
+func traitsOf(l throttle.Limiter) throttle.Traits {
+	if l == nil {
+		l = throttle.AllowAll
+	}
+	return l.Traits()
 }
 
 // newLimiter returns the result of New. It panics if there is none.
@@ -479,15 +490,11 @@ func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	if l == nil {
 		panic("keyed: Limiter: New returned nil: return throttle.AllowAll for a key without a limit")
 	}
-	if throttle.HoldsUntilEnd(l) {
+	if !l.Traits().EndsAtResponse {
 		k.holdsUntilEnd.Store(true)
 	}
-	if !throttle.IsNonBlocking(l) {
+	if !l.Traits().NonBlocking {
 		k.mayBlock.Store(true)
 	}
 	return l
 }
-
-// CountsRefusals is the method that throttle.CountsRefusals calls. It returns true because the limiters
-// that New returns may count rejections.
-func (*Limiter) CountsRefusals() bool { return true }

@@ -24,21 +24,26 @@ func (p *panicky) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	return p.Limiter.Reserve(ctx, c)
 }
 
-func (p *panicky) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if p.cancel {
-		panic("limiter")
+func (p *panicky) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if p.cancel {
+			panic("limiter")
+		}
+		p.Limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		return
 	}
-	p.Limiter.Cancel(ctx, c, d)
-}
-
-func (p *panicky) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if p.observe {
 		panic("limiter")
 	}
-	throttle.Observe(ctx, p.Limiter, c, d, f)
+	p.Limiter.Report(ctx, c, d, f)
 }
 
-func (*panicky) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (l *panicky) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}
 
 func TestLimiter_staysUsableAfterPanics(t *testing.T) {
 	p := &panicky{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10))}
@@ -102,9 +107,9 @@ func TestLimiter_evictsIdleLimiters(t *testing.T) {
 			k := &Limiter{Max: 2, New: new, Overflow: throttle.AllowAll} // without Overflow, limiters in use are evicted as well
 			use := func(key string) throttle.Decision {
 				c := throttle.Claim{Key: key}
-				d, err := k.ReserveAhead(t.Context(), c, time.Second)
+				d, err := throttle.ReserveAhead(t.Context(), k, c, time.Second)
 				require.NoError(t, err)
-				k.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Throttled})
+				k.Report(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Throttled})
 				return d
 			}
 			use("a")

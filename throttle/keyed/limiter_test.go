@@ -120,12 +120,12 @@ func requireSameDecisions(t *testing.T, l throttle.Limiter, build func(throttle.
 		all = all[:0] // of those that are held, one ends and the others never do
 		h.c.Now = time.Time{}
 		if r.IntN(2) == 0 {
-			l.Cancel(t.Context(), h.c, h.got)
-			models[h.c.Key].Cancel(t.Context(), h.c, h.model)
+			l.Report(t.Context(), h.c, h.got, throttle.Feedback{Now: h.c.Now, State: throttle.Unused})
+			models[h.c.Key].Report(t.Context(), h.c, h.model, throttle.Feedback{Now: h.c.Now, State: throttle.Unused})
 		} else {
 			f := throttle.Feedback{Cost: 1 + r.Int64N(6)}
-			throttle.Observe(t.Context(), l, h.c, h.got, f)
-			throttle.Observe(t.Context(), models[h.c.Key], h.c, h.model, f)
+			l.Report(t.Context(), h.c, h.got, f)
+			models[h.c.Key].Report(t.Context(), h.c, h.model, f)
 		}
 	}
 }
@@ -178,13 +178,13 @@ func TestLimiter_cancelReachesTheLimiterThatGranted(t *testing.T) {
 	ask(t, k, "a", 1)
 	require.Len(t, made, 3, "a went for b, and b for a")
 
-	k.Cancel(t.Context(), throttle.Claim{Key: "a"}, a)
+	k.Report(t.Context(), throttle.Claim{Key: "a"}, a, throttle.Feedback{State: throttle.Unused})
 	require.Equal(t, made[0].granted, made[0].cancelled, "with its own Decision")
 	require.Empty(t, made[2].cancelled)
-	k.Observe(t.Context(), throttle.Claim{Key: "a"}, a, throttle.Feedback{Partial: true})
+	k.Report(t.Context(), throttle.Claim{Key: "a"}, a, throttle.Feedback{State: throttle.Ongoing})
 	require.Equal(t, made[0].granted, made[0].observed)
 
-	k.Cancel(t.Context(), throttle.Claim{Key: "a"}, throttle.Decision{OK: true})
+	k.Report(t.Context(), throttle.Claim{Key: "a"}, throttle.Decision{OK: true}, throttle.Feedback{State: throttle.Unused})
 	require.Empty(t, made[2].cancelled, "a Decision of somebody else leads nowhere")
 }
 
@@ -196,8 +196,8 @@ func TestLimiter_cancelReachesTheOverflow(t *testing.T) {
 		ask(t, k, "a", 1)
 		d := ask(t, k, "b", 1)
 		require.True(t, d.Degraded)
-		k.Observe(t.Context(), throttle.Claim{Key: "b"}, d, throttle.Feedback{Partial: true})
-		k.Cancel(t.Context(), throttle.Claim{Key: "b"}, d)
+		k.Report(t.Context(), throttle.Claim{Key: "b"}, d, throttle.Feedback{State: throttle.Ongoing})
+		k.Report(t.Context(), throttle.Claim{Key: "b"}, d, throttle.Feedback{State: throttle.Unused})
 		require.Equal(t, overflow.granted, overflow.cancelled)
 		require.Equal(t, overflow.granted, overflow.observed)
 	}
@@ -246,7 +246,7 @@ func TestLimiter_staysWithinMaxUnderContention(t *testing.T) {
 				c := throttle.Claim{Key: strconv.Itoa(r.IntN(row.keys))}
 				d, err := k.Reserve(context.Background(), c)
 				if err == nil && d.OK && r.IntN(2) == 0 {
-					k.Cancel(context.Background(), c, d)
+					k.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 				}
 				maxLen.Store(max(maxLen.Load(), int64(k.Len())))
 			}
@@ -272,7 +272,7 @@ func TestLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 				switch d, err := l.Reserve(context.Background(), c); {
 				case err != nil || !d.OK:
 				case r.IntN(4) == 0:
-					l.Cancel(context.Background(), c, d)
+					l.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 				default:
 					used[i].Add(c.Cost)
 				}
@@ -306,15 +306,15 @@ func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
 	}{{"a", false}, {"stream", true}, {"b", true}} {
 		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
 		require.NoError(t, err)
-		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
+		require.Equal(t, tt.holds, !k.Traits().EndsAtResponse, tt.key)
 	}
 }
 
-// A limiter that wraps others holds until the end if one of them does, and only then.
+// A keyed.Limiter may block once a limiter of New may.
 func TestLimiter_mayBlockOnceALimiterOfNewMay(t *testing.T) {
 	k := &keyed.Limiter{New: func(key string) throttle.Limiter {
 		if key == "remote" {
-			return struct{ throttle.Limiter }{throttle.AllowAll}
+			return remote{throttle.AllowAll}
 		}
 		return throttle.AllowAll
 	}}
@@ -324,7 +324,7 @@ func TestLimiter_mayBlockOnceALimiterOfNewMay(t *testing.T) {
 	}{{"a", true}, {"remote", false}, {"b", false}} {
 		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
 		require.NoError(t, err)
-		require.Equal(t, tt.nonBlocking, throttle.IsNonBlocking(k), tt.key)
+		require.Equal(t, tt.nonBlocking, k.Traits().NonBlocking, tt.key)
 	}
 }
 
@@ -340,7 +340,13 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		},
 	}
 	for name, wrap := range wraps {
-		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}))), name)
-		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1)))), name)
+		require.True(t, !wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})).Traits().EndsAtResponse, name)
+		require.False(t, !wrap(throttle.NewTokenBucket(throttle.PerSecond(1))).Traits().EndsAtResponse, name)
 	}
 }
+
+// remote is a limiter that may block.
+type remote struct{ throttle.Limiter }
+
+// Traits implements throttle.Limiter.
+func (remote) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

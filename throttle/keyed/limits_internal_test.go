@@ -1,6 +1,8 @@
 package keyed
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -77,11 +79,53 @@ func TestLimiter_overflowWhenNewTakesTheLastPlace(t *testing.T) {
 	require.Equal(t, 1, k.Len())
 }
 
+// fresh reports whether a dry run on l at now is Fresh.
+func fresh(t *testing.T, l throttle.Limiter, now time.Time) bool {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: true})
+	require.NoError(t, err)
+	return d.Fresh
+}
+
+// A statedLimiter returns the same decision for every claim.
+type statedLimiter struct {
+	throttle.Limiter
+	d     throttle.Decision
+	err   error
+	claim throttle.Claim // the latest
+}
+
+func (l *statedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	l.claim, l.d.At = c, c.Now
+	return l.d, l.err
+}
+
+func TestIsFresh_asksByADryRun(t *testing.T) {
+	start := time.Unix(0, 0)
+	for name, tt := range map[string]struct {
+		l     statedLimiter
+		want  bool
+		after time.Duration
+	}{
+		"fresh":               {statedLimiter{d: throttle.Decision{OK: true, Fresh: true}}, true, time.Second},
+		"fresh and rejected":  {statedLimiter{d: throttle.Decision{Fresh: true}}, true, time.Second},
+		"not stated":          {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, false, time.Second},
+		"restored later":      {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2, ResetAfter: time.Minute}}, false, time.Minute},
+		"restored in a while": {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: 1}}, false, 1},
+		"error":               {statedLimiter{d: throttle.Decision{Fresh: true}, err: errors.New("away")}, false, time.Second},
+	} {
+		got, after := isFresh(&tt.l, "k", start)
+		require.Equal(t, tt.want, got, name)
+		require.Equal(t, tt.after, after, name)
+		require.Equal(t, throttle.Claim{Key: "k", Now: start, DryRun: true}, tt.l.claim, name)
+	}
+}
+
 // A key is forgotten only after ForgetAfter, and the Ban is in use until then.
-func TestBan_evictableOnceItsOnlyKeyIsForgotten(t *testing.T) {
+func TestBan_freshOnceItsOnlyKeyIsForgotten(t *testing.T) {
 	start := time.Unix(0, 0)
 	p := throttle.WithClock(NewBan(throttle.DenyAll, BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: 8, ForgetAfter: time.Minute}), fixedClock(start))
-	require.True(t, p.Evictable(start))
+	require.True(t, fresh(t, p, start))
 	claim := func(at time.Duration) throttle.Decision {
 		d, err := p.Reserve(t.Context(), throttle.Claim{Key: "a", Now: start.Add(at)})
 		require.NoError(t, err)
@@ -91,10 +135,10 @@ func TestBan_evictableOnceItsOnlyKeyIsForgotten(t *testing.T) {
 	require.Equal(t, time.Duration(1), claim(0).ResetAfter)
 	require.EqualValues(t, 2, claim(1).ResetAfter, "the second ban is twice as long")
 	end := start.Add(3)
-	require.False(t, p.Evictable(end.Add(time.Minute-1)))
+	require.False(t, fresh(t, p, end.Add(time.Minute-1)))
 	require.EqualValues(t, 1, claim(3+time.Minute).ResetAfter, "the first ban after the key was forgotten")
-	require.True(t, p.Evictable(start.Add(3+time.Minute+1+time.Minute)))
-	require.Zero(t, p.keys.len())
+	require.True(t, fresh(t, p, start.Add(3+time.Minute+1+time.Minute)))
+	require.Equal(t, 1, p.keys.len(), "a dry run as of a later time forgets nothing")
 }
 
 // A rejection because of a ban lasts as long as the ban, whenever a granted claim could begin.
@@ -149,8 +193,8 @@ func TestKeyTable_evictsWhatIsUnused(t *testing.T) {
 
 // TestNonBlocking_asksTheLimiters checks which limiters may block.
 func TestNonBlocking_asksTheLimiters(t *testing.T) {
-	blocking := struct{ throttle.Limiter }{throttle.AllowAll}
-	require.False(t, throttle.IsNonBlocking(blocking))
+	blocking := remote{throttle.AllowAll}
+	require.False(t, blocking.Traits().NonBlocking)
 	limit, ban := throttle.PerSecond(1), BanConfig{Refusals: 1, Within: 1, Duration: 1}
 	for _, tt := range []struct {
 		l    throttle.Limiter
@@ -165,10 +209,10 @@ func TestNonBlocking_asksTheLimiters(t *testing.T) {
 		{NewBan(throttle.DenyAll, ban), true},
 		{NewBan(blocking, ban), false},
 	} {
-		require.Equal(t, tt.want, throttle.IsNonBlocking(tt.l), "%T", tt.l)
+		require.Equal(t, tt.want, tt.l.Traits().NonBlocking, "%T", tt.l)
 	}
-	require.True(t, throttle.CountsRefusals(&Limiter{}))
-	require.True(t, throttle.CountsRefusals(NewBan(throttle.DenyAll, ban)))
+	require.True(t, (&Limiter{}).Traits().CountsRejected)
+	require.True(t, NewBan(throttle.DenyAll, ban).Traits().CountsRejected)
 }
 
 func TestLimiter_defaultsAndClock(t *testing.T) {
@@ -226,3 +270,9 @@ func TestShard_evictIfIdle(t *testing.T) {
 	none, _ = new(shard).candidate(0)
 	require.Nil(t, none)
 }
+
+// remote is a limiter that may block.
+type remote struct{ throttle.Limiter }
+
+// Traits implements throttle.Limiter.
+func (remote) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

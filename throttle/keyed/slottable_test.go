@@ -213,13 +213,13 @@ func TestBuckets_settlesEverySlot(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, i == slotsPerBucket, d.Degraded)
 		require.EqualValues(t, 5, left(key))
-		k.Observe(t.Context(), c, d, throttle.Feedback{Cost: 7})
+		k.Report(t.Context(), c, d, throttle.Feedback{Cost: 7})
 		require.EqualValues(t, 3, left(key), i)
-		k.Observe(t.Context(), c, d, throttle.Feedback{Cost: 5})
+		k.Report(t.Context(), c, d, throttle.Feedback{Cost: 5})
 		require.EqualValues(t, 3, left(key), "nothing to correct")
-		k.Cancel(t.Context(), c, throttle.Decision{At: d.At, Degraded: d.Degraded})
+		k.Report(t.Context(), c, throttle.Decision{At: d.At, Degraded: d.Degraded}, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		require.EqualValues(t, 3, left(key), "not granted")
-		k.Cancel(t.Context(), c, d)
+		k.Report(t.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		require.EqualValues(t, 8, left(key), i)
 	}
 }

@@ -22,7 +22,7 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 			of := limitKeyOf(m, k)
 			l, ok := of.limiter.(throttle.Limiter)
 			own, ahead, first := q.unitsAhead(w, of)
-			if !ok || ahead <= 0 || !throttle.IsNonBlocking(l) || len(throttle.Parts(l)) > 0 {
+			if !ok || ahead <= 0 || !l.Traits().NonBlocking || len(l.Traits().Parts) > 0 {
 				return
 			}
 			c.Key, c.Cost, c.DryRun, c.Waited = of.key, own, true, c.Now.Sub(q.time.At(first))

@@ -37,8 +37,16 @@ func (l *scriptedLimiter) Reserve(ctx context.Context, c throttle.Claim) (thrott
 	}
 	return d, err
 }
-func (l *scriptedLimiter) NonBlocking() bool                                         { return !l.blocks }
-func (l *scriptedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.returned++ }
+func (l *scriptedLimiter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		l.returned++
+	}
+}
+
+// Traits implements throttle.Limiter.
+func (l *scriptedLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: !l.blocks, EndsAtResponse: true}
+}
 
 // rejects returns a step that takes delay and rejects with wait.
 func rejects(delay, wait time.Duration) func(context.Context, throttle.Claim) (throttle.Decision, error) {
@@ -291,7 +299,13 @@ func (l *slowAnswers) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	time.Sleep(l.delay)
 	return d, err
 }
-func (*slowAnswers) NonBlocking() bool { return false }
+
+// Traits implements throttle.Limiter.
+func (l *slowAnswers) Traits() throttle.Traits {
+	t := l.slotLimiter.Traits()
+	t.NonBlocking = false
+	return t
+}
 
 // A Queue for one waiter admits one. Its Snapshot states no time for a limit that states none.
 func TestQueue_ofOneWaiter(t *testing.T) {
@@ -367,7 +381,12 @@ func TestQueue_errorOfACheckUpFront(t *testing.T) {
 // A failsDry limiter fails if no units are to be taken.
 type failsDry struct{ throttle.Limiter }
 
-func (failsDry) NonBlocking() bool { return true }
+// Traits implements throttle.Limiter.
+func (l failsDry) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}
 func (l failsDry) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if c.DryRun {
 		return throttle.Decision{}, errGone
@@ -429,12 +448,15 @@ type endLog struct {
 	at []time.Time
 }
 
-func (*endLog) NonBlocking() bool { return true }
-func (l *endLog) Cancel(_ context.Context, c throttle.Claim, _ throttle.Decision) {
-	l.at = append(l.at, c.Now)
-}
-func (l *endLog) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+func (l *endLog) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
 	l.at = append(l.at, f.Now)
+}
+
+// Traits implements throttle.Limiter.
+func (l *endLog) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
 }
 
 // TestQueue_returnsUnitsThatAreGrantedTooLate checks a limiter that grants a claim although the

@@ -145,8 +145,12 @@ type estimating struct{ estimated bool }
 func (e *estimating) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{Policy: "learned rate", At: c.Now, Wait: time.Second, ServerImposed: true, Estimated: e.estimated}, nil
 }
-func (*estimating) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-func (*estimating) NonBlocking() bool                                         { return true }
+func (*estimating) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*estimating) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 // An estimate that repeats short waits holds a waiter for at most MaxServerWait. For waits that
 // the server states, MaxServerWait bounds each wait alone.

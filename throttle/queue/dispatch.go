@@ -278,7 +278,7 @@ func (q *Queue) realAt(now int64) int64 {
 func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]
-		if m.Limiter == nil || !throttle.IsNonBlocking(m.Limiter) {
+		if m.Limiter == nil || !m.Limiter.Traits().NonBlocking {
 			continue
 		}
 		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true

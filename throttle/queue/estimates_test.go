@@ -27,8 +27,13 @@ func (l *estimateLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle
 	estimated := !c.Now.Before(l.estimateStart) && c.Now.Before(l.estimateEnd)
 	return throttle.Decision{Policy: "estimate", At: c.Now, Wait: l.wait, ServerImposed: estimated, Estimated: estimated}, nil
 }
-func (*estimateLimiter) NonBlocking() bool                                         { return true }
-func (*estimateLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*estimateLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+}
+
+// Traits implements throttle.Limiter.
+func (*estimateLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 // TestQueue_maxServerWaitOfEachWaiter lets waiters with different limits wait for an estimate.
 // Each leaves when its own limit is reached, whether or not it is the head, and the one without

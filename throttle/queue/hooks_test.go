@@ -25,8 +25,12 @@ func (h *hookLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	h.hook(c)
 	return throttle.Decision{Policy: "hooked", At: c.Now, Wait: h.d}, nil
 }
-func (*hookLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-func (*hookLimiter) NonBlocking() bool                                         { return true }
+func (*hookLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*hookLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 // The limiters call the Queue that asks them: the Queue holds no lock while a limiter or a
 // hook runs.
@@ -120,7 +124,11 @@ func (l *hangingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttl
 	<-ctx.Done()
 	return throttle.Decision{}, context.Cause(ctx)
 }
-func (*hangingLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*hangingLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+}
+
+// Traits implements throttle.Limiter.
+func (*hangingLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func TestQueue_maxWaitHoldsWhileALimiterHangs(t *testing.T) {
 	for _, responds := range []bool{false, true} { // to the first claim

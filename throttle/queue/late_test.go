@@ -93,7 +93,13 @@ func (e *estimatedRate) Reserve(ctx context.Context, c throttle.Claim) (throttle
 	}
 	return d, err
 }
-func (*estimatedRate) NonBlocking() bool { return true }
+
+// Traits implements throttle.Limiter.
+func (l *estimatedRate) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}
 
 // wake calls q.Wake at intervals.
 func (*estimatedRate) wake(ctx context.Context, q *Queue, interval time.Duration) {

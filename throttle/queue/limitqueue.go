@@ -29,7 +29,7 @@ type limitQueue struct {
 	retryAt          int64                                  // when to ask for the first entry
 	retryExact       bool                                   // the limit stated retryAt; else it is unknown when it will grant
 	scheduledIndex   int                                    // in Queue.scheduled, or -1
-	bound            int64                                  // one more than the units that may wait; 0: not known to be bounded
+	bound            int64                                  // see throttle.Decision.QueueBound; 0: not known to be bounded
 	waiting          int                                    // waiters that need the limit
 	waitingUnits     int64                                  // units of all waiters that need the limit
 	lateUnits        int64                                  // units of those that are late
@@ -84,7 +84,7 @@ func numLimits(m *throttle.Demand) int {
 	if m.Limiter == nil {
 		return 0
 	}
-	if parts := throttle.Parts(m.Limiter); len(parts) <= maxParts && len(parts) > 0 {
+	if parts := m.Limiter.Traits().Parts; len(parts) <= maxParts && len(parts) > 0 {
 		return len(parts)
 	}
 	return 1
@@ -94,7 +94,7 @@ func numLimits(m *throttle.Demand) int {
 // has a separate limitQueue for each demand.
 func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	k := limitKey{m.Limiter, m.Key}
-	if parts := throttle.Parts(m.Limiter); len(parts) <= maxParts && len(parts) > 0 {
+	if parts := m.Limiter.Traits().Parts; len(parts) <= maxParts && len(parts) > 0 {
 		k.limiter = parts[min(i, len(parts)-1)]
 		if a, ok := k.limiter.(adapter.Adapter); ok {
 			to := a.Adapted(m.Key)

@@ -31,8 +31,12 @@ func (l *phaseLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.De
 	}
 	return throttle.Decision{OK: true, At: c.Now}, nil
 }
-func (*phaseLimiter) NonBlocking() bool                                         { return true }
-func (*phaseLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*phaseLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*phaseLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 
 // What delays a request may change while it waits: the name is that of the reason which delayed it for longest.
 func TestQueue_waitedForTheLongestReason(t *testing.T) {

@@ -340,12 +340,12 @@ func (q *Queue) countRefusal(ctx context.Context, t *Ticket, err error) {
 	}
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		if !throttle.CountsRefusals(m.Limiter) {
+		if m.Limiter == nil || !m.Limiter.Traits().CountsRejected {
 			continue
 		}
 		c := throttle.Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
 		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit has rejected t
-			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
+			m.Limiter.Report(withoutCancel(ctx, m.Limiter), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		}
 	}
 }

@@ -42,8 +42,12 @@ func (g *holdLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	}
 	return d, nil
 }
-func (*holdLimiter) NonBlocking() bool                                         { return true }
-func (*holdLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*holdLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*holdLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 func (g *holdLimiter) set(until time.Time) {
 	g.mu.Lock()
 	g.until = until
@@ -68,12 +72,19 @@ func (s *slotLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	}
 	return throttle.Decision{OK: true, Policy: "slots", At: c.Now}, nil
 }
-func (*slotLimiter) NonBlocking() bool                                           { return true }
-func (s *slotLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { s.end() }
-func (s *slotLimiter) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
-	if !f.Partial {
+func (s *slotLimiter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		s.end()
+		return
+	}
+	if f.State != throttle.Ongoing {
 		s.end()
 	}
+}
+
+// Traits implements throttle.Limiter.
+func (*slotLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 func (s *slotLimiter) end() {
 	s.mu.Lock()
@@ -127,10 +138,16 @@ func (l *remoteLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle
 	time.Sleep(l.delay)
 	return l.Limiter.Reserve(ctx, c)
 }
-func (l *remoteLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, l.Limiter, c, d, f)
+func (l *remoteLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	l.Limiter.Report(ctx, c, d, f)
 }
-func (*remoteLimiter) NonBlocking() bool { return false }
+
+// Traits implements throttle.Limiter.
+func (l *remoteLimiter) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = false
+	return t
+}
 
 // localAndRemote runs test in two synctest bubbles: with non-blocking limiters, which the Queue
 // asks in any goroutine, and with limiters that are asked by the callers.
@@ -153,16 +170,23 @@ func (p *panicky) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	}
 	return p.Limiter.Reserve(ctx, c)
 }
-func (p *panicky) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if p.cancel {
-		panic("limiter")
+func (p *panicky) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if p.cancel {
+			panic("limiter")
+		}
+		p.Limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		return
 	}
-	p.Limiter.Cancel(ctx, c, d)
-}
-func (p *panicky) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if p.observe {
 		panic("limiter")
 	}
-	throttle.Observe(ctx, p.Limiter, c, d, f)
+	p.Limiter.Report(ctx, c, d, f)
 }
-func (*panicky) NonBlocking() bool { return true }
+
+// Traits implements throttle.Limiter.
+func (l *panicky) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}

@@ -356,9 +356,12 @@ func (l *lyingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.De
 	l.calls.Add(1)
 	return throttle.Decision{At: c.Now, Wait: 1}, nil
 }
-func (*lyingLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-func (*lyingLimiter) NonBlocking() bool                                         { return true }
+func (*lyingLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
 
+// Traits implements throttle.Limiter.
+func (*lyingLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 func TestQueue_close(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), wrap(&holdLimiter{until: time.Now().Add(time.Hour)})
@@ -386,7 +389,10 @@ func (a *refuseAfter) Reserve(context.Context, throttle.Claim) (throttle.Decisio
 	return throttle.Decision{Policy: "afterwards", Wait: throttle.Forever}, nil
 }
 
-func (*refuseAfter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*refuseAfter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (*refuseAfter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // A ticket that is rejected by its second limit has held the units of the first for a moment. A
 // ticket that was rejected meanwhile is granted immediately when they are returned.
@@ -447,9 +453,12 @@ func (g *unknownHold) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 	open := g.open.Load()
 	return throttle.Decision{OK: open, ServerImposed: g.serverImposed && !open, At: c.Now}, nil
 }
-func (*unknownHold) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-func (*unknownHold) NonBlocking() bool                                         { return true }
+func (*unknownHold) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
 
+// Traits implements throttle.Limiter.
+func (*unknownHold) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}
 func TestQueue_rejectsNegativeSettings(t *testing.T) {
 	q := &Queue{Aging: -1}
 	require.ErrorContains(t, q.Validate(), "must not be negative")
@@ -463,7 +472,7 @@ type lastFeedback struct {
 	got throttle.Feedback
 }
 
-func (l *lastFeedback) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+func (l *lastFeedback) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
 	l.got = f
 }
 

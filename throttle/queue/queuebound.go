@@ -7,22 +7,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// boundOf returns one more than the number of units that may wait for the limit that made the
-// rejection d; 0 if it has no queue bound. throttle.LeakyBucket, Nginx and TickQueue have one.
-func boundOf(d throttle.Decision) int64 {
-	if units, ok := d.QueueBound(); ok {
-		return units + 1
-	}
-	return 0
-}
-
 // setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before
 // the bound was known and exceed it are rejected, the newest first; one whose limiters are being
 // asked is checked when they have rejected it. setBound reports whether w is one of those that
 // were rejected.
 func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refused bool) {
 	prev := lq.bound
-	if lq.bound = boundOf(d); lq.bound == prev || !lq.overBound() {
+	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {
 		return false
 	}
 	var waiting []*waiter
@@ -48,7 +39,7 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refuse
 }
 
 // overBound reports whether more units wait for lq than its limit allows.
-func (lq *limitQueue) overBound() bool { return lq.bound > 0 && lq.waitingUnits > lq.bound-1 }
+func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits > max(lq.bound, 0) }
 
 // checkBounds returns an error if w, which has just joined, exceeds a queue bound.
 func (q *Queue) checkBounds(w *waiter) error {

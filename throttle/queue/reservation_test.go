@@ -117,5 +117,10 @@ func (l *countedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.
 	}
 	return throttle.Decision{At: c.Now, Wait: l.wait}, nil
 }
-func (*countedLimiter) NonBlocking() bool                                         { return true }
-func (*countedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*countedLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+}
+
+// Traits implements throttle.Limiter.
+func (*countedLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
+}

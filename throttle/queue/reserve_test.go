@@ -23,6 +23,9 @@ type store struct {
 	calls                 atomic.Int64
 }
 
+// Traits implements throttle.Limiter: it may block.
+func (*store) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+
 type callerKey struct{}
 
 func (s *store) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -97,7 +100,12 @@ type delayedSlots struct {
 	fail atomic.Bool
 }
 
-func (l *delayedSlots) NonBlocking() bool { return false }
+// Traits implements throttle.Limiter.
+func (l *delayedSlots) Traits() throttle.Traits {
+	t := l.slotLimiter.Traits()
+	t.NonBlocking = false
+	return t
+}
 func (l *delayedSlots) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := l.slotLimiter.Reserve(ctx, c)
 	time.Sleep(200 * time.Millisecond)
@@ -221,7 +229,12 @@ type failingLimiter struct {
 	fail  atomic.Int64
 }
 
-func (l *failingLimiter) NonBlocking() bool { return l.local }
+// Traits implements throttle.Limiter.
+func (l *failingLimiter) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = l.local
+	return t
+}
 func (l *failingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if l.fail.Add(-1) >= 0 {
 		return throttle.Decision{}, errGone

@@ -33,7 +33,7 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 			tk.Settle(1, 5) // the last call counts
 			tk.Settle(1, tt.settle)
 		}
-		tk.Observe(t.Context(), throttle.Feedback{Now: now, Partial: true})
+		tk.Observe(t.Context(), throttle.Feedback{Now: now, State: throttle.Ongoing})
 		require.EqualValues(t, 7, leftAt(t, b, now), "%s: not yet", name)
 		tk.Observe(t.Context(), throttle.Feedback{Now: now})
 		require.EqualValues(t, 7, leftAt(t, a, now), "%s: the other limit hears nothing of it", name)
@@ -71,9 +71,15 @@ type observedLimiter struct {
 	times []time.Time
 }
 
-func (*observedLimiter) NonBlocking() bool { return true }
-func (l *observedLimiter) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+func (l *observedLimiter) Report(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
 	l.times = append(l.times, f.Now)
+}
+
+// Traits implements throttle.Limiter.
+func (l *observedLimiter) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
 }
 
 // A fixedClock always shows the same time.

@@ -55,7 +55,13 @@ func (g *grantRecorder) Reserve(_ context.Context, c throttle.Claim) (throttle.D
 	}
 	return throttle.Decision{OK: true, At: c.Now}, nil
 }
-func (*grantRecorder) NonBlocking() bool { return true }
+
+// Traits implements throttle.Limiter.
+func (l *grantRecorder) Traits() throttle.Traits {
+	t := l.Limiter.Traits()
+	t.NonBlocking = true
+	return t
+}
 
 // call makes a call, which leaves after the given time.
 func (h *tenantHistory) call(ctx context.Context, wg *sync.WaitGroup, tk *Ticket, cost int64, leaves time.Duration) {

@@ -20,7 +20,7 @@ const MaxDemands = 4
 //
 // A Ticket must be used by one goroutine at a time, and not be changed while it waits. A
 // granted Ticket must be ended by one Cancel, or by one Observe without
-// throttle.Feedback.Partial; then it may be used again. A Ticket that is used again keeps its
+// State Ongoing; then it may be used again. A Ticket that is used again keeps its
 // time of arrival, so that a retry goes before tickets that arrived later. Start from
 // Ticket{} for a new arrival.
 type Ticket struct {
@@ -166,7 +166,7 @@ func (t *Ticket) GrantedAt() time.Time {
 // Reserve claims all demands as of now, without a Queue and without waiting. A zero now is
 // read by the first limiter that is asked. Reserve returns a Decision with OK set, or that of
 // the first limit that rejected its demand; the units of the others are then returned.
-// Limiters that may block are asked last, see throttle.IsNonBlocking. It is an error if t is
+// Limiters that may block are asked last, see throttle.Traits. It is an error if t is
 // granted already.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {
@@ -204,7 +204,7 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 	for _, blocking := range [...]bool{false, true} {
 		for i = range t.Demands {
 			m, d := &t.Demands[i], &g.decisions[i]
-			if m.Limiter == nil || d.OK || !blocking && !throttle.IsNonBlocking(m.Limiter) {
+			if m.Limiter == nil || d.OK || !blocking && !m.Limiter.Traits().NonBlocking {
 				continue
 			}
 			if blocking && asked && !timed {
@@ -254,10 +254,10 @@ func isSameLimiter(a, b throttle.Limiter) bool {
 	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
-// isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.
+// isNonBlocking reports whether all limiters of t are non-blocking.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
-		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {
+		if l := t.Demands[i].Limiter; l != nil && !l.Traits().NonBlocking {
 			return false
 		}
 	}
@@ -295,20 +295,20 @@ func (t *Ticket) cancel(ctx context.Context, i int, g *grant, now time.Time) {
 	}
 	defer t.cancel(ctx, i+1, g, now)
 	m := &t.Demands[i]
-	m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
+	m.Limiter.Report(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost}, g.decisions[i], throttle.Feedback{Now: now, State: throttle.Unused})
 }
 
 // withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
 // reach the limiter even if the ctx of the caller has ended.
 func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
-	if ctx.Done() == nil || throttle.IsNonBlocking(l) {
+	if ctx.Done() == nil || l.Traits().NonBlocking {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
 }
 
-// Observe reports the outcome f of a granted ticket to its limits. Unless f.Partial is set it
-// ends the grant. Observe does nothing if t is not granted.
+// Observe reports the outcome f of a granted ticket to its limits. Unless f.State is Ongoing
+// it ends the grant. Observe does nothing if t is not granted.
 func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
 	if t.isGranted() {
 		t.observe(ctx, 0, f)
@@ -316,13 +316,13 @@ func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
 }
 
 // observe reports f to the limits of the demands from i on, to all of them even if one panics, and
-// then ends the grant unless f.Partial is set.
+// then ends the grant unless f.State is Ongoing.
 func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	for i < MaxDemands && t.Demands[i].Limiter == nil {
 		i++
 	}
 	if i == MaxDemands {
-		if !f.Partial {
+		if f.State != throttle.Ongoing {
 			t.endGrant()
 		}
 		return
@@ -333,16 +333,12 @@ func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	if ctx.Done() != nil {
 		ctx = withoutCancel(ctx, m.Limiter)
 	}
-	if n := t.grant.settled[i]; n == 1 && !f.Partial {
-		c.Now = f.Now
-		m.Limiter.Cancel(ctx, c, *d)
-		return
-	} else if n > 1 && !f.Partial {
+	if n := t.grant.settled[i]; n == 1 && f.State != throttle.Ongoing {
+		f = throttle.Feedback{Now: f.Now, State: throttle.Unused}
+	} else if n > 1 && f.State != throttle.Ongoing {
 		f.Cost = n - 1
 	}
-	if o, ok := m.Limiter.(throttle.Observer); ok {
-		o.Observe(ctx, c, *d, f)
-	}
+	m.Limiter.Report(ctx, c, *d, f)
 }
 
 // isGranted reports whether t holds a grant, and is not a copy of the Ticket that holds it.
@@ -359,8 +355,8 @@ func (t *Ticket) endGrant() {
 // tickets whose limits have different costs; throttle.Feedback.Cost is the same for all.
 //
 // The last call counts; it takes effect with the Observe that ends the grant. Zero units or
-// less mean that nothing was used: the demand is then canceled. A limiter that is no
-// throttle.Observer can return all units of a claim, but not a part of them. Settle does
+// less mean that nothing was used: the demand is then canceled. A limiter that
+// ignores Feedback.Cost can return all units of a claim, but not a part of them. Settle does
 // nothing if t is not granted.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() {

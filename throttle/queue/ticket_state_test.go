@@ -28,8 +28,13 @@ func (l *clockedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.
 	}
 	return throttle.Decision{OK: true, At: c.Now}, nil
 }
-func (l *clockedLimiter) NonBlocking() bool                                       { return !l.remote }
-func (*clockedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*clockedLimiter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+}
+
+// Traits implements throttle.Limiter.
+func (l *clockedLimiter) Traits() throttle.Traits {
+	return throttle.Traits{NonBlocking: !l.remote, EndsAtResponse: true}
+}
 
 // TestTicket_reserveReadsOneClock reserves without a time, and with one.
 func TestTicket_reserveReadsOneClock(t *testing.T) {
@@ -67,7 +72,7 @@ func TestTicket_grantedAtWhileGranted(t *testing.T) {
 		require.Equal(t, now, tk.GrantedAt(), name)
 		other := *tk
 		require.Zero(t, other.GrantedAt(), name)
-		tk.Observe(t.Context(), throttle.Feedback{Partial: true})
+		tk.Observe(t.Context(), throttle.Feedback{State: throttle.Ongoing})
 		require.Equal(t, now, tk.GrantedAt(), "partial feedback does not end the grant")
 		end(tk)
 		require.Zero(t, tk.GrantedAt(), name)

@@ -58,7 +58,7 @@ func TestTicket_endsOnce(t *testing.T) {
 		_, err := mine.Reserve(t.Context(), now)
 		require.NoError(t, err)
 		copied := *mine
-		mine.Observe(t.Context(), throttle.Feedback{Partial: true})
+		mine.Observe(t.Context(), throttle.Feedback{State: throttle.Ongoing})
 		require.EqualValues(t, 2, s.free, name)
 		end(mine)
 		_, err = other.Reserve(t.Context(), now) // may reuse the memory of the grant
@@ -140,7 +140,12 @@ func (r recordedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttl
 	return r.Limiter.Reserve(ctx, c)
 }
 
-func (r recordedLimiter) NonBlocking() bool { return throttle.IsNonBlocking(r.Limiter) }
+// Traits implements throttle.Limiter.
+func (r recordedLimiter) Traits() throttle.Traits {
+	t := r.Limiter.Traits()
+	t.NonBlocking = r.Limiter.Traits().NonBlocking
+	return t
+}
 
 func TestTicket_allocatesNothing(t *testing.T) {
 	ctx, q, l := context.Background(), new(Queue), bucket(time.Nanosecond, 1000)
@@ -169,17 +174,20 @@ func (*endCount) Reserve(context.Context, throttle.Claim) (throttle.Decision, er
 	return throttle.Decision{OK: true}, nil
 }
 
-func (e *endCount) Cancel(ctx context.Context, _ throttle.Claim, _ throttle.Decision) {
-	if ctx.Err() == nil {
-		e.cancels++
+func (e *endCount) Report(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if ctx.Err() == nil {
+			e.cancels++
+		}
+		return
 	}
-}
-
-func (e *endCount) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Decision, _ throttle.Feedback) {
 	if ctx.Err() == nil {
 		e.observes++
 	}
 }
+
+// Traits implements throttle.Limiter.
+func (*endCount) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T) {
 	q, e, tk := new(Queue), new(endCount), new(Ticket)
@@ -302,4 +310,7 @@ type incomparable []int
 func (incomparable) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{OK: true, At: c.Now}, nil
 }
-func (incomparable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (incomparable) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+
+// Traits implements throttle.Limiter.
+func (incomparable) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

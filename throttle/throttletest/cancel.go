@@ -50,7 +50,7 @@ func (s *suite) checkRefund(ctx context.Context, n int64, later time.Duration, g
 	if given {
 		c.Now = sub.clk.Now()
 	}
-	sub.l.Cancel(ctx, c, d)
+	sub.l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	lost := int64(0)
 	if later > 0 {
 		lost = 1
@@ -70,7 +70,7 @@ func (s *suite) cancelsRefusal() {
 	before := sub.peek()
 	sub.cancel(1, d)
 	sub.cancel(1, throttle.Decision{})
-	sub.observe(1, d, throttle.Feedback{Partial: true})
+	sub.observe(1, d, throttle.Feedback{State: throttle.Ongoing})
 	if after := sub.peek(); !sameState(before, after) {
 		s.Errorf("a refusal was cancelled: before %s, after %s", describe(before), describe(after))
 	}
@@ -113,7 +113,7 @@ func (s *suite) partialThenFinal() {
 	}
 	held := sub.peek()
 	for range 3 {
-		sub.observe(1, d, throttle.Feedback{Partial: true})
+		sub.observe(1, d, throttle.Feedback{State: throttle.Ongoing})
 	}
 	if after := sub.peek(); after.Remaining != held.Remaining {
 		s.Errorf("partial feedback ended a claim: before %s, after %s", describe(held), describe(after))
@@ -158,7 +158,7 @@ func (s *suite) extremeFeedback() {
 		{Now: epoch.Add(200 * year)},
 		{Now: epoch.Add(-200 * year)},
 		{Outcome: throttle.Throttled, RetryAfter: throttle.Forever},
-		{Outcome: throttle.Throttled, RetryAfter: -time.Hour, Partial: true},
+		{Outcome: throttle.Throttled, RetryAfter: -time.Hour, State: throttle.Ongoing},
 		{Outcome: 255},
 		{RemoteLimits: []throttle.RemoteLimit{{}, {Limit: math.MaxInt64, Remaining: math.MinInt64, ResetAfter: throttle.Forever, Per: -1}}},
 	} {

@@ -122,11 +122,11 @@ func (h *history) end(g *grant) bool {
 	f := throttle.Feedback{Now: c.Now}
 	switch n := h.r.IntN(32); {
 	case n < 3:
-		h.l.Cancel(h.Context(), c, g.d)
+		h.l.Report(h.Context(), c, g.d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		h.using -= c.Cost
 		return true
 	case n < 5:
-		f.Partial = true
+		f.State = throttle.Ongoing
 		h.observe(c.Cost, g.d, f)
 		return false
 	case n < 8:

@@ -68,15 +68,15 @@ func (s *suite) dryRuns() {
 
 // refusals does the same as dryRuns with rejected claims.
 func (s *suite) refusals() {
-	if !s.CountsRefusals {
+	if !s.CountsRejected {
 		s.refusalsTakeNothing(throttle.Claim{})
 	}
 }
 
 // refusalsOfWaits does the same as refusals with claims that set Waits.
 func (s *suite) refusalsOfWaits() {
-	if s.CountsRefusals && !throttle.CountsRefusals(s.newSubject(epoch).l) {
-		s.Errorf("the limiter counts refusals: throttle.CountsRefusals must be true for it, so that a wait counts as one")
+	if s.CountsRejected && !s.newSubject(epoch).l.Traits().CountsRejected {
+		s.Errorf("the limiter counts rejected claims: Traits.CountsRejected must be true, so that a wait counts as one")
 	}
 	s.refusalsTakeNothing(throttle.Claim{Waits: true})
 }

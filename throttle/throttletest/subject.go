@@ -22,8 +22,8 @@ func (s *subject) reserve(c throttle.Claim) throttle.Decision {
 	return s.reserveAhead(c, 0)
 }
 
-// reserveAhead claims c for maxWait from now or earlier, if the limiter is a
-// throttle.Booker, and checks the requirements of every Decision.
+// reserveAhead claims c for maxWait from now or earlier, if the limiter
+// books ahead, and checks the requirements of every Decision.
 func (s *subject) reserveAhead(c throttle.Claim, maxWait time.Duration) throttle.Decision {
 	s.Helper()
 	c.Key = key
@@ -58,11 +58,11 @@ func (s *subject) peek() throttle.Decision {
 }
 
 func (s *subject) cancel(n int64, d throttle.Decision) {
-	s.l.Cancel(s.Context(), throttle.Claim{Key: key, Cost: n}, d)
+	s.l.Report(s.Context(), throttle.Claim{Key: key, Cost: n}, d, throttle.Feedback{State: throttle.Unused})
 }
 
 func (s *subject) observe(n int64, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(s.Context(), s.l, throttle.Claim{Key: key, Cost: n}, d, f)
+	s.l.Report(s.Context(), throttle.Claim{Key: key, Cost: n}, d, f)
 }
 
 // drain takes all units available now. It returns their number and the rejection that

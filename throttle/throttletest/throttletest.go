@@ -50,10 +50,10 @@ type Spec struct {
 	// that would fit, so its Wait, Remaining and returned units are not checked.
 	Approximate bool
 
-	// CountsRefusals means that a rejected claim counts like a granted one, unless it sets
+	// CountsRejected means that a rejected claim counts like a granted one, unless it sets
 	// Waits. The Wait of its Decision must include the rejected claim itself. The limiter must
-	// have a method CountsRefusals: see throttle.CountsRefusals.
-	CountsRefusals bool
+	// state it in its Traits.
+	CountsRejected bool
 
 	// RefusalAdvancesClock means that the reading of a rejected claim counts, so that older
 	// readings count as that one. An AllOf takes units from one limit before it asks the next.

@@ -111,13 +111,18 @@ func (w *window) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	return d, nil
 }
 
-func (w *window) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n, _ := c.Units(); d.OK && (w.credits || uint64(w.last.Unix()) == d.Grant) {
-		w.used -= n
+func (w *window) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if n, _ := c.Units(); d.OK && (w.credits || uint64(w.last.Unix()) == d.Grant) {
+			w.used -= n
+		}
 	}
 }
+
+// Traits implements throttle.Limiter.
+func (*window) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // concurrencyLimiter allows five units at a time.
 type concurrencyLimiter struct {
@@ -152,17 +157,20 @@ func (s *concurrencyLimiter) Reserve(_ context.Context, c throttle.Claim) (throt
 	return d, nil
 }
 
-func (s *concurrencyLimiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	s.Observe(ctx, c, d, throttle.Feedback{})
-}
-
-func (s *concurrencyLimiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (s *concurrencyLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		s.Report(ctx, c, d, throttle.Feedback{})
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n, _ := c.Units(); d.OK && s.fault != "leaks" && (!f.Partial || s.fault == "more") {
+	if n, _ := c.Units(); d.OK && s.fault != "leaks" && (f.State != throttle.Ongoing || s.fault == "more") {
 		s.used -= n
 	}
 }
+
+// Traits implements throttle.Limiter.
+func (*concurrencyLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // wrapper forwards all calls unless it is broken.
 type wrapper struct {
@@ -195,15 +203,15 @@ func (w wrapper) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisi
 	return d, err
 }
 
-func (w wrapper) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if !w.losesCancel {
-		w.Limiter.Cancel(ctx, c, d)
+func (w wrapper) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if !w.losesCancel {
+			w.Limiter.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		}
+		return
 	}
-}
-
-func (w wrapper) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if !w.losesObserve {
-		throttle.Observe(ctx, w.Limiter, c, d, f)
+		w.Limiter.Report(ctx, c, d, f)
 	}
 }
 
@@ -230,15 +238,15 @@ func (l *latest) own() throttle.Decision {
 	return l.d
 }
 
-func (l *latest) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if d.OK {
-		l.Limiter.Cancel(ctx, c, l.own())
+func (l *latest) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if d.OK {
+			l.Limiter.Report(ctx, c, l.own(), throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		}
+		return
 	}
-}
-
-func (l *latest) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if d.OK {
-		throttle.Observe(ctx, l.Limiter, c, l.own(), f)
+		l.Limiter.Report(ctx, c, l.own(), f)
 	}
 }
 
@@ -253,7 +261,12 @@ func (g wastefulPair) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	return g.b.Reserve(ctx, c)
 }
 
-func (g wastefulPair) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	g.a.Cancel(ctx, c, d)
-	g.b.Cancel(ctx, c, d)
+func (g wastefulPair) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		g.a.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		g.b.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+	}
 }
+
+// Traits implements throttle.Limiter.
+func (wastefulPair) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -233,16 +233,6 @@ func (b *bucket) burst() int64 {
 	return 5 * interval
 }
 
-func (b *bucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if !d.OK && b.fault != "gives back what it refused" || b.fault == "gives nothing back" || b.fault == "gives nothing back when ctx is done" && ctx.Err() != nil {
-		return
-	}
-	n, _ := c.Units()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.giveBack(n, b.reading(c.Now), d)
-}
-
 // checkRefund returns n units of the claim that d granted.
 func (b *bucket) giveBack(n int64, now time.Time, d throttle.Decision) {
 	now, level := b.elapsedLevel(now)
@@ -255,14 +245,27 @@ func (b *bucket) giveBack(n int64, now time.Time, d throttle.Decision) {
 	b.level = min(b.level+max(left, 0), b.burst())
 }
 
-func (b *bucket) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if f.State == throttle.Unused {
+		if !d.OK && b.fault != "gives back what it refused" || b.fault == "gives nothing back" || b.fault == "gives nothing back when ctx is done" && ctx.Err() != nil {
+			return
+		}
+		n, _ := c.Units()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.giveBack(n, b.reading(c.Now), d)
+		return
+	}
 	n, _ := c.Units()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.fault == "overflows for large feedback" && f.Cost > 0:
 		b.level -= f.Cost * interval
-	case b.fault == "gives back what was used" && !f.Partial, b.fault == "ends a claim at More" && f.Partial:
+	case b.fault == "gives back what was used" && f.State != throttle.Ongoing, b.fault == "ends a claim at More" && f.State == throttle.Ongoing:
 		b.giveBack(n, b.reading(f.Now), d)
 	}
 }
+
+// Traits implements throttle.Limiter.
+func (*bucket) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

@@ -2,6 +2,7 @@ package throttletest
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
@@ -13,12 +14,12 @@ func (s *suite) wrapper() {
 		return
 	}
 	for name, end := range map[string]func(l throttle.Limiter, c throttle.Claim, d throttle.Decision){
-		"Cancel": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
-			l.Cancel(s.Context(), c, d)
+		"Unused": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Report(s.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		},
-		"Observe": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
-			throttle.Observe(s.Context(), l, c, d, throttle.Feedback{Partial: true})
-			throttle.Observe(s.Context(), l, c, d, throttle.Feedback{Cost: 3})
+		"Ended": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
+			l.Report(s.Context(), c, d, throttle.Feedback{State: throttle.Ongoing})
+			l.Report(s.Context(), c, d, throttle.Feedback{Cost: 3})
 		},
 	} {
 		p := &recordingLimiter{}
@@ -30,11 +31,11 @@ func (s *suite) wrapper() {
 		end(l, c, second)
 		end(l, c, first)
 		if got := p.ended[name]; len(got) == 0 {
-			s.Errorf("%s did not reach the limiter inside the wrapper", name)
+			s.Errorf("the Report of a claim that was %s did not reach the limiter inside the wrapper", strings.ToLower(name))
 		} else if got[0] != p.granted[1] || got[len(got)-1] != p.granted[0] {
-			s.Errorf("%s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", name, got, p.granted)
-		} else if name == "Observe" && len(got) != 4 {
-			s.Errorf("2 claims were observed twice each; the limiter inside the wrapper observed %d", len(got))
+			s.Errorf("the Report of a claim that was %s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", strings.ToLower(name), got, p.granted)
+		} else if name == "Ended" && len(got) != 4 {
+			s.Errorf("2 claims were reported twice each; the limiter inside the wrapper was told %d times", len(got))
 		}
 	}
 }
@@ -67,15 +68,17 @@ func (p *recordingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttl
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter.
-func (p *recordingLimiter) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
-	p.record("Cancel", d)
+// Report implements throttle.Limiter.
+func (p *recordingLimiter) Report(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	name := "Ended"
+	if f.State == throttle.Unused {
+		name = "Unused"
+	}
+	p.record(name, d)
 }
 
-// Observe implements throttle.Observer.
-func (p *recordingLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
-	p.record("Observe", d)
-}
+// Traits implements throttle.Limiter.
+func (*recordingLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 func (p *recordingLimiter) record(how string, d throttle.Decision) {
 	p.mu.Lock()

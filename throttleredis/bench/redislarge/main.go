@@ -76,10 +76,12 @@ func (b *bench) slidingLog(entries int) {
 	claims := b.fill((&throttleredis.Store{Client: b.pipelined}).SlidingLog(configuration), entries)
 	state := fmt.Sprintf("SlidingLog, %d entries", entries)
 	settle := func(i int, cost int64) {
-		l.Observe(context.Background(), throttle.Claim{}, claims[i], throttle.Feedback{Cost: cost})
+		l.Report(context.Background(), throttle.Claim{}, claims[i], throttle.Feedback{Cost: cost})
 	}
 	b.measure(state, "settle the oldest, +1", func(i int) { settle(i, 2) })
-	b.measure(state, "settle the oldest, -1", func(i int) { l.Cancel(context.Background(), throttle.Claim{Cost: 1}, claims[i]) })
+	b.measure(state, "settle the oldest, -1", func(i int) {
+		l.Report(context.Background(), throttle.Claim{Cost: 1}, claims[i], throttle.Feedback{State: throttle.Unused})
+	})
 	b.measure(state, "settle in the middle", func(i int) { settle(len(claims)/2+i, 2) })
 	b.measure(state, "settle the newest", func(i int) { settle(len(claims)-1-i, 2) })
 	b.measure(state, "grant", func(int) { b.reserve(l, throttle.Claim{}) })

@@ -33,11 +33,14 @@ func bookers() map[string]throttle.Limiter {
 
 type failing struct{ throttle.Limiter }
 
+// Traits implements throttle.Limiter.
+func (failing) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+
 func (failing) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return throttle.Decision{}, context.DeadlineExceeded
 }
 
-// A Booker grants a claim for later only to ReserveAhead, only up to the accepted wait, and
+// A limiter that books ahead grants a claim for later only to ReserveAhead, only up to the accepted wait, and
 // in order.
 func TestReserveAhead_grantsForLater(t *testing.T) {
 	now := time.Unix(1, 0)
@@ -63,8 +66,8 @@ func TestReserveAhead_grantsForLater(t *testing.T) {
 	}
 }
 
-// A limiter that is not a Booker grants only what may start now.
-func TestReserveAhead_withoutBooker(t *testing.T) {
+// A limiter that does not book ahead grants only what may start now.
+func TestReserveAhead_ofALimiterThatDoesNotBookAhead(t *testing.T) {
 	l := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 1, Per: time.Minute})
 	now := time.Unix(0, 0)
 	require.True(t, reserveAhead(t, l, throttle.Claim{Now: now}, throttle.Forever).OK)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A limiter that wraps others holds until the end if one of them does, and only then.
-func TestHoldsUntilEnd_isForwarded(t *testing.T) {
+// The claim of a limiter that wraps others ends at the response only if those of all of them do.
+func TestTraits_endAtResponseIsForwarded(t *testing.T) {
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
 		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
@@ -28,8 +28,7 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.Shadow(l, nil)) },
 	}
 	for name, wrap := range wraps {
-		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}))), name)
-		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1)))), name)
+		require.False(t, wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})).Traits().EndsAtResponse, name)
+		require.True(t, wrap(throttle.NewTokenBucket(throttle.PerSecond(1))).Traits().EndsAtResponse, name)
 	}
-	require.False(t, throttle.HoldsUntilEnd(nil))
 }
