@@ -98,6 +98,8 @@ func (q *quota) timeOf(now time.Time) time.Time {
 // setBack is the time by which a call is earlier than another one only if the clock was set back.
 const setBack = time.Minute
 
+// Report implements throttle.Limiter. The first feedback on a claim that is not Unused counts as its response. The zero
+// Decision means that the caller of a claim that was never granted has given up.
 func (q *quota) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if small := q.small.Load(); small != nil {
 		small.Report(ctx, c, d, f)

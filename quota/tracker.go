@@ -96,9 +96,10 @@ type Tracker struct {
 }
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
-// all requests that share a quota. Demand.Limiter is nil if Mode is Disabled. Demand must be called again for each attempt, and when a request that waits is to
-// be limited by another Limiter, see Notify. A caller that stops waiting calls Report of the Limiter
-// with the zero throttle.Decision: that calls give up is a reason to test an estimate.
+// all requests that share a quota. Demand.Limiter is nil if Mode is Disabled. Demand must be called
+// again for each attempt, and when a request that waits is to be limited by another Limiter, see
+// Notify. A caller that stops waiting calls Report of the Limiter with the zero throttle.Decision:
+// that calls give up is a reason to test an estimate.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}

@@ -47,7 +47,7 @@ type version struct {
 const maxVersions = 32
 
 // A successor takes the claims of a retired activeLimit. Its limiter is an AllOf of another
-// activeLimit, or AllowAll. Cancel and Observe of a claim are passed to both limiters: an AllOf
+// activeLimit, or AllowAll. A Report on a claim is passed to both limiters: an AllOf
 // ignores decisions of other limiters, and the retired limiter makes no further decisions.
 type successor struct{ limiter throttle.Limiter }
 

@@ -33,7 +33,7 @@ import (
 // canceled, the unit stays taken until its window no longer counts.
 //
 // Within a window units are added to all counters of a client, not conservatively as in CountMin,
-// because a conservative update cannot be reversed by Cancel.
+// because a conservative update cannot be reversed.
 //
 // Limiter grants no units in advance. Each lock guards a part of the keys, so that
 // most clients do not wait for each other.

@@ -38,8 +38,8 @@ func (c ConcurrencyConfig) Validate() error {
 func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 10) + " in flight" }
 
 // Concurrency limits the number of units in use at the same time, independent of how long
-// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a server with a fixed number of workers, for which a rate
-// would depend on the duration of the work.
+// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a
+// server with a fixed number of workers, for which a rate would depend on the duration of the work.
 //
 //	units in use        Count 3
 //	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is rejected while a, b and c are in use; c ends

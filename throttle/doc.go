@@ -60,17 +60,17 @@
 //
 //	            rejected: nothing was taken, ask again after Decision.Wait
 //	           /
-//	Reserve ──<                        Cancel: not used, units are returned
+//	Reserve ──<                        Report Unused: units are returned
 //	           \                      /
 //	            granted ── work ─────<
 //	                        │   ▲     \
-//	                        ▼   │      Observe: used, with this outcome
-//	                     Observe with Partial, any number of times
+//	                        ▼   │      Report Ended: used, with this outcome
+//	                     Report Ongoing, any number of times
 //
-// A granted claim ends once, in Cancel or in Observe. Both need the Decision that Reserve
-// returned, unchanged: it identifies where the units came from. A rejection is a Decision
-// and not an error; an error means that no decision was reached. [Feedback] reports the
-// outcome of the work to limiters that implement [Observer].
+// A granted claim ends once, in a Report whose State is Ended or Unused. It needs the Decision
+// that Reserve returned, unchanged: it identifies where the units came from. A rejection is a
+// Decision and not an error; an error means that no decision was reached. [Feedback] also
+// states the outcome of the work, for limiters that learn from it.
 //
 // # Units, time and errors
 //
@@ -78,18 +78,19 @@
 // from Claim.Now if the caller set it, so that claims replayed from a log are decided as
 // they were originally.
 //
-// Cancel returns the units of a granted claim that was not used: as many as the limit has
-// not already restored by itself. The longer a claim is held, the fewer units Cancel
-// returns, so start the work soon after the grant.
+// A claim that was not used returns its units: as many as the limit has not already restored by
+// itself. The longer a claim is held, the fewer are returned, so start the work soon after the
+// grant.
 //
 // # Implementing a Limiter
 //
-// A Limiter has two methods. Reserve decides as of c.Now, or as of the limiter's own clock
-// if c.Now is zero, and takes c.Units() unless c.DryRun is set. Cancel returns the units.
-// Decision.Grant is free for data that Cancel needs to find the units again. A wrapper
-// around another limiter must return its Decisions unchanged and forward feedback with
-// [Observe]; if it combines several limiters, it can use [SubGrants]. See the example of
-// [Limiter].
+// A Limiter has three methods. Reserve decides as of c.Now, or as of the limiter's own clock
+// if c.Now is zero, and takes c.Units() unless c.DryRun is set. Report returns the units of a
+// claim that is Unused; Feedback.ExtraCost is what to correct. Decision.Grant is free for data
+// that Report needs to find the units again. Traits states what callers may rely on, and its
+// zero value is always safe. A wrapper embeds another limiter and replaces the methods that it
+// changes; it must return the Decisions unchanged. If it combines several limiters, it can use
+// [SubGrants]. See the example of [Limiter].
 //
 // Package throttletest tests an implementation: it plays thousands of histories with held
 // and canceled claims, older readings of the clock, clocks that jump, and costs that

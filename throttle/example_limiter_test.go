@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// nightOnly grants work at night, from 22:00 to 06:00. It counts no units, so Cancel does
+// nightOnly grants work at night, from 22:00 to 06:00. It counts no units, so Report does
 // nothing.
 type nightOnly struct{ clock throttle.Clock }
 

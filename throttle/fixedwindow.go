@@ -66,8 +66,8 @@ func (q FixedWindowConfig) String() string {
 // Invariant: within one window no more than Count units are granted and kept; within any
 // span as long as a window, no more than twice that.
 //
-// Limitations: Cancel and Observe correct the count of the window in which the claim was
-// granted, and do nothing after that window has ended; a cost above the limit does not
+// Limitations: Report corrects the count of the window in which the claim was
+// granted, and does nothing after that window has ended; a cost above the limit does not
 // carry over to the next window. If the clock is set back, claims count in the current
 // window until that has lasted for its length.
 type FixedWindow struct {

@@ -16,7 +16,7 @@ type LeakyBucketConfig struct {
 	Limit
 
 	// Queue is the number of units that may wait in addition to Burst. The value math.MaxInt64
-	// means as many as the maxWait of ReserveAhead allows. Zero means none.
+	// means as many as Claim.Ahead allows. Zero means none.
 	Queue int64
 
 	// Split means that the units of a claim are used one by one, such as packets. A claim may
@@ -60,10 +60,10 @@ func (l LeakyBucketConfig) Validate() error {
 // one nanosecond closer together than their positions.
 //
 // Limitations: if claims are booked behind a canceled one, they keep their positions.
-// Cancel does not return units that would let a new claim take one of those positions: of
+// Report does not return units that would let a new claim take one of those positions: of
 // the units of the claim, as many as leak between its position and the last one.
 //
-// Cancel and Observe return no units of a claim that was granted before the latest change
+// Report returns no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
 type LeakyBucket struct {
 	base
@@ -137,7 +137,7 @@ func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as in Cancel; if it cost more, later claims
+// than claimed, the difference is returned as if Unused; if it cost more, later claims
 // wait longer.
 func (b *LeakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {

@@ -181,7 +181,7 @@ func (g *Nginx) drainTime(milli, now int64) time.Duration {
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as in Cancel; if it cost more, the difference
+// than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is added.
 func (g *Nginx) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {

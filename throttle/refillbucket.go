@@ -119,7 +119,7 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as in Cancel; if it cost more, the difference
+// than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is taken, if necessary from future ticks.
 func (b *RefillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {

@@ -63,7 +63,7 @@ func (t TickQueueConfig) Validate() error {
 //
 // Limitations: claims behind a canceled one keep their ticks, so only the last claim in
 // the queue returns its ticks, and only before its last tick has passed. A lower actual
-// cost in Observe frees ticks under the same conditions.
+// cost in Report frees ticks under the same conditions.
 type TickQueue struct {
 	base
 	config     TickQueueConfig
@@ -99,7 +99,7 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	now, tick := r.now, q.tickAt(r.now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
-	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.Ahead), 0)) // when the wait is at most maxWait
+	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.Ahead), 0)) // when the wait is at most Ahead
 	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))        // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
 	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
@@ -147,7 +147,7 @@ func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as in Cancel; if it cost more, it takes the
+// than claimed, the difference is returned as if Unused; if it cost more, it takes the
 // ticks after all booked ones.
 func (q *TickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {

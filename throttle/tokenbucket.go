@@ -40,7 +40,7 @@ import (
 // of a claim, those that the limit restores between the start of the claim and that of the
 // latest one ever booked are lost. LeakyBucket returns exactly what can be used again.
 //
-// Cancel and Observe return no units of a claim that was granted before the latest change
+// Report returns no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
 type TokenBucket struct {
 	clocked

@@ -26,7 +26,7 @@ type Store struct {
 	// Empty means "heed".
 	Prefix string
 
-	// Timeout is the maximum duration of Reserve, Cancel and Observe. The client must
+	// Timeout is the maximum duration of Reserve and Report. The client must
 	// support deadlines: set ContextTimeoutEnabled in its options. Zero means that only ctx
 	// and the options of the client limit the duration.
 	Timeout time.Duration

@@ -165,7 +165,7 @@ func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Dec
 
 // Report implements throttle.Limiter. It settles a cost that is known only after the work
 // has ended, and detects outages: see Config.Outage. Units that were not used are returned as
-// by Cancel; units in excess of the claim delay later claims.
+// those of an Unused claim; units in excess of the claim delay later claims.
 func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
