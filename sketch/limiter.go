@@ -115,9 +115,10 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 // which is at least twice the limit.
 func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	switch extra := f.ExtraCost(c, d); {
-	case f.State == throttle.Unused:
+	case extra == 0:
+	case f.State == throttle.Unused: // the first unit of a client is in the filter, which can't be reversed
 		l.adjust(c.Key, extra+int64(d.Grant&1), d)
-	case extra != 0:
+	default:
 		l.adjust(c.Key, extra, d)
 	}
 }
