@@ -44,7 +44,7 @@ func (h *SubGrants) Owns(d Decision) bool { return d.subGrant != nil && d.subGra
 // decisions are Degraded if degraded is true. Pass its grants to Report of h, which passes
 // them to l, even if the choice would be different by then.
 func (h *SubGrants) Inner(l Limiter, degraded bool) Limiter {
-	return &inner{l, subGrant{owner: h, limiter: l, degraded: degraded}}
+	return &inner{subGrant{owner: h, limiter: l, degraded: degraded}}
 }
 
 // Report passes d, returned by an Inner of h, and f to the limiter that granted d. It does
@@ -62,10 +62,10 @@ func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 }
 
 // An inner is the result of SubGrants.Inner.
-type inner struct {
-	Limiter
-	grant subGrant
-}
+type inner struct{ grant subGrant }
+
+// Traits implements Limiter.
+func (i *inner) Traits() Traits { return i.grant.limiter.Traits() }
 
 // Report implements Limiter.
 func (i *inner) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
@@ -74,7 +74,7 @@ func (i *inner) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 
 // Reserve implements Limiter.
 func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	d, err := i.Limiter.Reserve(ctx, c)
+	d, err := i.grant.limiter.Reserve(ctx, c)
 	if err != nil {
 		return Decision{}, err
 	}
