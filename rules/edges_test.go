@@ -705,24 +705,31 @@ func TestFileWatcher_wait(t *testing.T) {
 	type step struct {
 		after time.Duration
 		name  string // "": an error, which means lost events
+		op    fsnotify.Op
 	}
-	every := func(d time.Duration, n int) (all []step) {
+	every := func(d time.Duration, n int, op fsnotify.Op) (all []step) {
 		for range n {
-			all = append(all, step{d, "/d/limits.yaml"})
+			all = append(all, step{d, "/d/limits.yaml", op})
 		}
 		return all
 	}
+	renamed, written := fsnotify.Create, fsnotify.Write
 	for name, tt := range map[string]struct {
 		steps []step
 		want  time.Duration
 	}{
-		"one event":                 {every(time.Hour, 1), time.Hour + settleTime},
-		"events in quick order":     {every(settleTime-1, 3), 3*(settleTime-1) + settleTime},
-		"events with pauses":        {every(settleTime+1, 3), settleTime + 1 + settleTime},
-		"events without end":        {every(settleTime/2, 1000), settleTime/2 + maxSettleTime},
-		"the folder":                {[]step{{1, "/d"}}, 1 + settleTime},
-		"another name, then a loss": {[]step{{1, "/d/other"}, {time.Minute, ""}}, 1 + time.Minute + settleTime},
-		"a name that is not clean":  {[]step{{1, "/d/./limits.yaml"}}, 1 + settleTime},
+		"one event":                 {every(time.Hour, 1, renamed), time.Hour + settleTime},
+		"events in quick order":     {every(settleTime-1, 3, renamed), 3*(settleTime-1) + settleTime},
+		"events with pauses":        {every(settleTime+1, 3, renamed), settleTime + 1 + settleTime},
+		"events without end":        {every(settleTime/2, 1000, renamed), settleTime/2 + maxSettleTime},
+		"one write":                 {every(time.Hour, 1, written), time.Hour + writeSettleTime},
+		"writes with short pauses":  {every(writeSettleTime-1, 9, written), 9*(writeSettleTime-1) + writeSettleTime},
+		"writes with long pauses":   {every(writeSettleTime+1, 3, written), writeSettleTime + 1 + writeSettleTime},
+		"a write, then a rename":    {append(every(1, 1, written), every(settleTime, 1, renamed)...), 1 + settleTime + writeSettleTime},
+		"a rename, then a write":    {append(every(1, 1, renamed), every(settleTime-1, 1, written)...), settleTime + writeSettleTime},
+		"the folder":                {[]step{{1, "/d", renamed}}, 1 + settleTime},
+		"another name, then a loss": {[]step{{1, "/d/other", written}, {time.Minute, "", 0}}, 1 + time.Minute + writeSettleTime},
+		"a name that is not clean":  {[]step{{1, "/d/./limits.yaml", renamed}}, 1 + settleTime},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			events, errs, done := make(chan fsnotify.Event), make(chan error), make(chan struct{})
@@ -739,7 +746,7 @@ func TestFileWatcher_wait(t *testing.T) {
 						continue
 					}
 					select {
-					case events <- fsnotify.Event{Name: s.name, Op: fsnotify.Write}:
+					case events <- fsnotify.Event{Name: s.name, Op: s.op}:
 					case <-done:
 						return
 					}
@@ -753,9 +760,11 @@ func TestFileWatcher_wait(t *testing.T) {
 			ticks := make(chan time.Time, 1)
 			ticks <- start
 			require.True(t, w.wait(nil, ticks))
+			require.True(t, w.polled)
 		})
 	}
 	require.EqualValues(t, 50*time.Millisecond, settleTime)
+	require.EqualValues(t, time.Second, writeSettleTime)
 	require.EqualValues(t, time.Second, maxSettleTime)
 }
 

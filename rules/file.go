@@ -28,9 +28,11 @@ import (
 // limits, and limiters of Config.Build also start anew if only their numbers change. Requests that
 // wait for a limit that has been removed are admitted by it.
 //
-// The file may be written in place or replaced by renaming, and each symbolic link on its path may
-// be replaced, as in a Kubernetes volume. Fields must not be changed after Open, and a File must
-// not be copied.
+// The file may be replaced by renaming, and each symbolic link on its path may be replaced, as in a
+// Kubernetes volume. A file that is written in place is read when nothing has been written for a second.
+// A writer that pauses for longer can end the file with a line "...", the end of a document in YAML: once
+// a file with such a line is in force, a changed file without it is incomplete, which is an error, except
+// for Reload. Fields must not be changed after Open, and a File must not be copied.
 type File struct {
 	// Path is the path of the file. It must be set.
 	Path string
@@ -47,12 +49,15 @@ type File struct {
 	Queue *queue.Queue
 
 	// PollInterval is the time between checks of the file, for file systems that do not report
-	// changes, as many network file systems. Zero or a negative value means no such checks.
+	// changes, as many network file systems. A changed file is loaded when two checks in sequence
+	// find the same text. Zero or a negative value means no such checks.
 	PollInterval time.Duration
 
 	set      atomic.Pointer[Set]
 	mu       sync.Mutex // held while the file is read
 	text     []byte     // the text that was read last, valid or not
+	polled   []byte     // the text that the last check of PollInterval found, if it differs from text
+	isMarked bool       // the text of set ends with endMarker
 	done     chan struct{}
 	closing  sync.Once
 	watching sync.WaitGroup
@@ -106,37 +111,66 @@ func (f *File) Set() *Set {
 // Reload reads the file now, whether it is watched or not. After an error the old limits stay in
 // force. Reload does not call OnReload.
 func (f *File) Reload() error {
-	_, err := f.reload(true)
-	return err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text, err := readFile(f.Path, &f.Config)
+	if err != nil {
+		f.text = nil
+		return err
+	}
+	return f.load(text)
 }
 
-// reload reads the file. changed is false if its text is the same as before and force is false;
-// then reload does nothing.
-func (f *File) reload(force bool) (changed bool, err error) {
+// load makes the limits of text the limits in force. The caller holds f.mu.
+func (f *File) load(text []byte) error {
+	f.text, f.polled = text, nil
+	p, err := parse(text, &f.Config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	set, err := p.activate(f.Config, f.set.Load())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	f.set.Store(set)
+	f.isMarked = isMarked(text)
+	if f.Queue != nil {
+		f.Queue.Wake()
+	}
+	return nil
+}
+
+// reload reads the file. changed is false if its text is the same as before, or if it was found by a poll
+// and may still be changing; then reload does nothing.
+func (f *File) reload(polled bool) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text, err := readFile(f.Path, &f.Config)
 	if err != nil {
 		changed, f.text = f.text != nil, nil
-		return changed || force, err
+		return changed, err
 	}
-	if bytes.Equal(text, f.text) && !force {
+	switch {
+	case bytes.Equal(text, f.text):
+		f.polled = nil
 		return false, nil
+	case polled && !bytes.Equal(text, f.polled):
+		f.polled = text
+		return false, nil
+	case f.isMarked && !isMarked(text):
+		f.text, f.polled = text, nil
+		return true, fmt.Errorf("%s: rules: the file does not end with %q as before: it may be incomplete", f.Path, endMarker)
 	}
-	f.text = text
-	p, err := parse(text, &f.Config)
-	if err != nil {
-		return true, fmt.Errorf("%s: %w", f.Path, err)
-	}
-	set, err := p.activate(f.Config, f.set.Load())
-	if err != nil {
-		return true, fmt.Errorf("%s: %w", f.Path, err)
-	}
-	f.set.Store(set)
-	if f.Queue != nil {
-		f.Queue.Wake()
-	}
-	return true, nil
+	return true, f.load(text)
+}
+
+// endMarker is the line that ends a document in YAML.
+const endMarker = "..."
+
+// isMarked reports whether the last line of text is endMarker.
+func isMarked(text []byte) bool {
+	text = bytes.TrimRight(text, " \t\r\n")
+	return bytes.HasSuffix(text, []byte("\n"+endMarker))
 }
 
 // watch reads the file whenever w reports a possible change, until Close.
@@ -150,19 +184,19 @@ func (f *File) watch(w *fileWatcher) {
 	}
 	for w.wait(f.done, ticks) {
 		w.refresh()
-		if changed, err := f.reloadChanged(); changed && f.OnReload != nil {
+		if changed, err := f.reloadChanged(w.polled); changed && f.OnReload != nil {
 			f.OnReload(err)
 		}
 	}
 }
 
-// reloadChanged is reload(false). A panic of a function of Config becomes an error, because there is
+// reloadChanged is reload. A panic of a function of Config becomes an error, because there is
 // no caller to raise it in: a change of the file must not end the process.
-func (f *File) reloadChanged() (changed bool, err error) {
+func (f *File) reloadChanged(polled bool) (changed bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			changed, err = true, fmt.Errorf("%s: rules: a function of Config panicked: %v", f.Path, v)
 		}
 	}()
-	return f.reload(false)
+	return f.reload(polled)
 }

@@ -23,12 +23,14 @@ type fileWatcher struct {
 	events  *fsnotify.Watcher
 	folders map[string]bool // watched folders
 	names   map[string]bool // names in these folders whose changes are reported
+	polled  bool            // the last wait ended with a tick, without an event
 }
 
 const (
-	settleTime    = 50 * time.Millisecond // time without events after which a write is considered complete
-	maxSettleTime = time.Second           // maximum time to wait for settleTime without events
-	maxLinks      = 40                    // maximum number of links on the path of a file, as in Linux
+	settleTime      = 50 * time.Millisecond // time without events after which a replacement is considered complete
+	maxSettleTime   = time.Second           // maximum time to wait for settleTime without events
+	writeSettleTime = time.Second           // time without events after which a write in place is considered complete
+	maxLinks        = 40                    // maximum number of links on the path of a file, as in Linux
 )
 
 func newFileWatcher(path string) (*fileWatcher, error) {
@@ -103,16 +105,23 @@ func firstLink(path string) (at, target string) {
 	return "", ""
 }
 
-// wait blocks until the file may have changed and no further event has arrived for settleTime. It
-// returns false if done is closed.
+// wait blocks until the file may have changed and no further event has arrived for settleTime, or for
+// writeSettleTime if it was written in place, as a file is by a writer that pauses. It returns false if
+// done is closed.
 func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 	var quiet, limit <-chan time.Time
+	w.polled = false
+	settle := settleTime
 	for {
 		select {
 		case <-done:
 			return false
 		case <-ticks:
-			return true
+			if quiet == nil {
+				w.polled = true
+				return true
+			}
+			continue
 		case <-quiet:
 			return true
 		case <-limit:
@@ -121,10 +130,17 @@ func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 			if !w.names[filepath.Clean(e.Name)] && !w.folders[filepath.Clean(e.Name)] {
 				continue
 			}
-		case <-w.events.Errors: //nolint:errcheck // events were lost: assume a change
+			if e.Has(fsnotify.Write) {
+				settle = writeSettleTime
+			}
+		case <-w.events.Errors: //nolint:errcheck // events were lost: assume a write
+			settle = writeSettleTime
 		}
-		quiet = time.After(settleTime)
-		if limit == nil {
+		quiet = time.After(settle)
+		switch {
+		case settle == writeSettleTime:
+			limit = nil
+		case limit == nil:
 			limit = time.After(maxSettleTime)
 		}
 	}

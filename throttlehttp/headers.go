@@ -1,10 +1,12 @@
 package throttlehttp
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
@@ -46,10 +48,23 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	list := all[:0]
 	for i := range p.ticket.Demands {
 		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !d.Shadow && !p.isHidden(i) {
-			list = append(list, limitOf(&d))
+			list = addByName(list, limitOf(&d))
 		}
 	}
 	appendItems(h, headers.Report{Limits: list})
+}
+
+// addByName appends l to list. If a limit of its name is in list, only the one with fewer units left
+// stays, because clients identify a limit by its name.
+func addByName(list []headers.Limit, l headers.Limit) []headers.Limit {
+	i := slices.IndexFunc(list, func(other headers.Limit) bool { return other.Name == l.Name })
+	if i < 0 {
+		return append(list, l)
+	}
+	if l.Remaining < list[i].Remaining {
+		list[i] = l
+	}
+	return list
 }
 
 // writeRejected writes the state of the limit that made decision d, and when to retry.
@@ -59,12 +74,25 @@ func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
 		r.Limits = []headers.Limit{limitOf(&d)}
 	}
 	if m.dialect()&headers.Draft10 != 0 {
-		appendItems(h, r)
+		appendItems(h, withoutPolicy(r, &d))
 	}
 	if r.HasRetryAfter = d.Wait > 0 && d.Wait != throttle.Forever; r.HasRetryAfter {
 		r.RetryAfter = m.addJitter(d.Wait)
 	}
 	headers.Write(h, m.dialect()&^headers.Draft10, r)
+}
+
+// withoutPolicy returns r without Limit and Window if its limit rejects for longer than its window, as a
+// keyed.Ban does: the window and the units of the limit below it do not describe the ban. r then states
+// only when it ends.
+func withoutPolicy(r headers.Report, d *throttle.Decision) headers.Report {
+	if len(r.Limits) == 0 || d.Per <= 0 || d.Wait <= d.Per || d.Wait == throttle.Forever {
+		return r
+	}
+	l := r.Limits[0]
+	l.HasLimit, l.Window = false, 0
+	r.Limits = []headers.Limit{l}
+	return r
 }
 
 // addJitter returns d plus a random delay of up to RetryAfterJitter.
@@ -90,7 +118,7 @@ func appendItems(h http.Header, r headers.Report) {
 // rate, which clients may rely on.
 func limitOf(d *throttle.Decision) headers.Limit {
 	l := headers.Limit{
-		Name:  d.Policy,
+		Name:  policyName(d.Policy),
 		Limit: d.Limit, HasLimit: true,
 		Remaining: d.Remaining, HasRemaining: true,
 		ResetAfter: d.ResetAfter, HasReset: true,
@@ -112,3 +140,22 @@ func hasLowerRemaining(h http.Header, left int64) bool {
 	}
 	return false
 }
+
+// policyName returns the name of a limit in headers, in which only printable ASCII is allowed. Other
+// bytes become %XX, so that different names stay different.
+func policyName(name string) string {
+	if !strings.ContainsFunc(name, isUnprintable) {
+		return name
+	}
+	b := make([]byte, 0, 3*len(name))
+	for _, c := range []byte(name) {
+		if isUnprintable(rune(c)) {
+			b = fmt.Appendf(b, "%%%02X", c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+func isUnprintable(c rune) bool { return c < ' ' || c > '~' }

@@ -47,12 +47,15 @@ type Middleware struct {
 	// and key. MaxWait is the longest delay, MaxPerClass the maximum number of requests in
 	// one queue, and MaxTotal the maximum in all queues, including those of other users of
 	// the Queue. A request is rejected immediately if its queue is full, or if its limit will
-	// not grant it within MaxWait. A MaxTotal of zero means 1,024, because Handler calls
-	// SetDefaultMaxTotal; a negative one means no bound.
+	// not grant it within MaxWait. Zero means a MaxWait of 1 minute and a MaxTotal of 1,024,
+	// because Handler calls SetDefaults, and a MaxPerClass of 64 for each key of a limit, so
+	// that one client cannot take all places; a negative value means no bound. Nil means that
+	// no request is delayed.
 	//
 	// A request leaves the queue when its client disconnects. A server of net/http notices
-	// that only after the body of the request has been read; MaxWait ends all other waits, so
-	// set it: zero means as long as the client stays. Nil means that no request is delayed.
+	// that only after the body of the request has been read. Therefore a body of HTTP/1 of up
+	// to 64 KiB is read into memory before its request waits; a request with another body
+	// stays until MaxWait.
 	//
 	// The equivalent of burst=20 in nginx is a TokenBucket with Burst 1 and a MaxPerClass
 	// of 20. Waiting requests take no units in advance.
@@ -108,7 +111,8 @@ type Trace struct {
 }
 
 // Handler returns a handler that limits the requests to next. It panics if m has more
-// limits than queue.MaxDemands or an invalid Rule.
+// limits than queue.MaxDemands, of which a function Limits needs at least one, or an invalid
+// Rule.
 //
 // With the default Dialect, responses carry X-RateLimit-Limit (the most units that can be
 // had immediately), X-RateLimit-Remaining, X-RateLimit-Reset (whole seconds until Remaining
@@ -126,8 +130,9 @@ type Trace struct {
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
 	if m.Queue != nil {
-		m.Queue.SetDefaultMaxTotal(defaultMaxTotal)
+		m.Queue.SetDefaults(defaultMaxTotal, defaultMaxWait)
 	}
+	waiting := new(waitingKeys)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := requestStates.Get().(*requestState)
 		switch ok, err := m.addDemands(r, p); {
@@ -140,7 +145,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			m.reject(w, r, missingKey)
 			return
 		}
-		d, err := p.reserve(m, r)
+		d, err := p.reserve(m, waiting, r)
 		if err == nil && d.OK {
 			p.serve(m, w, r, next)
 			return
@@ -154,18 +159,18 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// defaultMaxTotal is the maximum number of requests that a Queue without a MaxTotal delays at
-// the same time. It is the default of Envoy's circuit breakers for pending requests.
-const defaultMaxTotal = 1024
-
 // check panics if m has too many limits or an invalid Rule.
 func (m *Middleware) check() {
-	n := len(m.Rules)
+	n, limits := len(m.Rules), " limits"
 	if m.Limiter != nil {
 		n++
 	}
+	if m.Limits != nil {
+		n++
+		limits = " limits with at least one of Limits"
+	}
 	if n > queue.MaxDemands {
-		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + " limits: a request can pass " +
+		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + limits + ": a request can pass " +
 			strconv.Itoa(queue.MaxDemands) + " together: nest a second Middleware")
 	}
 	for i := range m.Rules {
@@ -232,7 +237,7 @@ const minTimeLeft = time.Second
 // disconnected, its request has a negative cost, or its deadline is too short for a store
 // to respond.
 func causedByRequest(r *http.Request, err error) bool {
-	if r.Context().Err() != nil || errors.Is(err, throttle.ErrCost) {
+	if r.Context().Err() != nil || errors.Is(err, throttle.ErrCost) || errors.Is(err, errBody) {
 		return true
 	}
 	var timeout net.Error

@@ -55,9 +55,10 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 		m     throttlehttp.Middleware
 		waits int
 	}{
-		"default":  {throttlehttp.Middleware{Queue: new(queue.Queue)}, 1024},
-		"MaxAll":   {throttlehttp.Middleware{Queue: &queue.Queue{MaxTotal: 1050}}, 1050},
-		"no bound": {throttlehttp.Middleware{Queue: &queue.Queue{MaxTotal: -1}}, 1100},
+		"default":  {throttlehttp.Middleware{Queue: &queue.Queue{MaxWait: -1}}, 1024},
+		"MaxTotal": {throttlehttp.Middleware{Queue: &queue.Queue{MaxWait: -1, MaxTotal: 1050}}, 1050},
+		"no bound": {throttlehttp.Middleware{Queue: &queue.Queue{MaxWait: -1, MaxTotal: -1}}, 1100},
+		"MaxWait":  {throttlehttp.Middleware{Queue: new(queue.Queue)}, 0}, // an hour is longer than its default
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			require.Equal(t, tt.waits, countWaiting(t, &tt.m, 1100), name)
@@ -69,7 +70,7 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 // its request has left the queue.
 func TestQueue_boundCountsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(queue.Queue)
+		w := &queue.Queue{MaxWait: -1}
 		for range 3 {
 			require.Equal(t, 1024, countWaiting(t, &throttlehttp.Middleware{Queue: w}, 1100))
 			time.Sleep(time.Hour)

@@ -345,3 +345,36 @@ func TestMiddleware_anErrorOfLimitsRejects(t *testing.T) {
 	require.Equal(t, []error{errUnknown}, failed)
 	require.Equal(t, grantCounter{}, *l)
 }
+
+// TestMiddleware_hasRoomForAtMostFourLimits checks which numbers of limits Handler rejects. (Review M9: with
+// four Rules and Limits each request that Limits applied to got a 503.)
+func TestMiddleware_hasRoomForAtMostFourLimits(t *testing.T) {
+	none := func(*http.Request, *queue.Ticket) error { return nil }
+	for name, tt := range map[string]struct {
+		rules   int
+		limiter throttle.Limiter
+		limits  func(*http.Request, *queue.Ticket) error
+		want    string
+	}{
+		"four rules":             {4, nil, nil, ""},
+		"three rules and others": {3, nil, none, ""},
+		"five":                   {4, throttle.AllowAll, nil, "throttlehttp: Middleware: 5 limits: a request can pass 4 together: nest a second Middleware"},
+		"four rules and others":  {4, nil, none, "throttlehttp: Middleware: 5 limits with at least one of Limits: a request can pass 4 together: nest a second Middleware"},
+		"all":                    {3, throttle.AllowAll, none, "throttlehttp: Middleware: 5 limits with at least one of Limits: a request can pass 4 together: nest a second Middleware"},
+	} {
+		m := &throttlehttp.Middleware{Limiter: tt.limiter, Limits: tt.limits, Rules: make([]throttlehttp.Rule, tt.rules)}
+		for i := range m.Rules {
+			m.Rules[i].Limiter = throttle.AllowAll
+		}
+		var got any = ""
+		func() {
+			defer func() {
+				if v := recover(); v != nil {
+					got = v
+				}
+			}()
+			m.Handler(ok)
+		}()
+		require.Equal(t, tt.want, got, name)
+	}
+}

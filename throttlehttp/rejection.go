@@ -118,7 +118,7 @@ func (f Rejection) policyIsPublic(h http.Header) bool {
 	if f.Decision.Policy == "" {
 		return false
 	}
-	name, _ := json.Marshal(f.Decision.Policy) // marshaling a string cannot fail
+	name, _ := json.Marshal(policyName(f.Decision.Policy)) // marshaling a string cannot fail
 	return slices.ContainsFunc(h["Ratelimit-Policy"], func(v string) bool { return strings.Contains(v, string(name)) })
 }
 
@@ -147,7 +147,7 @@ func (f Rejection) body(k format, seconds int64, public bool) []byte {
 		b = strconv.AppendInt(append(b, ",\n  \"retry_after\": "...), seconds, 10)
 	}
 	if public {
-		name, _ := json.Marshal([]string{f.Decision.Policy})
+		name, _ := json.Marshal([]string{policyName(f.Decision.Policy)})
 		b = append(append(b, ",\n  \"violated-policies\": "...), name...)
 	}
 	return append(b, "\n}\n"...)

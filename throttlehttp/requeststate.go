@@ -17,13 +17,22 @@ type requestState struct {
 	rules         [queue.MaxDemands]*Rule // the rule of each demand; nil for a demand without a rule
 	n             int                     // number of demands that have been added
 	needsResponse bool                    // one of the rules has a FinalCost
+
+	onWait  func() error  // beginWait of this requestState
+	request *http.Request // the request, until it begins to wait; nil outside of wait
+	waiting *waitingKeys  // where it is counted while it waits; nil if it is not
+	counted bool          // it is counted in waiting
 }
 
-var requestStates = sync.Pool{New: func() any { return new(requestState) }}
+var requestStates = sync.Pool{New: func() any {
+	p := new(requestState)
+	p.onWait = p.beginWait
+	return p
+}}
 
 // release returns p, which must not hold a grant, to the pool.
 func (p *requestState) release() {
-	*p = requestState{}
+	*p = requestState{onWait: p.onWait}
 	requestStates.Put(p)
 }
 
@@ -40,7 +49,7 @@ func (p *requestState) add(u *Rule, r *http.Request) bool {
 }
 
 // reserve claims all demands of p. With a Queue it waits until they are granted.
-func (p *requestState) reserve(m *Middleware, r *http.Request) (throttle.Decision, error) {
+func (p *requestState) reserve(m *Middleware, waiting *waitingKeys, r *http.Request) (throttle.Decision, error) {
 	if m.Queue == nil {
 		d, err := p.ticket.Reserve(r.Context(), time.Time{})
 		if err != nil || d.OK {
@@ -48,7 +57,7 @@ func (p *requestState) reserve(m *Middleware, r *http.Request) (throttle.Decisio
 		}
 		return p.rejectedDecision(r.Context(), d), nil
 	}
-	err := m.Queue.Wait(r.Context(), &p.ticket)
+	err := p.wait(m, waiting, r)
 	if err == nil {
 		return throttle.Decision{OK: true}, nil
 	}
@@ -117,20 +126,25 @@ func (p *requestState) serveRecorded(w http.ResponseWriter, r *http.Request, nex
 	defer func() {
 		r.Pattern = served.Pattern
 		if returned || a.status != 0 {
-			p.settleCosts(served, a.response())
+			p.settleCosts(served, a)
 		}
 	}()
 	next.ServeHTTP(a.writer(), served)
 	returned = true
 }
 
-// settleCosts calls FinalCost of each rule that has one, and settles the result with its
-// limit.
-func (p *requestState) settleCosts(r *http.Request, a Response) {
+// settleCosts calls FinalCost of each rule that has one, and settles the result with its limit. If the
+// client left before the handler sent a status, which it can do on purpose, the result is at least Cost.
+func (p *requestState) settleCosts(r *http.Request, a *responseRecorder) {
+	response, least := a.response(), int64(0)
 	for i, u := range p.rules {
-		if u != nil && u.FinalCost != nil {
-			p.ticket.Settle(i, u.FinalCost(r, a))
+		if u == nil || u.FinalCost == nil {
+			continue
 		}
+		if a.left {
+			least = p.ticket.Demands[i].Cost
+		}
+		p.ticket.Settle(i, max(u.FinalCost(r, response), least))
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 type responseRecorder struct {
 	context.Context
 	w         http.ResponseWriter
-	status    int // 0 means that none has been sent
+	status    int  // 0 means that none has been sent
+	left      bool // the client had left when the status was recorded
 	bytes     int64
 	addedCost atomic.Int64
 }
@@ -64,7 +65,7 @@ func (a *responseRecorder) response() Response {
 // Informational statuses except 101 are ignored.
 func (a *responseRecorder) recordStatus(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		a.status = status
+		a.status, a.left = status, a.Context.Err() != nil
 	}
 }
 

@@ -40,7 +40,9 @@ type Rule struct {
 	// 0 means none. It gets the request as the handler got it, with the pattern and the values of
 	// the path that an http.ServeMux has set. It replaces Cost, which is taken before the request is served, so that
 	// concurrent requests cannot exceed the limit either. Units in excess of Cost are taken
-	// from later requests. If the handler panics before it has sent a status, Cost remains.
+	// from later requests. If the handler panics before it has sent a status, Cost remains. If
+	// the client leaves, or the context of the request ends otherwise, before the handler has
+	// sent a status, the request costs at least Cost.
 	// Nil means that Cost is final.
 	FinalCost func(*http.Request, Response) int64
 

@@ -258,3 +258,43 @@ func TestFinalCost_knowsTheRoute(t *testing.T) {
 		require.Equal(t, want, r.Pattern)
 	}
 }
+
+// TestFinalCost_clientThatLeavesPaysCost checks what a request costs whose client leaves before, or after,
+// the handler has sent a status. Each client leaves after a second; the limit is 5. (Review L11: the
+// handler ran 50 of 50 times.)
+func TestFinalCost_clientThatLeavesPaysCost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		finalCost func(*http.Request, throttlehttp.Response) int64
+		handler   http.HandlerFunc
+		want      int // how often the handler runs
+	}{
+		"returns":        {throttlehttp.OnStatus(401), func(http.ResponseWriter, *http.Request) {}, 5},
+		"other status":   {throttlehttp.OnStatus(401), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, 5},
+		"that status":    {throttlehttp.OnStatus(401), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, 5},
+		"cost was added": {addedCost, func(_ http.ResponseWriter, r *http.Request) { throttlehttp.AddCost(r.Context(), 2) }, 3},
+		"status sent":    {throttlehttp.OnStatus(401), nil, 20},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ran := 0
+			m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(5), Key: senderKey, FinalCost: tt.finalCost}}}
+			h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ran++
+				if tt.handler == nil {
+					w.WriteHeader(200)
+				}
+				<-r.Context().Done()
+				if tt.handler != nil {
+					tt.handler(w, r)
+				}
+			}))
+			for range 20 {
+				ctx, leave := context.WithTimeout(t.Context(), time.Second)
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil))
+				leave()
+			}
+			require.Equal(t, tt.want, ran, name)
+		})
+	}
+}
+
+func addedCost(_ *http.Request, a throttlehttp.Response) int64 { return a.AddedCost }

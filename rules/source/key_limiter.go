@@ -17,9 +17,9 @@ type keyLimiter struct {
 	record atomic.Pointer[limitRecord]          // nil before the first lookup
 	bucket atomic.Pointer[throttle.TokenBucket] // nil before the first limit
 
-	mu         sync.Mutex
-	limit      throttle.Limit // limit of the bucket
-	lookupDone chan struct{}  // closed when the current lookup has ended; nil if none is running
+	mu      sync.Mutex
+	limit   throttle.Limit // limit of the bucket
+	running *lookupCall    // nil if no claim looks the key up
 }
 
 // A limitRecord is the result of a lookup. It is immutable.
@@ -32,6 +32,9 @@ type limitRecord struct {
 	ttl        time.Duration  // time from the lookup to expires
 	generation int64          // generation of the Source at the lookup
 }
+
+// hasLimit reports whether the store has a limit for the key.
+func (f *limitRecord) hasLimit() bool { return f.kind <= blocked }
 
 type recordKind uint8
 

@@ -9,33 +9,37 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// doneCh is the done channel of a lookup that has ended.
-var doneCh = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
+// A lookupCall is a lookup of a key that runs or waits for a slot.
+type lookupCall struct {
+	done chan struct{} // closed when it has ended
+	busy bool          // it got no slot; may be read when it has ended
+}
 
 // current returns the record of the key, and whether the claim waited for a lookup. The record is
-// nil if the key has never been looked up and MaxLookups lookups are running.
+// nil if the key has never been looked up and cannot be now, because MaxLookups lookups are running.
 func (a *keyLimiter) current(ctx context.Context, now time.Time) (f *limitRecord, waited bool, err error) {
 	for {
 		if f = a.record.Load(); a.isFresh(f, now) {
 			return f, waited, nil
 		}
-		done, mine := a.join(now)
+		call, mine := a.join(now)
 		switch {
+		case call == nil:
+			continue // another claim has ended a lookup meanwhile
 		case mine:
-			f, err = a.lookup(ctx, now)
+			f, err = a.lookup(ctx, now, call)
 			return f, true, err
-		case f != nil, done == nil:
+		case f != nil:
 			return f, waited, nil
 		}
 		select {
-		case <-done:
+		case <-call.done:
 			waited = true
 		case <-ctx.Done():
 			return nil, true, context.Cause(ctx)
+		}
+		if call.busy {
+			return a.record.Load(), true, nil
 		}
 	}
 }
@@ -51,31 +55,61 @@ func (a *keyLimiter) isFresh(f *limitRecord, now time.Time) bool {
 	return left > 0 && left/2 <= f.ttl
 }
 
-// join returns the done channel of the running lookup of the key. If none is running it begins
-// one, which the caller must execute, and returns true. It returns nil if MaxLookups lookups are
-// running; then it gives a key without a record a bucket with Default, if there is one.
-func (a *keyLimiter) join(now time.Time) (done chan struct{}, mine bool) {
+// join returns the running lookup of the key. If none is running it returns a new one, which the
+// caller must execute, and true. It returns nil if the record is fresh.
+func (a *keyLimiter) join(now time.Time) (call *lookupCall, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := a.record.Load()
 	switch {
-	case a.lookupDone != nil:
-		return a.lookupDone, false
-	case a.isFresh(f, now):
-		return doneCh, false
-	case a.source.beginLookup():
-		a.lookupDone = make(chan struct{})
-		return a.lookupDone, true
-	case f == nil:
-		a.setLimit(a.source.Default)
+	case a.running != nil:
+		return a.running, false
+	case a.isFresh(a.record.Load(), now):
+		return nil, false
 	}
-	return nil, false
+	a.running = &lookupCall{done: make(chan struct{})}
+	return a.running, true
+}
+
+// acquire takes a slot for a lookup. A claim of a key that is known to have a limit waits for it, before
+// all others. Other claims wait only if they would be rejected otherwise.
+func (a *keyLimiter) acquire(ctx context.Context) bool {
+	s, f := a.source, a.record.Load()
+	known := f != nil && f.hasLimit() || f == nil && s.known.has(a.key)
+	return s.slots.acquire(ctx, s.maxLookups(), known, known || f == nil && !s.hasDefault())
+}
+
+// busyRecord returns the record of a key that got no slot. A record with a limit is kept for FailedTTL,
+// so that not each claim waits for a slot. A key without a record gets a bucket with Default, if
+// there is one.
+func (a *keyLimiter) busyRecord(now time.Time) *limitRecord {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.record.Load()
+	switch {
+	case old == nil:
+		a.setLimit(a.source.Default)
+		return nil
+	case !old.hasLimit():
+		return old
+	}
+	f := *old
+	f.ttl = a.source.jitteredTTL(a.source.FailedTTL, time.Second)
+	f.generation, f.expires = a.source.generation.Load(), now.Add(f.ttl)
+	a.record.Store(&f)
+	return &f
 }
 
 // lookup looks up the key and stores the result. If ctx ends early, the result says nothing about
 // the key: lookup returns the previous record, or the cause of ctx if there is none.
-func (a *keyLimiter) lookup(ctx context.Context, now time.Time) (*limitRecord, error) {
-	defer a.finish()
+func (a *keyLimiter) lookup(ctx context.Context, now time.Time, call *lookupCall) (*limitRecord, error) {
+	defer a.finish(call)
+	if !a.acquire(ctx) {
+		if call.busy = ctx.Err() == nil; !call.busy && a.record.Load() == nil {
+			return nil, context.Cause(ctx)
+		}
+		return a.busyRecord(now), nil
+	}
+	defer a.source.slots.release()
 	s := a.source
 	round := s.generation.Load()
 	bounded, cancel := context.WithTimeout(ctx, s.timeout())
@@ -106,6 +140,9 @@ func (a *keyLimiter) newRecord(l throttle.Limit, err error) *limitRecord {
 	s := a.source
 	if err == nil || errors.Is(err, ErrUnlimited) || errors.Is(err, ErrNoLimit) {
 		s.recordSuccess()
+	}
+	if err == nil || errors.Is(err, ErrUnlimited) {
+		s.known.add(a.key, s.maxKeys())
 	}
 	if err == nil && l.Count == 0 {
 		return &limitRecord{kind: blocked, ttl: s.jitteredTTL(s.TTL, time.Minute)}
@@ -153,11 +190,10 @@ func (a *keyLimiter) setLimit(l throttle.Limit) {
 	a.limit = l
 }
 
-// finish ends a lookup, including one that panicked.
-func (a *keyLimiter) finish() {
+// finish ends call, including a lookup that panicked.
+func (a *keyLimiter) finish(call *lookupCall) {
 	a.mu.Lock()
-	close(a.lookupDone)
-	a.lookupDone = nil
+	a.running = nil
 	a.mu.Unlock()
-	a.source.lookups.Add(-1)
+	close(call.done)
 }

@@ -65,9 +65,14 @@ var (
 // remembered. Within any span a key is granted at most what the largest limit that applied to it
 // allows.
 //
+// While MaxLookups lookups are running, claims wait up to 100 ms for one to end: first those of keys that
+// have had a limit before, then, without Default, up to 4 * MaxLookups claims of other keys. So keys that
+// clients invent delay the lookups of known keys by less than one lookup.
+//
 // Limitations: if more than MaxLookups new keys arrive at the same time, the claims of the others
-// do not wait for a lookup. They are decided by Default, with Decision.Degraded set, and the units
-// that they take stay taken when the limit of the key is known; without Default they are rejected.
+// are decided by Default, with Decision.Degraded set, and the units that they take stay taken when
+// the limit of the key is known; without Default those that cannot wait are rejected. A Source
+// does not know which new keys its store knows: after a restart invented keys can delay all.
 //
 // Lookup must be set, and fields must not be changed after the first claim. A Source must not be
 // copied.
@@ -105,7 +110,7 @@ type Source struct {
 	Timeout time.Duration
 
 	// MaxLookups is the maximum number of lookups at the same time. Zero or a negative value means
-	// 16.
+	// 16. Choose it so that invented keys, each of which is looked up, do not overload the store.
 	MaxLookups int
 
 	// MaxKeys is the maximum number of remembered keys. All other keys share one bucket with
@@ -127,7 +132,8 @@ type Source struct {
 	once       sync.Once
 	clock      throttle.Clock
 	keys       keyed.Limiter
-	lookups    atomic.Int64
+	slots      slots
+	known      keySet       // keys that have had a limit
 	generation atomic.Int64 // records of an earlier generation must be looked up again
 
 	// lastSuccess is the time of the last successful lookup in Unix nanoseconds. Zero means never.
@@ -202,8 +208,8 @@ const (
 	policyFailed  = "lookup failed"
 )
 
-// busyWait is the wait of a claim whose key could not be looked up because of other lookups. It is
-// longer than most lookups take.
+// busyWait is how long a claim waits for a lookup while MaxLookups others are running, and the wait
+// that its rejection states. It is longer than most lookups take.
 const busyWait = 100 * time.Millisecond
 
 // decideWithoutLimit decides a claim of a key without a limit. It rejects the claim, or returns
@@ -250,17 +256,19 @@ func (s *Source) jitteredTTL(d, or time.Duration) time.Duration {
 	return d - time.Duration(draw()*float64(d/5))
 }
 
-// beginLookup reserves one of MaxLookups lookups. It reports false if all of them are running.
-func (s *Source) beginLookup() bool {
-	limit := int64(s.MaxLookups)
-	if limit <= 0 {
-		limit = 16
+func (s *Source) maxLookups() int {
+	if s.MaxLookups <= 0 {
+		return 16
 	}
-	if s.lookups.Add(1) <= limit {
-		return true
+	return s.MaxLookups
+}
+
+// maxKeys is the number of keys that are known to have a limit, at least.
+func (s *Source) maxKeys() int {
+	if s.MaxKeys <= 0 {
+		return 1 << 16
 	}
-	s.lookups.Add(-1)
-	return false
+	return s.MaxKeys
 }
 
 func (s *Source) timeout() time.Duration {

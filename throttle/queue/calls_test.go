@@ -401,8 +401,8 @@ func TestQueue_maxTotalPrecedesItsDefault(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, l := &Queue{MaxTotal: c.maxTotal}, new(slotLimiter)
-			q.SetDefaultMaxTotal(9)
-			q.SetDefaultMaxTotal(c.byDefault)
+			q.SetDefaults(9, 0)
+			q.SetDefaults(c.byDefault, 0)
 			var wg sync.WaitGroup
 			for i := range 5 {
 				wg.Go(func() {
@@ -418,6 +418,23 @@ func TestQueue_maxTotalPrecedesItsDefault(t *testing.T) {
 			require.Equal(t, c.want, q.Snapshot().Waiting)
 			require.NoError(t, q.Close())
 			wg.Wait()
+		})
+	}
+}
+
+// TestQueue_maxWaitPrecedesItsDefault checks which of the two bounds a wait of ten seconds.
+func TestQueue_maxWaitPrecedesItsDefault(t *testing.T) {
+	for _, c := range []struct{ maxWait, byDefault, want time.Duration }{
+		{0, 0, 10}, {0, 3, 3}, {0, -1, 10}, {2, 0, 2}, {2, 3, 2}, {5, 3, 5}, {-1, 3, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l := &Queue{MaxWait: c.maxWait * time.Second}, new(slotLimiter)
+			q.SetDefaults(0, c.byDefault*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			start := time.Now()
+			require.Error(t, q.Wait(ctx, ticket(l)))
+			require.Equal(t, c.want*time.Second, time.Since(start), "%+v", c)
 		})
 	}
 }

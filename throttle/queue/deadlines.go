@@ -38,10 +38,11 @@ func (q *Queue) removeDeadline(w *waiter) {
 
 // maxWaitEnd returns when w has waited for MaxWait; never if MaxWait is not set.
 func (q *Queue) maxWaitEnd(w *waiter) int64 {
-	if q.MaxWait <= 0 {
+	maxWait := q.maxWait()
+	if maxWait <= 0 {
 		return never
 	}
-	return ticks.Add(int64(w.ticket.waited), int64(q.MaxWait))
+	return ticks.Add(int64(w.ticket.waited), int64(maxWait))
 }
 
 // estimateEnd returns when w has waited for Ticket.MaxServerWait; never if w is not held by

@@ -37,7 +37,8 @@ type Queue struct {
 	Clock throttle.Clock
 
 	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a
-	// *throttle.RefusedError. Zero or less means as long as ctx allows.
+	// *throttle.RefusedError. Zero means the value of SetDefaults; a negative value means as
+	// long as ctx allows.
 	MaxWait time.Duration
 
 	// MaxPerClass is the maximum number of waiters in a class. Further callers are rejected
@@ -45,7 +46,7 @@ type Queue struct {
 	MaxPerClass int
 
 	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected
-	// with a *FullError, except retries. Zero means the value of SetDefaultMaxTotal; a
+	// with a *FullError, except retries. Zero means the value of SetDefaults; a
 	// negative value means no maximum.
 	MaxTotal int
 
@@ -67,6 +68,7 @@ type Queue struct {
 	renewals        atomic.Int64 // calls of Renew
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
+	defaultMaxWait  atomic.Int64  // MaxWait where it is zero, in nanoseconds
 	numRejected     atomic.Uint64 // calls that returned a rejection
 	numFailed       atomic.Uint64 // calls that returned another error
 	drained         chan struct{} // closed once no more callers can join and no waiter is left
@@ -104,7 +106,7 @@ type FullError struct {
 	Waiting int
 
 	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of
-	// SetDefaultMaxTotal.
+	// SetDefaults.
 	Max int
 }
 
@@ -205,8 +207,8 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 		}
 	}()
 	remaining := int64(never)
-	if q.MaxWait > 0 {
-		remaining = int64(q.MaxWait)
+	if maxWait := q.maxWait(); maxWait > 0 {
+		remaining = int64(maxWait)
 	}
 	bounded, stop := q.boundedContext(ctx, remaining)
 	defer stop()
@@ -439,10 +441,13 @@ func (q *Queue) closeClass(c *class) {
 	}
 }
 
-// SetDefaultMaxTotal sets the maximum number of waiters in all classes for the case that
-// MaxTotal is zero. Zero, the initial value, means no maximum. It may be called at any time;
-// callers that wait already are not affected.
-func (q *Queue) SetDefaultMaxTotal(n int) { q.defaultMaxTotal.Store(int64(n)) }
+// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the
+// initial values, mean no maximum. It may be called at any time; callers that wait already may
+// keep the previous values.
+func (q *Queue) SetDefaults(maxTotal int, maxWait time.Duration) {
+	q.defaultMaxTotal.Store(int64(maxTotal))
+	q.defaultMaxWait.Store(int64(maxWait))
+}
 
 // Validate returns an error if Aging is negative. Wait and Try return the same error.
 func (q *Queue) Validate() error {
@@ -525,4 +530,12 @@ func (q *Queue) maxTotal() int {
 		return int(q.defaultMaxTotal.Load())
 	}
 	return q.MaxTotal
+}
+
+// maxWait returns the longest time that a call of Wait may wait; 0 or less means no maximum.
+func (q *Queue) maxWait() time.Duration {
+	if q.MaxWait == 0 {
+		return time.Duration(q.defaultMaxWait.Load())
+	}
+	return q.MaxWait
 }
