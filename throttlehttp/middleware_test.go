@@ -346,9 +346,9 @@ func TestMiddleware_anErrorOfLimitsRejects(t *testing.T) {
 	require.Equal(t, grantCounter{}, *l)
 }
 
-// TestMiddleware_hasRoomForAtMostFourLimits checks which numbers of limits Handler rejects. (Review M9: with
+// TestMiddleware_takesAtMostFourLimits checks which numbers of limits Handler rejects. (Review M9: with
 // four Rules and Limits each request that Limits applied to got a 503.)
-func TestMiddleware_hasRoomForAtMostFourLimits(t *testing.T) {
+func TestMiddleware_takesAtMostFourLimits(t *testing.T) {
 	none := func(*http.Request, *queue.Ticket) error { return nil }
 	for name, tt := range map[string]struct {
 		rules   int
