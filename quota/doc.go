@@ -76,8 +76,8 @@
 // r (t - t0), where r is a lower bound from two responses. A sliding log returns each unit a
 // window after this process took it. A sliding counter returns what is used at T evenly until the
 // next reset; it is recognised by the first response after T, which is therefore asked for when
-// one unit would be back. If each request of this process goes with a fall of R
-// by more than one unit, because of its cost or of other clients, R suffices for fewer requests.
+// one unit would be back. If R falls by more than one unit for each request of this process, because
+// of their cost or of other clients, R suffices for fewer requests.
 //
 // An estimate that no rejection has confirmed delays requests for at most a second. One that
 // more accepted requests contradict than were left is ignored until rejections coincide with it.

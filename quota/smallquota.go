@@ -18,7 +18,7 @@ import (
 // hosts have a quota for each of hundreds of routes, and each response states the name and the rest
 // of the one that its request used. A quota of type quota takes more than a kilobyte, a smallQuota
 // with its route 64 bytes. It knows the one limit that the responses state and nothing else: no holds,
-// no learned limits, no other clients, no cost, no sharing between processes.
+// no learned limits, no measured use, no sharing between processes.
 //
 // An endpoint begins to use them when there is no memory for one more quota, and a response states one
 // limit with a name. Quotas that no request uses then become small ones, too. endpoint.mu guards all

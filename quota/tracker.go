@@ -320,8 +320,7 @@ const numHosts = 64
 type Pacing uint8
 
 const (
-	// Auto sends requests immediately until no units remain. While other clients use the quota, too,
-	// it spreads them over the time until the reset.
+	// Auto sends requests immediately until no units remain.
 	Auto Pacing = iota
 
 	// Spread sends requests at even intervals, so that no units remain at the reset.

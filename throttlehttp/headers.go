@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
@@ -57,14 +56,15 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 // addByName appends l to list. If a limit of its name is in list, only the one with fewer units left
 // stays, because clients identify a limit by its name.
 func addByName(list []headers.Limit, l headers.Limit) []headers.Limit {
-	i := slices.IndexFunc(list, func(other headers.Limit) bool { return other.Name == l.Name })
-	if i < 0 {
-		return append(list, l)
+	for i := range list {
+		if list[i].Name == l.Name {
+			if l.Remaining < list[i].Remaining {
+				list[i] = l
+			}
+			return list
+		}
 	}
-	if l.Remaining < list[i].Remaining {
-		list[i] = l
-	}
-	return list
+	return append(list, l)
 }
 
 // writeRejected writes the state of the limit that made decision d, and when to retry.
@@ -144,18 +144,24 @@ func hasLowerRemaining(h http.Header, left int64) bool {
 // policyName returns the name of a limit in headers, in which only printable ASCII is allowed. Other
 // bytes become %XX, so that different names stay different.
 func policyName(name string) string {
-	if !strings.ContainsFunc(name, isUnprintable) {
-		return name
+	for i := range len(name) {
+		if !isPrintable(name[i]) {
+			return escaped(name)
+		}
 	}
+	return name
+}
+
+func escaped(name string) string {
 	b := make([]byte, 0, 3*len(name))
 	for _, c := range []byte(name) {
-		if isUnprintable(rune(c)) {
-			b = fmt.Appendf(b, "%%%02X", c)
-		} else {
+		if isPrintable(c) {
 			b = append(b, c)
+		} else {
+			b = fmt.Appendf(b, "%%%02X", c)
 		}
 	}
 	return string(b)
 }
 
-func isUnprintable(c rune) bool { return c < ' ' || c > '~' }
+func isPrintable(c byte) bool { return ' ' <= c && c <= '~' }

@@ -54,8 +54,8 @@ type Middleware struct {
 	//
 	// A request leaves the queue when its client disconnects. A server of net/http notices
 	// that only after the body of the request has been read. Therefore a body of HTTP/1 of up
-	// to 64 KiB is read into memory before its request waits; a request with another body
-	// stays until MaxWait.
+	// to 64 KiB is read into memory before its request waits, for as long as the ReadTimeout
+	// of the server permits; a request with another body stays until MaxWait.
 	//
 	// The equivalent of burst=20 in nginx is a TokenBucket with Burst 1 and a MaxPerClass
 	// of 20. Waiting requests take no units in advance.

@@ -49,7 +49,7 @@ func (p *requestState) waitingKey(i int) (k waitingKey, ok bool) {
 		return k, false
 	}
 	k.key = m.Key
-	if v := reflect.ValueOf(m.Limiter); v.Kind() == reflect.Pointer || v.Comparable() {
+	if reflect.ValueOf(m.Limiter).Comparable() {
 		k.limiter = m.Limiter
 	}
 	return k, true

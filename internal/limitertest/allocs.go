@@ -9,17 +9,17 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// RequireNoAllocs checks that claims of l that are cancelled or end allocate nothing. The name of
+// RequireNoAllocs checks that claims of l that are unused or end allocate nothing. The name of
 // the limiter is for the error.
 func RequireNoAllocs(t *testing.T, name string, l throttle.Limiter) {
 	t.Helper()
 	ctx := t.Context()
 	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
-		requireNoAllocs(t, name+": Reserve and Cancel", func() {
+		requireNoAllocs(t, name+": a claim that is unused", func() {
 			d, _ := l.Reserve(ctx, c)
 			l.Report(ctx, c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		})
-		requireNoAllocs(t, name+": Reserve and Observe", func() {
+		requireNoAllocs(t, name+": a claim that ends", func() {
 			d, _ := l.Reserve(ctx, c)
 			l.Report(ctx, c, d, throttle.Feedback{State: throttle.Ongoing})
 			l.Report(ctx, c, d, throttle.Feedback{Cost: 1})

@@ -188,7 +188,7 @@ func openWindow(l throttle.Limiter, refused throttle.Decision) {
 	if refused.Remaining == refused.Limit {
 		c := throttle.Claim{}
 		if d, err := l.Reserve(context.Background(), c); err == nil {
-			l.Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+			l.Report(context.Background(), c, d, throttle.Feedback{State: throttle.Unused})
 		}
 	}
 }

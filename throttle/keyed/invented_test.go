@@ -54,13 +54,13 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 }
 
 // A key that is evicted in use and returns is granted no more than by a limiter of its own that
-// is never evicted, however the keys of its network and of others evict it.
+// is never evicted, or than by one of twice the limit for a sliding log or counter, however the keys of
+// its network and of others evict it.
 func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 	addr := func(key string) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, key[0], 7}) }
-	limit := throttle.Limit{Count: 6, Per: time.Minute}
+	limit, twice := throttle.Limit{Count: 6, Per: time.Minute}, throttle.Limit{Count: 12, Per: time.Minute}
 	window := throttle.FixedWindowConfig{Count: 6, Per: time.Minute}
-	log := throttle.SlidingLogConfig{Limit: limit}
-	counter := throttle.SlidingCounterConfig{Limit: limit}
+	log, counter := throttle.SlidingLogConfig{Limit: limit}, throttle.SlidingCounterConfig{Limit: limit}
 	limiterOf := func(build maker) maker {
 		return func(clk throttle.Clock) throttle.Limiter {
 			return &keyed.Limiter{Clock: clk, Max: 40, Addr: addr, New: func(string) throttle.Limiter { return build(clk) }}
@@ -68,27 +68,26 @@ func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 	}
 	bucket := newBucket(6, time.Minute, 0)
 	for name, row := range map[string]struct {
-		l, own maker
-		times  int64 // how many times its limit a key may be granted
+		l, own, bound maker // bound grants what a key may be granted at most
 	}{
 		"Buckets": {func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 20, Addr: addr}), clk)
-		}, bucket, 1},
-		"token bucket":    {limiterOf(bucket), bucket, 1},
-		"fixed window":    {limiterOf(fixedWindow(window)), fixedWindow(window), 1},
-		"sliding log":     {limiterOf(slidingLog(log)), slidingLog(log), 2},
-		"sliding counter": {limiterOf(slidingCounter(counter)), slidingCounter(counter), 2},
+		}, bucket, bucket},
+		"token bucket":    {limiterOf(bucket), bucket, bucket},
+		"fixed window":    {limiterOf(fixedWindow(window)), fixedWindow(window), fixedWindow(window)},
+		"sliding log":     {limiterOf(slidingLog(log)), slidingLog(log), slidingLog(throttle.SlidingLogConfig{Limit: twice})},
+		"sliding counter": {limiterOf(slidingCounter(counter)), slidingCounter(counter), slidingCounter(throttle.SlidingCounterConfig{Limit: twice})},
 	} {
 		evicted := 0
 		for seed := range uint64(20) {
 			clk := &manualClock{now: time.Unix(0, 0)}
 			r, l := rand.New(rand.NewPCG(seed, 9)), row.l(clk)
-			own := map[string]throttle.Limiter{}
+			own, bounds := map[string]throttle.Limiter{}, map[string]throttle.Limiter{}
 			for range 4000 {
 				clk.now = clk.now.Add(time.Duration(r.Int64N(int64(200 * time.Millisecond))))
 				key := string([]byte{byte(r.IntN(6)), byte(r.IntN(1 + r.IntN(200)))})
 				if own[key] == nil {
-					own[key] = row.own(clk)
+					own[key], bounds[key] = row.own(clk), row.bound(clk)
 				}
 				c := throttle.Claim{Key: key, Cost: 1 + r.Int64N(6), DryRun: r.IntN(8) == 0}
 				d := reserve(t, l, c)
@@ -98,8 +97,8 @@ func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 				if !d.OK || c.DryRun {
 					continue
 				}
-				cost := (c.Cost + row.times - 1) / row.times
-				require.True(t, reserve(t, own[key], throttle.Claim{Cost: cost}).OK, "%s, seed %d: key %q", name, seed, key)
+				reserve(t, own[key], throttle.Claim{Cost: c.Cost})
+				require.True(t, reserve(t, bounds[key], throttle.Claim{Cost: c.Cost}).OK, "%s, seed %d: key %q", name, seed, key)
 			}
 		}
 		require.Greater(t, evicted, 500, name)

@@ -2,7 +2,6 @@ package throttletest
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
@@ -14,10 +13,10 @@ func (s *suite) wrapper() {
 		return
 	}
 	for name, end := range map[string]func(l throttle.Limiter, c throttle.Claim, d throttle.Decision){
-		"Unused": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
+		"unused": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
 			l.Report(s.Context(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		},
-		"Ended": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
+		"ended": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
 			l.Report(s.Context(), c, d, throttle.Feedback{State: throttle.Ongoing})
 			l.Report(s.Context(), c, d, throttle.Feedback{Cost: 3})
 		},
@@ -31,10 +30,10 @@ func (s *suite) wrapper() {
 		end(l, c, second)
 		end(l, c, first)
 		if got := p.ended[name]; len(got) == 0 {
-			s.Errorf("the Report of a claim that was %s did not reach the limiter inside the wrapper", strings.ToLower(name))
+			s.Errorf("the Report of a claim that was %s did not reach the limiter inside the wrapper", name)
 		} else if got[0] != p.granted[1] || got[len(got)-1] != p.granted[0] {
-			s.Errorf("the Report of a claim that was %s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", strings.ToLower(name), got, p.granted)
-		} else if name == "Ended" && len(got) != 4 {
+			s.Errorf("the Report of a claim that was %s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", name, got, p.granted)
+		} else if name == "ended" && len(got) != 4 {
 			s.Errorf("2 claims were reported twice each; the limiter inside the wrapper was told %d times", len(got))
 		}
 	}
@@ -70,17 +69,10 @@ func (p *recordingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttl
 
 // Report implements throttle.Limiter.
 func (p *recordingLimiter) Report(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	name := "Ended"
+	how := "ended"
 	if f.State == throttle.Unused {
-		name = "Unused"
+		how = "unused"
 	}
-	p.record(name, d)
-}
-
-// Traits implements throttle.Limiter.
-func (*recordingLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
-
-func (p *recordingLimiter) record(how string, d throttle.Decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == nil {
@@ -88,3 +80,6 @@ func (p *recordingLimiter) record(how string, d throttle.Decision) {
 	}
 	p.ended[how] = append(p.ended[how], d)
 }
+
+// Traits implements throttle.Limiter.
+func (*recordingLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }

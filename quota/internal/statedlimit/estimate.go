@@ -76,7 +76,7 @@ type Estimate struct {
 	counted      countedWindows
 	untimed      bool          // the latest statement has no reset
 	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
-	Weighted     bool          // claims cost different numbers of units, such as tokens: no costs or other clients are inferred
+	Weighted     bool          // claims cost different numbers of units, such as tokens: how many a claim uses is not measured
 }
 
 const (
@@ -112,7 +112,7 @@ func CountsRequests(l throttle.RemoteLimit) bool {
 func statesReset(l throttle.RemoteLimit) bool { return l.ResetAfter > 0 || l.Per > 0 }
 
 // comesBackLater reports whether l states that units come back later than now, as those of a limit of requests in flight
-// do not. Without that, other clients cannot be inferred.
+// do not.
 func comesBackLater(l throttle.RemoteLimit) bool {
 	return statesReset(l) && (l.ResetAfter <= 0 || l.ResetAfter >= minMeasured)
 }
@@ -187,7 +187,7 @@ func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool 
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
 		return false // the server could process it before a request of the present window
 	}
-	return e.Remaining <= f.Open+p.Reserved(e.Limit) || e.counted.on && e.counted.length > 0
+	return e.requests(e.Remaining-p.Reserved(e.Limit)) <= f.Open || e.counted.on && e.counted.length > 0
 }
 
 // probing reports whether the response to the probe is awaited. If its caller has given up, or it has failed, the next
@@ -218,7 +218,8 @@ func (e *Estimate) doubted(now time.Time) bool {
 }
 
 // Delay records that a claim waits for e as of now. Until a rejection confirms e, claims wait once, for at most the time
-// longest from then on: a limit that is not enforced costs no more, however often it is stated. It returns the time until the claim may be asked again; 0: e has been confirmed.
+// longest from then on: a limit that is not enforced costs no more, however often it is stated. It returns the time until
+// the claim may be asked again; 0: e has been confirmed.
 func (e *Estimate) Delay(longest time.Duration, now time.Time) time.Duration {
 	p := &e.proof
 	if p.right || e.Weighted {
@@ -302,10 +303,8 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 			reset = e.earlierReset(reset, l)
 		}
 	}
-	if over {
-		e.use.begin(left, n)
-	} else {
-		e.use.update(left, n)
+	if !e.Weighted {
+		e.use.update(left, cmp.Or(n, f.Sent), over)
 	}
 	switch {
 	case over:
@@ -356,7 +355,7 @@ func (e *Estimate) TooFew(units int64) bool { return float64(units) < max(e.use.
 // requests returns for how many requests so many units suffice. Before a rejection has shown that the limit is enforced,
 // that is one unit each.
 func (e *Estimate) requests(units int64) int64 {
-	if e.use.each <= 1 || e.Weighted || !e.Proven() {
+	if e.use.each <= 1 || !e.Proven() {
 		return units
 	}
 	return int64(math.Round(float64(units) / e.use.each))

@@ -189,6 +189,8 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"ignored":                       {Estimate{proof: proof{ignored: true}}, 0, 0, 0, math.MaxInt64, 0, false},
 		"without a reset":               {Estimate{untimed: true}, 0, 0, 0, math.MaxInt64, 0, false},
 		"without a reset, confirmed":    {Estimate{untimed: true, proof: proof{right: true}}, 0, 0, 0, 0, time.Minute, false},
+		"after the reset, too few left": {Estimate{Remaining: 2, use: use{each: 5}, proof: proof{right: true}}, 0, 0, time.Minute, math.MaxInt64, 0, true},
+		"after the reset, one left":     {Estimate{Remaining: 3, use: use{each: 5}, proof: proof{right: true}}, 0, 0, time.Minute, 1, 0, false},
 		"probe":                         {Estimate{Remaining: 50, Probe: true}, 30, .1, 0, 60, 0, false},
 	} {
 		e := tt.e
@@ -209,7 +211,7 @@ func TestEstimate_freeUnits(t *testing.T) {
 			for range 2 {
 				f.Add()
 				free, wait = e.Free(start.Add(tt.after), &f, Pacing{})
-				want := 100 - f.Open // the known limit, although more may be left
+				want := e.requests(100) - f.Open // the known limit, although more may be left
 				require.Equal(t, []int64{want, 0}, []int64{free, int64(wait)}, name)
 			}
 			f = inflight.Claims{Sent: f.Sent} // its caller has given up: the next claim may be sent

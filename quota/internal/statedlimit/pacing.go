@@ -8,7 +8,7 @@ import (
 // A Pacing is how a Tracker spends stated quotas. In the zero Pacing, what is left is used as
 // requests come.
 type Pacing struct {
-	Spread   bool    // units are always spread
+	Spread   bool    // units are spread over the time until the reset
 	Headroom float64 // part of each quota that is reserved for other clients
 }
 

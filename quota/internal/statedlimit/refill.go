@@ -50,7 +50,7 @@ type refill struct {
 // It was received now and states that left units are left until reset.
 func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
-	case r.kind == refillsEach:
+	case r.kind == refillsEach: // what comes back of its units looks like any other kind
 	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
 		r.slide(e, left, now)
 	case r.contradicts(e, left, reset, now, f):

@@ -16,14 +16,11 @@ type use struct {
 
 const priorClaims = 4
 
-// begin begins a measurement with the response to claim n, which states that left units are left.
-func (u *use) begin(left int64, n uint64) { u.left, u.claim, u.before = left, n, u.each }
-
-// update applies the response to claim n, which states that left units are left. If none are left, claims may have been
-// rejected, which use none.
-func (u *use) update(left int64, n uint64) {
-	if left > u.left { // units have come back
-		u.begin(left, n)
+// update applies the response to claim n, which states that left units are left, and whether a window has begun. If none
+// are left, claims may have been rejected, which use none.
+func (u *use) update(left int64, n uint64, begins bool) {
+	if begins || left > u.left { // units have come back
+		u.left, u.claim, u.before = left, n, u.each
 	}
 	if n > u.claim && left > 0 {
 		u.each = max((priorClaims*max(u.before, 1)+float64(u.left-left))/(priorClaims+float64(n-u.claim)), 1)

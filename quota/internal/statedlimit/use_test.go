@@ -30,12 +30,14 @@ func TestUse_isMeasured(t *testing.T) {
 		"units came back":                  {0, 5, 101, 20, 5},       // it begins again with what is known
 	} {
 		u := use{left: 100, claim: 10, before: tt.before, each: tt.each}
-		u.update(tt.left, tt.n)
+		u.update(tt.left, tt.n, false)
 		require.InDelta(t, tt.want, max(u.each, 1), .006, name)
 	}
 	u := use{left: 100, claim: 10, each: 7}
-	u.update(150, 20)
+	u.update(150, 20, false)
 	require.Equal(t, use{left: 150, claim: 20, before: 7, each: 7}, u)
+	u.update(90, 30, true)
+	require.Equal(t, use{left: 90, claim: 30, before: 7, each: 7}, u, "a window has begun")
 }
 
 // What is left suffices for fewer requests, once a rejection has shown that the limit is enforced: as many as are nearest
@@ -64,8 +66,29 @@ func TestEstimate_fewerRequestsIfEachUsesMore(t *testing.T) {
 	}
 	require.True(t, new(Estimate).TooFew(0))
 	require.False(t, new(Estimate).TooFew(1))
-	e = Estimate{Weighted: true, use: use{each: 5}, proof: proof{right: true}}
-	require.EqualValues(t, 50, e.requests(50), "the units of tokens are those of the claims")
+}
+
+// What another quota or process has learned begins a measurement with the latest claim, and claims of different costs are
+// not measured.
+func TestEstimate_measuresUse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		n        uint64
+		weighted bool
+		want     use
+	}{
+		"a response":          {30, false, use{left: 60, claim: 30, each: 1}},
+		"of another process":  {0, false, use{left: 60, claim: 50, each: 1}},
+		"claims of any costs": {30, true, use{}},
+	} {
+		e := Estimate{Limit: 100, Remaining: 100, At: proofAt, Reset: proofAt, Weighted: tt.weighted}
+		if !tt.weighted {
+			e.use.each = 1
+			tt.want.before = 1
+		}
+		f := inflight.Claims{Sent: 50}
+		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 60, ResetAfter: time.Minute}, tt.n, proofAt, &f)
+		require.Equal(t, tt.want, e.use, name)
+	}
 }
 
 // A rejection with less left than a request uses confirms the limit.
