@@ -27,8 +27,9 @@ PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota rat
 # The modules that users require. releasecheck has the same list.
 PUBLISHED := . throttleredis otelheed promheed
 
-# The oldest Go with which the published modules work: the go line of their go.mod files.
-OLDEST ?= go1.25.14
+# The Go versions with which the published modules are tested, from the go line of their go.mod
+# files on.
+VERSIONS ?= go1.25.14 go1.26.8 go1.27.4
 
 FUZZTIME     ?= 10s
 GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -89,10 +90,11 @@ test-published: ## go vet and go test -short of the published modules
 	  exit $$bad
 	} | summarize
 
-.PHONY: test-oldest
-test-oldest: export GOTOOLCHAIN = $(OLDEST)
-test-oldest: ## test-published with the oldest Go, OLDEST, which the go command downloads
-	@$(MAKE) --no-print-directory test-published
+.PHONY: test-versions
+test-versions: $(VERSIONS:%=test-%) ## test-published with each Go of VERSIONS, which the go command downloads
+
+test-go%:
+	@GOTOOLCHAIN=go$* $(MAKE) --no-print-directory test-published
 
 # The race detector allocates, so tests that count allocations and bytes skip with it.
 .PHONY: test-allocs

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -36,8 +37,8 @@ type drained struct {
 // time otherwise. In net/http, Close unblocks it. If Close of another Base does not, that
 // goroutine remains blocked instead of the caller.
 func drain(ctx context.Context, resp *http.Response) drained {
-	defer resp.Body.Close()
 	if resp.ContentLength > maxDrain || resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
 		return drained{}
 	}
 	done := make(chan drained, 1)
@@ -47,11 +48,25 @@ func drain(ctx context.Context, resp *http.Response) drained {
 	}()
 	select {
 	case r := <-done:
+		resp.Body.Close()
 		return r
 	case <-time.After(drainTimeout):
 	case <-ctx.Done():
 	}
+	closeUnread(resp)
 	return drained{}
+}
+
+// closeUnread closes the body of resp while a Read may be blocked. From Go 1.27 on, net/http
+// reads the rest of a closed body, up to 256 KiB, unless ContentLength states more. It would
+// wait there for the mutex that the blocked Read holds, for 50 ms, or, in a bubble of
+// testing/synctest, whose clock stops meanwhile, without end. It reads ContentLength before
+// Close returns.
+func closeUnread(resp *http.Response) {
+	length := resp.ContentLength
+	resp.ContentLength = math.MaxInt64
+	resp.Body.Close()
+	resp.ContentLength = length
 }
 
 // reader returns a body with the same content and final error as the original.

@@ -1,8 +1,10 @@
 package heed
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,5 +132,43 @@ func TestDrain_boundary(t *testing.T) {
 		got := drain(t.Context(), resp)
 		require.Equal(t, tt.complete, got.complete, "%d bytes, stated: %v", tt.length, tt.stated)
 		require.Len(t, got.data, int(tt.read))
+	}
+}
+
+// TestDrain_readsNothingMoreOfABlockedBody checks that a body that hangs is closed after drainTimeout or at
+// the end of the context, and its connection at the same instant: net/http must not go on reading it.
+func TestDrain_readsNothingMoreOfABlockedBody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit time.Duration // of the context
+		want  time.Duration
+	}{
+		"timeout": {time.Minute, drainTimeout},
+		"context": {drainTimeout / 2, drainTimeout / 2},
+	} {
+		for _, stated := range []int64{-1, 100} {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan struct{})
+				s := newCountingServer(t, func(w http.ResponseWriter, r *http.Request, _ int64) {
+					defer close(ended)
+					if stated > 0 {
+						w.Header().Set("Content-Length", strconv.FormatInt(stated, 10))
+					}
+					w.WriteHeader(503)
+					io.WriteString(w, "x")
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				})
+				defer s.close()
+				resp, err := s.base.RoundTrip(request(t, "GET", ""))
+				require.NoError(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
+				defer cancel()
+				start := time.Now()
+				require.Equal(t, drained{}, drain(ctx, resp), name)
+				<-ended
+				require.Equal(t, tt.want, time.Since(start), name)
+				require.Equal(t, stated, resp.ContentLength, "it is as before")
+			})
+		}
 	}
 }
