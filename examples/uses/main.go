@@ -2,7 +2,7 @@
 // behave as the real APIs document: with the client that the SDK, or net/http, has by
 // default, and with heed. It prints what the servers received.
 //
-//	go run .               # the table of docs/with-sdks.md
+//	go run .               # the table of docs/uses.md
 //	go run . -json         # a line of JSON for each client
 //	go run . -inflight 16  # the default clients have at most 16 requests in flight
 //	go run . stripe        # the examples whose name contains stripe
@@ -31,7 +31,7 @@ import (
 	"github.com/heed-go/heed/examples/uses/workers"
 )
 
-// scenarios are the examples, in the order of docs/with-sdks.md.
+// scenarios are the examples, in the order of docs/with-sdks.md and docs/uses.md.
 var scenarios = []func() scenario.Scenario{
 	github.Scenario,
 	openai.Scenario,

@@ -37,12 +37,15 @@ func TestScenarios_heedFailsNoCall(t *testing.T) {
 	}
 }
 
-// TestPage_showsTheExamples checks that docs/with-sdks.md shows the client of each example, as
-// it is and with fewer than 100 lines, and no other code.
-func TestPage_showsTheExamples(t *testing.T) {
-	text, err := os.ReadFile("../../docs/with-sdks.md")
-	require.NoError(t, err)
-	page := string(text)
+// TestPages_showTheExamples checks that docs/with-sdks.md and docs/uses.md show the client of each
+// example, as it is and with fewer than 100 lines, and no other code.
+func TestPages_showTheExamples(t *testing.T) {
+	page := ""
+	for _, name := range []string{"with-sdks.md", "uses.md"} {
+		text, err := os.ReadFile("../../docs/" + name)
+		require.NoError(t, err)
+		page += string(text)
+	}
 	clients, err := filepath.Glob("*/client.go")
 	require.NoError(t, err)
 	require.Len(t, clients, len(scenarios))
@@ -51,7 +54,7 @@ func TestPage_showsTheExamples(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, strings.Count(string(code), "\n"), 100, client)
 		block := "```go\n" + string(code) + "```\n"
-		require.True(t, strings.Contains(page, block), "%s is not on the page as it is", client)
+		require.True(t, strings.Contains(page, block), "%s is on neither page as it is", client)
 		page = strings.Replace(page, block, "", 1)
 	}
 	others, err := os.ReadFile("defaults/clients.go")
