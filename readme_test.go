@@ -2,8 +2,6 @@ package heed_test
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReadme_programBuilds(t *testing.T) {
-	program := readmeBlock(t, "", "```go\n")
-	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+// TestReadme_programsBuild checks that the programs of README.md, a client and a server, are whole.
+func TestReadme_programsBuild(t *testing.T) {
+	for _, heading := range []string{"## Client\n", "## Server\n"} {
+		vetProgram(t, "README.md"+heading, readmeBlock(t, heading, "```go\n"))
+	}
+}
+
+// TestReadme_coversTheModules checks that the way to try heed before a release covers each published
+// module, and that README.md has at most 150 lines.
+func TestReadme_coversTheModules(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(text), "\n"), 150)
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(makefile), "PUBLISHED := . ")
+	modules, _, _ := strings.Cut(rest, "\n")
+	require.NotEmpty(t, modules)
+	require.Contains(t, string(text), `for m in "" /`+strings.ReplaceAll(modules, " ", " /")+"; do")
 }
 
 // TestReadme_listsEveryPackage checks that the list of packages matches importOrder. All
