@@ -93,6 +93,11 @@
 // second. After two holds that were right, the first rejection begins the next one. What has waited
 // is sent at a growing rate.
 //
+// A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
+// last chance: what it waited for may be wrong. That ends after 64 that were rejected. Each one that
+// is accepted, and each accepted test, permits two more. If it is proven that all units come back
+// together at T, none is sent before.
+//
 // # Learned rates
 //
 // After a hold that was right and whose end the server had not stated, what was accepted before it

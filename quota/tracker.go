@@ -58,8 +58,8 @@ type Tracker struct {
 	Mode Mode
 
 	// NeverTest disables requests that test whether the server accepts requests before the time
-	// that it stated. It is for quotas whose overage costs money. A statement that is wrong is then
-	// obeyed until its end.
+	// that it stated, also as the last chance of a call. It is for quotas whose overage costs money.
+	// A statement that is wrong is then obeyed until its end.
 	NeverTest bool
 
 	// Headroom is the part of each stated quota that is left to other clients, in [0, 1).

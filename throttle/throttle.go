@@ -101,7 +101,9 @@ type Claim struct {
 	// not count this one. If the wait fails, the Queue repeats the claim without Waits.
 	Waits bool
 
-	// Waited is how long a caller that sets Waits has waited so far. Zero without Waits.
+	// Waited is how long the caller has waited so far. Without Waits, more than zero means that its
+	// wait has failed, because the server imposed it, and that its work is not done unless this
+	// claim is granted.
 	Waited time.Duration
 
 	// Ahead is the longest Decision.Wait that the caller accepts: the units are taken now, and the

@@ -116,7 +116,8 @@ func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 func (q *Queue) expiredError(w *waiter, reason error) error {
 	if e := w.class.blockedAt; e != nil {
 		refused := q.refusedError(e.limitQueue, reason)
-		refused.Decision.ServerImposed, refused.Decision.Estimated = w.class.estimated, w.class.estimated
+		refused.Decision.ServerImposed = refused.Decision.ServerImposed || w.class.estimated
+		refused.Decision.Estimated = w.class.estimated
 		return refused
 	}
 	return &throttle.RefusedError{Decision: throttle.Decision{At: q.time.At(q.now)}, Reason: reason}
@@ -124,7 +125,7 @@ func (q *Queue) expiredError(w *waiter, reason error) error {
 
 // refusedError returns an error that names the limit of lq.
 func (q *Queue) refusedError(lq *limitQueue, reason error) *throttle.RefusedError {
-	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name}, Reason: reason}
+	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name, ServerImposed: lq.last.serverImposed}, Reason: reason}
 	if lq.retryExact {
 		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
 	}

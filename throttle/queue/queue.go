@@ -128,6 +128,9 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused
 // error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
 // of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
 // limiters. After an error t holds no units.
+//
+// Before Wait returns a RefusedError whose Decision.ServerImposed is set, it repeats the claims once
+// without Claim.Waits, unless t is a retry. If the limits grant them, it returns nil.
 func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
 // Hooks are functions that WaitHooks calls on the goroutine of its caller, without a lock. A
@@ -146,10 +149,10 @@ type Hooks struct {
 
 // WaitHooks is like Wait, and calls h.
 func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
+	retry := t.arrival != 0
 	now, _, err := q.tryNow(ctx, t, true)
 	if err == nil && t.grant == nil {
-		err = q.waitRenewable(ctx, t, now, h)
-		q.countRefusal(ctx, t, err)
+		err = q.lastTry(ctx, t, q.waitRenewable(ctx, t, now, h), retry, time.Duration(now))
 	}
 	if err != nil || q.Trace != nil {
 		q.finish(ctx, t, err)
@@ -178,23 +181,44 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, a
 	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
 		return now, false, nil
 	}
+	if err = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waits: waits}, now); t.grant != nil && t.arrival == 0 {
+		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
+	}
+	return now, true, err
+}
+
+// ask asks the limiters of t with c as of now, which is c.Now, outside the queue.
+func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
 	defer func() { // also if a limiter panics
 		if t.grant == nil && q.numWaiting.Load() > 0 {
 			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 		}
 	}()
-	c := throttle.Claim{Now: q.time.At(now), Waits: waits}
 	c.Deadline, _ = ctx.Deadline()
-	if t.isNonBlocking() {
-		var refusal throttle.Decision
-		_, err = t.reserve(ctx, c, &refusal)
-	} else {
-		err = q.reserveBlocking(ctx, t, c, now)
+	if !t.isNonBlocking() {
+		return q.reserveBlocking(ctx, t, c, now)
 	}
-	if t.grant != nil && t.arrival == 0 {
-		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
+	var refusal throttle.Decision
+	_, err = t.reserve(ctx, c, &refusal)
+	return err
+}
+
+// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection, and returns err,
+// or nil if all are granted. If the server imposed the wait, a limiter may grant what it would not grant to a
+// caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one. The wait
+// began at began.
+func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, began time.Duration) error {
+	refused, ok := err.(*throttle.RefusedError)
+	if !ok || retry || !refused.Decision.ServerImposed || ctx.Err() != nil {
+		q.countRefusal(ctx, t, err)
+		return err
 	}
-	return now, true, err
+	now, waited := q.time.Read(time.Time{}), t.waited
+	_ = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waited: max(time.Duration(now)-began, 1)}, now) // err is why the call fails
+	if t.waited = waited; t.grant != nil {
+		return nil
+	}
+	return err
 }
 
 // reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends

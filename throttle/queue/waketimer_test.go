@@ -179,7 +179,7 @@ func TestQueue_processesWhatIsDueNowOnAMockClock(t *testing.T) {
 		estimated := func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 			return throttle.Decision{At: c.Now, Estimated: true, ServerImposed: true}, nil
 		}
-		tk := ticket(&scriptedLimiter{script: []step{rejects(0, 0), rejects(0, 0), estimated}})
+		tk := ticket(&scriptedLimiter{script: []step{rejects(0, 0), rejects(0, 0), estimated, rejects(0, 0)}})
 		tk.MaxServerWait = time.Second
 		var err error
 		var wg sync.WaitGroup

@@ -18,14 +18,17 @@ import (
 // server restores all units at the reset.
 func windowEstimate(now time.Time) (e statedlimit.Estimate) {
 	var f inflight.Claims
-	limit := throttle.RemoteLimit{Limit: 100, Remaining: 80, ResetAfter: 70 * time.Second, Per: 2 * time.Minute}
+	limit := throttle.RemoteLimit{Limit: 100, Remaining: 99, ResetAfter: 71 * time.Second, Per: 2 * time.Minute}
 	send := func(n int, at time.Time) {
 		for range n {
 			e.Granted(at, &f, statedlimit.Pacing{})
 			f.End(f.Add())
 		}
 	}
-	send(20, now.Add(-11*time.Second))
+	send(1, now.Add(-11*time.Second))
+	e.Update(limit, 1, now.Add(-11*time.Second), &f)
+	send(19, now.Add(-11*time.Second))
+	limit.Remaining, limit.ResetAfter = 80, 70*time.Second
 	e.Update(limit, 20, now.Add(-10*time.Second), &f)
 	send(30, now.Add(-10*time.Second))
 	limit.Remaining, limit.ResetAfter = 50, time.Minute

@@ -24,8 +24,8 @@ import (
 //	Overload    failures depend on the requests in flight: fewer of them
 //	Ramp        the end of a wait: a growing number in flight
 //
-// While claims wait for Hold or Estimates, one at a time is granted as a test, and while they wait for Learned, it is
-// doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
+// While claims wait for Hold or Estimates, one at a time is granted as a test, and a claim that does not wait any longer as
+// its last chance. While they wait for Learned, it is doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
 // flight until it is canceled or observed. The time of a method is never before LastGranted.
 type Quota struct {
 	Units // counts requests
@@ -50,6 +50,7 @@ type Claim struct {
 	Units    int64
 	DryRun   bool      // nothing is taken
 	Waits    bool      // its caller waits if it is not granted
+	GivesUp  bool      // its caller has waited, and its call fails if it is not granted
 	Deadline time.Time // of its caller, on the system clock; zero: there is none, or it is not known
 }
 
@@ -72,14 +73,18 @@ const (
 	maxRelease   = 5 * time.Second
 )
 
-// A claim is identified by its number and the number of claims in flight when it was granted.
-const numberBits = 40
+// A claim is identified by its number, the number of claims in flight when it was granted, and whether it was a last
+// chance.
+const (
+	numberBits    = 40
+	lastChanceBit = 1 << 63
+)
 
 // number returns the number of the claim of a grant.
 func number(grant uint64) uint64 { return grant & (1<<numberBits - 1) }
 
 // inFlight returns how many claims were in flight when that of a grant was granted, it included.
-func inFlight(grant uint64) int64 { return int64(grant >> numberBits) } //nolint:gosec // 24 bits
+func inFlight(grant uint64) int64 { return int64(grant &^ lastChanceBit >> numberBits) } //nolint:gosec // 23 bits
 
 // Number returns the number of the claim of a Decision.Grant of a Quota.
 func Number(grant uint64) uint64 { return number(grant) }
@@ -112,6 +117,8 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 		case d.OK:
 		case d.proven, q.Account.NeverTest, c.DryRun && d.doubt == nil:
 			d.Expected = d.end
+		case c.GivesUp && q.tests.takeChance():
+			d.grant(q.grant(c.Units, now) | lastChanceBit)
 		case d.doubt != nil:
 			q.doubt(&d, c, now)
 		}
@@ -119,6 +126,11 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 	case d.learned:
 		q.tryLearned(false, now)
 	}
+}
+
+// grant grants the claim although something has denied it.
+func (d *decision) grant(grant uint64) {
+	d.OK, d.Wait, d.ServerImposed, d.Estimated, d.Grant = true, 0, false, false, grant
 }
 
 // doubt bounds the wait for a statement that no rejection has confirmed.
@@ -198,7 +210,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0
 			}
-			if d.end, d.proven = wait, e.Proven() && (e.ResetsTogether() || q.tests.on && q.tests.rejections > 0); !e.Proven() && d.server {
+			if d.end, d.proven = wait, e.Proven() && e.ResetsTogether(); !e.Proven() && d.server {
 				d.doubt = e
 			}
 			return
@@ -310,7 +322,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 		}
 		l.Window.Granted(claim, now)
 	}
-	return claim | uint64(min(q.InFlight.Open, math.MaxInt64>>numberBits))<<numberBits //nolint:gosec // not negative
+	return claim | uint64(min(q.InFlight.Open, math.MaxInt64>>numberBits))<<numberBits //nolint:gosec // 23 bits, not negative
 }
 
 // Canceled applies that the claim of grant, of a number of units, was not sent.
@@ -320,6 +332,9 @@ func (q *Quota) Canceled(grant uint64, units int64) {
 		return
 	}
 	q.trip.ended(n, false, q.LastGranted)
+	if grant&lastChanceBit != 0 {
+		q.tests.chanceEnded(false, false)
+	}
 	if q.tests.claim == n {
 		q.tests.claim = 0
 	}

@@ -25,9 +25,13 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	n := number(grant)
 	canceled := f.Cause == throttle.CauseCanceled
 	q.trip.ended(n, f.Outcome == throttle.Accepted, now)
-	test := n == q.tests.claim
+	test, last := n == q.tests.claim, grant&lastChanceBit != 0
 	if test {
 		q.tests.claim = 0
+	}
+	if last {
+		shows := !canceled && f.Cause != throttle.CauseOtherQuota
+		q.tests.chanceEnded(shows && f.Outcome == throttle.Accepted, shows && f.Outcome == throttle.Throttled)
 	}
 	switch {
 	case canceled:
@@ -38,7 +42,7 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	}
 	explained := unitsUsedUp
 	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
-		explained = q.updateEstimates(n, f, test, now) || unitsUsedUp
+		explained = q.updateEstimates(n, f, test || last, now) || unitsUsedUp
 	}
 	counted, held := false, q.Hold.Held
 	switch {
@@ -200,6 +204,11 @@ func (q *Quota) GaveUp(now time.Time) (sooner bool) {
 func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now time.Time) (explained bool) {
 	if q.Learned != nil && q.Learned.Window.Declared && slices.ContainsFunc(f.RemoteLimits, statedlimit.CountsRequests) {
 		q.Learned.Window = learnedlimit.Window{} // the server states what the program had declared
+	}
+	if f.Outcome == throttle.Accepted {
+		for i := range q.Estimates {
+			q.Estimates[i].Used(1, now)
+		}
 	}
 	var stated [statedlimit.MaxEstimates]bool
 	usedUp := false

@@ -19,14 +19,37 @@ type tests struct {
 	next  time.Time     // the next test is not sent before
 	pause time.Duration // after the latest rejected test
 
-	rejections int // tests of this wait that were rejected
+	rejections int   // tests of this wait that were rejected
+	chances    uint8 // last chances that were taken and not returned
 }
 
 const (
 	firstPause     = time.Second
 	maxServerPause = 1600 * time.Millisecond // 2 s with the random part
 	testJitter     = 0.25                    // random part that is added to a pause
+	maxChances     = 64                      // last chances that are rejected in a row before no more are given
 )
+
+// takeChance reports whether a call that would fail, because it cannot wait any longer for something that no rejection
+// has proven, is sent instead, as its last chance. Each takes a chance, and each one that is accepted returns two, as does
+// each accepted test. So where a third of them are accepted, there are always more, and where a limit is right, hardly any.
+func (t *tests) takeChance() bool {
+	if t.chances >= maxChances {
+		return false
+	}
+	t.chances++
+	return true
+}
+
+// chanceEnded applies that a last chance was accepted or rejected, or that it was neither, which shows nothing.
+func (t *tests) chanceEnded(accepted, rejected bool) {
+	switch {
+	case accepted:
+		t.accepted()
+	case !rejected:
+		t.chances -= min(t.chances, 1)
+	}
+}
 
 // begin begins a wait. stated reports whether the server has stated its end.
 func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
@@ -60,7 +83,9 @@ func (t *tests) schedule(random float64, now time.Time) {
 }
 
 // accepted applies that the test was accepted, or that the wait is over.
-func (t *tests) accepted() { *t = tests{pause: t.pause / 2} }
+func (t *tests) accepted() {
+	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances - min(t.chances, 2)}
+}
 
 // Testing reports whether the latest claim is a test that is in flight.
 func (q *Quota) Testing() bool { return q.tests.claim != 0 && q.tests.claim == q.InFlight.Sent }
@@ -105,7 +130,7 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 			d.Wait = max(wait, time.Millisecond)
 		}
 	default:
-		d.OK, d.Wait, d.ServerImposed, d.Estimated = true, 0, false, false
+		d.grant(0)
 		if !c.DryRun {
 			d.Grant = q.grant(c.Units, now)
 			q.tests.claim = number(d.Grant)

@@ -207,15 +207,14 @@ func TestQuota_dryRunsDuringAWait(t *testing.T) {
 }
 
 // How long a claim is expected to wait for a stated limit is known if rejections have confirmed the limit and its units
-// come back together, or if a test of this wait was rejected: where they come back one by one, a test may be accepted
-// long before the reset. A rejected test of an earlier wait shows nothing about this one.
+// come back together. Otherwise a request may be accepted long before the reset, also soon after a test was rejected.
 func TestQuota_expectsResetsThatAreProven(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		q := nothingLeft()
 		require.Zero(t, dryRun(q, at(ms)).Expected)
 		require.True(t, exchange(q, at(ms), states(bare, usedUp(at(rtt+ms)))), "a test")
 		d := reserve(q, at(50*ms))
-		require.Equal(t, []any{false, time.Minute - 50*ms}, []any{d.OK, d.Expected}, "it was rejected")
+		require.Equal(t, []any{false, time.Duration(0)}, []any{d.OK, d.Expected})
 
 		now, end := at(time.Minute), at(2*time.Minute)
 		for n := int64(9); n >= 0; n-- {
@@ -232,17 +231,77 @@ func TestQuota_expectsResetsThatAreProven(t *testing.T) {
 		}
 		for range 2 {
 			d = reserve(q, now)
-			require.Equal(t, []any{false, "quota", want}, []any{d.OK, d.Policy, d.Expected}, "%t: one was rejected in the wait before", together)
+			require.Equal(t, []any{false, "quota", want}, []any{d.OK, d.Policy, d.Expected}, together)
 		}
 		now = q.NextTest()
 		require.True(t, exchange(q, now, states(bare, throttle.RemoteLimit{Limit: 10, ResetAfter: end.Sub(now.Add(rtt))})))
 		now = now.Add(2 * rtt)
 		d = reserve(q, now)
-		require.False(t, d.OK)
-		require.Positive(t, d.Expected, "%t: a test of this wait was rejected", together)
-		if together {
-			require.Equal(t, end.Sub(now), d.Expected)
+		if want = 0; together {
+			want = end.Sub(now)
 		}
+		require.Equal(t, []any{false, want}, []any{d.OK, d.Expected}, "%t: a test of this wait was rejected", together)
+	}
+}
+
+// A call whose wait fails is sent instead, as its last chance, unless it is proven that it would be rejected. Each takes one
+// of 64 chances, and each one that is accepted, and each accepted test, returns two.
+func TestQuota_lastChance(t *testing.T) {
+	givesUp := Claim{GivesUp: true}
+	q := nothingLeft()
+	require.True(t, exchange(q, at(ms), states(bare, usedUp(at(rtt+ms)))), "a test")
+	now := at(2 * rtt)
+	send := func(f throttle.Feedback) bool {
+		now = now.Add(ms)
+		d := ask(q, givesUp, now)
+		if !d.OK {
+			return false
+		}
+		require.False(t, q.Testing())
+		respond(q, d, states(f, usedUp(now)), now)
+		return true
+	}
+	require.False(t, ask(q, Claim{}, now).OK, "it has not waited")
+	require.False(t, ask(q, Claim{GivesUp: true, DryRun: true}, now).OK)
+	for i := range 64 {
+		require.True(t, send(bare), i)
+	}
+	for next := now; next.Before(at(s)); next = next.Add(ms) {
+		require.False(t, exchange(q, next, states(bare, usedUp(next.Add(rtt)))), "the next test is sent as late as without them")
+	}
+	require.False(t, send(bare), "they were all rejected")
+
+	q = held(t, 0, stated(30*s))
+	require.True(t, ask(q, givesUp, at(ms)).OK)
+	q.Account.NeverTest = true
+	require.False(t, ask(q, givesUp, at(ms)).OK)
+}
+
+func TestTests_chances(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends func(*Quota, throttle.Decision)
+		left uint8 // of those taken before, 10, and the one that ends
+	}{
+		"rejected": {func(q *Quota, d throttle.Decision) { respond(q, d, bare, at(2*rtt)) }, 11},
+		"accepted": {func(q *Quota, d throttle.Decision) { respond(q, d, accepted, at(2*rtt)) }, 9},
+		"failed":   {func(q *Quota, d throttle.Decision) { respond(q, d, failed, at(2*rtt)) }, 10},
+		"canceled": {func(q *Quota, d throttle.Decision) { respond(q, d, canceled, at(2*rtt)) }, 10},
+		"another quota": {func(q *Quota, d throttle.Decision) {
+			respond(q, d, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota}, at(2*rtt))
+		}, 10},
+		"not sent": {func(q *Quota, d throttle.Decision) { q.Canceled(d.Grant, 1) }, 10},
+	} {
+		q := held(t, 0, stated(30*s))
+		q.tests.chances = 10
+		d := ask(q, Claim{GivesUp: true}, at(ms))
+		require.True(t, d.OK, name)
+		tt.ends(q, d)
+		require.Equal(t, tt.left, q.tests.chances, name)
+	}
+	for _, chances := range []uint8{0, 1, 2, 3} {
+		x := tests{chances: chances}
+		x.accepted()
+		require.Equal(t, chances-min(chances, 2), x.chances, "an accepted test returns two")
 	}
 }
 

@@ -84,7 +84,7 @@ func (u *Units) Responded(k uint64, n int64, f *throttle.Feedback) {
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range u.Estimates {
-			u.Estimates[i].AddResponses(n)
+			u.Estimates[i].Used(n, f.Now)
 		}
 	}
 	stated := u.Update(f.RemoteLimits, k, ticks.Later(f.Now, u.LastGranted))

@@ -60,6 +60,7 @@ type Estimate struct {
 	Name         string // RemoteLimit.Name
 	Limit        int64
 	Remaining    int64         // as of at
+	highest      int64         // units left that the server has stated at most
 	Per          time.Duration // length of the window that the server states; 0: not stated
 	Reset        time.Time     // never zero once a response was applied
 	At           time.Time     // when the response applied last was received
@@ -278,7 +279,7 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	if left == 0 {
 		e.counted.stateEnd(reset, e.At)
 	}
-	e.untimed = !statesReset(l)
+	e.untimed, e.highest = !statesReset(l), max(e.highest, left)
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
 	if statesReset(l) {
@@ -310,7 +311,7 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	case over:
 		e.observeReset(l, left, reset, now, f)
 	case newer:
-		e.refill.update(e, left, ResetOf(l, now), now, f)
+		e.refill.update(e, left, ResetOf(l, now).Add(l.Resolution), now, f)
 	case left >= e.Left(now):
 		e.refineReset(reset)
 		return
@@ -368,14 +369,16 @@ func (e *Estimate) Accepted(n uint64, test bool, now time.Time) {
 		refills := e.refill.kind != refillUnknown && e.refill.kind != refillsAtReset
 		e.proof.accepted(n, refills && !test, now)
 	}
-	e.refill.responses++
-	if e.refill.log != nil {
-		e.refill.log.add(now, 1)
-	}
 }
 
-// AddResponses counts accepted requests that used n units.
-func (e *Estimate) AddResponses(n int64) { e.refill.responses += n }
+// Used counts n units that a request used, whose acceptance was received now. Call it before Update, which begins
+// a measurement with what the response states.
+func (e *Estimate) Used(n int64, now time.Time) {
+	e.refill.responses += n
+	if e.refill.log != nil {
+		e.refill.log.add(now, n)
+	}
+}
 
 // UpdateByResponse is Update for the response to a claim of requests. rejected reports whether it is a
 // rejection, accepted whether the request was accepted, and repeated whether it was rejected before.

@@ -148,9 +148,9 @@ func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 	e.refill = refill{kind: refillsEach, window: time.Minute, log: newSendLog(start, 50)}
 	update(&e, 60, 0)
 	require.EqualValues(t, 40, e.refill.log.count(start.Add(-1), now), "ten have come back")
-	e.Accepted(0, false, now)
-	require.EqualValues(t, 41, e.refill.log.count(start.Add(-1), now))
-	require.EqualValues(t, 1, e.refill.responses)
+	e.Used(2, now)
+	require.EqualValues(t, 42, e.refill.log.count(start.Add(-1), now))
+	require.EqualValues(t, 2, e.refill.responses)
 
 	e = Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10, refill: refill{kind: refillsAtReset}}
 	update(&e, 45, 2)

@@ -47,7 +47,7 @@ type refill struct {
 }
 
 // update infers what it can from a response that is newer than the state of e and of the same window.
-// It was received now and states that left units are left until reset.
+// It was received now and states that left units are left until reset, or earlier.
 func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
 	case r.kind == refillsEach: // what comes back of its units looks like any other kind
@@ -85,12 +85,13 @@ func (r *refill) slide(e *Estimate, left int64, now time.Time) {
 
 // contradicts reports whether much fewer units came back since the latest update of e than a token
 // bucket restores that is full at reset, or than a sliding counter. A sliding log looks like a bucket for
-// a moment, because units that were used in a burst come back in a burst.
+// a moment, because units that were used in a burst come back in a burst. A bucket may be full with fewer units than its
+// limit, at most with those that it has stated.
 func (r *refill) contradicts(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) bool {
 	span := now.Sub(e.At)
 	own := e.openAtUpdate + int64(f.Sent-e.LastSent)
-	if span < minMeasured || left+own >= e.Limit {
-		return false // it is too early, or the bucket may have been full
+	if e.untimed || span < minMeasured || left+own >= e.highest {
+		return false // the server states no reset, it is too early, or the bucket may have been full
 	}
 	rate := float64(e.Limit-left) / max(reset.Sub(now), span).Seconds()
 	if r.kind == refillsNextWindow {

@@ -97,21 +97,29 @@ func TestRefill_recognizesAWindow(t *testing.T) {
 		sent         uint64        // while 2 were in flight and 5 had been sent at the start
 		after, reset time.Duration // reset counts from then
 		want         bool
+		set          func(*Estimate) // nil: nothing
 	}{
-		"half of a bucket's":        {50, 50, 8, time.Second, 5 * time.Second, false}, // 10 of a bucket, and at most 5
-		"less":                      {50, 50, 8, 2 * time.Second, 4 * time.Second, true},
-		"exactly two":               {50, 40, 8, 2 * time.Second, 60 * time.Second, true},
-		"less than two":             {50, 40, 8, 2*time.Second - 1, 60 * time.Second, false},
-		"exactly half, and two":     {50, 52, 8, 8 * time.Second, 24 * time.Second, true},
-		"more than half":            {50, 52, 8, 8*time.Second - 1, 24 * time.Second, false},
-		"one more was sent":         {50, 52, 9, 8 * time.Second, 24 * time.Second, false},
-		"the bucket was never full": {100, 94, 8, 2 * time.Second, 6 * time.Second, true},
-		"the bucket was full":       {100, 95, 8, 2 * time.Second, 5 * time.Second, false},
-		"soon":                      {50, 0, 8, 50 * time.Millisecond, 50 * time.Millisecond, true},
-		"too soon":                  {50, 0, 8, 49 * time.Millisecond, 50 * time.Millisecond, false},
-		"the reset is over":         {50, 0, 8, time.Second, -time.Second, true},
+		"half of a bucket's":        {50, 50, 8, time.Second, 5 * time.Second, false, nil}, // 10 of a bucket, and at most 5
+		"less":                      {50, 50, 8, 2 * time.Second, 4 * time.Second, true, nil},
+		"exactly two":               {50, 40, 8, 2 * time.Second, 60 * time.Second, true, nil},
+		"less than two":             {50, 40, 8, 2*time.Second - 1, 60 * time.Second, false, nil},
+		"exactly half, and two":     {50, 52, 8, 8 * time.Second, 24 * time.Second, true, nil},
+		"more than half":            {50, 52, 8, 8*time.Second - 1, 24 * time.Second, false, nil},
+		"one more was sent":         {50, 52, 9, 8 * time.Second, 24 * time.Second, false, nil},
+		"the bucket was never full": {100, 94, 8, 2 * time.Second, 6 * time.Second, true, nil},
+		"the bucket was full":       {100, 95, 8, 2 * time.Second, 5 * time.Second, false, nil},
+		"soon":                      {50, 0, 8, 50 * time.Millisecond, 50 * time.Millisecond, true, nil},
+		"too soon":                  {50, 0, 8, 49 * time.Millisecond, 50 * time.Millisecond, false, nil},
+		"the reset is over":         {50, 0, 8, time.Second, -time.Second, true, nil},
+		"no reset is stated":        {50, 0, 8, time.Minute, time.Second, false, func(e *Estimate) { e.untimed = true }},
+		"a small burst":             {1, 0, 6, time.Second, time.Second, false, func(e *Estimate) { e.highest = 1 }},
+		"a burst of one":            {0, 0, 6, time.Second, time.Second, false, func(e *Estimate) { e.highest = 0 }},
+		"a larger burst":            {1, 0, 6, time.Second, time.Second, true, func(e *Estimate) { e.highest = 8 }},
 	} {
-		e := Estimate{Limit: 100, Remaining: tt.before, At: start, openAtUpdate: 2, LastSent: 5}
+		e := Estimate{Limit: 100, Remaining: tt.before, highest: 100, At: start, openAtUpdate: 2, LastSent: 5}
+		if tt.set != nil {
+			tt.set(&e)
+		}
 		now := start.Add(tt.after)
 		f := &inflight.Claims{Sent: tt.sent}
 		require.Equal(t, tt.want, e.refill.contradicts(&e, tt.left, now.Add(tt.reset), now, f), name)

@@ -184,7 +184,7 @@ func TestRefill_responsesRefuteACounter(t *testing.T) {
 	}
 	for rate, want := range map[float64]refillKind{1.9: refillsNextWindow, 2: refillsAtReset} {
 		e := counterEstimate(start, refillsNextWindow)
-		e.Reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, rate
+		e.highest, e.Reset, e.refill.window, e.refill.rate = 99, start.Add(5*time.Second), 10*time.Second, rate
 		e.refill.update(&e, 0, e.Reset, start, &inflight.Claims{Sent: 100})
 		require.Equal(t, want, e.refill.kind, "%v per second, none of which came back", rate)
 	}
