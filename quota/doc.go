@@ -94,9 +94,9 @@
 // is sent at a growing rate.
 //
 // A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
-// last chance: what it waited for may be wrong. That ends after 64 that were rejected. Each one that
-// is accepted, and each accepted test, permits two more. If it is proven that all units come back
-// together at T, none is sent before.
+// last chance: what it waited for may be wrong. During a hold, 64 are sent so, and before a stated T
+// one, or none if it is proven that all units come back together at T. Each one that is accepted, and
+// each accepted test, permits two more.
 //
 // # Learned rates
 //

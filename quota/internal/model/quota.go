@@ -62,6 +62,7 @@ type decision struct {
 	server   bool                  // a hold or a stated limit did, which a test may end
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right
+	chances  int8                  // last chances that are given before one was accepted
 	doubt    *statedlimit.Estimate // the stated limit, if nothing has confirmed it; nil: something has
 }
 
@@ -117,7 +118,7 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 		case d.OK:
 		case d.proven, q.Account.NeverTest, c.DryRun && d.doubt == nil:
 			d.Expected = d.end
-		case c.GivesUp && q.tests.takeChance():
+		case c.GivesUp && q.tests.takeChance(d.chances):
 			d.grant(q.grant(c.Units, now) | lastChanceBit)
 		case d.doubt != nil:
 			q.doubt(&d, c, now)
@@ -196,7 +197,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		if d.Estimated {
 			d.Policy = names.LearnedRate
 		}
-		d.Wait, d.end, d.proven = wait, wait, q.Hold.Rejected > 0 || q.Hold.Trusted()
+		d.Wait, d.end, d.proven, d.chances = wait, wait, q.Hold.Rejected > 0 || q.Hold.Trusted(), holdChances
 		return
 	}
 	for i := range q.Estimates {
@@ -204,7 +205,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		f := q.counted(e, now)
 		free, wait := e.Free(now, f, q.Account.Pacing)
 		if free < min(c.Units, max(e.Limit, 1)) {
-			d.Wait, d.ServerImposed, d.server = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now)
+			d.Wait, d.ServerImposed, d.server, d.chances = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
 			d.inFlight = f.Open > 0 && e.Left(now) > 0
 			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)

@@ -19,27 +19,34 @@ type tests struct {
 	next  time.Time     // the next test is not sent before
 	pause time.Duration // after the latest rejected test
 
-	rejections int   // tests of this wait that were rejected
-	chances    uint8 // last chances that were taken and not returned
+	rejections int  // tests of this wait that were rejected
+	chances    int8 // last chances that were returned, less those that were taken
 }
 
 const (
 	firstPause     = time.Second
 	maxServerPause = 1600 * time.Millisecond // 2 s with the random part
 	testJitter     = 0.25                    // random part that is added to a pause
-	maxChances     = 64                      // last chances that are rejected in a row before no more are given
+
+	holdChances  = 64 // last chances that are given during holds before one was accepted
+	quotaChances = 1  // the same of a stated limit: what the server counts is seldom wrong
+	maxChances   = 64 // that were returned and not taken
 )
 
-// takeChance reports whether a call that would fail, because it cannot wait any longer for something that no rejection
-// has proven, is sent instead, as its last chance. Each takes a chance, and each one that is accepted returns two, as does
-// each accepted test. So where a third of them are accepted, there are always more, and where a limit is right, hardly any.
-func (t *tests) takeChance() bool {
-	if t.chances >= maxChances {
+// takeChance reports whether a call that would fail, because it cannot wait any longer for something that is not proven,
+// is sent instead, as its last chance. The first so many are free. Each takes one, and each one that is accepted returns two,
+// as does each accepted test. So where a third of them are accepted, there are always more, and where the wait is right,
+// hardly any.
+func (t *tests) takeChance(first int8) bool {
+	if t.chances+first <= 0 {
 		return false
 	}
-	t.chances++
+	t.chances--
 	return true
 }
+
+// returnChances returns n chances.
+func (t *tests) returnChances(n int8) { t.chances = min(t.chances+n, maxChances) }
 
 // chanceEnded applies that a last chance was accepted or rejected, or that it was neither, which shows nothing.
 func (t *tests) chanceEnded(accepted, rejected bool) {
@@ -47,7 +54,7 @@ func (t *tests) chanceEnded(accepted, rejected bool) {
 	case accepted:
 		t.accepted()
 	case !rejected:
-		t.chances -= min(t.chances, 1)
+		t.returnChances(1)
 	}
 }
 
@@ -84,7 +91,8 @@ func (t *tests) schedule(random float64, now time.Time) {
 
 // accepted applies that the test was accepted, or that the wait is over.
 func (t *tests) accepted() {
-	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances - min(t.chances, 2)}
+	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
+	t.returnChances(2)
 }
 
 // Testing reports whether the latest claim is a test that is in flight.

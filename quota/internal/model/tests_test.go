@@ -244,8 +244,7 @@ func TestQuota_expectsResetsThatAreProven(t *testing.T) {
 	}
 }
 
-// A call whose wait fails is sent instead, as its last chance, unless it is proven that it would be rejected. Each takes one
-// of 64 chances, and each one that is accepted, and each accepted test, returns two.
+// A call whose wait for a stated limit fails is sent instead, as its last chance, until one is rejected.
 func TestQuota_lastChance(t *testing.T) {
 	givesUp := Claim{GivesUp: true}
 	q := nothingLeft()
@@ -263,13 +262,15 @@ func TestQuota_lastChance(t *testing.T) {
 	}
 	require.False(t, ask(q, Claim{}, now).OK, "it has not waited")
 	require.False(t, ask(q, Claim{GivesUp: true, DryRun: true}, now).OK)
-	for i := range 64 {
-		require.True(t, send(bare), i)
-	}
+	d := ask(q, givesUp, now)
+	require.True(t, d.OK)
+	require.False(t, ask(q, givesUp, now).OK, "one is in flight")
+	respond(q, d, states(failed, usedUp(now)), now)
+	require.True(t, send(bare), "the one before showed nothing")
 	for next := now; next.Before(at(s)); next = next.Add(ms) {
 		require.False(t, exchange(q, next, states(bare, usedUp(next.Add(rtt)))), "the next test is sent as late as without them")
 	}
-	require.False(t, send(bare), "they were all rejected")
+	require.False(t, send(bare), "it was rejected")
 
 	q = held(t, 0, stated(30*s))
 	require.True(t, ask(q, givesUp, at(ms)).OK)
@@ -277,13 +278,25 @@ func TestQuota_lastChance(t *testing.T) {
 	require.False(t, ask(q, givesUp, at(ms)).OK)
 }
 
-func TestTests_chances(t *testing.T) {
+// During a hold, so are 64 calls that are rejected. Each one that is accepted, and each accepted test, permits two more.
+func TestQuota_lastChancesDuringAHold(t *testing.T) {
+	q := held(t, 0, stated(30*s))
+	for i := range 65 {
+		d := ask(q, Claim{GivesUp: true}, at(ms))
+		if require.Equal(t, i < 64, d.OK, i); d.OK {
+			respond(q, d, stated(30*s), at(ms))
+		}
+	}
+}
+
+// A last chance takes one. It is returned if it shows nothing, and two are returned for one that is accepted, up to 64.
+func TestQuota_returnsChances(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ends func(*Quota, throttle.Decision)
-		left uint8 // of those taken before, 10, and the one that ends
+		left int8 // of 10
 	}{
-		"rejected": {func(q *Quota, d throttle.Decision) { respond(q, d, bare, at(2*rtt)) }, 11},
-		"accepted": {func(q *Quota, d throttle.Decision) { respond(q, d, accepted, at(2*rtt)) }, 9},
+		"rejected": {func(q *Quota, d throttle.Decision) { respond(q, d, bare, at(2*rtt)) }, 9},
+		"accepted": {func(q *Quota, d throttle.Decision) { respond(q, d, accepted, at(2*rtt)) }, 11},
 		"failed":   {func(q *Quota, d throttle.Decision) { respond(q, d, failed, at(2*rtt)) }, 10},
 		"canceled": {func(q *Quota, d throttle.Decision) { respond(q, d, canceled, at(2*rtt)) }, 10},
 		"another quota": {func(q *Quota, d throttle.Decision) {
@@ -298,10 +311,10 @@ func TestTests_chances(t *testing.T) {
 		tt.ends(q, d)
 		require.Equal(t, tt.left, q.tests.chances, name)
 	}
-	for _, chances := range []uint8{0, 1, 2, 3} {
-		x := tests{chances: chances}
+	for before, want := range map[int8]int8{-64: -62, 0: 2, 63: 64, 64: 64} {
+		x := tests{chances: before}
 		x.accepted()
-		require.Equal(t, chances-min(chances, 2), x.chances, "an accepted test returns two")
+		require.Equal(t, want, x.chances, "an accepted test")
 	}
 }
 
