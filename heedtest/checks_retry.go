@@ -143,34 +143,17 @@ func checkHerd(e *evaluation) {
 	server.Key = func(r *http.Request) string { return r.Header.Get(callHeader) }
 	e.trial("herd", server, func(tr *trial) func() {
 		tr.together(callers, 0)
-		var later []time.Time
-		requests := tr.server.Requests()
-		for _, r := range requests {
-			if r.At.Sub(requests[0].At) > time.Second/2 {
-				later = append(later, r.At)
-			}
-		}
 		if tr.retries() == 0 {
 			return func() {}
 		}
-		peak := mostWithin(later, 20*time.Millisecond)
+		requests := tr.server.Requests()
+		start := requests[0].At
+		later := slices.DeleteFunc(requests, func(r Request) bool { return r.At.Sub(start) <= time.Second/2 })
+		peak := len(Busiest(later, 20*time.Millisecond))
 		return func() {
 			e.measured(float64(peak), "%d of %d callers came back within 20 ms to a server that admits %d per second", peak, callers, rate)
 		}
 	})
-}
-
-// mostWithin returns the maximum number of times in any interval of length d.
-func mostWithin(times []time.Time, d time.Duration) (most int) {
-	slices.SortFunc(times, time.Time.Compare)
-	first := 0
-	for i, at := range times {
-		for at.Sub(times[first]) >= d {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
 }
 
 // checkRetryBound checks that a call to a server that always fails is sent a bounded number of

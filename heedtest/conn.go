@@ -2,6 +2,7 @@ package heedtest
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ type listener struct {
 	net.Listener
 	recorder *recorder
 	http2    bool
+	tls      *tls.Config // nil means no TLS
 }
 
 // Accept implements net.Listener.
@@ -21,22 +23,29 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{}), settingsSent: make(chan struct{})}
+	c := &conn{Conn: inner, network: inner, closed: make(chan struct{}), settingsSent: make(chan struct{})}
+	if l.tls != nil {
+		c.Conn = tls.Server(inner, l.tls)
+	}
+	c.in, c.out = c.Conn, c.Conn
 	if l.http2 {
-		c.frames = &frameInserter{dst: inner}
-		c.in, c.out = newStreamTagger(inner), c.frames
+		c.frames = &frameInserter{dst: c.Conn}
+		c.in, c.out = newStreamTagger(c.Conn), c.frames
 	}
 	l.recorder.addConn(c)
 	return c, nil
 }
 
 // A conn is a connection that can be made to fail.
+//
+//	net/http ─▶ conn: hang ─▶ in, out: frames of HTTP/2 ─▶ Conn: TLS ─▶ network
 type conn struct {
-	net.Conn
-	n      int            // counted from 1
-	in     io.Reader      // reads from Conn
-	out    io.Writer      // writes to Conn
-	frames *frameInserter // the same as out; nil with HTTP/1.1
+	net.Conn                // a *tls.Conn with TLS, otherwise network
+	network  net.Conn       // what the listener accepted
+	n        int            // counted from 1
+	in       io.Reader      // reads from Conn
+	out      io.Writer      // writes to Conn
+	frames   *frameInserter // the same as out; nil with HTTP/1.1
 
 	mu      sync.Mutex
 	hanging bool
@@ -63,10 +72,21 @@ func (c *conn) isHanging() bool {
 
 // reset closes c with a reset, without a graceful shutdown.
 func (c *conn) reset() {
-	if l, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+	if l, ok := c.network.(interface{ SetLinger(int) error }); ok {
 		_ = l.SetLinger(0)
 	}
+	_ = c.network.Close() // before TLS can say that it ends
 	c.Close()
+}
+
+// tlsState returns the state of TLS. Nil means that c has none.
+func (c *conn) tlsState() *tls.ConnectionState {
+	encrypted, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := encrypted.ConnectionState()
+	return &state
 }
 
 // insert sends an HTTP/2 frame after the settings of the server, which must be the first

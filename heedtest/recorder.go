@@ -64,6 +64,24 @@ func (s *Server) EarlyRetries() []Request {
 	return slices.DeleteFunc(s.Requests(), func(a Request) bool { return a.EarlyBy == 0 })
 }
 
+// Busiest returns the requests of the busiest interval of length per, in order of arrival: no
+// interval of this length, from any moment up to but not including the moment per later, has
+// more. A client that sends at most 10 requests per second has at most 10 in any second. A per
+// of zero or less means requests at the same instant.
+func Busiest(requests []Request, per time.Duration) []Request {
+	sorted := slices.SortedStableFunc(slices.Values(requests), func(a, b Request) int { return a.At.Compare(b.At) })
+	from, to, first := 0, 0, 0
+	for i, r := range sorted {
+		for r.At.Sub(sorted[first].At) >= max(per, 1) {
+			first++
+		}
+		if i+1-first > to-from {
+			from, to = first, i+1
+		}
+	}
+	return sorted[from:to]
+}
+
 // Conns returns the number of connections that have been accepted so far.
 func (s *Server) Conns() int {
 	s.recorder.mu.Lock()

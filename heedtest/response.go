@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -68,18 +67,6 @@ const (
 // hangDelay is the time between the end of a response and the moment at which a HangConn
 // connection stops working. The response must have been sent by then.
 const hangDelay = 10 * time.Millisecond
-
-// Script returns a Server.Respond function that returns the responses in order, one for each
-// request, and after the last of them the zero Response.
-func Script(responses ...Response) func(Request) Response {
-	var next atomic.Int64
-	return func(Request) Response {
-		if i := next.Add(1) - 1; i < int64(len(responses)) {
-			return responses[i]
-		}
-		return Response{}
-	}
-}
 
 // ServeHTTP responds with a. It makes a the OnReject handler of a Server's Limit, so that the
 // Server refuses as some servers do: with 403 or 503 instead of 429, with a closed connection

@@ -60,12 +60,12 @@ func TestResponse_statesItsContentLength(t *testing.T) {
 // TestServer_keepsTheConnectionOfResponsesWithoutABody checks that responses that have no body are
 // complete, so that five requests use one connection.
 func TestServer_keepsTheConnectionOfResponsesWithoutABody(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
+	for _, p := range protocols {
 		for _, tt := range []struct {
 			method, body string
 			status       int
 		}{{"GET", "", 200}, {"HEAD", "", 200}, {"GET", "", 204}, {"GET", "", 304}, {"GET", "ignored", 204}, {"DELETE", "ignored", 304}} {
-			s := &heedtest.Server{HTTP2: http2, Respond: func(heedtest.Request) heedtest.Response {
+			s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: func(heedtest.Request) heedtest.Response {
 				return heedtest.Response{Status: tt.status, Body: tt.body}
 			}}
 			inMemory(t, s, func(t *testing.T) {

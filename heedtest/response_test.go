@@ -22,6 +22,9 @@ import (
 // net/http: the runtime then stops the program.
 var bubblesShareHTTP2 = strings.HasPrefix(runtime.Version(), "go1.25")
 
+// protocols are the protocols that a Server supports.
+var protocols = []struct{ http2, tls bool }{{false, false}, {true, false}, {false, true}, {true, true}}
+
 // inMemory runs f in a bubble with s.
 //
 // If f hangs, or loops without end, it panics after a day of the bubble's time, which takes
@@ -55,8 +58,8 @@ func fetch(c *http.Client, method, url, body string) (status int, got string, er
 
 func TestServer_zeroValueResponds(t *testing.T) {
 	new(heedtest.Server).Close() // Close before Start is allowed
-	for _, http2 := range []bool{false, true} {
-		s := &heedtest.Server{HTTP2: http2}
+	for _, p := range protocols {
+		s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls}
 		inMemory(t, s, func(t *testing.T) {
 			status, body, err := fetch(s.Client(), "PUT", s.URL+"/a?b=c", "hello")
 			require.NoError(t, err)
@@ -107,11 +110,11 @@ func TestFault_plainClientFails(t *testing.T) {
 			require.Equal(t, "ok\n", body, name)
 			c.CloseIdleConnections()
 		}
-		for _, http2 := range []bool{false, true} {
-			s := &heedtest.Server{Respond: answer, HTTP2: http2}
+		for _, p := range protocols {
+			s := &heedtest.Server{Respond: answer, HTTP2: p.http2, TLS: p.tls}
 			inMemory(t, s, func(t *testing.T) { check(t, s) })
 			answer = heedtest.Script(heedtest.Response{Body: half + half, Fault: tt.fault})
-			s = &heedtest.Server{Respond: answer, HTTP2: http2}
+			s = &heedtest.Server{Respond: answer, HTTP2: p.http2, TLS: p.tls}
 			s.Start()
 			check(t, s)
 			s.Close()
@@ -121,8 +124,8 @@ func TestFault_plainClientFails(t *testing.T) {
 }
 
 func TestFault_endlessBodyEndsWithTheClient(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{Fault: heedtest.Endless, Body: "1234", ByteInterval: time.Second})}
+	for _, p := range protocols {
+		s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: heedtest.Script(heedtest.Response{Fault: heedtest.Endless, Body: "1234", ByteInterval: time.Second})}
 		inMemory(t, s, func(t *testing.T) {
 			c := s.Client()
 			c.Timeout = 3500 * time.Millisecond
@@ -134,8 +137,8 @@ func TestFault_endlessBodyEndsWithTheClient(t *testing.T) {
 }
 
 func TestFault_hangConnBreaksTheNextRequest(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{Fault: heedtest.HangConn})}
+	for _, p := range protocols {
+		s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: heedtest.Script(heedtest.Response{Fault: heedtest.HangConn})}
 		inMemory(t, s, func(t *testing.T) {
 			c := s.Client()
 			c.Timeout = time.Minute
@@ -170,8 +173,8 @@ func TestFault_closeConnBreaksOtherStreams(t *testing.T) {
 }
 
 func TestResponse_delayAndByteInterval(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		s := &heedtest.Server{HTTP2: http2, Respond: func(heedtest.Request) heedtest.Response {
+	for _, p := range protocols {
+		s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: func(heedtest.Request) heedtest.Response {
 			return heedtest.Response{Delay: 5 * time.Second, Status: 503, Header: http.Header{"X-Why": {"slow"}}, Body: "slowly", ByteInterval: time.Second}
 		}}
 		inMemory(t, s, func(t *testing.T) {
@@ -191,8 +194,8 @@ func TestResponse_delayAndByteInterval(t *testing.T) {
 }
 
 func TestResponse_earlyHints(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{EarlyHints: http.Header{"Link": {"</a.css>"}}, Delay: time.Second})}
+	for _, p := range protocols {
+		s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: heedtest.Script(heedtest.Response{EarlyHints: http.Header{"Link": {"</a.css>"}}, Delay: time.Second})}
 		inMemory(t, s, func(t *testing.T) {
 			var early []string
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -252,11 +255,11 @@ func TestServer_skipsBodies(t *testing.T) {
 
 func TestServer_closeEndsHangingRequests(t *testing.T) {
 	for _, fault := range []heedtest.Fault{heedtest.Hang, heedtest.HalfOpenConn, heedtest.HangBody, heedtest.Endless, heedtest.HangConn} {
-		for _, http2 := range []bool{false, true} {
-			if http2 && bubblesShareHTTP2 {
+		for _, p := range protocols {
+			if p.http2 && bubblesShareHTTP2 {
 				continue
 			}
-			s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{Fault: fault, ByteInterval: time.Second})}
+			s := &heedtest.Server{HTTP2: p.http2, TLS: p.tls, Respond: heedtest.Script(heedtest.Response{Fault: fault, ByteInterval: time.Second})}
 			synctest.Test(t, func(t *testing.T) { // the bubble panics if a goroutine remains
 				s.StartInMemory()
 				failed := make(chan error)

@@ -75,8 +75,12 @@ type Server struct {
 	// SkipBodies makes the server respond without reading the bodies of requests.
 	SkipBodies bool
 
-	// HTTP2 selects HTTP/2 without TLS. Otherwise the server uses HTTP/1.1.
+	// HTTP2 selects HTTP/2. Otherwise the server uses HTTP/1.1.
 	HTTP2 bool
+
+	// TLS selects TLS, with a certificate for every host name and for the loopback addresses.
+	// Clients trust it only with the TLSClientConfig of Transport. False means no TLS.
+	TLS bool
 
 	// URL is the base URL of the server, without a trailing slash. It is set by Start and
 	// StartInMemory.
@@ -84,6 +88,7 @@ type Server struct {
 
 	running    *memhttp.RunningServer
 	dial       func(context.Context) (net.Conn, error)
+	authority  *authority // nil without TLS
 	recorder   recorder
 	earlyGuard earlyGuard
 }
@@ -95,7 +100,7 @@ func (s *Server) Start() {
 		panic("heedtest: Server.Start: " + err.Error())
 	}
 	addr := l.Addr().String()
-	s.start(l, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
+	s.start(l, addr, func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	})
 }
@@ -104,28 +109,41 @@ func (s *Server) Start() {
 // while requests wait. Only Transport and Client can reach it.
 func (s *Server) StartInMemory() {
 	l := memhttp.NewListener()
-	s.start(l, "http://heedtest.test", func(ctx context.Context) (net.Conn, error) { return l.Dial(ctx) })
+	s.start(l, "heedtest.test", func(ctx context.Context) (net.Conn, error) { return l.Dial(ctx) })
 }
 
-func (s *Server) start(l net.Listener, url string, dial func(context.Context) (net.Conn, error)) {
-	s.URL, s.dial = url, dial
+func (s *Server) start(l net.Listener, host string, dial func(context.Context) (net.Conn, error)) {
+	s.URL, s.dial = "http://"+host, dial
+	recording := &listener{Listener: l, recorder: &s.recorder, http2: s.HTTP2}
+	if s.TLS {
+		s.URL = "https://" + host
+		var err error
+		if s.authority, err = newAuthority(); err != nil {
+			panic("heedtest: Server.Start: " + err.Error())
+		}
+		recording.tls = s.authority.server(s.alpn())
+	}
 	s.running = memhttp.Serve(&http.Server{
 		Handler:     http.HandlerFunc(s.serve),
-		Protocols:   s.protocols(),
+		Protocols:   s.protocols(false), // TLS is added beneath the server, below the faults of HTTP/2
 		ConnContext: withConn,
 		ErrorLog:    log.New(io.Discard, "", 0), // discards errors of connections that faults have broken
-	}, &listener{Listener: l, recorder: &s.recorder, http2: s.HTTP2}, s.recorder.closeConns)
+	}, recording, s.recorder.closeConns)
 }
 
 // Transport returns a new transport that connects to s, whatever host a request names. Its
 // fields may be changed before the first request.
 func (s *Server) Transport() *http.Transport {
-	return &http.Transport{
-		Protocols: s.protocols(),
+	t := &http.Transport{
+		Protocols: s.protocols(s.TLS),
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return s.dial(ctx)
 		},
 	}
+	if s.authority != nil {
+		t.TLSClientConfig = s.authority.client()
+	}
+	return t
 }
 
 // Client returns an http.Client with a new Transport and no other settings.
@@ -138,16 +156,28 @@ func (s *Server) Close() {
 	}
 }
 
-func (s *Server) protocols() *http.Protocols {
+// protocols returns the protocol of s to a client or server of net/http that does, or does not,
+// encrypt it itself.
+func (s *Server) protocols(encrypts bool) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(!s.HTTP2)
-	p.SetUnencryptedHTTP2(s.HTTP2)
+	p.SetHTTP2(s.HTTP2 && encrypts)
+	p.SetUnencryptedHTTP2(s.HTTP2 && !encrypts)
 	return p
+}
+
+// alpn returns the protocol of s as TLS names it.
+func (s *Server) alpn() string {
+	if s.HTTP2 {
+		return "h2"
+	}
+	return "http/1.1"
 }
 
 // serve records a request, rejects it if it is early, and passes it to Limit and respond.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	stream := takeStream(r)
+	r.TLS = connOf(r).tlsState()
 	n := s.recorder.recordRequest(r, s.SkipBodies)
 	key := ""
 	if s.Key != nil {

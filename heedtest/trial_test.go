@@ -200,18 +200,6 @@ func TestRunner_inABubble(t *testing.T) {
 	})
 }
 
-func TestMostWithin(t *testing.T) {
-	at := func(ms ...int) (times []time.Time) {
-		for _, ms := range ms {
-			times = append(times, time.Unix(0, 0).Add(time.Duration(ms)*time.Millisecond))
-		}
-		return times
-	}
-	require.Equal(t, 0, mostWithin(nil, time.Second))
-	require.Equal(t, 1, mostWithin(at(0, 20, 40), 20*time.Millisecond))
-	require.Equal(t, 3, mostWithin(at(100, 0, 19, 5, 20), 20*time.Millisecond))
-}
-
 func TestBubbleGoroutines(t *testing.T) {
 	require.Zero(t, bubbleGoroutines())
 	synctest.Test(t, func(t *testing.T) {
