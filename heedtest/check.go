@@ -107,6 +107,7 @@ var checks = []check{
 	{"useless-wait", "s", 1, checkUselessWait},
 	{"long-wait", "s", 3600, checkLongWait},
 	{"endless-body", "KiB", 1024, checkEndlessBody},
+	{"stalled-body", "s", 600, checkStalledBody},
 	{"upload-buffer", "KiB", 1024, checkUploadBuffer},
 	{"healthy-server", "% failed", 1, checkHealthyServer},
 	{"dialects", "rejected", 0, checkDialects},
@@ -122,7 +123,7 @@ func find(name string) *check {
 	return nil
 }
 
-// An runner runs checks on one client.
+// A runner runs checks on one client.
 type runner struct {
 	newClient   ClientFunc
 	maxRealTime time.Duration

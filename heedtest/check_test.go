@@ -319,7 +319,7 @@ func TestRun_faults(t *testing.T) {
 			return &retrier{base: base, patient: true}
 		}},
 		{"endless-body", "reads the response", "read more than 16 MiB", buffering},
-		{"endless-body", "drains before a retry", "429 that stops: a call had not ended", func(base http.RoundTripper) http.RoundTripper {
+		{"stalled-body", "drains before a retry", "429 that stops: a call had not ended", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, drains: true}
 		}},
 		{"upload-buffer", "reads the upload", "8192 KiB of an upload of 8192 KiB", func(base http.RoundTripper) http.RoundTripper {
@@ -347,7 +347,7 @@ func TestRun_faults(t *testing.T) {
 			}))
 		}},
 		{"dialects", "waits before every call", "30 calls took 2m6s", sleeping(21 * time.Second)},
-		{"endless-body", "waits for more than ten minutes", "the call took 10m0.000000001s, waiting for a body that the caller did not need", sleeping(10*time.Minute + 1)},
+		{"stalled-body", "waits for more than ten minutes", "the call took 600.001 s, waiting for a body that the caller did not need", sleeping(10*time.Minute + time.Millisecond)},
 		{"endless-body", "reads 2 MiB of the response", "the client read 2052 KiB of a response of which the caller read 4", reading(2 << 20)},
 		{"upload-buffer", "sends the upload without end", "sent more than 50 requests", resending},
 		{"request-body", "sends the request without end", "sent more than 50 requests", resending},
@@ -458,6 +458,7 @@ func TestRun_figures(t *testing.T) {
 		"deadline":       {sleepingAfter(3 * time.Second), 3},
 		"useless-wait":   {func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, patient: true} }, 10},
 		"endless-body":   {reading(100 << 10), 104},
+		"stalled-body":   {sleepingAfter(7 * time.Second), 7},
 		"upload-buffer":  {uploading(100 << 10), 100},
 		"response-body":  {buffering, 1},
 		"dialects":       {func(base http.RoundTripper) http.RoundTripper { return base }, 20},
@@ -465,6 +466,28 @@ func TestRun_figures(t *testing.T) {
 	} {
 		m := heedtest.Run(t, tt.client, check)[0]
 		require.InDelta(t, tt.want, m.Figure, 1e-6, "%s: %v", check, m)
+	}
+}
+
+// TestRun_figuresOfBrokenTrials checks that clients that read or wait without end have a figure
+// above the limit.
+func TestRun_figuresOfBrokenTrials(t *testing.T) {
+	draining := func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, drains: true} }
+	for _, tt := range []struct {
+		check  string
+		client heedtest.ClientFunc
+		want   float64
+		detail string
+	}{
+		{"endless-body", buffering, 16 << 10, "200: the client read more than 16 MiB"},
+		{"endless-body", draining, 16 << 10, "500: the client read more than 16 MiB"},
+		{"stalled-body", buffering, 3 * 3600, "200 that stops: a call had not ended after 3h0m0s"},
+		{"stalled-body", draining, 3 * 3600, "429 that stops: a call had not ended after 3h0m0s"},
+	} {
+		m := heedtest.Run(t, tt.client, tt.check)[0]
+		require.InDelta(t, tt.want, m.Figure, 64, m) // of a body, the last read
+		require.Greater(t, m.Figure, m.Limit)
+		require.Equal(t, tt.detail, m.Detail)
 	}
 }
 
@@ -536,7 +559,7 @@ func TestRun_everyCheckCanFail(t *testing.T) {
 	require.Equal(t, []string{
 		"contract", "early-retry", "request-body", "response-body", "duplicate-post", "herd", "retry-bound",
 		"nested-retries", "last-response", "leaks", "deadline", "useless-wait", "long-wait", "endless-body",
-		"upload-buffer", "healthy-server", "dialects", "lost-units",
+		"stalled-body", "upload-buffer", "healthy-server", "dialects", "lost-units",
 	}, heedtest.Names(), "add a fault of the new check to TestRun_faults")
 }
 

@@ -39,9 +39,10 @@ type trial struct {
 	client http.RoundTripper
 	ctx    context.Context // ends with the trial
 
-	mu    sync.Mutex
-	calls int
-	fault string // how the client broke the trial; empty: it did not
+	mu     sync.Mutex
+	calls  int
+	fault  string         // how the client broke the trial; empty: it did not
+	figure func() float64 // the figure of a trial that the client breaks; nil: none
 }
 
 // trial starts server, builds a client and calls run. If they cannot be ended, they are
@@ -55,6 +56,7 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 	}
 	type outcome struct {
 		record func()
+		figure float64 // if there is a fault
 		fault  string
 	}
 	ended, over := make(chan outcome, 1), make(chan struct{})
@@ -72,7 +74,7 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 		synctest.Test(e.t, func(*testing.T) {
 			time.Sleep(time.Until(trialStart))
 			tr := &trial{server: server}
-			out.record, out.fault = tr.execute(e.newClient, run)
+			out.record, out.figure, out.fault = tr.execute(e.newClient, run)
 		})
 	}()
 	timer := time.NewTimer(e.maxRealTime)
@@ -80,6 +82,7 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 	select {
 	case out := <-ended:
 		if out.fault != "" {
+			e.figure = max(e.figure, out.figure)
 			e.fail("%s: %s", name, out.fault)
 		} else {
 			out.record()
@@ -90,8 +93,9 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 	}
 }
 
-// execute runs a trial in the current bubble. It returns either record or a fault.
-func (tr *trial) execute(newClient ClientFunc, run func(*trial) func()) (record func(), fault string) {
+// execute runs a trial in the current bubble. It returns either record or a fault, with its
+// figure.
+func (tr *trial) execute(newClient ClientFunc, run func(*trial) func()) (record func(), figure float64, fault string) {
 	var cancel context.CancelFunc
 	tr.ctx, cancel = context.WithCancel(context.Background())
 	tr.server.StartInMemory()
@@ -127,7 +131,18 @@ func (tr *trial) execute(newClient ClientFunc, run func(*trial) func()) (record 
 	if record == nil && tr.fault == "" {
 		tr.fault = "the client ended the goroutine of its caller"
 	}
-	return record, tr.fault
+	if tr.fault != "" && tr.figure != nil {
+		figure = tr.figure()
+	}
+	return record, figure, tr.fault
+}
+
+// ifBroken sets the figure of the trial for the case that the client breaks it: a client that
+// reads without end has read a number of bytes.
+func (tr *trial) ifBroken(figure func() float64) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.figure = figure
 }
 
 // close ends all requests and the server.
