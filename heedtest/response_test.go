@@ -23,7 +23,7 @@ import (
 var bubblesShareHTTP2 = strings.HasPrefix(runtime.Version(), "go1.25")
 
 // protocols are the protocols that a Server supports.
-var protocols = []struct{ http2, tls bool }{{false, false}, {true, false}, {false, true}, {true, true}}
+var protocols = []struct{ http2, tls bool }{{false, false}, {false, true}, {true, false}, {true, true}}
 
 // inMemory runs f in a bubble with s.
 //
