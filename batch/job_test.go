@@ -71,17 +71,34 @@ func TestJob_progressDoesNotCountPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, Options{Total: 20})
 		defer j.cancel(nil)
-		var e estimator
-		e.add(sample{}, 0)
+		progress := func() Progress { p, _ := j.progress(time.Now()); return p }
 		j.pauses.begin(time.Now(), time.Now().Add(time.Minute))
-		require.Zero(t, j.progress(&e).TimeLeft, "not known")
+		require.Zero(t, progress().TimeLeft, "not known")
 		time.Sleep(80 * time.Second)
 		j.report.Done = 10
-		p := j.progress(&e)
+		p := progress()
 		require.Equal(t, 20*time.Second, p.TimeLeft)
 		require.Zero(t, p.PausedUntil)
 		j.pauses.begin(time.Now(), time.Now().Add(5*time.Second))
-		require.Equal(t, 25*time.Second, j.progress(&e).TimeLeft)
+		require.Equal(t, 25*time.Second, progress().TimeLeft)
+	})
+}
+
+// TestJob_progressCountsOnlyWhatThisProcessDid checks the estimate of a job of which an earlier
+// process has done and failed a part.
+func TestJob_progressCountsOnlyWhatThisProcessDid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, Options{Total: 1000})
+		defer j.cancel(nil)
+		j.report = Report{Done: 500, Resumed: 500, Failed: 100}
+		time.Sleep(10 * time.Second)
+		p, rate := j.progress(time.Now())
+		require.Zero(t, p.TimeLeft)
+		require.Zero(t, rate)
+		j.report.Done, j.report.Failed, j.failures = 505, 105, 5
+		p, rate = j.progress(time.Now())
+		require.InDelta(t, 1, rate, 1e-9)
+		require.Equal(t, 390*time.Second, p.TimeLeft)
 	})
 }
 
@@ -96,10 +113,9 @@ func TestProgress_leftOfFewItems(t *testing.T) {
 		require.Equal(t, tt.want, tt.p.Left(), "%+v", tt.p)
 	}
 	var e estimator
-	e.add(sample{}, 0)
-	require.Zero(t, e.add(sample{0, time.Second}, 5), "nothing was processed")
-	require.Zero(t, e.add(sample{1, 0}, 5), "in no time")
-	require.Equal(t, 5*time.Second, e.add(sample{1, time.Second}, 5))
+	require.Zero(t, e.rate(sample{0, time.Second}), "nothing was processed")
+	require.Zero(t, e.rate(sample{1, 0}), "in no time")
+	require.InDelta(t, .5, e.rate(sample{1, 2 * time.Second}), 0)
 }
 
 // A pause repeats the item, which is then marked. A function that sends no request with its

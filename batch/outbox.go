@@ -96,6 +96,11 @@ type OutboxConfig struct {
 	// read the body. Nil means that 401 passes.
 	RejectionPasses func(*http.Response) bool
 
+	// Monitor shows the Outbox on a debugpage.Page and in metrics, under Name, until it is
+	// closed. Nil means that it is not shown. An empty Name is a name, too.
+	Monitor *Monitor
+	Name    string
+
 	// MaxRequests is the maximum number of requests. Zero means 10,000.
 	MaxRequests int
 
@@ -298,14 +303,15 @@ type Outbox struct {
 	closed  chan struct{} // is closed by Close
 	ended   chan struct{} // is closed when the sender has ended
 
-	mu       sync.Mutex
-	isClosed bool
-	entries  []*entry      // by ID; only the sender removes them
-	storing  []uint64      // the numbers of the requests that are being stored, in order
-	bytes    int64         // size of entries and of the requests that are being stored
-	nextID   uint64        // of the next request
-	changed  chan struct{} // is closed when an entry was added or removed
-	state    OutboxState   // NextTry and LastError
+	mu        sync.Mutex
+	isClosed  bool
+	entries   []*entry      // by ID; only the sender removes them
+	storing   []uint64      // the numbers of the requests that are being stored, in order
+	bytes     int64         // size of entries and of the requests that are being stored
+	nextID    uint64        // of the next request
+	changed   chan struct{} // is closed when an entry was added or removed
+	state     OutboxState   // NextTry and LastError
+	delivered delivered
 }
 
 // OpenOutbox creates an Outbox, and begins to send the requests that its file holds. The
@@ -328,7 +334,11 @@ func OpenOutbox(c OutboxConfig) (*Outbox, error) {
 			o.bytes += e.size
 		}
 	}
+	if len(o.entries) > 0 {
+		o.delivered.begin(time.Now())
+	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
+	c.Monitor.add(o, c.Name)
 	go o.run()
 	return o, nil
 }
@@ -405,6 +415,7 @@ func (o *Outbox) insert(e *entry) {
 		return int(min(max(int64(e.ID)-int64(id), -1), 1))
 	})
 	o.entries = slices.Insert(o.entries, i, e)
+	o.delivered.begin(time.Now())
 	o.signal()
 }
 
@@ -478,6 +489,7 @@ func (o *Outbox) Close(ctx context.Context) ([]QueuedRequest, error) {
 	}
 	o.cancel()
 	<-o.ended
+	o.c.Monitor.remove(o)
 	o.awaitSubmits()
 	var err error
 	if o.store != nil {

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,10 +73,9 @@ func (p Progress) String() string {
 	return b.String()
 }
 
-// An estimator estimates the time that is left from the latest samples.
+// An estimator measures the rate at which something is processed in about the last minute.
 type estimator struct {
-	samples [64]sample
-	n       int // samples taken
+	samples []sample // oldest first, at least minSample apart; only the first is older than rateWindow
 }
 
 // A sample states how many items were processed in how much time without pauses.
@@ -84,20 +84,37 @@ type sample struct {
 	active    time.Duration
 }
 
-// maxTimeLeft bounds estimates, so that a pause can be added: 146 years.
-const maxTimeLeft = 1 << 62
+const (
+	rateWindow = time.Minute
+	minSample  = time.Second
 
-// add takes a sample and returns the time for left items, or 0 if it is not known.
-func (e *estimator) add(s sample, left int) time.Duration {
-	e.samples[e.n%len(e.samples)] = s
-	e.n++
-	oldest := e.samples[0]
-	if e.n > len(e.samples) {
-		oldest = e.samples[e.n%len(e.samples)]
+	// maxTimeLeft bounds estimates, so that a pause can be added: 146 years.
+	maxTimeLeft = 1 << 62
+)
+
+// rate takes a sample and returns the number of items per second, or 0 if it is not known.
+func (e *estimator) rate(s sample) float64 {
+	if e.samples == nil {
+		e.samples = []sample{{}} // nothing was processed at the beginning
+	}
+	for len(e.samples) > 1 && s.active-e.samples[1].active >= rateWindow {
+		e.samples = slices.Delete(e.samples, 0, 1)
+	}
+	oldest, latest := e.samples[0], e.samples[len(e.samples)-1]
+	if s.active-latest.active >= minSample {
+		e.samples = append(e.samples, s)
 	}
 	processed, active := s.processed-oldest.processed, s.active-oldest.active
-	if left <= 0 || processed <= 0 || active <= 0 {
+	if processed <= 0 || active <= 0 {
 		return 0
 	}
-	return time.Duration(min(float64(active)/float64(processed)*float64(left), maxTimeLeft))
+	return float64(processed) / active.Seconds()
+}
+
+// timeFor returns the time for n items at a rate per second, or 0 if it is not known.
+func timeFor(n int, rate float64) time.Duration {
+	if n <= 0 || rate <= 0 {
+		return 0
+	}
+	return time.Duration(min(float64(n)/rate*float64(time.Second), maxTimeLeft))
 }

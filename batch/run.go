@@ -34,6 +34,10 @@ type Options struct {
 	// Total is the number of items, for Progress. Zero means that it is not known.
 	Total int
 
+	// Monitor shows the job on a debugpage.Page and in metrics, with the name Job. Nil means that
+	// it is not shown.
+	Monitor *Monitor
+
 	// Progress is called with the state of the job: every ProgressInterval, and when the job
 	// has ended. It is called by one goroutine at a time; the workers do not wait for it, but
 	// Run returns only when it has returned. Nil means none.
@@ -307,8 +311,9 @@ type job struct {
 	mu       sync.Mutex
 	report   Report
 	active   int
-	failures int         // items that failed in this process
-	skipped  bool        // a worker got an item and did not begin it
+	failures int  // items that failed in this process
+	skipped  bool // a worker got an item and did not begin it
+	estimate estimator
 	stopping *time.Timer // calls cancel after StopTimeout; nil if that has not begun
 	lastSend time.Time   // when the last request may begin that must not be repeated; zero before the job stops
 	panic    *PanicError // the first panic
@@ -334,12 +339,16 @@ func run[T any](ctx context.Context, items iter.Seq[T], fn func(context.Context,
 		j.checkpoint, j.id, j.report.Cut = c, c.id, c.log.Cut()
 	}
 	defer j.begin(ctx)()
+	err, end := errExited, j.monitor() // if the sequence, Progress or a function does not return
+	defer func() { end(err) }()
 
 	func() {
 		defer j.reportProgress()()
 		processAll(j, items, fn)
 	}()
-	return j.result()
+	var r Report
+	r, err = j.result()
+	return r, err
 }
 
 // begin sets the contexts of the job for that of its caller. The returned function ends them.
@@ -744,12 +753,8 @@ func (j *job) reportProgress() (finish func()) {
 	if j.o.Progress == nil {
 		return func() {}
 	}
-	var (
-		estimate estimator
-		reporter sync.WaitGroup
-		ended    = make(chan struct{})
-	)
-	estimate.add(sample{}, 0)
+	var reporter sync.WaitGroup
+	ended := make(chan struct{})
 	reporter.Go(func() {
 		returned := false
 		defer func() {
@@ -762,13 +767,13 @@ func (j *job) reportProgress() (finish func()) {
 		for {
 			select {
 			case <-ticker.C:
-				j.o.Progress(j.progress(&estimate))
+				j.callProgress()
 				continue
 			case <-ended:
 			}
 			break
 		}
-		j.o.Progress(j.progress(&estimate))
+		j.callProgress()
 		returned = true
 	})
 	return func() {
@@ -777,20 +782,25 @@ func (j *job) reportProgress() (finish func()) {
 	}
 }
 
-// progress returns the state of the job.
-func (j *job) progress(e *estimator) Progress {
-	now := time.Now()
+func (j *job) callProgress() {
+	p, _ := j.progress(time.Now())
+	j.o.Progress(p)
+}
+
+// progress returns the state of the job, and the number of items per second.
+func (j *job) progress(now time.Time) (p Progress, rate float64) {
+	paused := j.pauses.total(now)
 	j.mu.Lock()
-	r, active := j.report, j.active
-	j.mu.Unlock()
-	p := Progress{
-		Done: r.Done, Resumed: r.Resumed, Failed: r.Failed, Unknown: r.Unknown, Running: active,
+	r := j.report
+	p = Progress{
+		Done: r.Done, Resumed: r.Resumed, Failed: r.Failed, Unknown: r.Unknown, Running: j.active,
 		Total: j.o.Total, Elapsed: now.Sub(j.started), PausedUntil: j.pauses.pausedUntil(now),
 	}
-	processed := r.Done - r.Resumed + r.Failed
-	p.TimeLeft = e.add(sample{processed: processed, active: p.Elapsed - j.pauses.total(now)}, p.Left())
+	rate = j.estimate.rate(sample{processed: r.Done - r.Resumed + j.failures, active: p.Elapsed - paused})
+	j.mu.Unlock()
+	p.TimeLeft = timeFor(p.Left(), rate)
 	if !p.PausedUntil.IsZero() && p.TimeLeft > 0 {
 		p.TimeLeft += p.PausedUntil.Sub(now)
 	}
-	return p
+	return p, rate
 }

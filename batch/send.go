@@ -285,13 +285,13 @@ func (o *Outbox) leave(e *entry, r *tryResult) bool {
 			return false
 		}
 	}
-	o.remove(e)
+	o.remove(e, r.err)
 	return true
 }
 
 // remove removes e from the file and from the entries. If the file cannot be written, e is
-// sent again after a restart, with its Idempotency-Key.
-func (o *Outbox) remove(e *entry) {
+// sent again after a restart, with its Idempotency-Key. The outcome is Delivery.Err.
+func (o *Outbox) remove(e *entry, outcome error) {
 	var err error
 	if o.store != nil {
 		o.store.begin()
@@ -304,6 +304,7 @@ func (o *Outbox) remove(e *entry) {
 		o.entries = slices.Delete(o.entries, i, i+1)
 	}
 	o.bytes -= e.size
+	o.delivered.count(outcome, time.Now(), len(o.entries))
 	o.state = OutboxState{LastError: fileError("outbox", err)}
 	o.signal()
 }

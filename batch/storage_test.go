@@ -213,10 +213,14 @@ func TestStoreReader_rejectsUnknownKinds(t *testing.T) {
 	require.ErrorIs(t, c.apply(append(record, make([]byte, 8)...), nil), ErrDamaged)
 }
 
-func TestEstimator_longestTime(t *testing.T) {
-	var e estimator
-	e.add(sample{}, 0)
-	require.Equal(t, time.Duration(1<<62), e.add(sample{processed: 1, active: time.Hour}, math.MaxInt))
+func TestTimeFor(t *testing.T) {
+	for _, tt := range []struct {
+		n    int
+		rate float64
+		want time.Duration
+	}{{math.MaxInt, 1. / 3600, 1 << 62}, {10, 4, 2500 * time.Millisecond}, {10, 0, 0}, {10, -1, 0}, {0, 1, 0}, {-1, 1, 0}} {
+		require.Equal(t, tt.want, timeFor(tt.n, tt.rate), "%+v", tt)
+	}
 }
 
 // A process may end after a request was added to the dead letters and before it left its Outbox.

@@ -198,27 +198,35 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestEstimator_usesTheLatestSamples checks the estimate from a sample and the oldest of the 63
-// before it.
-func TestEstimator_usesTheLatestSamples(t *testing.T) {
-	var e estimator
-	require.Zero(t, e.add(sample{}, 100), "one sample")
-	for i := 1; i <= 63; i++ { // one item a second
-		require.Equal(t, 100*time.Second, e.add(sample{i, time.Duration(i) * time.Second}, 100), i)
-	}
-	for i := 1; i <= 63; i++ { // ten items a second
-		got := e.add(sample{63 + 10*i, time.Duration(63+i) * time.Second}, 100)
-		want := 63. / float64((63-i)+10*i) * 100 // of the last 63 seconds
-		require.InDelta(t, want, got.Seconds(), 1e-6, i)
-	}
-	require.Zero(t, e.add(sample{63 + 630, 200 * time.Second}, 0), "none is left")
-	require.Zero(t, e.add(sample{63 + 630, 200 * time.Second}, -1))
-	require.Equal(t, time.Duration(float64(time.Second)/10*1.), func() time.Duration {
+// TestEstimator_usesTheLatestMinute checks the rate since the latest sample that is a minute old,
+// for samples that are read more and less often than that.
+func TestEstimator_usesTheLatestMinute(t *testing.T) {
+	for _, tt := range []struct {
+		every time.Duration // between samples
+		over  time.Duration // for which the rate is measured, once the estimator has that much
+	}{
+		{time.Second, time.Minute}, {2 * time.Second, time.Minute}, {100 * time.Millisecond, time.Minute}, {7 * time.Second, 63 * time.Second},
+		{time.Minute, time.Minute}, {5 * time.Minute, 5 * time.Minute},
+	} {
 		var e estimator
-		e.add(sample{5, 0}, 1)
-		return e.add(sample{15, time.Second}, 1)
-	}())
-	require.Zero(t, e.add(sample{-1000, 300 * time.Second}, 5), "nothing was processed")
+		processed := func(at time.Duration) int { // 100 items a second, and ten times as many after ten minutes
+			return int(at/(10*time.Millisecond)) + 9*int(max(at-10*time.Minute, 0)/(10*time.Millisecond))
+		}
+		require.Zero(t, e.rate(sample{}))
+		for at := tt.every; at < 20*time.Minute; at += tt.every {
+			got, from := e.rate(sample{processed(at), at}), max(at-tt.over, 0)
+			if tt.every < time.Second { // samples are taken a second apart
+				from = max((at - tt.over).Truncate(time.Second), 0)
+			}
+			want := float64(processed(at)-processed(from)) / (at - from).Seconds()
+			require.InDelta(t, want, got, want/1000, "%v at %v", tt.every, at)
+			require.LessOrEqual(t, len(e.samples), 62)
+		}
+	}
+	e := estimator{samples: []sample{{5, 0}}}
+	require.InDelta(t, 10, e.rate(sample{15, time.Second}), 0)
+	require.Zero(t, e.rate(sample{-1000, 300 * time.Second}), "nothing was processed")
+	require.Zero(t, e.rate(sample{1000, -time.Second}), "a sample before the first")
 }
 
 // TestCheckpoint_apply checks records that are just valid, and those that are not.

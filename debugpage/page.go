@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -37,6 +38,10 @@ type Page struct {
 	// request of each account at the host. All who reach the page can ask; requests of other sites
 	// are rejected. Nil means that the page is read-only.
 	Forget func(host string)
+
+	// Batches is the Monitor whose jobs and Outboxes are shown, at most 100 of them. Its times are
+	// those of the system clock. Nil means that the page has no such section.
+	Batches *batch.Monitor
 
 	recorder recorder
 

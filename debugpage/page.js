@@ -2,7 +2,7 @@
 // The script loads the page again every two seconds and replaces the sections that have
 // changed, so that what it shows is what the server renders.
 (() => {
-  const interval = 2000, sections = ["summary", "charts", "quotas", "queues", "budgets", "decision-list"];
+  const interval = 2000, sections = ["summary", "charts", "quotas", "queues", "budgets", "batches", "decision-list"];
   const status = document.getElementById("status"), pause = document.getElementById("pause");
   let paused = false, loading = false;
 

@@ -52,6 +52,8 @@ func toInt64(n any) int64 {
 		return n
 	case *int64:
 		return *n
+	case *int:
+		return int64(*n)
 	case uint64:
 		return int64(n)
 	}

@@ -24,6 +24,7 @@ type state struct {
 	Quotas    []quotaTable  `json:"quotas"`
 	Queues    []queueTable  `json:"queues"`
 	Budgets   []budgetState `json:"budgets"`
+	Batches   *batchTable   `json:"batches"` // nil: the page has no Monitor
 	Decisions []decision    `json:"decisions"`
 
 	NoEvents bool `json:"no_events"` // no Trace has reported an event yet
@@ -174,7 +175,7 @@ func (p *Page) state(f filter) state {
 	r := p.recorder.copy(now)
 	s := state{
 		Title: clean(cmp.Or(p.Title, "heed")), At: now, Charts: charts(r.bins), NoEvents: r.empty,
-		Quotas: []quotaTable{}, Queues: []queueTable{}, Budgets: []budgetState{}, Decisions: f.decisions(r.decisions), filter: f, canForget: p.Forget != nil,
+		Quotas: []quotaTable{}, Queues: []queueTable{}, Budgets: []budgetState{}, Batches: newBatchTable(p.Batches, time.Now()), Decisions: f.decisions(r.decisions), filter: f, canForget: p.Forget != nil,
 	}
 	for _, g := range groupBy(transports, func(t transport) *quota.Tracker { return t.parts.Quota }) {
 		s.Quotas = append(s.Quotas, newQuotaTable(g.names, g.part, f, p.MaxAccounts))

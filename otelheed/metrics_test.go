@@ -74,7 +74,7 @@ func TestTelemetry_recordsEveryInstrument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		tracker, clock := metricstest.NewTracker()
-		telemetry, err := New(Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Quota: tracker, Budget: metricstest.NewBudget()})
+		telemetry, err := New(Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Quota: tracker, Budget: metricstest.NewBudget(), Batches: metricstest.NewMonitor(t)})
 		require.NoError(t, err)
 		var waiting []metricdata.Metrics // while a request waits
 		metricstest.Run(t, telemetry, tracker, clock, func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/internal/metrics"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -56,6 +57,10 @@ type Config struct {
 	// of heed.RetryPolicy.Budget. Nil means that they are not reported.
 	Budget *backoff.Budget
 
+	// Batches is the Monitor whose jobs and Outboxes are reported at each collection, at most MaxServers
+	// names. Nil means that they are not reported.
+	Batches *batch.Monitor
+
 	// MaxServers is the maximum number of servers, and of limits, that have attributes of their
 	// own; the others are "_OTHER". A new one takes the place of the one that was not used for
 	// the longest time, if that is at least 10 minutes. The MeterProvider keeps what it has of
@@ -88,7 +93,7 @@ func New(c Config) (*Telemetry, error) {
 		recorder: metrics.NewRecorder(s, c.MaxServers),
 		tracer:   c.TracerProvider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version()), trace.WithSchemaURL(semconv.SchemaURL)),
 	}
-	if t.gauges, err = registerGauges(meter, func() []metrics.Point { return t.recorder.Gauges(c.Quota, c.Budget) }); err != nil {
+	if t.gauges, err = registerGauges(meter, func() []metrics.Point { return t.recorder.Gauges(c.Quota, c.Budget, c.Batches) }); err != nil {
 		return nil, fmt.Errorf("otelheed: New: %w", err)
 	}
 	return t, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/internal/metrics"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -27,6 +28,10 @@ type Config struct {
 	// Budget is the retry budget whose remaining retries are reported at each scrape: that of
 	// heed.RetryPolicy.Budget. Nil means that they are not reported.
 	Budget *backoff.Budget
+
+	// Batches is the Monitor whose jobs and Outboxes are reported at each scrape, at most MaxServers
+	// names. Nil means that they are not reported.
+	Batches *batch.Monitor
 
 	// MaxServers is the maximum number of servers, and of limits, that have labels of their own;
 	// the others are "_OTHER". A new one takes the place of the one that was not used for the
@@ -74,7 +79,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	for _, v := range c.vectors {
 		v.Collect(to)
 	}
-	for _, p := range c.recorder.Gauges(c.config.Quota, c.config.Budget) {
+	for _, p := range c.recorder.Gauges(c.config.Quota, c.config.Budget, c.config.Batches) {
 		to <- prometheus.MustNewConstMetric(c.gauges[p.Instrument], prometheus.GaugeValue, p.Value, p.Labels[:len(p.Instrument.Attributes)]...)
 	}
 }

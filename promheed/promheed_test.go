@@ -73,11 +73,11 @@ func scrape(t *testing.T, registry *prometheus.Registry) map[string]metricstest.
 // with those of a scrape over HTTP.
 func TestCollector_recordsEveryInstrument(t *testing.T) {
 	tracker, clock := metricstest.NewTracker()
-	collector, registry := New(Config{Quota: tracker, Budget: metricstest.NewBudget()}), prometheus.NewPedanticRegistry()
+	collector, registry := New(Config{Quota: tracker, Budget: metricstest.NewBudget(), Batches: metricstest.NewMonitor(t)}), prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(collector))
 	synctest.Test(t, func(t *testing.T) {
 		metricstest.Run(t, collector, tracker, clock, func() {
-			queued := collector.recorder.Gauges(nil, nil)
+			queued := collector.recorder.Gauges(nil, nil, nil)
 			require.Len(t, queued, 1, "while it waits")
 			require.Equal(t, "own", queued[0].Labels[0])
 		})

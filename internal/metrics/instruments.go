@@ -56,6 +56,9 @@ const (
 	QuotaKnown = "heed.quota.known"
 	StoreMode  = "heed.store.mode"
 	StoreCall  = "heed.store.operation"
+	BatchName  = "heed.batch.name"
+	BatchKind  = "heed.batch.kind"
+	BatchState = "heed.batch.state"
 	otherValue = "_OTHER" // of an attribute with too many values, as the semantic conventions have it
 )
 
@@ -145,6 +148,22 @@ var (
 	}
 	quotaAttributes = []string{Address, Port, QuotaName, QuotaUnit, QuotaKnown}
 
+	batchItems = Instrument{
+		Name: "heed.batch.items", Unit: "{item}", Kind: Gauge,
+		Description: "Number of items of a job, or of requests of an Outbox since it was opened.",
+		Attributes:  []string{BatchName, BatchKind, BatchState},
+	}
+	batchTimeLeft = Instrument{
+		Name: "heed.batch.time_left", Unit: "s", Kind: Gauge,
+		Description: "Estimated time until nothing is left of a job or an Outbox. It is not reported while it is not known.",
+		Attributes:  []string{BatchName, BatchKind},
+	}
+	batchFirstAge = Instrument{
+		Name: "heed.batch.first_age", Unit: "s", Kind: Gauge,
+		Description: "Time since the first request of an Outbox became the first: the Outbox does not advance meanwhile.",
+		Attributes:  []string{BatchName},
+	}
+
 	serverRequests = Instrument{
 		Name: "heed.server.requests", Unit: "{request}", Kind: Counter,
 		Description: "Number of decisions about requests of clients.",
@@ -177,7 +196,7 @@ func Instruments() []*Instrument {
 	return []*Instrument{
 		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientAttempts, &clientThrottled, &retriesRefused,
 		&quotaLimit, &quotaRemaining, &quotaUtilization, &quotaReset, &quotaHold,
-		&quotaRate, &quotaConcurrency, &budgetRemaining,
+		&quotaRate, &quotaConcurrency, &budgetRemaining, &batchItems, &batchTimeLeft, &batchFirstAge,
 		&serverRequests, &serverTimeInQueue, &serverNearLimit, &storeDuration, &storeDegraded,
 	}
 }

@@ -206,7 +206,7 @@ func TestRecorder_describesTheLimitsWithMostWaitingRequests(t *testing.T) {
 	r := NewRecorder(recording{}, 2)
 	queued := func() map[string]float64 {
 		all := map[string]float64{}
-		for _, p := range r.Gauges(nil, nil) {
+		for _, p := range r.Gauges(nil, nil, nil) {
 			require.Equal(t, "heed.client.queued_requests", p.Instrument.Name)
 			all[p.Labels[0]+" "+p.Labels[1]] = p.Value
 		}
@@ -287,16 +287,16 @@ func TestRecorder_describesTheRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder(recording{}, 0)
 		b := &backoff.Budget{Ratio: -1, MinPerSecond: 1}
-		require.Equal(t, []Point{{&budgetRemaining, 10, Labels{}}}, r.Gauges(nil, b))
+		require.Equal(t, []Point{{&budgetRemaining, 10, Labels{}}}, r.Gauges(nil, b, nil))
 		for range 3 {
 			require.True(t, b.Withdraw(time.Now()))
 		}
-		require.Equal(t, []Point{{&budgetRemaining, 7, Labels{}}}, r.Gauges(nil, b))
-		require.Empty(t, r.Gauges(nil, &backoff.Budget{MinPerSecond: math.Inf(1)}), "not limited")
+		require.Equal(t, []Point{{&budgetRemaining, 7, Labels{}}}, r.Gauges(nil, b, nil))
+		require.Empty(t, r.Gauges(nil, &backoff.Budget{MinPerSecond: math.Inf(1)}, nil), "not limited")
 		for range 20 {
 			b.Withdraw(time.Now())
 		}
-		require.Equal(t, []Point{{&budgetRemaining, 0, Labels{}}}, r.Gauges(nil, b))
+		require.Equal(t, []Point{{&budgetRemaining, 0, Labels{}}}, r.Gauges(nil, b, nil))
 	})
 }
 

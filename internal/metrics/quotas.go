@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/quota"
 )
 
@@ -22,9 +23,10 @@ type Point struct {
 // maxSeries is the maximum number of quotas that Gauges describes.
 const maxSeries = 500
 
-// Gauges returns the values of all gauges. A nil Tracker and a nil Budget have none.
-func (r *Recorder) Gauges(t *quota.Tracker, b *backoff.Budget) []Point {
+// Gauges returns the values of all gauges. A nil Tracker, Budget and Monitor have none.
+func (r *Recorder) Gauges(t *quota.Tracker, b *backoff.Budget, m *batch.Monitor) []Point {
 	all, now := r.queuedPoints(), time.Now()
+	all = append(all, r.batchPoints(m.Snapshot(), now)...)
 	if t != nil {
 		s := t.Snapshot(r.max)
 		all, now = append(all, r.Quotas(s)...), s.At

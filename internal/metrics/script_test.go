@@ -66,11 +66,11 @@ func TestRecorder_playsTheScript(t *testing.T) {
 		e.recorder = metrics.NewRecorder(e, 0)
 		tracker, clock := metricstest.NewTracker()
 		var queued []metrics.Point
-		metricstest.Run(t, e, tracker, clock, func() { queued = e.recorder.Gauges(nil, nil) })
+		metricstest.Run(t, e, tracker, clock, func() { queued = e.recorder.Gauges(nil, nil, nil) })
 		require.Len(t, queued, 1)
 		require.Equal(t, "heed.client.queued_requests{heed.limit.name=own}", seriesOf(queued[0].Instrument, queued[0].Labels))
 		require.InDelta(t, 1, queued[0].Value, 0)
-		for _, p := range e.recorder.Gauges(tracker, metricstest.NewBudget()) {
+		for _, p := range e.recorder.Gauges(tracker, metricstest.NewBudget(), metricstest.NewMonitor(t)) {
 			e.values[seriesOf(p.Instrument, p.Labels)] = metricstest.Value{Sum: p.Value}
 		}
 		metricstest.Equal(t, e.values)

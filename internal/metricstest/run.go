@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -62,6 +64,32 @@ func NewTracker() (*quota.Tracker, *Clock) {
 
 // NewBudget returns a Budget with 30 retries left at any time.
 func NewBudget() *backoff.Budget { return &backoff.Budget{Ratio: -1, MinPerSecond: 3} }
+
+// NewMonitor returns a Monitor with a job that has ended, of which two items are done and one has
+// failed, and an Outbox that is empty.
+func NewMonitor(t *testing.T) *batch.Monitor {
+	t.Helper()
+	m := &batch.Monitor{}
+	_, err := batch.Run(t.Context(), slices.Values([]int{1, 2, 3}), func(_ context.Context, i int) error {
+		if i == 3 {
+			return errors.New("the third fails")
+		}
+		return nil
+	}, batch.Options{Job: "import", Total: 3, Monitor: m})
+	if err == nil {
+		t.Fatal("the job has no failed item")
+	}
+	o, err := batch.OpenOutbox(batch.OutboxConfig{Client: http.DefaultClient, Monitor: m, Name: "events"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := o.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
 
 // A server responds to the paths of the script.
 type server struct{ retried atomic.Bool }
@@ -267,6 +295,22 @@ func Want() map[string]Value {
 		"quota.hold{server.address=held.test,heed.reason=retry-after}": {Sum: 54},
 	} {
 		want["heed.client."+series] = v
+	}
+	for series, v := range map[string]Value{
+		"items{heed.batch.name=import,heed.batch.kind=job,heed.batch.state=done}":       {Sum: 2},
+		"items{heed.batch.name=import,heed.batch.kind=job,heed.batch.state=failed}":     {Sum: 1},
+		"items{heed.batch.name=import,heed.batch.kind=job,heed.batch.state=unknown}":    {},
+		"items{heed.batch.name=import,heed.batch.kind=job,heed.batch.state=running}":    {},
+		"items{heed.batch.name=import,heed.batch.kind=job,heed.batch.state=waiting}":    {},
+		"items{heed.batch.name=events,heed.batch.kind=outbox,heed.batch.state=done}":    {},
+		"items{heed.batch.name=events,heed.batch.kind=outbox,heed.batch.state=failed}":  {},
+		"items{heed.batch.name=events,heed.batch.kind=outbox,heed.batch.state=unknown}": {},
+		"items{heed.batch.name=events,heed.batch.kind=outbox,heed.batch.state=waiting}": {},
+		"time_left{heed.batch.name=import,heed.batch.kind=job}":                         {},
+		"time_left{heed.batch.name=events,heed.batch.kind=outbox}":                      {},
+		"first_age{heed.batch.name=events}":                                             {},
+	} {
+		want["heed.batch."+series] = v
 	}
 	for series, v := range map[string]Value{
 		"server.requests{heed.limit.name=five,heed.result=acquired}":                {Sum: 5},
