@@ -193,7 +193,7 @@ func (s *Store) startExchange() *usageExchange {
 		o := s.Eventual.withDefaults()
 		var links []regionLink
 		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {
-			links = append(links, &redisLink{c, s.prefix(), timeout, s.reportOperation, o.PeerTimeout / 2})
+			links = append(links, &redisLink{link{c, "{" + s.prefix() + ":usage}", timeout, maxConnectPause, o.PeerTimeout / 2, s.reportOperation}})
 		}
 		s.eventual.exchange = newUsageExchange(o, links...)
 	})

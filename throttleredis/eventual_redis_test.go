@@ -53,7 +53,7 @@ func TestEventual_overOneRedis(t *testing.T) {
 	}
 	awaitRemaining(t, 980, hosts)
 	require.Equal(t, EventualStats{Hosts: 2, Reachable: 2, Regions: 1, Keys: 1}, one.Stats())
-	link := &redisLink{prefix: prefix}
+	link := &redisLink{link{channel: "{" + prefix + ":usage}"}}
 	for _, s := range []*Store{one, other} {
 		key := link.key(hostName(s.eventual.exchange.host))
 		require.EqualValues(t, 2, c.HLen(t.Context(), key).Val(), "a counter, and the latest message")
@@ -173,15 +173,15 @@ func TestEventual_closesWhateverHappens(t *testing.T) {
 func TestEventual_ignoresMalformedMessages(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
 	hosts := window(100, newEventualStore(t, prefix, c), newEventualStore(t, prefix, c))
-	link := &redisLink{prefix: prefix}
+	link := &redisLink{link{channel: "{" + prefix + ":usage}"}}
 	good := usageMessage{host: 7, sequence: 3}
 	valid := string(good.appendHeader(nil))
 	for _, text := range []string{"", "x", strings.Repeat("x", 100_000), valid[:5], valid + "x", valid + strings.Repeat("\xff", 100), "\x02" + valid[1:]} {
-		require.NoError(t, c.Publish(t.Context(), link.channel(), text).Err())
+		require.NoError(t, c.Publish(t.Context(), link.channel, text).Err())
 	}
 	require.NoError(t, c.ZAdd(t.Context(), link.hostsKey(), redis.Z{Score: 1e15, Member: "!"}, redis.Z{Score: 1e15, Member: "a"}).Err())
 	require.NoError(t, c.HSet(t.Context(), link.key("a"), "x", "junk", "", "1 ", "y", "99999999999999999999 z").Err())
-	require.NoError(t, c.Publish(t.Context(), link.channel(), valid).Err())
+	require.NoError(t, c.Publish(t.Context(), link.channel, valid).Err())
 	for _, l := range hosts {
 		require.Equal(t, 10, granted(t, l, "k", 10))
 	}

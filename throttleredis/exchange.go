@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -97,12 +98,9 @@ func (t *Exchange) start() {
 		if err := t.Validate(); err != nil {
 			panic(err)
 		}
-		t.bus.client, t.bus.prefix, t.bus.timeout = t.Client, t.Prefix, t.Timeout
-		if t.Prefix == "" {
-			t.bus.prefix = "heed"
-		}
-		if t.Timeout == 0 {
-			t.bus.timeout = exchangeTimeout
+		t.bus.link = link{
+			client: t.Client, channel: "{" + cmp.Or(t.Prefix, "heed") + ":exchange}", timeout: cmp.Or(t.Timeout, exchangeTimeout),
+			maxPause: time.Second, pingInterval: time.Second,
 		}
 		t.fleet.Bus, t.fleet.Secret = &t.bus, t.Secret
 		t.bus.start()
@@ -113,7 +111,8 @@ func (t *Exchange) start() {
 // the cause of ctx. Updates that are not published yet are lost.
 func (t *Exchange) Close(ctx context.Context) error {
 	t.start()
-	return t.bus.Close(ctx)
+	t.bus.tasks.cancel()
+	return awaitClosed(ctx, t.bus.tasks.ended)
 }
 
 // Stats returns the state of t.

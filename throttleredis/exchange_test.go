@@ -89,7 +89,7 @@ func TestExchange_notifiesAllSubscribers(t *testing.T) {
 	require.GreaterOrEqual(t, m.Age, time.Second)
 	own.find(t, "a b c")
 	require.Zero(t, stranger.count("a b c"))
-	require.Zero(t, c.Exists(t.Context(), one.key("a")).Val(), "nothing to keep")
+	require.Zero(t, c.Exists(t.Context(), one.link.key("a")).Val(), "nothing to keep")
 	redistest.Await(t, "the count", func() bool { return one.Stats().Published == 1 })
 	require.NoError(t, one.Stats().Err)
 }
@@ -109,7 +109,7 @@ func TestExchange_keepsForLaterSubscribers(t *testing.T) {
 	require.Less(t, found.find(t, "new").Age, time.Minute)
 	found.find(t, "") // the end
 	require.Zero(t, found.count("old")+found.count("over"))
-	left := c.PTTL(t.Context(), one.key("a")).Val()
+	left := c.PTTL(t.Context(), one.link.key("a")).Val()
 	require.Greater(t, left, 50*time.Minute)
 	require.LessOrEqual(t, left, time.Hour)
 }
@@ -123,7 +123,7 @@ func TestExchange_keepsNoMoreThanItMust(t *testing.T) {
 			updates.find(t, fmt.Sprint("news", i))
 		}
 	}
-	require.LessOrEqual(t, c.HLen(t.Context(), one.key("a")).Val(), int64(64))
+	require.LessOrEqual(t, c.HLen(t.Context(), one.link.key("a")).Val(), int64(64))
 }
 
 // After a server has been restarted, updates arrive again, including those published in
@@ -194,10 +194,10 @@ func TestExchange_ignoresMalformedUpdates(t *testing.T) {
 	c := client(t)
 	exchange, updates := newTestBus(t, c, newTestStore(t).Prefix)
 	for _, text := range []string{"", " ", "1 a b", "x a b c", "-1 a b c", "1 a b ", "99999999999999999999 a b c", strings.Repeat("9 ", maxUpdateBytes)} {
-		require.NoError(t, c.Publish(t.Context(), exchange.channel(), text).Err())
+		require.NoError(t, c.Publish(t.Context(), exchange.link.channel, text).Err())
 	}
-	require.NoError(t, c.HSet(t.Context(), exchange.key("a"), "b", "junk", "c", "1 x y", "d", "99999999999999999999 99999999999999999999 later").Err())
-	require.NoError(t, c.Publish(t.Context(), exchange.channel(), "1 a b good").Err())
+	require.NoError(t, c.HSet(t.Context(), exchange.link.key("a"), "b", "junk", "c", "1 x y", "d", "99999999999999999999 99999999999999999999 later").Err())
+	require.NoError(t, c.Publish(t.Context(), exchange.link.channel, "1 a b good").Err())
 	exchange.Fetch("a")
 	updates.find(t, "good")
 	updates.find(t, "")
@@ -208,7 +208,7 @@ func TestExchange_ignoresMalformedUpdates(t *testing.T) {
 		require.Contains(t, []string{"", "good", "later", "cannot be kept"}, m.Content)
 		require.GreaterOrEqual(t, m.Age, time.Duration(0))
 	}
-	require.NoError(t, c.Set(t.Context(), exchange.key("text"), "no hash", time.Minute).Err())
+	require.NoError(t, c.Set(t.Context(), exchange.link.key("text"), "no hash", time.Minute).Err())
 	exchange.Publish(fleet.Message{Account: "text", Quota: "b", Content: "cannot be kept", Keep: time.Hour})
 	updates.find(t, "cannot be kept")
 	redistest.Await(t, "the failure", func() bool {

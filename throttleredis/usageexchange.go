@@ -42,9 +42,7 @@ type usageExchange struct {
 	sequence  uint64
 	hasStored bool
 
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	ended   chan struct{} // closed when all goroutines have ended
+	tasks   background
 	closing sync.Once
 	closed  chan struct{} // closed when the last message was sent
 
@@ -68,8 +66,8 @@ var errTooManyHosts = fmt.Errorf("throttleredis: messages of further hosts are i
 type usageRegion struct {
 	link        regionLink
 	connected   atomic.Bool
-	connectedAt atomic.Int64  // on the timeline of the exchange
-	missing     chan struct{} // signals that messages were missed
+	connectedAt atomic.Int64 // on the timeline of the exchange
+	missing     signal       // messages were missed
 }
 
 const (
@@ -83,25 +81,20 @@ const (
 // newUsageExchange starts an exchange over links. The first one is that of this host's
 // region.
 func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
-	x := &usageExchange{options: o, start: time.Now(), host: newHostID(), peers: map[uint64]*usagePeer{}, ended: make(chan struct{}), closed: make(chan struct{})}
+	x := &usageExchange{options: o, start: time.Now(), host: newHostID(), peers: map[uint64]*usagePeer{}, closed: make(chan struct{})}
 	x.slotLength = (x.exchangeTime()-1)/(recentSlots-1) + 1
 	for _, l := range links {
-		x.regions = append(x.regions, &usageRegion{link: l, missing: make(chan struct{}, 1)})
+		x.regions = append(x.regions, &usageRegion{link: l, missing: newSignal()})
 	}
 	x.keep.Store(int64(time.Minute))
 	x.recount(0)
-	ctx, cancel := context.WithCancel(context.Background())
-	x.cancel = cancel
-	x.tasks.Go(func() { x.publishAll(ctx) })
-	x.tasks.Go(func() { x.maintain(ctx) })
+	tasks := []func(context.Context){x.publishAll, x.maintain}
 	for _, r := range x.regions {
-		x.tasks.Go(func() { x.receiveAll(ctx, r) })
-		x.tasks.Go(func() { x.fetchAll(ctx, r) })
+		tasks = append(tasks, func(ctx context.Context) { x.receiveAll(ctx, r) }, func(ctx context.Context) {
+			r.missing.work(ctx, maxFetchPause, func(ctx context.Context) error { return x.fetch(ctx, r) })
+		})
 	}
-	go func() {
-		x.tasks.Wait()
-		close(x.ended)
-	}()
+	x.tasks.start(tasks...)
 	return x
 }
 
@@ -155,7 +148,7 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u), u.keys})
 	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
 	for _, r := range x.regions {
-		r.fetchSoon() // others may have used the limit before
+		r.missing.send() // others may have used the limit before
 	}
 	return u
 }
@@ -192,14 +185,6 @@ func (x *usageExchange) forgetLimits() {
 	if len(used) < len(x.limits) {
 		x.limits = used
 		x.rewrite.Store(true)
-	}
-}
-
-// fetchSoon makes the goroutine of r fetch what is stored.
-func (r *usageRegion) fetchSoon() {
-	select {
-	case r.missing <- struct{}{}:
-	default: // a signal is pending
 	}
 }
 
@@ -296,7 +281,7 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 	m := usageMessage{host: x.host, sequence: x.sequence, ending: ending}
 	b := &usageBatch{complete: true}
 	b.host, b.replace, b.keep = x.host, replace, time.Duration(x.keep.Load())
-	latest := storedUsage{value: strconv.FormatUint(x.sequence, 10)}
+	latest := storedField{value: strconv.FormatUint(x.sequence, 10)}
 	if ending {
 		latest.value = storedEnd
 	}
@@ -339,7 +324,7 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 		i.counter, i.level = u.rule.state(r, u.rule.reading(r, now, elapsed), h)
 		name := i.appendName(nil)
 		text = i.appendCounter(append(text, name...))
-		b.stored = append(b.stored, storedUsage{name: string(name), value: i.storedValue()})
+		b.stored = append(b.stored, storedField{name: string(name), value: i.storedValue()})
 		b.items = append(b.items, batchItem{s, r})
 	}
 	s.dirty = nil
@@ -402,7 +387,7 @@ func (x *usageExchange) receiveAll(ctx context.Context, r *usageRegion) {
 		connected: func() {
 			r.connectedAt.Store(int64(x.elapsed()))
 			r.connected.Store(true)
-			r.fetchSoon()
+			r.missing.send()
 		},
 		lost: func(err error) {
 			r.connected.Store(false)
@@ -425,7 +410,7 @@ func (x *usageExchange) receive(r *usageRegion, message string) {
 		return
 	}
 	if isNew && m.sequence > 1 || !isNew && m.sequence > p.sequence.Load()+1 {
-		r.fetchSoon()
+		r.missing.send()
 	}
 	p.sequence.Store(max(p.sequence.Load(), m.sequence))
 	now := x.elapsed()
@@ -476,31 +461,21 @@ func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew boo
 	return p, true
 }
 
-// fetchAll fetches what is stored in a region whenever messages were missed, until ctx is
-// done.
-func (x *usageExchange) fetchAll(ctx context.Context, r *usageRegion) {
-	for {
-		select {
-		case <-r.missing:
-		case <-ctx.Done():
-			return
-		}
-		var delay retryDelay
-		for ctx.Err() == nil {
-			err := r.link.fetch(ctx, func(host uint64, counters []storedUsage) { x.receiveStored(r, host, counters) })
-			if err == nil {
-				break
-			}
-			x.recordError(err)
-			if !r.connected.Load() || !sleep(ctx, delay.next(maxFetchPause)) {
-				break // connected sends the signal again
-			}
-		}
+// fetch fetches what is stored in a region. While no messages arrive it does not return the error,
+// because connecting sends the signal again.
+func (x *usageExchange) fetch(ctx context.Context, r *usageRegion) error {
+	err := r.link.fetchHosts(ctx, func(host uint64, counters []storedField) { x.receiveStored(r, host, counters) })
+	if err == nil {
+		return nil
 	}
+	if x.recordError(err); !r.connected.Load() {
+		return nil
+	}
+	return err
 }
 
 // receiveStored processes stored counters of a host.
-func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []storedUsage) {
+func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []storedField) {
 	if host == x.host {
 		return
 	}
@@ -516,7 +491,7 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastMessage.Load()) > x.forgetAfter())
 			continue
 		}
-		if i, ok := f.parse(); ok {
+		if i, ok := parseStoredItem(f); ok {
 			items = append(items, i)
 		}
 	}
@@ -574,10 +549,10 @@ func (r *usageRegion) connectedFor(now time.Duration) time.Duration {
 // close stops the exchange, waits until its goroutines have ended, and tells the other hosts
 // that this one has ended. If ctx ends first, it returns the cause of ctx.
 func (x *usageExchange) close(ctx context.Context) error {
-	x.cancel()
+	x.tasks.cancel()
 	x.closing.Do(func() {
 		go func() {
-			<-x.ended
+			<-x.tasks.ended
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endingTimeout)
 			defer cancel()
 			x.publishDirty(ending, true)
@@ -587,12 +562,7 @@ func (x *usageExchange) close(ctx context.Context) error {
 			close(x.closed)
 		}()
 	})
-	select {
-	case <-x.closed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return awaitClosed(ctx, x.closed)
 }
 
 // stats returns the state of the exchange.

@@ -139,24 +139,18 @@ func parseUsage(text string) (m usageMessage, ok bool) {
 	return m, !r.failed
 }
 
-// A storedUsage is a field of the hash in which a host stores its counters, and the time
-// since it was stored. The name of the field is that of the item; the empty name is that of
-// the latest message, whose value is its sequence number, or storedEnd.
-type storedUsage struct {
-	name, value string
-	age         time.Duration
-}
-
 // storedEnd is stored instead of a sequence number by a host that has ended.
 const storedEnd = "end"
 
-// storedValue returns the value that stores i.
+// storedValue returns the value that stores i in the hash of its host. The name of the field is
+// that of i. The field without a name stores the sequence number of the latest message, or
+// storedEnd.
 func (i *usageItem) storedValue() string {
 	return string(i.appendCounter(binary.AppendUvarint(nil, i.version)))
 }
 
-// parse returns the item that f stores.
-func (f storedUsage) parse() (i usageItem, ok bool) {
+// parseStoredItem returns the item that f stores.
+func parseStoredItem(f storedField) (i usageItem, ok bool) {
 	name, value := usageReader{rest: f.name}, usageReader{rest: f.value}
 	i.limit, i.tag = name.name()
 	i.version = value.uvarint()

@@ -115,7 +115,7 @@ func (n *simNetwork) deliver(s *simSubscriber, from int, message string) {
 	}
 }
 
-func (l *simLink) fetch(_ context.Context, receive func(uint64, []storedUsage)) error {
+func (l *simLink) fetchHosts(_ context.Context, receive func(uint64, []storedField)) error {
 	n := l.network
 	time.Sleep(n.delay())
 	n.mu.Lock()
@@ -123,10 +123,10 @@ func (l *simLink) fetch(_ context.Context, receive func(uint64, []storedUsage)) 
 		n.mu.Unlock()
 		return errCut
 	}
-	all := map[uint64][]storedUsage{}
+	all := map[uint64][]storedField{}
 	for host, fields := range n.regions[l.to].stored {
 		for name, f := range fields {
-			all[host] = append(all[host], storedUsage{name, f.value, time.Since(f.at)})
+			all[host] = append(all[host], storedField{name, f.value, time.Since(f.at)})
 		}
 	}
 	n.mu.Unlock()
@@ -199,8 +199,8 @@ func (n *simNetwork) host(t *testing.T, region int, o EventualOptions) *Store {
 
 // crash ends a host without a message to the others.
 func (s *Store) crash() {
-	s.eventual.exchange.cancel()
-	<-s.eventual.exchange.ended
+	s.eventual.exchange.tasks.cancel()
+	<-s.eventual.exchange.tasks.ended
 }
 
 // window returns a limit of count units per hour in each of the stores.
