@@ -39,8 +39,9 @@ var importOrder = [][]string{
 	{"quota/internal/model"},
 	{"quota", "rate", "rate/xtime", "bandwidth"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
+	{"heedtest"},
 	{"internal/outagetest", "batch"},
-	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
+	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed"},
 	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/uses/...", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }

@@ -37,7 +37,9 @@ func TestBatchRow_states(t *testing.T) {
 	}
 }
 
-func body(p *Page) string { return serve(p, httptest.NewRequest(http.MethodGet, "/", http.NoBody)).Body.String() }
+func body(p *Page) string {
+	return serve(p, httptest.NewRequest(http.MethodGet, "/", http.NoBody)).Body.String()
+}
 
 // The page shows the jobs that run and the Outboxes that are open, and escapes their names.
 func TestPage_showsJobsAndOutboxes(t *testing.T) {
