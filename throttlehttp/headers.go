@@ -68,13 +68,13 @@ func addByName(list []headers.Limit, l headers.Limit) []headers.Limit {
 }
 
 // writeRejected writes the state of the limit that made decision d, and when to retry.
-func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
+func (m *Middleware) writeRejected(h http.Header, d *throttle.Decision) {
 	var r headers.Report
 	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
-		r.Limits = []headers.Limit{limitOf(&d)}
+		r.Limits = []headers.Limit{limitOf(d)}
 	}
 	if m.dialect()&headers.Draft10 != 0 {
-		appendItems(h, withoutPolicy(r, &d))
+		appendItems(h, withoutPolicy(r, d))
 	}
 	if r.HasRetryAfter = d.Wait > 0 && d.Wait != throttle.Forever; r.HasRetryAfter {
 		r.RetryAfter = m.addJitter(d.Wait)

@@ -142,7 +142,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			return
 		case !ok:
 			p.release()
-			m.reject(w, r, missingKey)
+			m.reject(w, r, &missingKey)
 			return
 		}
 		d, err := p.reserve(m, waiting, r)
@@ -154,7 +154,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		if err != nil {
 			m.handleFailure(w, r, err, next)
 		} else {
-			m.reject(w, r, rejectionOf(d))
+			f := rejectionOf(&d)
+			m.reject(w, r, &f)
 		}
 	})
 }
@@ -197,14 +198,19 @@ func (m *Middleware) addDemands(r *http.Request, p *requestState) (ok bool, err 
 }
 
 // reject responds to a request that was rejected with f.
-func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection) {
+func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f *Rejection) {
 	m.traceDecision(r, f.Decision)
-	m.writeRejected(w.Header(), f.Decision)
-	if m.OnReject != nil {
+	h := w.Header()
+	hasOthers := len(h) > 0
+	m.writeRejected(h, &f.Decision)
+	switch {
+	case m.OnReject != nil:
 		m.OnReject.ServeHTTP(w, f.attachTo(r))
-		return
+	case hasOthers:
+		f.ServeHTTP(w, r)
+	default:
+		f.write(w, r, nil)
 	}
-	f.ServeHTTP(w, r)
 }
 
 // handleFailure serves or rejects a request for which a limiter returned an error. The error

@@ -3,6 +3,7 @@ package throttlehttp_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ var allocCases = map[string]struct {
 	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9})}, 3},
 	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(queue.Queue)}, 3},
 	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the responseRecorder, and a request with its context
-	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}}}, 7},
+	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Policy: "limit", Wait: time.Second, Limit: 9}}}, 4},
 }
 
 func TestMiddleware_allocates(t *testing.T) {
@@ -59,6 +60,33 @@ func TestMiddleware_allocates(t *testing.T) {
 		}
 		require.LessOrEqual(t, got, want, name)
 	}
+}
+
+// TestMiddleware_allocatesLittleForRejections checks the bytes that a rejection allocates beside the
+// response itself. (Issue 26: 555 B before, go-chi/httprate 216.)
+func TestMiddleware_allocatesLittleForRejections(t *testing.T) {
+	if racing {
+		t.Skip("the race detector allocates")
+	}
+	h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
+		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(1)}), Key: throttlehttp.IP{}.Key,
+	}}}).Handler(ok)
+	r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+	serve := func() {
+		clear(w.Header())
+		w.Body.Reset()
+		h.ServeHTTP(w, r)
+	}
+	serve()
+	const n = 5000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		serve()
+	}
+	runtime.ReadMemStats(&after)
+	require.Contains(t, w.Body.String(), throttlehttp.QuotaExceeded)
+	require.LessOrEqual(t, (after.TotalAlloc-before.TotalAlloc)/n, uint64(216))
 }
 
 func BenchmarkMiddleware(b *testing.B) {

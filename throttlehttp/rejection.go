@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -49,8 +50,8 @@ var (
 )
 
 // rejectionOf returns the Rejection for the decision d of a limit.
-func rejectionOf(d throttle.Decision) Rejection {
-	f := Rejection{Decision: d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
+func rejectionOf(d *throttle.Decision) Rejection {
+	f := Rejection{Decision: *d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
 	if d.Policy == queueFull {
 		f.Type = ReducedCapacity
 	}
@@ -60,8 +61,8 @@ func rejectionOf(d throttle.Decision) Rejection {
 type rejectionKey struct{}
 
 // attachTo returns r with a context in which RejectionFrom finds f.
-func (f Rejection) attachTo(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), rejectionKey{}, f))
+func (f *Rejection) attachTo(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), rejectionKey{}, *f))
 }
 
 // RejectionFrom returns the reason why the request of ctx was rejected. It returns false
@@ -83,50 +84,76 @@ func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Status == 0 {
 		f.Status = http.StatusTooManyRequests
 	}
+	h := w.Header()
+	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
+		delete(h, other) // headers of the response that is not sent
+	}
+	f.write(w, r, h["Vary"])
+}
+
+// write responds with f. vary is the header Vary, to which it adds.
+func (f *Rejection) write(w http.ResponseWriter, r *http.Request, vary []string) {
 	k := negotiateFormat(r.Header["Accept"])
 	h := w.Header()
 	seconds := int64(0)
 	if v := h["Retry-After"]; len(v) > 0 {
 		seconds, _ = strconv.ParseInt(v[0], 10, 64)
 	}
-	body := f.body(k, seconds, f.policyIsPublic(h))
-	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
-		delete(h, other) // headers of the response that is not sent
-	}
+	buffer := bodyBuffers.Get().(*[]byte)
+	body := f.appendBody((*buffer)[:0], k, seconds, f.policyIsPublic(h))
 	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all values
 	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
 	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
-	if h["Vary"] == nil {
+	if vary == nil {
 		h["Vary"] = v[4:]
 	} else {
-		h["Vary"] = append(h["Vary"], "Accept")
+		h["Vary"] = append(vary, "Accept")
 	}
 	w.WriteHeader(f.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
+	*buffer = body
+	bodyBuffers.Put(buffer)
 }
+
+// bodyBuffers holds buffers of bodies as *[]byte.
+var bodyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // policyIsPublic reports whether the problem type of f defines violated-policies, and the
 // headers of the response name the limit of f as a policy.
-func (f Rejection) policyIsPublic(h http.Header) bool {
+func (f *Rejection) policyIsPublic(h http.Header) bool {
 	switch f.Type {
 	case QuotaExceeded, ReducedCapacity, AbnormalUsage:
 	default:
 		return false
 	}
-	if f.Decision.Policy == "" {
+	policies := h["Ratelimit-Policy"]
+	if f.Decision.Policy == "" || len(policies) == 0 {
 		return false
 	}
-	name, _ := json.Marshal(policyName(f.Decision.Policy)) // marshaling a string cannot fail
-	return slices.ContainsFunc(h["Ratelimit-Policy"], func(v string) bool { return strings.Contains(v, string(name)) })
+	name := string(appendQuoted(nil, policyName(f.Decision.Policy)))
+	return slices.ContainsFunc(policies, func(v string) bool { return strings.Contains(v, name) })
 }
 
-// body returns a description of f in constant texts. It contains no keys and no errors. The
-// name of the limit appears only if it is public, in violated-policies, a member of problem
+// appendQuoted appends s, which must be printable ASCII, as a string of JSON. A string of
+// structured fields (RFC 9651) is the same.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// appendBody appends a description of f in constant texts. It contains no keys and no errors.
+// The name of the limit appears only if it is public, in violated-policies, a member of problem
 // details that draft-ietf-httpapi-ratelimit-headers defines.
-func (f Rejection) body(k format, seconds int64, public bool) []byte {
-	b, title := make([]byte, 0, 320), f.title()
+func (f *Rejection) appendBody(b []byte, k format, seconds int64, public bool) []byte {
+	title := f.title()
 	switch k {
 	case formatHTML:
 		b = append(b, `<!DOCTYPE html>
@@ -147,14 +174,14 @@ func (f Rejection) body(k format, seconds int64, public bool) []byte {
 		b = strconv.AppendInt(append(b, ",\n  \"retry_after\": "...), seconds, 10)
 	}
 	if public {
-		name, _ := json.Marshal([]string{policyName(f.Decision.Policy)})
-		b = append(append(b, ",\n  \"violated-policies\": "...), name...)
+		b = appendQuoted(append(b, ",\n  \"violated-policies\": ["...), policyName(f.Decision.Policy))
+		b = append(b, ']')
 	}
 	return append(b, "\n}\n"...)
 }
 
 // appendType appends f.Type in JSON.
-func (f Rejection) appendType(b []byte) []byte {
+func (f *Rejection) appendType(b []byte) []byte {
 	switch f.Type {
 	case "":
 		return append(b, `"about:blank"`...)
@@ -166,7 +193,7 @@ func (f Rejection) appendType(b []byte) []byte {
 }
 
 // title returns a short description of f.Type.
-func (f Rejection) title() string {
+func (f *Rejection) title() string {
 	switch text := http.StatusText(f.Status); {
 	case f.Type == ReducedCapacity:
 		return "Too busy at the moment"
@@ -181,7 +208,7 @@ func (f Rejection) title() string {
 }
 
 // appendDetail appends when to retry, or why retrying does not help.
-func (f Rejection) appendDetail(b []byte, seconds int64) []byte {
+func (f *Rejection) appendDetail(b []byte, seconds int64) []byte {
 	switch {
 	case f.Decision == missingKey.Decision:
 		return append(b, "This request does not say whose it is."...)

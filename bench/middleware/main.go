@@ -4,10 +4,11 @@
 //	go run ./middleware -json
 //
 // It makes two measurements. Handlers are called directly: the result is the time of ours
-// divided by the time of each peer, with all requests granted and with all requests
-// rejected. Requests are sent to a server in memory, with each middleware and with none:
-// the difference is the cost. Times are CPU time of one goroutine; allocations are per
-// request; headers are those that a response contains about the limit.
+// divided by the time of each peer, and the bytes that both allocate, with all requests
+// granted and with all requests rejected. Requests are sent to a server in memory, with each
+// middleware and with none: the difference is the cost. Times are CPU time of one goroutine;
+// allocations and bytes are per request; headers are those that a response contains about
+// the limit.
 package main
 
 import (
@@ -33,6 +34,8 @@ type row struct {
 	MaxRatio           float64 `json:"ratio_max"`
 	Allocs             uint64  `json:"allocs"`
 	PeerAllocs         uint64  `json:"peer_allocs"`
+	Bytes              uint64  `json:"bytes"`
+	PeerBytes          uint64  `json:"peer_bytes"`
 	Added              float64 `json:"added_ns,omitempty"` // to requests to a server
 	AddedAllocs        int64   `json:"added_allocs,omitempty"`
 	Headers            int     `json:"headers"`
@@ -64,6 +67,7 @@ func rowOf(r bench.Result) row {
 	l := row{
 		Work: r.Pair.Work, Call: r.Pair.Call, Peer: r.Pair.Peer, Ns: r.Heed, PeerNs: r.Theirs,
 		Ratio: r.Ratio, MinRatio: r.MinRatio, MaxRatio: r.MaxRatio, Allocs: r.HeedAllocs, PeerAllocs: r.PeerAllocs,
+		Bytes: r.HeedBytes, PeerBytes: r.PeerBytes,
 	}
 	for _, m := range bench.Middlewares() {
 		switch m.Name {
@@ -86,7 +90,7 @@ func show(l row, asJSON bool) {
 	case l.PeerHeaders == 0:
 		fmt.Printf("%-16s %-19s adds %6.0f ns and %2d allocations to %.0f ns; %d headers\n", l.Work, l.Call, l.Added, l.AddedAllocs, l.PeerNs, l.Headers)
 	default:
-		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, headers %d by %d, refused %d by %d\n",
-			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.MinRatio, l.MaxRatio, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.RefusedHeaders, l.PeerRefusedHeaders)
+		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, bytes %d by %d, headers %d by %d, refused %d by %d\n",
+			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.MinRatio, l.MaxRatio, l.Allocs, l.PeerAllocs, l.Bytes, l.PeerBytes, l.Headers, l.PeerHeaders, l.RefusedHeaders, l.PeerRefusedHeaders)
 	}
 }
