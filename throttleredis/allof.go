@@ -39,7 +39,7 @@ func newAllOf(limits ...*Limiter) *allOf {
 		}
 		algorithms[i] = l.limit.algorithm
 	}
-	a := &allOf{store: limits[0].store, limits: append([]*Limiter(nil), limits...), script: scriptOf(algorithms...)}
+	a := &allOf{store: limits[0].store, limits: append([]*Limiter(nil), limits...), groups: &groups{store: limits[0].store, script: scriptOf(algorithms...)}}
 	a.callPool.New = func() any { return newCall(a.limits...) }
 	return a
 }
@@ -47,7 +47,7 @@ func newAllOf(limits ...*Limiter) *allOf {
 type allOf struct {
 	store     *Store
 	limits    []*Limiter
-	script    *script
+	groups    *groups
 	callPool  sync.Pool
 	subGrants throttle.SubGrants
 }
@@ -73,7 +73,7 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	if len(a.limits) != 2 || a.banLimit() == nil {
 		c.Ahead = 0
 	}
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, waitArg(c, a.limits[0].limit.ticksPerMicro))
+	r, at, err := a.store.reserve(ctx, a.groups, k, c, n, waitArg(c, a.limits[0].limit.ticksPerMicro))
 	if err != nil {
 		return a.limits[0].limit.afterError(ctx, c, at, err)
 	}
@@ -155,7 +155,7 @@ func (a *allOf) settle(ctx context.Context, op string, c throttle.Claim, n, extr
 		for i, l := range a.limits {
 			l.limit.appendGrant(k, parts[2*i:])
 		}
-		a.store.settle(ctx, a.script, k, now)
+		a.store.settle(ctx, a.groups, k, now)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	opCancel = "cancel" // return all units: the claim was not used
 	opSettle = "settle" // take the units used beyond the claim, or return those not used
 )
+
+// operations are the operations as values of type any.
+var operations = map[string]any{opTake: opTake, opTry: opTry, opDryRun: opDryRun, opCancel: opCancel, opSettle: opSettle}
 
 // An operation is an operation as an argument of a command of go-redis, which calls MarshalBinary
 // when it writes the command to a connection. It is a pointer, so that a decision does not
@@ -58,10 +62,10 @@ func opOf(c throttle.Claim) string {
 // A call is the reusable storage for one run of a script: the complete command as it is
 // sent.
 type call struct {
-	args      []any // the command, hash, number of keys, keys, arguments
+	args      []any // the command, hash, number of keys, keys, arguments of the limits and of the claim
 	operation operation
-	firstArg  int // index in args of the first argument
-	fixedArgs int // length of args without grants and the time
+	limitArgs int // index in args of the first argument of the limits
+	claimArgs int // index in args of the first argument of the claim
 	calendars []calendarLimit
 	decisions []throttle.Decision // two for each limit, see storeGrant
 }
@@ -77,7 +81,7 @@ type calendarLimit struct {
 // newCall returns a call that contains the arguments of limits.
 func newCall(limits ...*Limiter) *call {
 	first := 3 + len(limits)
-	k := &call{args: make([]any, first+3), firstArg: first, decisions: make([]throttle.Decision, 2*len(limits))}
+	k := &call{args: make([]any, first), limitArgs: first, decisions: make([]throttle.Decision, 2*len(limits))}
 	k.args[2] = len(limits)
 	for i, l := range limits {
 		k.args = append(k.args, l.limit.args...)
@@ -85,8 +89,19 @@ func newCall(limits ...*Limiter) *call {
 			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.args)})
 		}
 	}
-	k.fixedArgs = len(k.args)
+	k.claimArgs = len(k.args)
 	return k
+}
+
+// sameLimits reports whether the arguments of the limits are the same. Those of one limiter differ in
+// the bounds of a calendar.
+func (k *call) sameLimits(o *call) bool {
+	for _, c := range k.calendars {
+		if !slices.Equal(k.args[c.end-4:c.end], o.args[c.end-4:c.end]) {
+			return false
+		}
+	}
+	return true
 }
 
 // setKey sets the i-th Redis key.
@@ -94,8 +109,7 @@ func (k *call) setKey(i int, key string) { k.args[3+i] = key }
 
 func (k *call) setOp(op string, n, arg int64) {
 	k.operation.set(op)
-	k.args = k.args[:k.fixedArgs]
-	k.args[k.firstArg], k.args[k.firstArg+1], k.args[k.firstArg+2] = &k.operation, min(n, maxUnits), arg
+	k.args = append(k.args[:k.claimArgs], &k.operation, min(n, maxUnits), arg)
 }
 
 // appendGrant appends the grant of one limit.
@@ -109,15 +123,15 @@ func (k *call) command(command, script any) []any {
 
 // keys returns the keys of the command, and arguments its arguments.
 func (k *call) keys() (keys []string) {
-	for _, key := range k.args[3:k.firstArg] {
+	for _, key := range k.args[3:k.limitArgs] {
 		keys = append(keys, key.(string))
 	}
 	return keys
 }
 
 func (k *call) arguments() []any {
-	k.args[k.firstArg] = k.operation.name
-	return k.args[k.firstArg:]
+	k.args[k.claimArgs] = k.operation.name
+	return k.args[k.limitArgs:]
 }
 
 // setBounds sets the bounds of all calendars for a local reading of the clock.
@@ -147,7 +161,7 @@ var errClockJumps = errors.New("throttleredis: the server's clock leaps from win
 
 // reserve claims n units. If a calendar did not have the server's window, it tries a second
 // time.
-func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
+func (s *Store) reserve(ctx context.Context, g *groups, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
 	for range 2 {
 		k.setOp(opOf(c), n, maxWait)
 		now := c.Now
@@ -155,7 +169,7 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 			now = s.now()
 		}
 		k.setBounds(now)
-		r, err := s.runTimed(ctx, "reserve", script, k, now, 8+len(k.decisions)/2*partSize)
+		r, err := s.runTimed(ctx, "reserve", g, k, now, 8+len(k.decisions)/2*partSize)
 		if err == nil && k.missedWindow(r, now) {
 			continue
 		}
@@ -168,28 +182,28 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 }
 
 // settle runs a script whose result is ignored, even if ctx is done.
-func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Time) {
+func (s *Store) settle(ctx context.Context, g *groups, k *call, now time.Time) {
 	if now.IsZero() && s.useLocalClock {
 		now = s.now()
 	}
-	_, _ = s.runTimed(context.WithoutCancel(ctx), "settle", script, k, now, 0)
+	_, _ = s.runTimed(context.WithoutCancel(ctx), "settle", g, k, now, 0)
 }
 
 func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
 
 // runTimed calls run, and OnOperation with its duration.
-func (s *Store) runTimed(ctx context.Context, name string, script *script, k *call, now time.Time, size int) (reply, error) {
+func (s *Store) runTimed(ctx context.Context, name string, g *groups, k *call, now time.Time, size int) (reply, error) {
 	if s.OnOperation == nil {
-		return s.run(ctx, script, k, now, size)
+		return s.run(ctx, g, k, now, size)
 	}
 	start := time.Now()
-	r, err := s.run(ctx, script, k, now, size)
+	r, err := s.run(ctx, g, k, now, size)
 	s.OnOperation(name, time.Since(start), err)
 	return r, err
 }
 
 // run runs a script that returns size bytes. It passes now to the script only in tests.
-func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time, size int) (reply, error) {
+func (s *Store) run(ctx context.Context, g *groups, k *call, now time.Time, size int) (reply, error) {
 	if s.useLocalClock {
 		k.args = append(k.args, now.UnixMicro())
 	}
@@ -198,9 +212,9 @@ func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time,
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	text, err := script.run(ctx, s.Client, k)
+	text, taken, err := g.run(ctx, k)
 	if err != nil {
-		return "", wrapError(err, k.operation.written.Load())
+		return "", wrapError(err, taken)
 	}
 	if len(text) != size {
 		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)

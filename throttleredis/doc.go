@@ -12,8 +12,8 @@
 // Name is identified by all its numbers; a Store panics if a second one has the same.
 //
 // A limit is configured by the same value as the limiter in memory and makes the same
-// decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences, in Mode
-// [Synchronous], follow from where the state is stored:
+// decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences, in the
+// Modes [Grouped] and [Synchronous], follow from where the state is stored:
 //
 //   - Time is the server's clock, in whole microseconds. The clocks of the processes do not
 //     matter. The Wait of a rejected claim is rounded up to whole microseconds. If the
@@ -87,6 +87,8 @@
 // for Redis:
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
+//
+// Claims that are made during a round trip travel together in the next one: see [Grouped].
 //
 // In Mode [Eventual] the limiters of a Store decide in memory and take no round trip. Hosts
 // exchange what they take in the background, also between regions that have a Redis each,

@@ -14,12 +14,24 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A Mode determines where the limiters of a Store decide.
+// A Mode determines where the limiters of a Store decide. docs/redis-modes.md compares them.
 type Mode uint8
 
 const (
-	Synchronous Mode = iota // in Redis, in one round trip for each decision
-	Eventual                // in memory, and what was taken is exchanged in the background
+	// Grouped decides in Redis. Claims on a limiter that are made while a round trip is under way
+	// travel together in the next one, and are decided in the order of their arrival as one by one:
+	// at most 128 together, and a claim waits for at most 50 ms for the replies to others. A
+	// claim that finds no round trip under way is sent immediately. If Store.Client is not a
+	// *redis.Client, or its server is one of a cluster, only claims of the same key travel together.
+	Grouped Mode = iota
+
+	// Synchronous decides in Redis, in one round trip for each decision. Use it to see each
+	// command in the hooks of a client, or to decide on claims of one limiter on several
+	// connections at the same time.
+	Synchronous
+
+	// Eventual decides in memory. What was taken is exchanged in the background.
+	Eventual
 )
 
 // EventualOptions are the options of Mode Eventual. The hosts that share limits must have

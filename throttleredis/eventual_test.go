@@ -380,7 +380,7 @@ func TestEventual_Validate(t *testing.T) {
 		"Unreachable is 2":       {Client: c, Eventual: EventualOptions{Unreachable: 2}},
 		"MinHosts is -1":         {Client: c, Eventual: EventualOptions{MinHosts: -1}},
 	} {
-		if s.Mode == Synchronous {
+		if s.Mode == 0 {
 			s.Mode = Eventual
 		}
 		require.ErrorContains(t, s.Validate(), text)

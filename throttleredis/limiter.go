@@ -16,8 +16,8 @@ import (
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
 // arrived, and Wait counts from it. It does not depend on the server's clock.
 type Limiter struct {
+	groups    *groups
 	store     *Store
-	script    *script
 	limit     limit
 	keyPrefix string // of Redis keys, before the tag
 	keySuffix string // of Redis keys, after the tag
@@ -41,7 +41,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	if err := firstError(l.err, s.Validate()); err != nil {
 		return nil, err
 	}
-	r := &Limiter{store: s, limit: l, script: scriptOf(l.algorithm)}
+	r := &Limiter{store: s, limit: l, groups: &groups{store: s, script: scriptOf(l.algorithm)}}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
 		if err != nil {
@@ -75,7 +75,7 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.script, k, c, n, waitArg(c, l.limit.ticksPerMicro))
+	r, at, err := l.store.reserve(ctx, l.groups, k, c, n, waitArg(c, l.limit.ticksPerMicro))
 	if err != nil {
 		return l.limit.afterError(ctx, c, at, err)
 	}
@@ -133,12 +133,12 @@ func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra
 	if !l.limit.wideGrant {
 		grant, acts := l.limit.grantArgs(d)
 		k.appendGrant(grant, acts)
-		l.store.settle(ctx, l.script, k, now)
+		l.store.settle(ctx, l.groups, k, now)
 		return
 	}
 	l.subGrants.Unwrap(d, throttle.Ended, func(parts []throttle.Decision) {
 		if l.limit.appendGrant(k, parts); extra != 0 {
-			l.store.settle(ctx, l.script, k, now)
+			l.store.settle(ctx, l.groups, k, now)
 		}
 	})
 }

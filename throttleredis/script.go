@@ -80,9 +80,10 @@ func compose(names []string, list string) string {
 	}
 	if len(names) == 1 {
 		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("single"))
-		return text.String()
+	} else {
+		fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
 	}
-	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
+	fmt.Fprintf(&text, "\nlocal parts = %d\n\n%s", len(names), readLua("tail"))
 	return text.String()
 }
 
@@ -107,6 +108,35 @@ func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, er
 		return s.send(ctx, c, k, eval, s.textArg)
 	}
 	return reply, err
+}
+
+// runAll runs s for several claims as run does. args are the command; runAll sets the first two.
+func (s *script) runAll(ctx context.Context, c redis.Scripter, args []any) (any, error) {
+	args[0], args[1] = evalSHA, s.shaArg
+	reply, err := sendAll(ctx, c, args)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[0], args[1] = eval, s.textArg
+		return sendAll(ctx, c, args)
+	}
+	return reply, err
+}
+
+func sendAll(ctx context.Context, c redis.Scripter, args []any) (any, error) {
+	first := 3 + args[2].(int)
+	if p, ok := c.(processor); ok {
+		cmd := redis.NewCmd(ctx, args...)
+		cmd.SetFirstKeyPos(3)
+		_ = p.Process(ctx, cmd) // Process returns the error of cmd
+		return cmd.Result()
+	}
+	keys := make([]string, 0, first-3)
+	for _, key := range args[3:first] {
+		keys = append(keys, key.(string))
+	}
+	if args[0] == eval {
+		return c.Eval(ctx, args[1].(string), keys, args[first:]...).Result()
+	}
+	return c.EvalSha(ctx, args[1].(string), keys, args[first:]...).Result()
 }
 
 var evalSHA, eval any = "evalsha", "eval"

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,7 +41,7 @@ type Store struct {
 	// or "ping". It must not block, and may be called concurrently. Nil means no calls.
 	OnOperation func(name string, took time.Duration, err error)
 
-	// Mode determines where limiters decide: in Redis, or in memory. Zero means Synchronous. In
+	// Mode determines where limiters decide: in Redis, or in memory. Zero means Grouped. In
 	// Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit is
 	// dropped when the program refers to no Limiter of it. Call Close when none is needed any more.
 	Mode Mode
@@ -51,8 +52,9 @@ type Store struct {
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
 
-	unnamed  sync.Map // ids of the limits without a name
-	eventual eventualState
+	unnamed       sync.Map // ids of the limits without a name
+	eventual      eventualState
+	separatesKeys atomic.Bool // the server is one of a cluster: see groups
 }
 
 // addUnnamed adds the id of a limit without a name. It returns false if the Store has it.

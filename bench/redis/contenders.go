@@ -27,7 +27,12 @@ type contender struct {
 }
 
 var contenders = []contender{
-	{"heed", func(c *redis.Client, perHour int, prefix string) (allow, error) { return heed(c, perHour, prefix), nil }},
+	{"heed", func(c *redis.Client, perHour int, prefix string) (allow, error) {
+		return heed(c, throttleredis.Grouped, perHour, prefix), nil
+	}},
+	{"heed, Synchronous", func(c *redis.Client, perHour int, prefix string) (allow, error) {
+		return heed(c, throttleredis.Synchronous, perHour, prefix), nil
+	}},
 	{"go-redis/redis_rate", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		return redisRate(redis_rate.NewLimiter(c), perHour, prefix), nil
 	}},
@@ -36,7 +41,7 @@ var contenders = []contender{
 	{"an empty script", func(c *redis.Client, _ int, prefix string) (allow, error) { return emptyScript(c, prefix), nil }},
 	{"heed, AutoPipeline", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		p, err := c.AutoPipeline()
-		return heed(p, perHour, prefix), err
+		return heed(p, throttleredis.Synchronous, perHour, prefix), err
 	}},
 	{"redis_rate, AutoPipeline", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		p, err := c.AutoPipeline()
@@ -44,8 +49,8 @@ var contenders = []contender{
 	}},
 }
 
-func heed(c redis.Scripter, perHour int, prefix string) allow {
-	store := &throttleredis.Store{Client: c, Prefix: prefix}
+func heed(c redis.Scripter, mode throttleredis.Mode, perHour int, prefix string) allow {
+	store := &throttleredis.Store{Client: c, Prefix: prefix, Mode: mode}
 	l := store.TokenBucket(throttle.PerHour(int64(perHour)))
 	return func(ctx context.Context, key string) (bool, error) {
 		d, err := l.Reserve(ctx, throttle.Claim{Key: key})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ var scenarios = []scenario{
 type sample struct {
 	wall, client, server float64 // microseconds; client and server are CPU time
 	allocs               float64
+	p99                  float64 // microseconds
 	failed               int64
 	granted              float64 // as a fraction of the decisions
 }
@@ -45,6 +47,7 @@ type speed struct {
 	Scenario   string  `json:"scenario"`
 	Limiter    string  `json:"limiter"`
 	PerSecond  float64 `json:"decisions_per_s"`
+	P99        float64 `json:"p99_us"`
 	Client     float64 `json:"client_cpu_us"`
 	Server     float64 `json:"server_cpu_us"`
 	Allocs     float64 `json:"client_allocs"`
@@ -54,16 +57,18 @@ type speed struct {
 	SpeedupMin float64 `json:"speedup_min"`
 	SpeedupMax float64 `json:"speedup_max"`
 	// ratio of CPU time of client and server, which depends less on other load
-	CPURatio float64 `json:"cpu_ratio"`
+	CPURatio    float64 `json:"cpu_ratio"`
+	ServerRatio float64 `json:"server_cpu_ratio"`
+	P99Ratio    float64 `json:"p99_ratio"`
 }
 
 func (s speed) String() string {
-	return fmt.Sprintf("%-39s %-25s %8.0f/s, heed is %.2f x (%.2f to %.2f), by processor time %.2f x, client %5.1f us, server %5.1f us, %5.1f allocations, %5.1f %% granted, %d failed",
-		s.Scenario, s.Limiter, s.PerSecond, s.Speedup, s.SpeedupMin, s.SpeedupMax, s.CPURatio, s.Client, s.Server, s.Allocs, s.Granted, s.Failed)
+	return fmt.Sprintf("%-39s %-25s %8.0f/s, heed is %.2f x (%.2f to %.2f), by processor time %.2f x, by that of the server %.2f x, client %5.1f us, server %5.1f us, p99 %5.0f us (%.2f x), %5.1f allocations, %5.1f %% granted, %d failed",
+		s.Scenario, s.Limiter, s.PerSecond, s.Speedup, s.SpeedupMin, s.SpeedupMax, s.CPURatio, s.ServerRatio, s.Client, s.Server, s.P99, s.P99Ratio, s.Allocs, s.Granted, s.Failed)
 }
 
 // measureSpeed measures all contenders in alternation, so that other load on the machine
-// affects them equally. The order changes with each round.
+// affects them equally. The order of each round is random.
 func measureSpeed(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
@@ -84,9 +89,8 @@ func measureSpeed(o options, report func(any)) error {
 			}
 			run(c, limits[i], s, o.sample/10) // loads scripts, opens connections and creates keys
 		}
-		for round := range o.rounds {
-			for k := range contenders {
-				i := (k + round) % len(contenders)
+		for range o.rounds {
+			for _, i := range rand.Perm(len(contenders)) {
 				samples[i] = append(samples[i], run(c, limits[i], s, o.sample))
 			}
 		}
@@ -105,11 +109,14 @@ func run(c *redis.Client, ask allow, s scenario, length time.Duration) sample {
 	runtime.ReadMemStats(&before)
 	server, client, start := serverTime(c), bench.ProcessorTime(), time.Now()
 	var wg sync.WaitGroup
+	took := make([][]time.Duration, s.goroutines)
 	for g := range s.goroutines {
 		wg.Go(func() {
-			for i := g * s.keys / s.goroutines; time.Since(start) < length; i++ {
+			for i, at := g*s.keys/s.goroutines, time.Duration(0); at < length; i++ {
 				ok, err := ask(ctx, names[i%s.keys])
 				ops.Add(1)
+				end := time.Since(start)
+				took[g], at = append(took[g], end-at), end
 				if err != nil {
 					failed.Add(1)
 				} else if ok {
@@ -123,9 +130,11 @@ func run(c *redis.Client, ask allow, s scenario, length time.Duration) sample {
 	client, server = bench.ProcessorTime()-client, serverTime(c)-server
 	runtime.ReadMemStats(&after)
 	n := float64(ops.Load())
+	all := slices.Concat(took...)
+	slices.Sort(all)
 	return sample{
 		wall: micros(wall) / n, client: micros(client) / n, server: micros(server) / n,
-		allocs: float64(after.Mallocs-before.Mallocs) / n, failed: failed.Load(), granted: float64(granted.Load()) / n,
+		allocs: float64(after.Mallocs-before.Mallocs) / n, p99: micros(all[len(all)*99/100]), failed: failed.Load(), granted: float64(granted.Load()) / n,
 	}
 }
 
@@ -152,15 +161,17 @@ func serverTime(c *redis.Client) (used time.Duration) {
 
 func summarize(scenario, name string, own, ours []sample) speed {
 	var failed int64
-	ratios, costs := make([]float64, len(own)), make([]float64, len(own))
+	ratios, costs, servers, p99s := make([]float64, len(own)), make([]float64, len(own)), make([]float64, len(own)), make([]float64, len(own))
 	for i, s := range own {
 		ratios[i] = s.wall / ours[i].wall
 		costs[i] = (s.client + s.server) / (ours[i].client + ours[i].server)
+		servers[i], p99s[i] = s.server/ours[i].server, s.p99/ours[i].p99
 		failed += s.failed
 	}
 	of := func(get func(sample) float64) float64 { return median(own, get) }
-	slices.Sort(ratios)
-	slices.Sort(costs)
+	for _, values := range [][]float64{ratios, costs, servers, p99s} {
+		slices.Sort(values)
+	}
 	return speed{
 		Scenario: scenario, Limiter: name,
 		PerSecond: 1e6 / of(func(s sample) float64 { return s.wall }),
@@ -170,7 +181,7 @@ func summarize(scenario, name string, own, ours []sample) speed {
 		Granted:   100 * of(func(s sample) float64 { return s.granted }),
 		Failed:    failed,
 		Speedup:   ratios[len(ratios)/2], SpeedupMin: ratios[0], SpeedupMax: ratios[len(ratios)-1],
-		CPURatio: costs[len(costs)/2],
+		CPURatio: costs[len(costs)/2], ServerRatio: servers[len(servers)/2], P99Ratio: p99s[len(p99s)/2], P99: of(func(s sample) float64 { return s.p99 }),
 	}
 }
 

@@ -15,7 +15,7 @@ end
 local function windowAt(a, now)
   local per = tonumber(ARGV[a + 1])
   if per > 0 then
-    local start = ARGV[a + 2] == '1' and now or floor(now / per) * per
+    local start = tonumber(ARGV[a + 2]) == 1 and now or floor(now / per) * per
     return start, start + per
   end
   for i = a + 3, a + 5 do

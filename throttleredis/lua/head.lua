@@ -1,9 +1,11 @@
 -- The beginning of every script.
 --
--- ARGV: the operation; units; arg, which is the longest accepted wait in ticks, or -1 minus the
--- microseconds for which a claim has waited that is repeated until it is granted, or for a
--- settlement the number of units used minus the number claimed; the arguments of each limit;
--- for a settlement the grant of each limit, as two numbers; in tests the time in microseconds.
+-- KEYS: for each claim the key of each limit.
+-- ARGV: the arguments of each limit; then for each claim the operation; units; arg, which is the
+-- longest accepted wait in ticks, or -1 minus the microseconds for which a claim has waited that is
+-- repeated until it is granted, or for a settlement the number of units used minus the number
+-- claimed; for a settlement the grant of each limit, as two numbers; in tests the time in
+-- microseconds.
 --
 -- Operations: take; try, which is take without counting a rejection, because the caller
 -- retries; dryrun, which takes nothing; settle and cancel, which end a claim.
@@ -31,15 +33,39 @@ local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 local maxExact = 2 ^ 52 -- units or ticks: the sum of two is an exact double
 local maxTicks = 2 ^ 62 -- the longest duration returned: fits into 64 bits
-local op, n, arg = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local dryRun = op == 'dryrun'
-local takes = op == 'take' or op == 'try'
-local settles = op == 'settle' or op == 'cancel'
+
+-- Of the present claim:
+local op, n, arg, dryRun, takes, settles
 local waited -- nil: the claim is not repeated, or it accepts a wait
-if not settles and arg < 0 then
-  waited, arg = -1 - arg, 0
-end
+local now -- the time in microseconds
 local testClock = false -- true in tests: the time is an argument, and no key expires
+
+local serverTime -- read once
+
+-- begin reads the arguments of a claim, which begin at index i. It returns the index of the grants,
+-- and that after all arguments.
+local function begin(i, limits)
+  op, n, arg = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
+  dryRun = op == 'dryrun'
+  takes = op == 'take' or op == 'try'
+  settles = op == 'settle' or op == 'cancel'
+  waited = nil
+  if not settles and arg < 0 then
+    waited, arg = -1 - arg, 0
+  end
+  local after = settles and i + 3 + 2 * limits or i + 3
+  now = tonumber(ARGV[after])
+  if now then
+    testClock = true
+    return i + 3, after + 1
+  end
+  if not serverTime then
+    local t = call('TIME')
+    serverTime = t[1] * 1000000 + t[2]
+  end
+  now = serverTime
+  return i + 3, after
+end
 
 -- ttlMillis returns the expiry in milliseconds of a key that is needed for us microseconds.
 local function ttlMillis(us)

@@ -32,7 +32,7 @@ end
 return {
   check = function(key, a, now)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local queue, largest, split = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), ARGV[a + 5] == '1'
+    local queue, largest, split = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]) == 1
     local last, taken, latestPlace, latestUnordered = read(key, a)
     if not last then
       taken, latestPlace, latestUnordered = 0, -maxExact, -maxExact
@@ -79,7 +79,7 @@ return {
   -- the last one are not returned.
   settle = function(key, a, now, extra, from, wait, cancels)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local split = ARGV[a + 5] == '1'
+    local split = tonumber(ARGV[a + 5]) == 1
     local last, taken, latestPlace, latestUnordered = read(key, a)
     if not last then
       if extra < 0 then

@@ -11,7 +11,7 @@ end
 
 local function weighted(a, per, window, previous, now)
   local left = per - (now - window * per)
-  if ARGV[a + 2] == '1' then
+  if tonumber(ARGV[a + 2]) == 1 then
     return (muldiv(previous, left, per))
   end
   return muldivup(previous, left, per)
@@ -21,7 +21,7 @@ end
 local function decayTime(a, per, previous, available)
   if previous <= available then
     return 0
-  elseif ARGV[a + 2] == '1' then
+  elseif tonumber(ARGV[a + 2]) == 1 then
     return per - (muldivup(per, available + 1, previous) - 1)
   end
   return per - muldiv(per, available, previous)

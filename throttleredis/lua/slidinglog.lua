@@ -386,14 +386,14 @@ return {
   end,
 
   take = function(key, a, _, _, _, _, _, _, log)
-    if ARGV[a + 3] == '1' then
+    if tonumber(ARGV[a + 3]) == 1 then
       trimTo(log, number(a, 0) - n)
     end
     append(a, log, n)
   end,
 
   reject = function(key, a, ok, wait, left, reset, _, _, log)
-    if ARGV[a + 3] ~= '1' then
+    if tonumber(ARGV[a + 3]) ~= 1 then
       return ok, wait, left, reset
     end
     local count = number(a, 0)

@@ -1,0 +1,455 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+func groupsOf(l throttle.Limiter) *groups {
+	switch l := l.(type) {
+	case *Limiter:
+		return l.groups
+	case *allOf:
+		return l.groups
+	case *banned:
+		return l.groups
+	}
+	panic(fmt.Sprintf("%T", l))
+}
+
+// A gate makes the calls of a group wait until it is opened, and determines their order.
+type gate struct {
+	g    *groups
+	name string
+	wg   sync.WaitGroup
+}
+
+// closeGate pretends that a round trip of g is under way.
+func closeGate(t *testing.T, g *groups, name string) *gate {
+	require.Nil(t, g.enter(t.Context(), name, nil))
+	return &gate{g: g, name: name}
+}
+
+// send runs f until the call that it makes waits, or it returns without one.
+func (g *gate) send(f func()) {
+	before := g.waiting()
+	var returned atomic.Bool
+	g.wg.Go(func() {
+		f()
+		returned.Store(true)
+	})
+	for g.waiting() == before && !returned.Load() {
+		runtime.Gosched()
+	}
+}
+
+func (g *gate) waiting() int {
+	n, _ := g.state()
+	return n
+}
+
+// state returns the numbers of calls that wait and of round trips under way.
+func (g *gate) state() (waiting, roundTrips int) {
+	g.g.mu.Lock()
+	defer g.g.mu.Unlock()
+	if q := g.g.named[g.name]; q != nil {
+		return len(q.queue), q.roundTrips
+	}
+	return 0, 0
+}
+
+// open lets the calls travel and waits for their replies.
+func (g *gate) open() {
+	g.g.follow(g.name, g.g.leave(g.name))
+	g.wg.Wait()
+	for _, n := g.state(); n > 0; _, n = g.state() {
+		runtime.Gosched() // the last round trip is about to end
+	}
+}
+
+// TestGroups_decideAsOneByOne makes the same claims and reports in round trips of random sizes and
+// one by one, with limits of each kind: the decisions are the same, in the order of arrival.
+func TestGroups_decideAsOneByOne(t *testing.T) {
+	all := pairs()
+	for i, p := range all {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range 4 {
+				compareGroups(t, p.remote, p, uint64(seed*100+i))
+			}
+		})
+	}
+	for seed := range uint64(20) {
+		chosen := choose(rand.New(rand.NewPCG(seed, 7)))
+		t.Run("AllOf", func(t *testing.T) {
+			t.Parallel()
+			compareGroups(t, func(s *Store) throttle.Limiter {
+				var limits []*Limiter
+				for _, p := range chosen {
+					limits = append(limits, p.remote(s).(*Limiter))
+				}
+				return AllOf(limits...)
+			}, limiterPair{maxCost: 5, unitTime: 200 * time.Millisecond}, seed)
+		})
+	}
+}
+
+func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiterPair, seed uint64) {
+	clk := &manualClock{now: began}
+	r := rand.New(rand.NewPCG(seed, 6))
+	steps := &comparison{T: t, limiterPair: p, r: r, clk: clk}
+	stores := []*Store{newTestStore(t), newTestStore(t)}
+	for i, s := range stores {
+		s.useLocalClock, s.Mode = true, []Mode{Grouped, Synchronous}[i]
+	}
+	grouped, single := remote(stores[0]), remote(stores[1])
+	type held struct {
+		c               throttle.Claim
+		grouped, single throttle.Decision
+	}
+	var granted []*held
+	for range 12 {
+		g := closeGate(t, groupsOf(grouped), "")
+		var claims []*held
+		for range r.IntN(20) {
+			steps.advanceClock()
+			if len(granted) > 0 && r.IntN(4) == 0 {
+				n := r.IntN(len(granted))
+				h := granted[n]
+				granted = append(granted[:n], granted[n+1:]...)
+				f := throttle.Feedback{Now: clk.now}
+				if r.IntN(2) == 0 {
+					f.State = throttle.Unused
+				} else {
+					f.Cost = h.c.Cost + 1 + r.Int64N(3)
+				}
+				g.send(func() { grouped.Report(t.Context(), h.c, h.grouped, f) })
+				single.Report(t.Context(), h.c, h.single, f)
+				continue
+			}
+			h := &held{c: throttle.Claim{Key: steps.key(), Cost: 1 + r.Int64N(min(p.maxCost, 4)), Now: clk.now, DryRun: r.IntN(8) == 0, Waits: r.IntN(8) == 0}}
+			claims = append(claims, h)
+			g.send(func() {
+				var err error
+				h.grouped, err = grouped.Reserve(t.Context(), h.c)
+				require.NoError(t, err)
+			})
+			var err error
+			h.single, err = single.Reserve(t.Context(), h.c)
+			require.NoError(t, err)
+		}
+		g.open()
+		for i, h := range claims {
+			a, b := h.grouped, h.single
+			require.Equal(t, plain(b), plain(a), "seed %d, claim %d: %+v", seed, i, h.c)
+			if a.OK && !h.c.DryRun {
+				granted = append(granted, h)
+			}
+		}
+	}
+}
+
+// plain returns d without what differs between stores: what identifies the grant.
+func plain(d throttle.Decision) string {
+	return fmt.Sprintf("%v %s %v %v %d %d %v %v", d.OK, d.Policy, d.At, d.Wait, d.Limit, d.Remaining, d.ResetAfter, d.Per)
+}
+
+// Many goroutines, some of which stop waiting, take all units of a limit and no more: a claim whose
+// error is not ErrUncertain has taken none.
+func TestGroups_callersThatStopWaiting(t *testing.T) {
+	const units = 500
+	for name, make := range map[string]func(s *Store) throttle.Limiter{
+		"one": func(s *Store) throttle.Limiter { return s.TokenBucket(throttle.Limit{Count: units, Per: year}) },
+		"both": func(s *Store) throttle.Limiter {
+			return AllOf(s.TokenBucket(throttle.Limit{Name: "a", Count: units, Per: year}), s.TokenBucket(throttle.Limit{Name: "b", Count: units, Per: year}))
+		},
+	} {
+		l := make(newTestStore(t))
+		var granted, uncertain, failed, rejected atomic.Int64
+		var wg sync.WaitGroup
+		for range 48 {
+			wg.Go(func() {
+				for rejected.Load() < 100 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(2*time.Millisecond))))
+					switch d, err := l.Reserve(ctx, throttle.Claim{}); {
+					case errors.Is(err, ErrUncertain):
+						uncertain.Add(1)
+					case err != nil:
+						failed.Add(1)
+					case d.OK:
+						granted.Add(1)
+					default:
+						rejected.Add(1)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		require.LessOrEqual(t, granted.Load(), int64(units), name)
+		require.GreaterOrEqual(t, granted.Load()+uncertain.Load(), int64(units), name)
+		require.Positive(t, failed.Load(), name)
+		require.Positive(t, uncertain.Load(), name)
+	}
+}
+
+// A claim that fails does not affect the others of its round trip.
+func TestGroups_oneClaimFails(t *testing.T) {
+	s := newTestStore(t)
+	l := s.TokenBucket(throttle.PerHour(5))
+	require.NoError(t, client(t).RPush(t.Context(), l.redisKey("list"), 1).Err())
+	g := closeGate(t, l.groups, "")
+	for i, key := range []string{"a", "list", "a", "b"} {
+		g.send(func() {
+			d, err := l.Reserve(t.Context(), throttle.Claim{Key: key})
+			if key == "list" {
+				require.ErrorContains(t, err, "WRONGTYPE")
+				require.NotErrorIs(t, err, ErrUncertain)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []int64{4, 0, 3, 4}[i], d.Remaining)
+		})
+	}
+	g.open()
+}
+
+// A client of one server of a cluster groups by key once the server has refused to run a script with
+// keys of several slots.
+func TestGroups_onOneServerOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redis.NewClient(&redis.Options{Addr: redistest.StartCluster(t, 3)[0].Addr, MaxRetries: -1})
+	defer c.Close()
+	l := (&Store{Client: c}).TokenBucket(throttle.PerHour(9))
+	var own []string
+	for i := 0; len(own) < 8; i++ {
+		if _, err := l.Reserve(t.Context(), throttle.Claim{Key: strconv.Itoa(i)}); err == nil {
+			own = append(own, strconv.Itoa(i))
+		}
+	}
+	require.False(t, l.store.separatesKeys.Load())
+	g := closeGate(t, l.groups, "")
+	for _, key := range own {
+		g.send(func() { require.EqualValues(t, 7, take(t, l, key).Remaining) })
+	}
+	g.open()
+	require.True(t, l.store.separatesKeys.Load())
+	g = closeGate(t, l.groups, l.redisKey(own[0]))
+	require.EqualValues(t, 6, take(t, l, own[1]).Remaining, "another key does not wait")
+	for i := range 3 {
+		g.send(func() { require.EqualValues(t, 6-i, take(t, l, own[0]).Remaining) })
+	}
+	g.open()
+	require.Len(t, l.groups.named, 1, "only the group of all keys stays")
+}
+
+// A fakeScripter runs f for each script.
+type fakeScripter struct {
+	failingScripter
+	f func(ctx context.Context, keys int) (any, error)
+}
+
+func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, _ ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	v, err := s.f(ctx, len(keys))
+	cmd.SetVal(v)
+	cmd.SetErr(err)
+	return cmd
+}
+
+// grantReplies returns n replies of a limit that grants.
+func grantReplies(n int) any {
+	reply := make([]byte, 56)
+	reply[8] = 1
+	if n == 1 {
+		return string(reply)
+	}
+	all := make([]any, n)
+	for i := range all {
+		all[i] = string(reply)
+	}
+	return all
+}
+
+// Calls that wait for a reply that does not arrive travel without it once they are maxGrouped, or
+// the first has waited for groupPatience.
+func TestGroups_aReplyIsLost(t *testing.T) {
+	for _, tt := range []struct {
+		callers int
+		took    time.Duration
+		sizes   []int
+	}{
+		{5, groupPatience + time.Millisecond, []int{1, 5}},
+		{maxGrouped - 1, groupPatience + time.Millisecond, []int{1, maxGrouped - 1}},
+		{maxGrouped, time.Millisecond, []int{1, maxGrouped}},
+		{200, 2 * time.Millisecond, []int{1, maxGrouped, 200 - maxGrouped}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var sizes []int
+			l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
+				if sizes = append(sizes, keys); len(sizes) == 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				time.Sleep(time.Millisecond)
+				return grantReplies(keys), nil
+			}}}).TokenBucket(throttle.PerSecond(9))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			lost := make(chan error, 1)
+			go func() {
+				_, err := l.Reserve(ctx, throttle.Claim{})
+				lost <- err
+			}()
+			synctest.Wait()
+			var wg sync.WaitGroup
+			for range tt.callers {
+				wg.Go(func() { require.True(t, take(t, l, "").OK) })
+			}
+			wg.Wait()
+			require.Equal(t, tt.took, time.Since(start))
+			require.Equal(t, tt.sizes, sizes)
+			require.ErrorIs(t, <-lost, context.DeadlineExceeded)
+			require.True(t, take(t, l, "").OK)
+			require.Empty(t, l.groups.named)
+		})
+	}
+}
+
+// The context of a round trip ends when no caller waits for it, and has the latest deadline.
+func TestGroups_contextOfARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deadlines []time.Duration
+		l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
+			if keys == 1 {
+				return grantReplies(1), nil
+			}
+			at, ok := ctx.Deadline()
+			deadlines = append(deadlines, map[bool]time.Duration{true: time.Until(at)}[ok])
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}).TokenBucket(throttle.PerSecond(9))
+		g := closeGate(t, l.groups, l.redisKey(""))
+		for _, d := range []time.Duration{3, 5, 4} {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), d*time.Second)
+				defer cancel()
+				start := time.Now()
+				_, err := l.Reserve(ctx, throttle.Claim{})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, ErrUncertain)
+				require.Equal(t, d*time.Second, time.Since(start))
+			}()
+		}
+		synctest.Wait()
+		g.g.follow(g.name, g.g.leave(g.name))
+		time.Sleep(10 * time.Second)
+
+		g = closeGate(t, l.groups, l.redisKey(""))
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			go func() {
+				_, err := l.Reserve(ctx, throttle.Claim{})
+				require.ErrorIs(t, err, context.Canceled)
+			}()
+		}
+		synctest.Wait()
+		g.g.follow(g.name, g.g.leave(g.name))
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.Equal(t, []time.Duration{5 * time.Second, 0}, deadlines)
+
+		g = closeGate(t, l.groups, l.redisKey(""))
+		ctx, cancel = context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := l.Reserve(ctx, throttle.Claim{})
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		err := <-done
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, ErrUncertain, "it was not sent")
+		g.open()
+		require.True(t, take(t, l, "").OK)
+	})
+}
+
+// Whatever a client or its hooks do, callers get an error, and later ones are served.
+func TestGroups_theClientFails(t *testing.T) {
+	for name, fail := range map[string]func() (any, error){
+		"panic":             func() (any, error) { panic("hook") },
+		"Goexit":            func() (any, error) { runtime.Goexit(); return nil, nil },
+		"error":             func() (any, error) { return nil, errors.New("broken pipe") },
+		"too few":           func() (any, error) { return grantReplies(2), nil },
+		"no list":           func() (any, error) { return "OK", nil },
+		"nil":               func() (any, error) { return nil, nil },
+		"a list of strange": func() (any, error) { return []any{1, nil, "x"}, nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fails := false
+			l := (&Store{Client: fakeScripter{f: func(_ context.Context, keys int) (any, error) {
+				if fails {
+					return fail()
+				}
+				return grantReplies(keys), nil
+			}}}).TokenBucket(throttle.PerSecond(9))
+			for range 3 {
+				g := closeGate(t, l.groups, l.redisKey(""))
+				fails = true
+				var failed atomic.Int64
+				for range 3 {
+					g.send(func() {
+						if _, err := l.Reserve(t.Context(), throttle.Claim{}); err != nil {
+							failed.Add(1)
+						}
+					})
+				}
+				g.open()
+				require.Equal(t, map[bool]int64{true: 1, false: 3}[name == "too few"], failed.Load(), name)
+				fails = false
+				require.True(t, take(t, l, "").OK, name)
+			}
+		})
+	}
+	// A panic reaches the caller that is alone.
+	panics := true
+	l := (&Store{Client: fakeScripter{f: func(context.Context, int) (any, error) {
+		if panics {
+			panic("hook")
+		}
+		return grantReplies(1), nil
+	}}}).TokenBucket(throttle.PerSecond(9))
+	require.PanicsWithValue(t, "hook", func() { _, _ = l.Reserve(t.Context(), throttle.Claim{}) })
+	panics = false
+	require.True(t, take(t, l, "").OK)
+}
+
+func TestGroups_aLoneCallerAllocatesNoMore(t *testing.T) {
+	allocs := map[Mode]float64{}
+	for _, m := range []Mode{Grouped, Synchronous} {
+		s := newTestStore(t)
+		s.Mode = m
+		l := s.TokenBucket(throttle.PerHour(1))
+		allocs[m] = testing.AllocsPerRun(200, func() { _, _ = l.Reserve(t.Context(), throttle.Claim{Key: "a"}) })
+	}
+	require.Equal(t, allocs[Synchronous], allocs[Grouped])
+}
