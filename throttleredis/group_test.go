@@ -32,21 +32,21 @@ func groupsOf(l throttle.Limiter) *groups {
 	panic(fmt.Sprintf("%T", l))
 }
 
-// A gate makes the calls of a group wait until it is opened, and determines their order.
-type gate struct {
+// A barrier makes the calls of a group wait until open is called, and determines their order.
+type barrier struct {
 	g    *groups
 	name string
 	wg   sync.WaitGroup
 }
 
-// closeGate pretends that a round trip of g is under way.
-func closeGate(t *testing.T, g *groups, name string) *gate {
+// newBarrier pretends that a round trip of g is under way.
+func newBarrier(t *testing.T, g *groups, name string) *barrier {
 	require.Nil(t, g.enter(t.Context(), name, nil))
-	return &gate{g: g, name: name}
+	return &barrier{g: g, name: name}
 }
 
 // send runs f until the call that it makes waits, or it returns without one.
-func (g *gate) send(f func()) {
+func (g *barrier) send(f func()) {
 	before := g.waiting()
 	var returned atomic.Bool
 	g.wg.Go(func() {
@@ -58,13 +58,13 @@ func (g *gate) send(f func()) {
 	}
 }
 
-func (g *gate) waiting() int {
+func (g *barrier) waiting() int {
 	n, _ := g.state()
 	return n
 }
 
 // state returns the numbers of calls that wait and of round trips under way.
-func (g *gate) state() (waiting, roundTrips int) {
+func (g *barrier) state() (waiting, roundTrips int) {
 	g.g.mu.Lock()
 	defer g.g.mu.Unlock()
 	if q := g.g.named[g.name]; q != nil {
@@ -74,7 +74,7 @@ func (g *gate) state() (waiting, roundTrips int) {
 }
 
 // open lets the calls travel and waits for their replies.
-func (g *gate) open() {
+func (g *barrier) open() {
 	g.g.follow(g.name, g.g.leave(g.name))
 	g.wg.Wait()
 	for _, n := g.state(); n > 0; _, n = g.state() {
@@ -124,7 +124,7 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 	}
 	var granted []*held
 	for range 12 {
-		g := closeGate(t, groupsOf(grouped), "")
+		g := newBarrier(t, groupsOf(grouped), "")
 		var claims []*held
 		for range r.IntN(20) {
 			steps.advanceClock()
@@ -213,7 +213,7 @@ func TestGroups_oneClaimFails(t *testing.T) {
 	s := newTestStore(t)
 	l := s.TokenBucket(throttle.PerHour(5))
 	require.NoError(t, client(t).RPush(t.Context(), l.redisKey("list"), 1).Err())
-	g := closeGate(t, l.groups, "")
+	g := newBarrier(t, l.groups, "")
 	for i, key := range []string{"a", "list", "a", "b"} {
 		g.send(func() {
 			d, err := l.Reserve(t.Context(), throttle.Claim{Key: key})
@@ -243,13 +243,13 @@ func TestGroups_onOneServerOfACluster(t *testing.T) {
 		}
 	}
 	require.False(t, l.store.separatesKeys.Load())
-	g := closeGate(t, l.groups, "")
+	g := newBarrier(t, l.groups, "")
 	for _, key := range own {
 		g.send(func() { require.EqualValues(t, 7, take(t, l, key).Remaining) })
 	}
 	g.open()
 	require.True(t, l.store.separatesKeys.Load())
-	g = closeGate(t, l.groups, l.redisKey(own[0]))
+	g = newBarrier(t, l.groups, l.redisKey(own[0]))
 	require.EqualValues(t, 6, take(t, l, own[1]).Remaining, "another key does not wait")
 	for i := range 3 {
 		g.send(func() { require.EqualValues(t, 6-i, take(t, l, own[0]).Remaining) })
@@ -345,7 +345,7 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}}).TokenBucket(throttle.PerSecond(9))
-		g := closeGate(t, l.groups, l.redisKey(""))
+		g := newBarrier(t, l.groups, l.redisKey(""))
 		for _, d := range []time.Duration{3, 5, 4} {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), d*time.Second)
@@ -361,7 +361,7 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 		g.g.follow(g.name, g.g.leave(g.name))
 		time.Sleep(10 * time.Second)
 
-		g = closeGate(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, l.redisKey(""))
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
 			go func() {
@@ -376,7 +376,7 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []time.Duration{5 * time.Second, 0}, deadlines)
 
-		g = closeGate(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, l.redisKey(""))
 		ctx, cancel = context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -413,7 +413,7 @@ func TestGroups_theClientFails(t *testing.T) {
 				return grantReplies(keys), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			for range 3 {
-				g := closeGate(t, l.groups, l.redisKey(""))
+				g := newBarrier(t, l.groups, l.redisKey(""))
 				fails = true
 				var failed atomic.Int64
 				for range 3 {
