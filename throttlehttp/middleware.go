@@ -15,7 +15,7 @@ import (
 // A Middleware is an HTTP middleware that serves a request with the next handler or
 // rejects it:
 //
-//	request ─▶ collect demands ─▶ Reserve, or wait ─┬─ granted ─────▶ next ─▶ Settle, Observe
+//	request ─▶ collect demands ─▶ Reserve, or wait ─┬─ granted ─────▶ next ─▶ Report
 //	           Limiter, Rules,    in Queue          ├─ rejected ────▶ 429, Retry-After
 //	           Limits                               └─ no decision ─▶ FailClosed?
 //

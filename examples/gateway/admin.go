@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -39,10 +37,6 @@ const (
 	adminBodyTimeout = 10 * time.Second
 	defaultListLimit = 100
 	maxListLimit     = 1000
-
-	// failedLogins is how many requests with a wrong token one address may send per minute, and
-	// how many with any token at the same time.
-	failedLogins = 1000
 )
 
 // newAdmin returns the handler of the admin API of store. Requests must have the bearer token.
@@ -58,24 +52,17 @@ func newAdmin(store *tenantStore, token string, changed func()) (http.Handler, e
 	mux.HandleFunc("GET /tenants/{name}", a.get)
 	mux.HandleFunc("PUT /tenants/{name}", a.replace)
 	mux.HandleFunc("DELETE /tenants/{name}", a.remove)
-	guesses := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(failedLogins)}),
-		Key:       throttlehttp.IP{}.Key,
-		FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized),
-		Hidden:    true,
-	}}}
-	return guesses.Handler(authenticated(token, mux)), nil
+	return limitGuesses(throttlehttp.IP{}.Key, withToken(token, mux)), nil
 }
 
-// authenticated passes requests with the bearer token to next.
-func authenticated(token string, next http.Handler) http.Handler {
+// withToken passes requests with the bearer token to next.
+func withToken(token string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got := sha256.Sum256([]byte(given))
 		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="gateway"`)
-			writeProblem(w, http.StatusUnauthorized, "the admin API needs its bearer token")
+			rejectToken(w, r, "the admin API needs its bearer token")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -21,11 +21,13 @@ type allowResponse struct {
 // allow returns a handler that decides on units of a key and does nothing else: GET
 // /allow?key=…&cost=… takes the units and responds with 200, or responds with 429 and the
 // time to wait. It uses the Middleware, and therefore the same headers as other handlers.
-func allow(limits *rules.File) http.Handler {
+// Each client has keys of its own. Only clients with the word allow may ask.
+func allow(limits *rules.File, trace *throttlehttp.Trace) http.Handler {
 	m := &throttlehttp.Middleware{
+		Trace: trace,
 		Limits: func(r *http.Request, t *queue.Ticket) error {
 			key, cost, _ := parseRequest(r)
-			if err := limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}}); err != nil {
+			if err := limits.Add(t, rules.Descriptor{{Key: "allow", Value: clientOf(r).name + " " + key}}); err != nil {
 				return err
 			}
 			for i := range t.Demands {
@@ -39,6 +41,10 @@ func allow(limits *rules.File) http.Handler {
 	}
 	granted := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeResponse(w, http.StatusOK) }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !clientOf(r).mayAllow {
+			writeProblem(w, http.StatusForbidden, "this client may not use /allow")
+			return
+		}
 		if _, _, ok := parseRequest(r); !ok {
 			http.Error(w, "gateway: /allow needs a key, and a cost from 1 to 1,000,000 if there is one", http.StatusBadRequest)
 			return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	_ "embed"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ type demo struct {
 // build starts all parts of the demo. If Redis does not respond within timeout, the gateway
 // decides without it. Zero means 50 ms.
 func build(timeout time.Duration) (*demo, error) {
-	t, secret := &demo{reloaded: make(chan error, 16)}, []byte("only the copies know it")
+	t := &demo{reloaded: make(chan error, 16)}
 	dir, err := os.MkdirTemp("", "gateway")
 	if err != nil {
 		return nil, err
@@ -49,11 +50,16 @@ func build(timeout time.Duration) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := new(clients)
+	known.set("hasty", "polite", "buyer", "mailer", "somebody")
 	closers := []func(){stop, api.Close, func() { os.RemoveAll(dir) }}
 	for i := range t.copies {
 		client := redis.NewClient(withoutRetries(&redis.Options{Network: server.Network, Addr: server.Addr}))
-		limits := redisBuilder(client, len(t.copies), timeout, nil)
-		g, err := newGateway(t.file, to, to, secret, limits, func(err error) { t.reloaded <- err }, nil)
+		o := newOperations()
+		g, err := newGateway(gatewayConfig{
+			file: t.file, users: to, orders: to, clients: known, operations: o,
+			build: redisBuilder(client, len(t.copies), timeout, o.metrics), onReload: func(err error) { t.reloaded <- err },
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +72,15 @@ func build(timeout time.Duration) (*demo, error) {
 		}
 	}
 	return t, nil
+}
+
+// set makes each name a client whose token is its name, for the demonstration.
+func (c *clients) set(names ...string) {
+	all := map[[sha256.Size]byte]client{}
+	for _, name := range names {
+		all[sha256.Sum256([]byte(name))] = client{name: name, mayAllow: name == "mailer"}
+	}
+	c.of.Store(&all)
 }
 
 // rewrite changes the file, and waits until both copies have loaded it.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"time"
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
@@ -15,49 +16,84 @@ import (
 //
 //	/users/…   ─▶ limits ─▶ one API
 //	/orders/…  ─▶ limits ─▶ the other
-//	/allow     ─▶ a decision, for services that do the work elsewhere
+//	/allow     ─▶ a decision, for clients that do the work elsewhere
 type gateway struct {
-	limits *rules.File
-	mux    *http.ServeMux
+	limits  *rules.File
+	handler http.Handler
 }
 
-// newGateway returns a gateway for users and orders, with the limits in the file at path.
-// Copies that share their counts must have the same secret, because the keys of clients
-// depend on it. build returns the limiter of a limit; nil means a limiter in this process.
-// onReload is called after each reload of the file. tenants adds a limit for each tenant; nil
-// means none.
-func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), onReload func(error), tenants *tenantLimits) (*gateway, error) {
-	// A client is identified by its token, or else by its address. If a load balancer is in
-	// front of the gateway, add it to IP.Trusted; otherwise all clients share one address.
-	tokens := &throttlehttp.Secrets{Key: secret}
-	client := throttlehttp.FirstOf(tokens.Bearer, throttlehttp.IP{}.Key)
-	g := &gateway{mux: http.NewServeMux(), limits: &rules.File{
-		Path:     path,
-		OnReload: onReload,
-		Config:   rules.Config{Build: build, Values: map[string]func(*http.Request) (string, bool){"client": client}},
+// gatewayConfig is what a gateway needs. Copies that share their counts need the same clients.
+type gatewayConfig struct {
+	file          string // with the limits
+	users, orders *url.URL
+	clients       *clients                                     // nil: clients have no tokens, and /allow is not served
+	address       throttlehttp.IP                              // behind a balancer: which proxies are trusted
+	build         func(*rules.Limit) (throttle.Limiter, error) // of limits that are not in this process; may be nil
+	onReload      func(error)                                  // called after each reload of the file; may be nil
+	tenants       *tenantLimits                                // nil: no limit for each tenant
+	operations    *operations
+	timeout       time.Duration // of an API until its response begins
+}
+
+// newGateway returns a gateway. A request passes in this order:
+//
+//	wrong tokens of its address ─▶ its token ─▶ limits of its address, client and tenant ─▶ API
+//
+// So a key is never what a client invented: it is the name of a client whose token is valid, or an
+// address.
+func newGateway(c gatewayConfig) (*gateway, error) {
+	g := &gateway{limits: &rules.File{
+		Path:     c.file,
+		OnReload: c.onReload,
+		Config: rules.Config{Build: c.build, Values: map[string]func(*http.Request) (string, bool){
+			"client":         clientOrAddress(c.address.Key),
+			"remote_address": c.address.Key,
+		}},
 	}}
 	if err := g.limits.Open(); err != nil {
-		return nil, fmt.Errorf("gateway: the limits in %s: %w", path, err)
+		return nil, fmt.Errorf("gateway: the limits in %s: %w", c.file, err)
 	}
-	limited := &throttlehttp.Middleware{Limits: g.limits.Limits}
-	if tenants != nil {
-		limited.Rules = []throttlehttp.Rule{tenants.rule()}
+	trace := traceOf(c.operations.metrics)
+	limited := &throttlehttp.Middleware{Limits: g.limits.Limits, Trace: trace}
+	if c.tenants != nil {
+		limited.Rules = []throttlehttp.Rule{c.tenants.rule(c.clients != nil)}
 	}
-	g.mux.Handle("/users/", limited.Handler(proxy(users)))
-	g.mux.Handle("/orders/", limited.Handler(proxy(orders)))
-	g.mux.Handle("GET /allow", allow(g.limits))
+	mux := http.NewServeMux()
+	mux.Handle("/users/", limited.Handler(proxy(c.users, c.timeout)))
+	mux.Handle("/orders/", limited.Handler(proxy(c.orders, c.timeout)))
+	if c.clients != nil {
+		mux.Handle("GET /allow", allow(g.limits, trace))
+	}
+	g.handler = limitGuesses(c.address.Key, c.clients.authenticated(mux))
 	return g, nil
 }
 
-func proxy(to *url.URL) http.Handler {
-	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.SetXForwarded()
-	}}
+// limitHeaders are what the Middleware states. Those of an API would be a second set.
+var limitHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Reset-After", "RateLimit", "RateLimit-Policy"}
+
+func proxy(to *url.URL, timeout time.Duration) http.Handler {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout, transport.MaxIdleConnsPerHost = timeout, 100
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.SetXForwarded()
+			if name := clientOf(r.In).name; name != "" {
+				r.Out.Header.Set(tenantHeader, name)
+			}
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			for _, name := range limitHeaders {
+				resp.Header.Del(name)
+			}
+			return nil
+		},
+		Transport: transport,
+	}
 }
 
 // ServeHTTP implements http.Handler.
-func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
 // close stops watching the file.
 func (g *gateway) close() error { return g.limits.Close() }

@@ -33,14 +33,16 @@ func runDemo(out io.Writer) error {
 	}
 	fmt.Fprintln(out, "/allow decides for whoever does the work elsewhere:")
 	for i, cost := range []string{"4", "4", "4"} {
-		status, body := t.request(i, http.MethodGet, "/allow?key=mail&cost="+cost, "")
+		status, body := t.request(i, http.MethodGet, "/allow?key=mail&cost="+cost, "mailer")
 		fmt.Fprintf(out, "   copy %d, cost %s: %d %s\n", i%2+1, cost, status, body)
 	}
+	status, body := t.request(0, http.MethodGet, "/users/", "invented")
+	fmt.Fprintf(out, "an invented token: %d %s\n", status, body)
 	fmt.Fprintln(out, "the file says 8 orders a minute from now on:")
 	if err := t.rewrite("requests_per_unit: 5,", "requests_per_unit: 8,"); err != nil {
 		return err
 	}
-	status, body := t.request(0, http.MethodPost, "/orders/", "buyer")
+	status, body = t.request(0, http.MethodPost, "/orders/", "buyer")
 	fmt.Fprintf(out, "   copy 1: %d %s\n", status, body)
 	fmt.Fprintln(out, "Redis goes away, and each copy goes on with half of each limit:")
 	logging.Disable() // go-redis would log each failed connection

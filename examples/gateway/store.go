@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/heed-go/heed/promheed"
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis"
@@ -12,17 +13,17 @@ import (
 
 // redisBuilder returns a function that creates the limits of a file in a Redis that the
 // given number of copies of the gateway share. While Redis is unreachable or does not
-// respond within timeout, each copy uses its share of the limit, and onError is called with
-// the reason. A timeout of zero means 50 ms.
-func redisBuilder(client redis.UniversalClient, copies int, timeout time.Duration, onError func(error)) func(*rules.Limit) (throttle.Limiter, error) {
-	store := &throttleredis.Store{Client: client, Prefix: "gateway", Timeout: max(timeout, time.Second)}
+// respond within timeout, each copy uses its share of the limit. A timeout of zero means 50 ms.
+func redisBuilder(client redis.UniversalClient, copies int, timeout time.Duration, metrics *promheed.Collector) func(*rules.Limit) (throttle.Limiter, error) {
+	store := &throttleredis.Store{Client: client, Prefix: "gateway", Timeout: max(timeout, time.Second), OnOperation: metrics.StoreOperation}
 	breaker := new(throttleredis.Breaker) // shared, because there is one Redis
 	return func(l *rules.Limit) (throttle.Limiter, error) {
 		limit, err := redisLimit(store, l)
 		if limit == nil || err != nil {
 			return nil, err
 		}
-		return &throttleredis.Fallback{Limiter: limit, Processes: copies, Timeout: timeout, Breaker: breaker, OnError: onError}, nil
+		shared := &throttleredis.Fallback{Limiter: limit, Processes: copies, Timeout: timeout, Breaker: breaker, OnDegraded: metrics.StoreDegraded}
+		return throttleredis.CacheRejections(shared, time.Second), nil // a flood does not reach Redis
 	}
 }
 

@@ -17,11 +17,12 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// tenantHeader names the tenant of a request. The authentication in front of the gateway must
-// set it, and remove it from the requests of clients.
+// tenantHeader names the tenant of a request. Without a file of clients, the authentication in front of
+// the gateway must set it, and remove it from the requests of clients. With one, the tenant is the
+// client, and the gateway sets the header for the APIs.
 const tenantHeader = "X-Tenant"
 
-// tenantOf is the key of the limits of tenants.
+// tenantOf is the key of the limits of tenants if the gateway knows no clients.
 func tenantOf(r *http.Request) (string, bool) {
 	v := r.Header[http.CanonicalHeaderKey(tenantHeader)]
 	if len(v) != 1 || !validName.MatchString(v[0]) {
@@ -64,8 +65,12 @@ func newTenantLimits(find lookup, ttl time.Duration) *tenantLimits {
 func (l *tenantLimits) refresh() { l.source.Refresh() }
 
 // rule returns the rule of a throttlehttp.Middleware. It rejects requests without a tenant.
-func (l *tenantLimits) rule() throttlehttp.Rule {
-	return throttlehttp.Rule{Limiter: l.limiter, Key: tenantOf, MissingKey: throttlehttp.Reject}
+func (l *tenantLimits) rule(knowsClients bool) throttlehttp.Rule {
+	key := tenantOf
+	if knowsClients {
+		key = func(r *http.Request) (string, bool) { return clientOf(r).name, true }
+	}
+	return throttlehttp.Rule{Limiter: l.limiter, Key: key, MissingKey: throttlehttp.Reject}
 }
 
 // remoteTenants looks tenants up at the admin API of another copy of the gateway, because only

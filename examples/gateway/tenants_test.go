@@ -243,7 +243,7 @@ func TestAdmin_noUpdateIsLost(t *testing.T) {
 // units stay used.
 func TestTenants_changesApplyImmediately(t *testing.T) {
 	admin, limits := newTestAdmin(t)
-	g, _, _ := newTestGatewayWith(t, noLimits, limits)
+	g, _, _ := newTestGatewayWith(t, noLimits, gatewayConfig{tenants: limits})
 	granted := func(n int) (ok int) {
 		for range n {
 			if w := serveRequest(g, "GET", "/users/", tenantHeader, "acme"); w.Code == 200 {
