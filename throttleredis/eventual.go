@@ -68,8 +68,12 @@ type EventualOptions struct {
 	MinHosts int
 
 	// MaxKeys is the maximum number of keys of all limits that are tracked, those of other
-	// hosts included. Further keys share 64 counters per limit, which are not exchanged, and
-	// their decisions are Degraded. Zero means 65,536.
+	// hosts included. A further key takes the place of one of a network (a /24 of IPv4, a /48 of
+	// IPv6) that has brought more new keys, or else shares one counter with the other keys of its
+	// network that have no place. That counter is not exchanged, and its decisions are Degraded. So a
+	// client that invents keys of throttlehttp.IP denies only clients of its own network, and what
+	// was taken stays taken. Keys without an address have no network: they replace each other. Zero
+	// means 65,536.
 	MaxKeys int
 
 	// OnDegraded is called with each decision that is made while hosts are unreachable, for
@@ -238,6 +242,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 	x := s.startExchange()
 	sum := sha256.Sum256([]byte(limitID(&l, l.args)))
 	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, keys: new(atomic.Int64), seed: maphash.MakeSeed()}
+	u.networks.Init(int64(x.options.MaxKeys), nil)
 	u.rule, u.time = l.newRule(x.options), ticks.NewTimeline()
 	if l.window > 0 || l.calendar != nil {
 		u.time = ticks.NewWallTimeline()

@@ -210,6 +210,7 @@ func FuzzParseUsage(f *testing.F) {
 		x.current.Store(&hostCounts{all: 2, reachable: 2, share: true})
 		for _, rule := range []usageRule{newBucketUsage(throttle.PerSecond(10), time.Second), &windowUsage{config: throttle.FixedWindowConfig{Count: 10, Per: time.Second}, sliding: true}} {
 			u := &limitUsage{exchange: x, rule: rule, keys: new(atomic.Int64), seed: maphash.MakeSeed(), capacity: 10, per: time.Second}
+			u.networks.Init(100, nil)
 			for _, i := range m.items {
 				u.merge(&usagePeer{id: m.host}, i)
 				d := u.reserve(throttle.Claim{Key: i.tag}, 1+rand.Int64N(10))

@@ -2,8 +2,10 @@ package throttleredis
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/inventedkeys"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/throttletest"
 	"github.com/heed-go/heed/throttlehttp"
@@ -140,12 +143,13 @@ func TestEventual_keysAreBounded(t *testing.T) {
 		a, b := one.PermitsPerPeriod(5, time.Minute), other.PermitsPerPeriod(5, time.Minute)
 		time.Sleep(time.Second)
 		degraded := 0
+		key := func(i int) string { return fmt.Sprintf("ip:2001:db8:0:%x::/64", i) } // all of one network
 		for i := range 300 {
-			d, err := a.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i)})
+			d, err := a.Reserve(t.Context(), throttle.Claim{Key: key(i)})
 			require.NoError(t, err)
 			if d.Degraded {
 				degraded++
-				a.Report(t.Context(), throttle.Claim{Key: fmt.Sprint(i)}, d, throttle.Feedback{State: throttle.Unused})
+				a.Report(t.Context(), throttle.Claim{Key: key(i)}, d, throttle.Feedback{State: throttle.Unused})
 			}
 		}
 		require.Equal(t, 200, degraded)
@@ -153,12 +157,12 @@ func TestEventual_keysAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 100, one.Stats().Keys)
 		require.Equal(t, 100, other.Stats().Keys)
-		require.EqualValues(t, 1, other.Stats().DroppedKeys)
+		require.LessOrEqual(t, one.Stats().DroppedKeys, uint64(1), "it takes the place of another key, if one has the same lock (issue 26 item 2)")
 		shared := 0
 		for i := range 100 {
-			shared += granted(t, a, fmt.Sprint("overflow ", i), 5)
+			shared += granted(t, a, key(1000+i), 5)
 		}
-		require.LessOrEqual(t, shared, usageShards*5, "keys without a record share limits")
+		require.LessOrEqual(t, shared, 5, "keys of a network that have no record share a limit")
 		time.Sleep(3 * time.Minute) // a host that used a key within two and a half windows is known
 		require.Zero(t, one.Stats().Keys)
 		require.Zero(t, other.Stats().Keys)
@@ -169,6 +173,67 @@ func TestEventual_keysAreBounded(t *testing.T) {
 		require.Equal(t, 1, stored, "what is no longer needed is removed from Redis")
 		runtime.KeepAlive(b)
 	})
+}
+
+// hostsInTurn is a limit in Mode Eventual of several hosts, behind a balancer that chooses at random.
+type hostsInTurn struct {
+	throttle.Limiter
+	all []*Limiter
+}
+
+func (l hostsInTurn) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return l.all[rand.IntN(len(l.all))].Reserve(ctx, c)
+}
+
+var eventualKeys = flag.Int("eventual.keys", 80_000, "keys that TestEventual_inventedKeys invents; with 10,000,000 hosts track the default number of keys, and 2,000 clients are new at each of 20 moments")
+
+// TestEventual_inventedKeys attacks three hosts with more keys than they can track, of 1, 2 and 1,000
+// networks: other clients are served at each moment, and a limited client that makes all claims at one
+// moment gains nothing from its own network, and at most as much again from others.
+func TestEventual_inventedKeys(t *testing.T) {
+	const limit = 10
+	s, maxKeys := inventedkeys.Scenario{Keys: *eventualKeys, Length: 10 * time.Minute, Moments: 10, Honest: 1000}, 16384
+	if s.Keys >= 10_000_000 {
+		s.Moments, s.Honest, maxKeys = 20, 2000, 0
+	}
+	for _, networks := range []int{1, 2, 1000} {
+		for _, cost := range []int64{1, limit} {
+			for name, make := range map[string]func(*Store) *Limiter{
+				"bucket": func(s *Store) *Limiter { return s.TokenBucket(throttle.PerHour(limit)) },
+				"window": func(s *Store) *Limiter {
+					return s.FixedWindow(throttle.FixedWindowConfig{Count: limit, Per: 24 * time.Hour})
+				},
+			} {
+				if testing.Short() && (networks > 1 || cost > 1 || name != "bucket") {
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					network := newSimNetwork(t, 1, 1, 10*time.Millisecond)
+					var l hostsInTurn
+					var stores []*Store
+					for range 3 {
+						stores = append(stores, network.host(t, 0, EventualOptions{MaxKeys: maxKeys}))
+						l.all = append(l.all, make(stores[len(stores)-1]))
+					}
+					time.Sleep(time.Second)
+					s.Networks, s.Cost = networks, cost
+					got := s.Run(l, &inventedkeys.Clock{Sleep: time.Sleep})
+					most := int64(3*limit + 2) // hosts that use a key for the first time at one moment: see docs/regions.md
+					if networks > 2 {
+						most *= 2
+					}
+					t.Logf("%s, %d networks, cost %d: %+v", name, networks, cost, got)
+					require.GreaterOrEqual(t, got.FirstServed, s.Honest*99/100, "%s, %d networks, cost %d: %+v", name, networks, cost, got)
+					require.GreaterOrEqual(t, got.SecondServed, s.Honest*99/100, "%s, %d networks, cost %d: %+v", name, networks, cost, got)
+					require.LessOrEqual(t, got.Limited, most, "%s, %d networks, cost %d: %+v", name, networks, cost, got)
+					require.LessOrEqual(t, got.Late, most, "%s, %d networks, cost %d: %+v", name, networks, cost, got)
+					for _, host := range stores {
+						require.LessOrEqual(t, host.Stats().Keys, host.eventual.exchange.options.MaxKeys)
+					}
+				})
+			}
+		}
+	}
 }
 
 // Limits that the program no longer has do not stay in memory, nor in Redis.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/networks"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
@@ -38,6 +39,10 @@ type limitUsage struct {
 
 	seed   maphash.Seed
 	shards [usageShards]usageShard
+
+	// newKeys guards networks and the records that networks share. It is locked after a shard.
+	newKeys  sync.Mutex
+	networks networks.Table[usageRecord] // see there: which keys have a record if there are too many
 }
 
 // usageShards is the number of locks among which the keys of a limit are divided.
@@ -45,11 +50,10 @@ const usageShards = 64
 
 // A usageShard is a part of the keys of a limit.
 type usageShard struct {
-	mu       sync.Mutex
-	records  map[string]*usageRecord // by hash tag
-	dirty    []*usageRecord          // records whose own counter has to be sent
-	dropped  []string                // tags of records that were sent and are no longer needed
-	overflow *usageRecord            // shared by keys that have no record; not exchanged
+	mu      sync.Mutex
+	records map[string]*usageRecord // by hash tag
+	dirty   []*usageRecord          // records whose own counter has to be sent
+	dropped []string                // tags of records that were sent and are no longer needed
 }
 
 // A usageCounter is what one host has taken of a key. A host with a window counts units; one
@@ -72,13 +76,14 @@ type peerUsage struct {
 
 // A usageRecord is the state of one key. The lock of its shard guards it.
 type usageRecord struct {
-	tag    string
-	dirty  bool
-	sent   bool          // peers may have the counter
-	sentAt time.Duration // on the timeline of the exchange
-	own    usageCounter
-	peers  []peerUsage
-	recent recentUsage
+	tag     string
+	network networks.ID
+	dirty   bool
+	sent    bool          // peers may have the counter
+	sentAt  time.Duration // on the timeline of the exchange
+	own     usageCounter
+	peers   []peerUsage
+	recent  recentUsage
 
 	last      int64         // latest reading at which a claim was granted
 	grantedAt time.Duration // the same on the timeline of the exchange
@@ -147,9 +152,15 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 	given := u.time.Read(c.Now)
 	s := u.shardOf(tag)
 	s.mu.Lock()
-	r, overflow := u.record(s, tag, c.DryRun, given, h)
-	if overflow {
-		h = hostCounts{all: 1, reachable: 1}
+	defer s.mu.Unlock()
+	r, shared := s.records[tag], false
+	if r == nil {
+		u.newKeys.Lock()
+		defer u.newKeys.Unlock()
+		r, shared = u.record(s, tag, c, n, given, h)
+	}
+	if shared {
+		h = alone
 	}
 	now := u.rule.reading(r, given, elapsed)
 	d := u.decide(r, n, now, elapsed, h)
@@ -159,18 +170,17 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 		d.Grant = u.rule.take(r, amount, now, h)
 		r.last, r.grantedAt = now, elapsed
 		r.recent.add(amount, u.exchange.slot(elapsed))
-		if !overflow {
+		if !shared {
 			s.markDirty(r)
 		}
 		left, _ := u.rule.left(r, now, h)
 		d.Remaining = max(left, 0) / u.rule.unit()
 		d.ResetAfter = u.rule.resetAfter(r, now, h)
 	}
-	if !d.OK && !c.DryRun && !overflow && (!r.sent || elapsed-r.sentAt >= u.length(now)/2) {
+	if !d.OK && !c.DryRun && !shared && (!r.sent || elapsed-r.sentAt >= u.length(now)/2) {
 		s.markDirty(r) // the others have to know that this host uses the key
 	}
-	s.mu.Unlock()
-	if d.Degraded = overflow || h.reachable < h.all; h.reachable < h.all {
+	if d.Degraded = shared || h.reachable < h.all; h.reachable < h.all {
 		u.exchange.reportDegraded()
 	}
 	return d
@@ -202,23 +212,100 @@ func (u *limitUsage) decide(r *usageRecord, n, now int64, elapsed time.Duration,
 	return d
 }
 
-// record returns the record of a tag. If it does not exist, record creates it, or returns an
-// empty one for a dry run. If there are too many records, it returns one that several keys
-// share.
-func (u *limitUsage) record(s *usageShard, tag string, dry bool, now int64, h hostCounts) (r *usageRecord, overflow bool) {
-	if r := s.records[tag]; r != nil {
-		return r, false
+// alone are the counts for a record that is not exchanged.
+var alone = hostCounts{all: 1, reachable: 1}
+
+// record returns the record of the key of c, which has none: a new one with as much taken as from
+// those of its network that have lost theirs, or if there is no place, or that record rejects n units,
+// the one that the keys of its network share. u.newKeys must be held.
+func (u *limitUsage) record(s *usageShard, tag string, c throttle.Claim, n, given int64, h hostCounts) (r *usageRecord, shared bool) {
+	network, taken := u.networks.IDOf(c.Key), int64(0)
+	if !c.DryRun {
+		u.networks.Arrive(network)
 	}
-	if dry {
-		return u.newRecord(tag), false
+	state := u.networks.Start(network)
+	if state != nil {
+		now := u.rule.reading(state, given, u.exchange.elapsed())
+		left, used := u.rule.left(state, now, alone)
+		if n*u.rule.unit() > left {
+			return state, true // with a record of its own, the key would be rejected as well
+		}
+		taken = used
 	}
-	if u.reserveKey() || u.sweep(s, now, h, sweepForSpace, true) > 0 && u.reserveKey() {
-		return u.add(s, tag), false
+	switch {
+	case c.DryRun:
+		r = u.newRecord(tag)
+	case u.reservePlace(s, network, given, h):
+		r = u.add(s, tag, network)
+	case state == nil:
+		return u.networks.Share(network, u.newRecord("")), true
+	default:
+		return state, true
 	}
-	if s.overflow == nil {
-		s.overflow = u.newRecord("")
+	if taken > 0 {
+		now := u.rule.reading(r, given, u.exchange.elapsed())
+		u.rule.take(r, taken, now, h)
+		r.last = now
 	}
-	return s.overflow, true
+	return r, false
+}
+
+// reservePlace reserves a place for a key of a network in s: a free one, that of an unused record, or
+// that of a key of a network that has brought more new keys. u.newKeys must be held.
+func (u *limitUsage) reservePlace(s *usageShard, network networks.ID, now int64, h hostCounts) bool {
+	return u.reserveKey() || u.sweep(s, now, h, sweepForSpace, true) > 0 && u.reserveKey() || u.evictInUse(s, network, now, h) && u.reserveKey()
+}
+
+// evictInUse removes the least used of a few records of s whose keys lose their places first to a new
+// key of a network, and leaves what was taken to its own network. Other hosts know all of it: a
+// record with changes that were not sent stays.
+func (u *limitUsage) evictInUse(s *usageShard, network networks.ID, given int64, h hostCounts) bool {
+	elapsed := u.exchange.elapsed()
+	var victim *usageRecord
+	most, least, n := 1, int64(0), 0
+	for _, r := range s.records {
+		if n++; n > sweepForSpace {
+			break
+		}
+		yield := u.networks.Yield(r.network, network)
+		if r.dirty || yield < most {
+			continue
+		}
+		if _, used := u.rule.left(r, u.rule.reading(r, given, elapsed), h); victim == nil || yield > most || used < least {
+			victim, most, least = r, yield, used
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	u.remove(s, victim)
+	if victim.network != networks.Unknown {
+		state := u.networks.Start(victim.network)
+		if state == nil || u.usedBy(state, given) < u.usedBy(victim, given) {
+			u.networks.Leave(victim.network, victim)
+		}
+	}
+	return true
+}
+
+// usedBy returns the amount in use of a record that networks share.
+func (u *limitUsage) usedBy(r *usageRecord, given int64) int64 {
+	_, used := u.rule.left(r, u.rule.reading(r, given, u.exchange.elapsed()), alone)
+	return used
+}
+
+// remove removes a record.
+func (u *limitUsage) remove(s *usageShard, r *usageRecord) {
+	delete(s.records, r.tag)
+	u.exchange.releaseKeys(1)
+	u.keys.Add(-1)
+	if r.sent {
+		s.dropped = append(s.dropped, r.tag)
+	}
+	if len(s.dropped) > maxDropped { // the exchange fails, or keys are invented: later it replaces all that it has stored
+		s.dropped = nil
+		u.exchange.rewrite.Store(true)
+	}
 }
 
 // reserveKey counts a key. It returns false if there are too many.
@@ -231,11 +318,12 @@ func (u *limitUsage) reserveKey() bool {
 }
 
 // add adds the record of a tag, for which reserveKey has returned true.
-func (u *limitUsage) add(s *usageShard, tag string) *usageRecord {
+func (u *limitUsage) add(s *usageShard, tag string, network networks.ID) *usageRecord {
 	if s.records == nil {
 		s.records = make(map[string]*usageRecord)
 	}
 	r := u.newRecord(tag)
+	r.network = network
 	s.records[tag] = r
 	return r
 }
@@ -247,23 +335,15 @@ const sweepForSpace = 32
 // it also removes those that show which other hosts use a key.
 func (u *limitUsage) sweep(s *usageShard, now int64, h hostCounts, most int, forSpace bool) (removed int) {
 	elapsed := u.exchange.elapsed()
-	for tag, r := range s.records {
+	for _, r := range s.records {
 		if most--; most < 0 {
 			break
 		}
 		if r.dirty || !u.rule.unused(r, u.rule.reading(r, now, elapsed), h) || !forSpace && r.usedByOthers(elapsed-u.activeFor(now)) {
 			continue
 		}
-		delete(s.records, tag)
-		u.exchange.releaseKeys(1)
-		u.keys.Add(-1)
-		if removed++; r.sent {
-			s.dropped = append(s.dropped, tag)
-		}
-	}
-	if len(s.dropped) > maxDropped { // the exchange fails: later it replaces all that it has stored
-		s.dropped = nil
-		u.exchange.rewrite.Store(true)
+		u.remove(s, r)
+		removed++
 	}
 	return removed
 }
@@ -294,7 +374,9 @@ func (u *limitUsage) adjust(c throttle.Claim, d throttle.Decision, extra int64, 
 	r := s.records[tag]
 	exchanged := r != nil
 	if !exchanged {
-		if r = s.overflow; r == nil || !d.Degraded {
+		u.newKeys.Lock()
+		defer u.newKeys.Unlock()
+		if r = u.networks.Share(u.networks.IDOf(c.Key), nil); r == nil || !d.Degraded {
 			return
 		}
 	}
@@ -319,11 +401,10 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 		if !u.rule.counts(i, now) {
 			return
 		}
-		if !u.reserveKey() && (u.sweep(s, now, h, sweepForSpace, true) == 0 || !u.reserveKey()) {
+		if r = u.addReceived(s, i.tag, now, h); r == nil {
 			u.exchange.droppedKeys.Add(1)
 			return
 		}
-		r = u.add(s, i.tag)
 	}
 	k := u.peer(r, p, now, elapsed)
 	if i.version <= k.version {
@@ -331,6 +412,18 @@ func (u *limitUsage) merge(p *usagePeer, i usageItem) {
 	}
 	u.rule.merge(r, k, i, now, h)
 	k.usageCounter, k.level, k.version, k.sentAt = i.counter, i.level, i.version, elapsed-i.age
+}
+
+// addReceived adds the record of a key that another host uses. It returns nil if there is no place.
+func (u *limitUsage) addReceived(s *usageShard, tag string, now int64, h hostCounts) *usageRecord {
+	u.newKeys.Lock()
+	defer u.newKeys.Unlock()
+	network := u.networks.IDOf(tag)
+	u.networks.Arrive(network)
+	if !u.reservePlace(s, network, now, h) {
+		return nil
+	}
+	return u.add(s, tag, network)
 }
 
 // peer returns the counter of p, adding it if necessary. If so it removes counters without effect

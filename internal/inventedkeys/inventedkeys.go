@@ -12,7 +12,20 @@ import (
 )
 
 // A Clock is set by a Scenario.
-type Clock struct{ ns atomic.Int64 }
+type Clock struct {
+	// Sleep is called with the time by which the clock is advanced, for limiters that have other
+	// work in virtual time. Nil means no call.
+	Sleep func(time.Duration)
+
+	ns atomic.Int64
+}
+
+// set sets the clock to a time after the beginning.
+func (c *Clock) set(ns int64) {
+	if before := c.ns.Swap(ns); c.Sleep != nil && ns > before {
+		c.Sleep(time.Duration(ns - before))
+	}
+}
 
 // Now implements throttle.Clock.
 func (c *Clock) Now() time.Time { return time.Unix(1<<30, c.ns.Load()) }
@@ -50,7 +63,7 @@ func (s Scenario) Run(l throttle.Limiter, clk *Clock) Result {
 	r.Limited = exhaust(l, "ip:2001:db8:0:ffff::/64")
 	step := s.Keys / s.Moments
 	for i := range s.Keys {
-		clk.ns.Store(int64(s.Length) / int64(s.Keys) * int64(i))
+		clk.set(int64(s.Length) / int64(s.Keys) * int64(i))
 		if claim(l, inventedKey(i, s.Networks), s.Cost) {
 			r.Attacker += s.Cost
 		}

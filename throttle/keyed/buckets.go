@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
+	"github.com/heed-go/heed/internal/networks"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
@@ -79,7 +80,7 @@ type Buckets struct {
 	policy    string
 	seed      maphash.Seed
 	tables    []slotTable
-	networks  networkTable[bucketSlot]
+	networks  networks.Table[bucketSlot]
 	subGrants throttle.SubGrants
 	overflow  throttle.Limiter // BucketsConfig.Overflow
 	inner     throttle.Limiter // asks overflow
@@ -115,8 +116,8 @@ func NewBuckets(b BucketsConfig) *Buckets {
 	for i := range k.tables {
 		k.tables[i].init(buckets, b.Exact)
 	}
-	if k.networks.init(int64(b.Max), b.Addr); b.Overflow == nil {
-		k.networks.allocate()
+	if k.networks.Init(int64(b.Max), b.Addr); b.Overflow == nil {
+		k.networks.Allocate()
 	}
 	return k
 }
@@ -175,7 +176,7 @@ func (k *Buckets) slot(r *slotTable, i int, key string) *bucketSlot {
 	case k.overflow != nil:
 		return nil
 	}
-	return sharedSlot(&k.networks, k.networks.idOf(key))
+	return sharedSlot(&k.networks, k.networks.IDOf(key))
 }
 
 // findOrInsert returns slot i for a key that has none: a new one if the claim of n units
@@ -191,7 +192,7 @@ func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given, 
 	}
 	a := newKey{hash: h, key: c.Key, now: k.tick(given), asOf: k.tick(asOf)}
 	if k.overflow == nil {
-		a.networks, a.network = &k.networks, k.networks.idOf(c.Key)
+		a.networks, a.network = &k.networks, k.networks.IDOf(c.Key)
 	}
 	if n <= k.params.Burst {
 		a.latest = a.now + k.params.Window - n*k.params.Interval

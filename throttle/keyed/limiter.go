@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/networks"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
@@ -104,7 +105,7 @@ type Limiter struct {
 	seed          maphash.Seed
 	shards        []shard
 	count         atomic.Int64 // number of limiters without those that are shared
-	networks      networkTable[keyState]
+	networks      networks.Table[keyState]
 	overflow      *keyState // of Overflow
 	subGrants     throttle.SubGrants
 	holdsUntilEnd atomic.Bool // New has returned a limiter that holds until the end
@@ -127,7 +128,7 @@ type shard struct {
 // A keyState is the state of a key.
 type keyState struct {
 	pos         tablePosition
-	network     networkID
+	network     networks.ID
 	limiter     throttle.Limiter // of New or Overflow
 	inner       throttle.Limiter // asks limiter
 	activeCalls atomic.Int32     // number of calls of Reserve in progress
@@ -148,7 +149,7 @@ func (k *Limiter) init() {
 	for i := range k.shards {
 		k.shards[i].lastEvicted = ticks.Never
 	}
-	k.networks.init(k.maxLimiters(), k.Addr)
+	k.networks.Init(k.maxLimiters(), k.Addr)
 	if k.Overflow != nil {
 		k.overflow = k.shared(k.Overflow)
 	}
@@ -220,9 +221,9 @@ func (s *keyState) beginCall() {
 // add returns the state of the key of c in t, creating it if the key gets a limiter, and
 // otherwise the state that it shares. New and the limiters are called without a lock held.
 func (k *Limiter) add(t *shard, c throttle.Claim) *keyState {
-	network := k.networks.idOf(c.Key)
-	k.networks.arrive(network)
-	before := k.networks.start(network)
+	network := k.networks.IDOf(c.Key)
+	k.networks.Arrive(network)
+	before := k.networks.Start(network)
 	if before != nil && rejects(before.limiter, c) {
 		return k.share(network, c.Key) // with a limiter of its own, the key would be rejected as well
 	}
@@ -250,11 +251,11 @@ func (k *Limiter) add(t *shard, c throttle.Claim) *keyState {
 }
 
 // share returns the state of the keys that have no limiter and are of the given network.
-func (k *Limiter) share(network networkID, key string) *keyState {
+func (k *Limiter) share(network networks.ID, key string) *keyState {
 	s := k.overflow
 	if k.Overflow == nil {
-		if s = k.networks.share(network, nil); s == nil {
-			s = k.networks.share(network, k.shared(k.newLimiter(key)))
+		if s = k.networks.Share(network, nil); s == nil {
+			s = k.networks.Share(network, k.shared(k.newLimiter(key)))
 		}
 	}
 	s.activeCalls.Add(1)
@@ -366,14 +367,14 @@ func (k *Limiter) readEarlier(asOf time.Time) int64 {
 
 // evictInUse evicts the least used of a few limiters of t whose keys lose their places first
 // to a new key of the given network. It reports false if it found none.
-func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networkID) bool {
+func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool {
 	var sample [maxEvictionChecks]*keyState
 	var uses [maxEvictionChecks]uint64
 	n := t.sample(&sample, &uses)
 	now := k.readEarlier(asOf)
 	best, most, least := -1, 1, usage{share: math.Inf(1)}
 	for i, s := range sample[:n] {
-		yield := k.networks.yield(s.network, network)
+		yield := k.networks.Yield(s.network, network)
 		if yield < most || s.activeCalls.Load() > 0 {
 			continue
 		}
@@ -392,7 +393,7 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networkID) bool {
 		return false
 	}
 	if leaves {
-		k.networks.leave(s.network, k.shared(s.limiter))
+		k.networks.Leave(s.network, k.shared(s.limiter))
 	}
 	t.keys.remove(s)
 	t.lastEvicted = max(t.lastEvicted, now)
@@ -403,10 +404,10 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networkID) bool {
 // leaves reports whether the limiter of s is to be shared by its network, because it is used
 // more than the one that is shared.
 func (k *Limiter) leaves(s *keyState, used usage, now time.Time) bool {
-	if s.network == unknownNetwork {
+	if s.network == networks.Unknown {
 		return false
 	}
-	old := k.networks.start(s.network)
+	old := k.networks.Start(s.network)
 	return old == nil || usageOf(old.limiter, s.pos.key, now).less(used)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heed-go/heed/internal/gcra"
+	"github.com/heed-go/heed/internal/networks"
 	"github.com/heed-go/heed/internal/ticks"
 )
 
@@ -44,15 +45,15 @@ type slotTable struct {
 	keys  []atomic.Pointer[string] // keys of the slots; nil: only hashes are kept
 
 	mu          sync.Mutex
-	lastEvicted int64        // latest tick as of which a key was evicted
-	latest      atomic.Int64 // latest reading at which a claim was granted
-	networks    []networkID  // of the keys of the slots; guarded by mu
+	lastEvicted int64         // latest tick as of which a key was evicted
+	latest      atomic.Int64  // latest reading at which a claim was granted
+	networks    []networks.ID // of the keys of the slots; guarded by mu
 	_           [64]byte
 }
 
 func (r *slotTable) init(buckets int64, exact bool) {
 	r.slots = make([]bucketSlot, buckets*slotsPerBucket+1)
-	r.networks = make([]networkID, buckets*slotsPerBucket)
+	r.networks = make([]networks.ID, buckets*slotsPerBucket)
 	if exact {
 		r.keys = make([]atomic.Pointer[string], buckets*slotsPerBucket)
 	}
@@ -142,8 +143,8 @@ type newKey struct {
 	now      int64 // tick of the claim
 	asOf     int64 // keys whose buckets were full before may be evicted
 	latest   int64 // the claim is rejected if the bucket of the key starts later than this tick
-	network  networkID
-	networks *networkTable[bucketSlot] // nil: keys in use are not evicted
+	network  networks.ID
+	networks *networks.Table[bucketSlot] // nil: keys in use are not evicted
 }
 
 // start returns the bucket of the network of a, as which the bucket of a starts. It returns nil
@@ -152,7 +153,7 @@ func (a *newKey) start() *bucketSlot {
 	if a.networks == nil {
 		return nil
 	}
-	return a.networks.start(a.network)
+	return a.networks.Start(a.network)
 }
 
 // isRejected reports whether a claim is rejected because the bucket of a starts as s.
@@ -172,7 +173,7 @@ func (r *slotTable) insert(a newKey) int {
 	}
 	start := a.now
 	if a.networks != nil {
-		a.networks.arrive(a.network)
+		a.networks.Arrive(a.network)
 	}
 	if s := a.start(); s != nil {
 		if a.isRejected(s) {
@@ -202,7 +203,7 @@ func (r *slotTable) insert(a newKey) int {
 			own := strings.Clone(a.key) // it may be a substring of a large string
 			r.keys[i].Store(&own)
 		}
-		if used || a.network != unknownNetwork { // otherwise it is unknown, in memory that need not be touched
+		if used || a.network != networks.Unknown { // otherwise it is unknown, in memory that need not be touched
 			r.networks[i] = a.network
 		}
 		s.id.Store(a.hash)
@@ -229,7 +230,7 @@ func (r *slotTable) place(a newKey) (i int, inUse bool) {
 	most, least := 1, int64(math.MaxInt64)
 	for _, bucket := range [...]int{first, second} {
 		for j := bucket; j < bucket+slotsPerBucket; j++ {
-			yield, tat := a.networks.yield(r.networks[j], a.network), r.slots[j].tat.Load()
+			yield, tat := a.networks.Yield(r.networks[j], a.network), r.slots[j].tat.Load()
 			if yield > most || yield == most && tat < least {
 				i, most, least = j, yield, tat
 			}
