@@ -38,7 +38,9 @@ type Store struct {
 
 	// OnOperation is called after each call to Redis, for metrics: with its name, its duration
 	// and its error. The name is "reserve" or "settle", or in Mode Eventual "publish", "fetch"
-	// or "ping". It must not block, and may be called concurrently. Nil means no calls.
+	// or "ping". In Mode Grouped it is called for each claim, also if several have travelled
+	// together, and the duration includes the wait for the round trip before. It must not block, and
+	// may be called concurrently. Nil means no calls.
 	OnOperation func(name string, took time.Duration, err error)
 
 	// Mode determines where limiters decide: in Redis, or in memory. Zero means Grouped. In
