@@ -207,6 +207,9 @@ func TestTransport_estimatesLimits(t *testing.T) {
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 			t.Run(tt.name+", "+rtt.String(), func(t *testing.T) {
+				if testing.Short() && rtt < 50*time.Millisecond {
+					t.Skip("only make test-long runs it")
+				}
 				const runs = 5
 				var jobs [2]cost // sums of the runs
 				for run := range uint64(runs) {

@@ -93,7 +93,11 @@ func TestTransport_obeysItsOwnRejection(t *testing.T) {
 		"short max. wait": {0.2, stops, func(tr *Transport) { tr.Retry = &RetryPolicy{MaxWait: 2 * time.Second} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(5) {
+			seeds := uint64(5)
+			if testing.Short() {
+				seeds = 1
+			}
+			for seed := range seeds {
 				synctest.Test(t, func(t *testing.T) {
 					s := &obedienceServer{rand: rand.New(rand.NewPCG(seed, 1)), share: tt.share, stop: tt.stop, start: time.Now(), notUntil: map[string]time.Time{}}
 					tr := &Transport{Base: s}

@@ -105,7 +105,7 @@ func TestTransport_stopsOfAHealthyServer(t *testing.T) {
 			{2000, 100, 500, 30 * time.Second}, {20000, 50, 10000, 5 * time.Second},
 		} {
 			t.Run(fmt.Sprint(status, " ", tt), func(t *testing.T) {
-				if testing.Short() && tt.calls > 4000 {
+				if testing.Short() && tt.calls > 2000 {
 					t.Skip("only make test-long runs it")
 				}
 				synctest.Test(t, func(t *testing.T) {
@@ -231,6 +231,9 @@ func TestTransport_usesItsOwnLimitAfterAStop(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for _, deadline := range []time.Duration{4 * time.Second, 30 * time.Second} {
 			for _, faulty := range []int{0, 20} { // each n-th response is a 500
+				if testing.Short() && faulty == 0 {
+					continue
+				}
 				synctest.Test(t, func(t *testing.T) {
 					start := time.Now()
 					s := &heedtest.Server{Key: func(r *http.Request) string { return r.Header.Get(callHeader) }, Respond: func(r heedtest.Request) heedtest.Response {

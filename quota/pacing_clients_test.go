@@ -67,6 +67,9 @@ func TestTracker_sharesWithOtherTrackers(t *testing.T) {
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
 			for _, callers := range []int{1, 4, 30} {
+				if testing.Short() && callers > 4 {
+					continue
+				}
 				var runs []fleet
 				for seed := range uint64(3) {
 					synctest.Test(t, func(t *testing.T) { runs = append(runs, playFleet(t, seed, s(), 10, 200, callers, rtt)) })

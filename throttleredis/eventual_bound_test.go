@@ -196,7 +196,7 @@ func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
 				network.poll = time.Hour
 				var all []*Limiter
 				for i := range hosts {
-					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 5 * time.Second})))
+					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second})))
 				}
 				var each []int
 				total := 0
@@ -309,7 +309,7 @@ func TestEventual_hostsWhoseClaimsAreRejectedAreKnown(t *testing.T) {
 			network.poll = time.Hour
 			var all []*Limiter
 			for i := range 10 {
-				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 5 * time.Second})))
+				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second})))
 			}
 			for range 4 {
 				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))

@@ -21,7 +21,11 @@ import (
 func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
 		for _, exact := range []bool{false, true} {
 			clk := &manualClock{now: time.Unix(0, 0)}
 			b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: 60, Exact: exact}), clk)

@@ -37,6 +37,9 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 	} {
 		for _, networks := range []int{1, 2, 200} {
 			for _, cost := range []int64{1, 5} {
+				if testing.Short() && cost > 1 {
+					continue
+				}
 				s := inventedkeys.Scenario{Networks: networks, Keys: 60_000, Cost: cost, Length: 10 * time.Minute, Moments: 10, Honest: 500}
 				clk := new(inventedkeys.Clock)
 				l := build(clk)
@@ -78,8 +81,11 @@ func TestInventedKeys_evictedKeysKeepTheirLimit(t *testing.T) {
 		"sliding log":     {limiterOf(slidingLog(log)), slidingLog(log), slidingLog(throttle.SlidingLogConfig{Limit: twice})},
 		"sliding counter": {limiterOf(slidingCounter(counter)), slidingCounter(counter), slidingCounter(throttle.SlidingCounterConfig{Limit: twice})},
 	} {
-		evicted := 0
-		for seed := range uint64(20) {
+		evicted, seeds := 0, uint64(20)
+		if testing.Short() {
+			seeds = 4
+		}
+		for seed := range seeds {
 			clk := &manualClock{now: time.Unix(0, 0)}
 			r, l := rand.New(rand.NewPCG(seed, 9)), row.l(clk)
 			own, bounds := map[string]throttle.Limiter{}, map[string]throttle.Limiter{}

@@ -80,7 +80,11 @@ func TestLimiter_evictionChangesNoDecision(t *testing.T) {
 		"both":         allOf(newBucket(20, time.Second, 3), newBucket(10, time.Second, 12)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(50) {
+			seeds := uint64(50)
+			if testing.Short() {
+				seeds = 10
+			}
+			for seed := range seeds {
 				clk := &manualClock{now: time.Unix(0, 0)}
 				k := &keyed.Limiter{Clock: clk, Max: 60, New: func(string) throttle.Limiter { return build(clk) }}
 				requireSameDecisions(t, k, build, clk, seed, 300)

@@ -109,7 +109,11 @@ func (f *fairQueue) firstIfWaiting(e *queueEntry) *queueEntry {
 // another class or another waiter has become first. Costs are small, or so large that the tags are
 // rebased often.
 func TestLimitQueue_agreesWithFairQueueing(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12 // two of each kind
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))
 		q, l := new(Queue), new(holdLimiter)
 		q.initOnce.Do(q.init)

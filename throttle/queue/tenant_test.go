@@ -133,8 +133,11 @@ func (h *tenantHistory) mostUnfair() (most int64, pair string) {
 // divided by their weights, up to the largest claim of each. Calls have random costs, weights and
 // priorities, and leave at random times. Half of them are of tenants whose names are used once.
 func TestQueue_tenantsDifferByOneClaimEach(t *testing.T) {
-	grants, worst := 0, int64(math.MinInt64)
-	for seed := range uint64(1000) {
+	grants, worst, seeds := 0, int64(math.MinInt64), uint64(1000)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			most := 1 + r.Int64N(30)
@@ -208,12 +211,16 @@ func names(prefix string, invented bool) func() string {
 // A tenant gets its share beside callers that use a new name for each call: as much as each of the
 // names that wait at the same time. Nothing is kept of names that do not wait.
 func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
+	minutes := 5
+	if testing.Short() {
+		minutes = 1
+	}
 	for _, callers := range []int{1, 2, 20} {
 		for _, invented := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				q, l := new(Queue), bucket(10*time.Millisecond, 1)
 				ctx, cancel := context.WithCancel(t.Context()) // without a deadline, which would reject calls early
-				time.AfterFunc(5*time.Minute, cancel)
+				time.AfterFunc(time.Duration(minutes)*time.Minute, cancel)
 				var wg sync.WaitGroup
 				var regular worker
 				others := make([]worker, callers)
@@ -225,7 +232,7 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 					wg.Go(func() { others[i].run(ctx, q, names(prefix, invented), l) })
 				}
 				wg.Go(func() { regular.run(ctx, q, names("regular", false), l) })
-				for range 100 {
+				for range 20 * minutes {
 					time.Sleep(2999 * time.Millisecond)
 					synctest.Wait()
 					requireConsistent(t, q) // counts the names that are kept
@@ -235,7 +242,7 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 				if invented {
 					tenants = 1 + callers
 				}
-				require.InEpsilon(t, 30_000/tenants, regular.grants.Load(), .01, "%d callers, invented names %v", callers, invented)
+				require.InEpsilon(t, 6000*minutes/tenants, regular.grants.Load(), .01, "%d callers, invented names %v", callers, invented)
 				require.LessOrEqual(t, regular.longest, time.Duration(tenants+1)*10*time.Millisecond)
 				requireEmpty(t, q)
 			})
