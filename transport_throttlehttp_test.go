@@ -92,30 +92,43 @@ func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	dialects := []headers.Dialect{0, headers.XRateLimit, headers.Draft03, headers.Draft10, headers.XRateLimit | headers.XRetryAfter}
 	for name, limiter := range ownLimiters {
 		for _, dialect := range dialects {
-			synctest.Test(t, func(t *testing.T) {
-				m := &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
-				s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					time.Sleep(5 * time.Millisecond)
-					io.WriteString(w, "ok")
-				})))
-				defer s.Close()
-				base := s.Transport()
-				defer base.CloseIdleConnections()
-				wire := &countingTransport{base: base}
-				start := time.Now()
-				failed := sendConcurrently(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
-				summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
-					name, dialect, wire.sent.Load(), wire.rejected.Load(), failed, time.Since(start).Round(time.Millisecond))
-				t.Log(summary)
-				few := wire.sent.Load() / 20
-				if slices.Contains([]string{"log", "counter", "nginx", "saved bursts", "warm-up", "five at a time"}, name) {
-					few = wire.sent.Load() * 3 / 5
-				}
-				require.LessOrEqual(t, wire.rejected.Load(), few, summary)
-				require.Zero(t, failed, summary)
-			})
+			if obeysOwn(t, name, limiter, dialect) {
+				continue
+			}
+			// Headers of full seconds are consistent with a window, so about one run in a hundred takes a
+			// bucket for one that is full again.
+			for range 2 {
+				require.True(t, obeysOwn(t, name, limiter, dialect), "%s, dialect %d", name, dialect)
+			}
 		}
 	}
+}
+
+// obeysOwn reports whether few requests are rejected by a Middleware with a limiter.
+func obeysOwn(t *testing.T, name string, limiter func() throttle.Limiter, dialect headers.Dialect) (obeys bool) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
+		s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(5 * time.Millisecond)
+			io.WriteString(w, "ok")
+		})))
+		defer s.Close()
+		base := s.Transport()
+		defer base.CloseIdleConnections()
+		wire := &countingTransport{base: base}
+		start := time.Now()
+		failed := sendConcurrently(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
+		summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
+			name, dialect, wire.sent.Load(), wire.rejected.Load(), failed, time.Since(start).Round(time.Millisecond))
+		t.Log(summary)
+		few := wire.sent.Load() / 20
+		if slices.Contains([]string{"log", "counter", "nginx", "saved bursts", "warm-up", "five at a time"}, name) {
+			few = wire.sent.Load() * 3 / 5
+		}
+		require.Zero(t, failed, summary)
+		obeys = wire.rejected.Load() <= few
+	})
+	return obeys
 }
 
 // sendConcurrently sends 180 requests from 30 goroutines, which takes several windows. It

@@ -65,6 +65,7 @@ func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
 			resp, err := s.Client().Get(s.URL)
 			require.NoError(t, err)
 			resp.Body.Close()
+			synctest.Wait() // the handler has returned
 			require.Equal(t, bare, watched, "HTTP/%d", i+1)
 			require.Equal(t, []throttlehttp.Response{{Status: 200}}, seen.all(), "HTTP/%d", i+1)
 		})
