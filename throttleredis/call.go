@@ -212,9 +212,9 @@ func (s *Store) run(ctx context.Context, g *groups, k *call, now time.Time, size
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	text, taken, err := g.run(ctx, k)
+	text, written, err := g.run(ctx, k)
 	if err != nil {
-		return "", wrapError(err, taken)
+		return "", wrapError(err, written)
 	}
 	if len(text) != size {
 		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)

@@ -235,7 +235,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 	o := s.Eventual.withDefaults()
 	switch {
 	case l.newRule == nil:
-		return nil, fmt.Errorf("throttleredis: %s %q: Mode Eventual has the limits of TokenBucket, SlidingCounter without Parts, PermitsPerPeriod, and FixedWindow other than AtFirst: use a Store in Mode Synchronous", l.algorithm, l.policy)
+		return nil, fmt.Errorf("throttleredis: %s %q: Mode Eventual has the limits of TokenBucket, SlidingCounter without Parts, PermitsPerPeriod, and FixedWindow other than AtFirst: use a Store in Mode Grouped", l.algorithm, l.policy)
 	case l.window > 0 && l.window < o.Interval+o.Delay:
 		return nil, fmt.Errorf("throttleredis: %s %q: a window of %v is over before others know what was taken: in Mode Eventual it must be at least Interval plus Delay, %v", l.algorithm, l.policy, l.window, o.Interval+o.Delay)
 	}
@@ -257,7 +257,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 // the last publication and that this host has ended, as far as its Redis responds, and waits
 // until all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
 // of the Store then decide as while no other host is reachable. Close does not close the
-// clients. In Mode Synchronous it does nothing.
+// clients. In the other Modes it does nothing.
 func (s *Store) Close(ctx context.Context) error {
 	if s.Mode != Eventual || s.Validate() != nil {
 		return nil
@@ -265,7 +265,7 @@ func (s *Store) Close(ctx context.Context) error {
 	return s.startExchange().close(ctx)
 }
 
-// Stats returns the state of the exchange in Mode Eventual. In Mode Synchronous it returns
+// Stats returns the state of the exchange in Mode Eventual. In the other Modes it returns
 // the zero EventualStats.
 func (s *Store) Stats() EventualStats {
 	if s.Mode != Eventual || s.Validate() != nil {

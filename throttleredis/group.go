@@ -62,9 +62,8 @@ func (s *Store) groupOf(key string) string {
 	return key
 }
 
-// run sends k, alone or with others. taken reports whether the script may have run if err is the
-// error of a context.
-func (g *groups) run(ctx context.Context, k *call) (reply string, taken bool, err error) {
+// run sends k, alone or with others. written reports whether it may have been written to a connection.
+func (g *groups) run(ctx context.Context, k *call) (reply string, written bool, err error) {
 	if g.store.Mode != Grouped {
 		reply, err = g.script.run(ctx, g.store.Client, k)
 		return reply, k.operation.written.Load(), err
