@@ -415,17 +415,18 @@ func Example_lateRejections() {
 	// arrivals   119 │█
 	//                │█▅▅▅▅▁
 	//                │██████
-	// accepted    50 │█                                       ▆
-	//                │█                   ▂                 ▁▆█▃      ▃
-	//                │█                   █▁▁▁▁▁▁▁▁▁▁▁▁▂▂▃▄▆████ ▃▆▅█▆██▄▆█▅▇▆▃▄▂
-	// rejected       │++++++++++++++++++++9                    ++
-	// waits for      │                    rrrrrrrrrrrrrrrrrrrrrrr r rrrr
-	//                └┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬────┬───
-	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s 70 s 80 s 90 s 100 s110 s
+	// accepted    50 │█    █   ▁      █     █
+	//                │█    █   █▇     █     █  █▄▃▄
+	//                │█    █ ▂███     █     █ ▄████▃▁ ▁▁
+	// rejected       │+++7      ++++1 ++++1 ++2
+	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬────┬────┬────┬────┬────┬────┬───
+	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s
 	// 1 column = 2 s, + = 10 or more, r = learned rate
-	//  41.2 s  quota api.example.com (learned rate): learned limit of 0.492 per second
-	// 108.6 s  quota api.example.com (learned rate): dropped learned limit
-	// 400 calls: 2902 requests sent, 2502 rejected, 0 calls failed, 116.6 s (ideal 16 s)
+	//  10.2 s  quota api.example.com (learned rate): learned limit of 50 per 10 s
+	//  15.2 s  quota api.example.com (learned rate): dropped learned limit
+	//  15.2 s  quota api.example.com (learned rate): learned limit of 4.84 per second
+	// 400 calls: 1552 requests sent, 1152 rejected, 0 calls failed, 66.6 s (ideal 16 s)
 }
 
 var overloaded = scenario{

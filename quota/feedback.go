@@ -99,7 +99,7 @@ func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttl
 	if len(r.Limits) > 0 {
 		f.RemoteLimits = r.AppendRemoteLimits(buf)
 	}
-	unavailable := status == http.StatusServiceUnavailable
+	unavailable := status == http.StatusServiceUnavailable || status >= 500 && r.Throttled && r.Stated == headers.NotStated
 	switch {
 	case r.Throttled || unavailable && r.HasRetryAfter:
 		f.Outcome, f.RetryAfter = throttle.Throttled, r.Wait
@@ -109,10 +109,10 @@ func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttl
 	switch {
 	case f.Outcome == throttle.Throttled && r.Stated == headers.StatedWait && r.Wait == 0:
 		f.Cause = throttle.CauseRetryNow
-	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
-		f.Cause = throttle.CauseUnstated
 	case unavailable && !r.Permanent:
 		f.Cause = throttle.CauseUnavailable
+	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
+		f.Cause = throttle.CauseUnstated
 	case f.Outcome == throttle.Throttled:
 		f.Cause = throttle.CauseStated
 	}

@@ -106,7 +106,8 @@ func TestTracker_Feedback(t *testing.T) {
 		"429, a time":          {withBody(429, "Try again in 4 seconds."), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 4 * time.Second}},
 		"429, money":           {withBody(429, `{"error":{"code":"insufficient_quota"}}`), nil, throttle.Feedback{}},
 		"429, a locked object": {withBody(429, `{"error":{"code":"lock_timeout"}}`), nil, throttle.Feedback{}},
-		"529":                  {withBody(529, `{"error":{"type":"overloaded_error"}}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
+		"529":                  {withBody(529, `{"error":{"type":"overloaded_error"}}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnavailable}}, // the tests of rule 4 are frequent after a 5xx
+		"529, a time":          {withBody(529, `{"error":{"type":"overloaded_error"},"retry_after":4}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 4 * time.Second}},
 		"503, a code":          {withBody(503, `{"error":{"code":"rate_limit_exceeded"}}`), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
 		"503, overloaded":      {withBody(503, `{"error":{"type":"overloaded_error"}}`), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
 		"503, a time":          {withBody(503, `{"retry_after":4}`), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnavailable, RetryAfter: 4 * time.Second}},

@@ -166,6 +166,11 @@ type Decision struct {
 	// and not on anything that the server stated.
 	Estimated bool
 
+	// Test reports, in a rejection, that what is granted next is a test of what the server accepts,
+	// which shows most if it is new work that has time: a queue.Queue asks for its newest waiter that
+	// is not a retry at that time, and for the first one if that is rejected.
+	Test bool
+
 	// Shadow reports that the limit counts claims and rejects none, see the function Shadow. What
 	// the Decision states of it is not for clients: those that obey it would be limited by it.
 	Shadow bool
@@ -374,7 +379,7 @@ const (
 	CauseStated            // a rejection that states until when the client must stop: Retry-After, an exhausted quota, a documented wait
 	CauseRetryNow          // a rejection that allows a retry without delay: Retry-After: 0
 	CauseUnstated          // a rejection that states no time: a 429 without rate-limit headers
-	CauseUnavailable       // 503, with Outcome Throttled if it states a Retry-After
+	CauseUnavailable       // 503, or another 5xx that says that the client is limited; Throttled if it is that, or states a Retry-After
 	CauseDropped           // the connection was closed before a response
 	CauseTimeout           // no response in time, other than by the caller's own deadline
 	CauseCanceled          // no response, because the caller gave up: its context has ended

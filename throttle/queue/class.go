@@ -89,12 +89,12 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		}
 		return ErrClosed
 	}
-	retry := j.retry
-	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !retry && limit > 0 && n >= limit {
+	waited := j.waited
+	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !waited && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}
 	c := q.classOf(w.ticket)
-	if n := c.waiters.Len(); !retry && q.MaxPerClass > 0 && n >= q.MaxPerClass {
+	if n := c.waiters.Len(); !waited && q.MaxPerClass > 0 && n >= q.MaxPerClass {
 		return &FullError{Waiting: n, Max: q.MaxPerClass}
 	}
 	if w.class = c; w.ticket.waited == 0 {
@@ -115,7 +115,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.tryHead(c)
 	}
 	switch {
-	case retry:
+	case waited:
 	case c.reserving == w:
 		c.checksBounds = true
 	case w.isWaiting():

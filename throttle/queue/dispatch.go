@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -83,13 +84,38 @@ func (q *Queue) dispatch() {
 			lq.broken++ // resetBroken resets it unless the limit rejects this claim
 		}
 		if e := lq.first(); e.class.blockedAt == e {
-			q.tryHead(e.class)
+			if w := q.sample(lq); w != nil {
+				q.startReserve(w)
+			} else {
+				q.tryHead(e.class)
+			}
 		} else {
 			q.schedule(lq, never, false) // a reservation: the first class waits at another limit
 		}
 	}
 	q.claimTime = q.now
 	q.rejectExpired(q.now) // last, because a waiter may be granted at its deadline
+}
+
+// sample returns the waiter to ask for if lq grants a test now: the newest one that is not a retry. The first one
+// would be a poor sample, because those that the server rejects for what they are come first, as retries, and its
+// caller may be about to give up. It returns nil for the first one, also after the sample has been asked for.
+func (q *Queue) sample(lq *limitQueue) (newest *waiter) {
+	if !lq.test || !lq.retryExact {
+		return nil
+	}
+	lq.test = false
+	for _, c := range q.classes {
+		if c.reserving != nil || !slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
+			continue
+		}
+		for _, w := range c.waiters.Items {
+			if !w.retry && (newest == nil || w.ticket.arrival > newest.ticket.arrival) && !q.isLate(w, q.now) {
+				newest = w
+			}
+		}
+	}
+	return newest
 }
 
 // tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that
@@ -157,6 +183,7 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	q.updateReservation(c, e, retryAt)
 	if q.blockAt(c, e); e.limitQueue.first() == e {
 		q.schedule(e.limitQueue, retryAt, exact)
+		e.limitQueue.test = d.Test
 	} else {
 		q.endReservation(c)
 	}

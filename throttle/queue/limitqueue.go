@@ -28,6 +28,7 @@ type limitQueue struct {
 	virtualTime      tag                                    // the highest finish tag that was granted, see tenantQueue
 	retryAt          int64                                  // when to ask for the first entry
 	retryExact       bool                                   // the limit stated retryAt; else it is unknown when it will grant
+	test             bool                                   // what it grants then is a test, see sample
 	scheduledIndex   int                                    // in Queue.scheduled, or -1
 	bound            int64                                  // see throttle.Decision.QueueBound; 0: not known to be bounded
 	waiting          int                                    // waiters that need the limit

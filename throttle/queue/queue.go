@@ -301,7 +301,7 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 		if n > 0 {
 			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
-		j := join{retry: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
+		j := join{retry: retry, waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
 		renewed = false
 		err := q.waitInQueue(ctx, t, j)
 		renewed = err == errRenewed

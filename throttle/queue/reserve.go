@@ -29,7 +29,7 @@ var (
 	errWaitExpired = errors.New("queue: the wait is over")
 )
 
-// startReserve starts the call to the limiters for w, the head of its class. Until the call
+// startReserve starts the call to the limiters for w, the head of its class or the one of sample. Until the call
 // has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class

@@ -15,11 +15,13 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
+	retry         bool          // its ticket was granted before
 }
 
 // A join says how a ticket joins its class.
 type join struct {
-	retry    bool           // it waited before, so limits on the number of waiters do not apply
+	retry    bool           // its ticket was granted before
+	waited   bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
 	queued   func(Position) // called when it begins to wait; nil: it is not called
@@ -28,6 +30,7 @@ type join struct {
 // waitInQueue adds t to its class and waits for the result.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 	w := q.newWaiter(ctx, t)
+	w.retry = j.retry
 	asking, err := q.enqueue(w, j)
 	queued := j.queued
 	if !asking {

@@ -46,11 +46,6 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 		"not sent by this quota":            func(q *Quota, now time.Time) { f := bare; q.RejectedElsewhere(&f, now) },
 		"failures":                          func(q *Quota, now time.Time) { exchange(q, now, dropped) },
 		"callers that gave up":              func(q *Quota, now time.Time) { exchange(q, now, canceled) },
-		"more in flight than were accepted": func(q *Quota, now time.Time) {
-			q.InFlight.Open += 100
-			exchange(q, now, bare)
-			q.InFlight.Open -= 100
-		},
 	} {
 		q := known(0)
 		var early []throttle.Decision
@@ -70,6 +65,22 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 			}
 			require.False(t, q.Hold.Held, name)
 		}
+	}
+}
+
+// Rejections of requests that were sent with more in flight than accepted ones confirm nothing for two round trips. Later that
+// explains no more why all of them are rejected, and they make others wait as any do.
+func TestQuota_rejectionsWithManyInFlight(t *testing.T) {
+	for name, later := range map[string]time.Duration{"soon": 0, "later": 3 * rtt} {
+		q := known(0)
+		exchange(q, start, bare)
+		require.True(t, q.Hold.Suspected)
+		for i := range 20 {
+			q.InFlight.Open += 100
+			exchange(q, at(later+rtt+time.Duration(i)*ms/20), bare)
+			q.InFlight.Open -= 100
+		}
+		require.Equal(t, later > 0, q.Hold.Held, name)
 	}
 }
 
@@ -154,6 +165,19 @@ func TestQuota_aStatedHold(t *testing.T) {
 	respond(q, first, accepted, end.Add(rtt))
 	require.False(t, q.Hold.Held || q.Hold.Ending)
 	require.Equal(t, ramp, q.Ramp, "it does not begin again")
+}
+
+// The rate at which what has waited is sent grows from the stated end on, whether or not one is sent then: a burst that comes
+// after it is not slowed.
+func TestQuota_aBurstAfterAStatedHoldIsNotSlowed(t *testing.T) {
+	q := held(t, 0, stated(20*s))
+	require.True(t, reserve(q, at(20*s)).OK)
+	require.False(t, reserve(q, at(20*s)).OK, "slow start")
+
+	q = held(t, 0, stated(20*s))
+	for range 100 {
+		require.True(t, reserve(q, at(22*s)).OK)
+	}
 }
 
 // A rejection of a request that was sent after the stated end means that the hold goes on: until the new end, or until

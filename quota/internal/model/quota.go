@@ -72,6 +72,7 @@ const (
 	releaseOf    = 10          // part of the time of a wait in which what has waited is sent
 	releaseTrips = 2           // round trips in which it is sent at least
 	maxRelease   = 5 * time.Second
+	crowdedTrips = 2 // round trips in which the requests in flight end
 )
 
 // A claim is identified by its number, the number of claims in flight when it was granted, and whether it was a last
@@ -153,7 +154,7 @@ func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
 func (q *Quota) prepare(now time.Time) {
 	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
 		h.Ending = true
-		q.release(h.Since, releaseTrips, now)
+		q.release(h.Since, releaseTrips, h.Until)
 	}
 	if l := q.Learned; l != nil && l.Loop.On() && l.Loop.Grow(now, q.LastGranted, &l.accepted) {
 		q.dropLoop(false, now)

@@ -104,7 +104,7 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 	}
 	first, ending := !q.Hold.Suspected, q.Hold.Ending
 	begins := q.Hold.Add(hold.Rejection{
-		Claim: n, Sent: q.InFlight.Sent, Crowded: !q.Overload.Accepts(with), Repeated: f.Repeated, After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Share: q.Overload.Share(),
+		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: f.Repeated, After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Share: q.Overload.Share(),
 	}, now)
 	if first && q.Account.Full && !explained {
 		q.rememberSpan(now)
@@ -114,6 +114,12 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 		q.tests.begin(!q.Hold.Estimated(), q.trip.Typical(), now)
 	}
 	return counted
+}
+
+// crowded reports whether a claim may be rejected because it was sent with so many in flight: more than with accepted ones.
+// That explains no more rejections once those in flight have had time to end, since then one of the next ones would be accepted.
+func (q *Quota) crowded(with int64, now time.Time) bool {
+	return !q.Overload.Accepts(with) && !(q.Hold.Suspected && now.Sub(q.Hold.Since) > crowdedTrips*q.trip.Typical())
 }
 
 // RejectedElsewhere applies the rejection of a request that q did not grant.

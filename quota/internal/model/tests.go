@@ -135,7 +135,7 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 		d.Wait = 0
 	case wait > 0 || !q.tests.on:
 		if d.Wait == 0 || wait < d.Wait {
-			d.Wait = max(wait, time.Millisecond)
+			d.Wait, d.Test = max(wait, time.Millisecond), true
 		}
 	default:
 		d.grant(0)

@@ -47,10 +47,11 @@ func TestQuota_testsAHold(t *testing.T) {
 func TestQuota_anAcceptedTestEndsTheWait(t *testing.T) {
 	for name, f := range map[string]throttle.Feedback{"bare": bare, "an hour": stated(time.Hour)} {
 		q := held(t, 0, f)
-		require.Equal(t, 10*ms, reserve(q, start).Wait)
+		require.Equal(t, []any{10 * ms, true}, []any{reserve(q, start).Wait, reserve(q, start).Test}, "what is granted next is a test")
 		test := reserve(q, at(10*ms))
 		require.True(t, test.OK && q.Testing(), name)
 		require.Zero(t, test.Wait+test.Expected)
+		require.False(t, test.Test, "it is that of rejections")
 		require.False(t, test.ServerImposed || test.Estimated)
 		for _, now := range []time.Time{at(10 * ms), at(9 * s)} {
 			d := reserve(q, now)
