@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -97,17 +96,18 @@ func (q *Queue) dispatch() {
 	q.rejectExpired(q.now) // last, because a waiter may be granted at its deadline
 }
 
-// sample returns the waiter to ask for if lq grants a test now: the newest one that is not a retry. The first one
-// would be a poor sample, because those that the server rejects for what they are come first, as retries, and its
-// caller may be about to give up. It returns nil for the first one, also after the sample has been asked for.
+// sample returns the waiter to ask for if lq grants a test now: the newest one that waits at lq, is not a retry and
+// has time. The first one would be a poor sample, because those that the server rejects for what they are come first,
+// as retries, and its caller may be about to give up. It returns nil for the first one, and after each rejection a
+// sample only once.
 func (q *Queue) sample(lq *limitQueue) (newest *waiter) {
 	if !lq.test || !lq.retryExact {
 		return nil
 	}
 	lq.test = false
 	for _, c := range q.classes {
-		if c.reserving != nil || !slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
-			continue
+		if c.reserving != nil || c.blockedAt == nil || c.blockedAt.limitQueue != lq {
+			continue // at another limit it may not be its turn
 		}
 		for _, w := range c.waiters.Items {
 			if !w.retry && (newest == nil || w.ticket.arrival > newest.ticket.arrival) && !q.isLate(w, q.now) {

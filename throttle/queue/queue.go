@@ -24,7 +24,7 @@ var ErrClosed = errors.New("queue: closed")
 // fields must not change after the first Wait, and it must not be copied.
 //
 // Tickets of one tenant that need the same limits form a class, and only the head of a class
-// asks its limiters. When a limit rejects the head, the class waits for that limit; callers
+// asks its limiters, but see [throttle.Decision.Test]. When a limit rejects the head, the class waits for that limit; callers
 // that do not need the limit are not delayed. Classes that wait for one limit compete for
 // it: first their tenants by fair queueing, then the classes of a tenant by priority, then by
 // arrival.

@@ -44,7 +44,7 @@ func (*testLimiter) Traits() throttle.Traits {
 // If what a limit grants next is a test, the newest waiter is asked that is no retry and has time, and the first one if that is
 // rejected. If it is not a test, they are granted in the order of their arrival.
 func TestQueue_asksTheNewestForATest(t *testing.T) {
-	const first, second, newest, retry, late = 2, 3, 4, 5, 6
+	const first, second, newest, retry, late, other = 2, 3, 4, 5, 6, 7
 	for name, tt := range map[string]struct {
 		tests  bool
 		skip   int
@@ -59,6 +59,7 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, q := &testLimiter{tests: tt.tests}, new(Queue)
+			full := &testLimiter{next: time.Now().Add(time.Hour)}
 			wait := func(ctx context.Context, tk *Ticket) {
 				go func() { _ = q.Wait(ctx, tk) }()
 				time.Sleep(time.Millisecond)
@@ -69,6 +70,13 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 				tk.Add(throttle.Demand{Limiter: l, Cost: cost})
 				return tk
 			}
+			blocked := func() *Ticket {
+				tk := ticket(full)
+				tk.Add(of(other).Demands[0])
+				return tk
+			}
+			canceled, leave := context.WithCancel(t.Context())
+			wait(canceled, blocked())
 			require.NoError(t, q.Wait(t.Context(), of(first)))
 			wait(t.Context(), of(first))
 			wait(t.Context(), of(second))
@@ -80,6 +88,7 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 			q.Observe(t.Context(), again, throttle.Feedback{Outcome: throttle.Throttled})
 			again.Demands[0] = of(retry).Demands[0]
 			wait(t.Context(), again)
+			wait(canceled, blocked()) // newer, but its class waits at another limit
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()
 			tk = of(late)
@@ -89,6 +98,8 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 			l.asked, l.skip = nil, tt.skip
 			l.mu.Unlock()
 			time.Sleep(10 * time.Second)
+			leave()
+			synctest.Wait()
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			require.Equal(t, tt.want, l.asked, name)
