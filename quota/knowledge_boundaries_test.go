@@ -133,7 +133,7 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 		"all are in flight":      {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, 0, 5, nil},
 		"the rest is reserved":   {statedlimit.Estimate{Limit: 10, Remaining: 5, At: now, Reset: now.Add(time.Minute)}, .5, 0, &HoldSnapshot{Reason: "quota", Since: now, Until: now.Add(time.Minute)}},
 		"a probe is due":         {statedlimit.Estimate{Limit: 10, At: now, Reset: now}, 0, 0, nil},
-		"a probe is in flight":   {statedlimit.Estimate{Limit: 10, At: now, Reset: now, Probe: true}, 0, 1, nil}, // others follow it
+		"a probe is in flight":   {statedlimit.Estimate{Limit: 10, At: now, Reset: now, Probe: true}, 0, 1, &HoldSnapshot{Reason: "quota", Since: now, Until: now, Probe: true}}, // nothing was ever left, so others wait for its response
 		"all workers are busy":   {concurrentEstimate(10, 0, now.Add(1)), 0, 0, nil},
 		"all of them are ours":   {concurrentEstimate(10, 5, now.Add(1)), 0, 5, nil},
 		"other clients share it": {sharedEstimate(now), 0, 0, nil},

@@ -148,7 +148,7 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	units = e.requests(e.Left(now)-p.Reserved(e.Limit)) - f.Open
 	switch {
 	case e.probing(f): // what has waited is sent at a growing rate until its response
-		return max(max(e.requests(e.Limit-p.Reserved(e.Limit)), 1)-f.Open, 0), 0
+		return max(max(e.requests(e.mostLeft()-p.Reserved(e.Limit)), 1)-f.Open, 0), 0
 	case e.needsProbe(now, f, p):
 		return math.MaxInt64, 0
 	case units > 0 && p.spreads(e):
@@ -164,6 +164,15 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 		wait += Tolerance
 	}
 	return 0, wait
+}
+
+// mostLeft returns how many units may be left before the first request of a window: no more than the server has stated
+// to be left, and that request. A bucket may hold fewer than its limit.
+func (e *Estimate) mostLeft() int64 {
+	if e.counted.on { // what is left is stated in rejections only
+		return e.Limit
+	}
+	return min(e.Limit, e.highest+1)
 }
 
 // unitsAfter returns units if wait is over, and wait otherwise.

@@ -191,11 +191,17 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"without a reset, confirmed":    {Estimate{untimed: true, proof: proof{right: true}}, 0, 0, 0, 0, time.Minute, false},
 		"after the reset, too few left": {Estimate{Remaining: 2, use: use{each: 5}, proof: proof{right: true}}, 0, 0, time.Minute, math.MaxInt64, 0, true},
 		"after the reset, one left":     {Estimate{Remaining: 3, use: use{each: 5}, proof: proof{right: true}}, 0, 0, time.Minute, 1, 0, false},
-		"probe":                         {Estimate{Remaining: 50, Probe: true}, 30, .1, 0, 60, 0, false},
+		"probe":                         {Estimate{Remaining: 50, highest: 99, Probe: true}, 30, .1, 0, 60, 0, false},
+		"probe of a small bucket":       {Estimate{Remaining: 50, highest: 60, Probe: true}, 30, 0, 0, 31, 0, false},
+		"probe, none was ever left":     {Estimate{Probe: true}, 1, 0, 0, 0, 0, false},
+		"probe, counted by the client":  {Estimate{Probe: true, counted: countedWindows{on: true}}, 30, 0, 0, 70, 0, false},
 	} {
 		e := tt.e
 		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
 		f := inflight.Claims{Open: tt.open, Sent: 100}
+		if !tt.e.Probe {
+			e.highest = 100
+		}
 		if tt.e.Probe {
 			f.Sent, f.Open = 99, tt.open-1
 			f.Add() // the probe
