@@ -19,7 +19,7 @@ import (
 // or the error of the hook, limiter or breaker that prevented the attempt.
 var (
 	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or
-	// RetryPolicy.MaxThrottledAttempts is reached, or that RetryPolicy.Backoff returned
+	// RetryPolicy.MaxFailures is reached, or that RetryPolicy.Backoff returned
 	// backoff.Stop.
 	ErrMaxAttempts = errors.New("heed: no attempts are left")
 
@@ -32,7 +32,7 @@ var (
 	ErrMaxWait = errors.New("heed: the wait is too long")
 
 	// ErrMaxElapsed means that the retry would begin later than RetryPolicy.MaxElapsed
-	// allows.
+	// allows, or after longer delays than RetryPolicy.MaxBackoff.
 	ErrMaxElapsed = errors.New("heed: the time for retries has elapsed")
 
 	// ErrRetryBudget means that RetryPolicy.Budget allows no further retry now.

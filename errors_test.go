@@ -65,7 +65,10 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 		step  any
 	}{
 		"heed: no attempts are left: RetryPolicy.MaxAttempts is 2":                     {RetryPolicy{MaxAttempts: 2}, RequestOptions{}, 500},
-		"heed: no attempts are left: RetryPolicy.MaxThrottledAttempts is 3":            {RetryPolicy{MaxAttempts: 2, MaxThrottledAttempts: 3}, RequestOptions{}, response{429, "", []string{"Retry-After", "1"}}},
+		"heed: no attempts are left: RetryPolicy.MaxAttempts is 3":                     {RetryPolicy{MaxAttempts: 3, MaxFailures: 2}, RequestOptions{}, response{429, "", []string{"Retry-After", "1"}}},
+		"heed: no attempts are left: RetryPolicy.MaxFailures is 2":                     {RetryPolicy{MaxFailures: 2}, RequestOptions{}, 500},
+		"heed: no attempts are left: RetryPolicy.MaxFailures is 5":                     {RetryPolicy{}, RequestOptions{}, 500},
+		"heed: the time for retries has elapsed: RetryPolicy.MaxBackoff is 3s":         {RetryPolicy{MaxBackoff: 3 * time.Second}, RequestOptions{}, 500},
 		"heed: the wait is too long: RetryPolicy.MaxWait is 30s":                       {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{}, slowDown},
 		"heed: the wait is too long: RequestOptions.MaxWait is 20s":                    {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{MaxWait: 20 * time.Second}, slowDown},
 		"heed: the time for retries has elapsed: RetryPolicy.MaxElapsed is 10s":        {RetryPolicy{MaxElapsed: 10 * time.Second}, RequestOptions{}, slowDown},

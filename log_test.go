@@ -61,7 +61,7 @@ func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
 		tr := &Transport{
 			Base:    newScript(append(repeat(6, response{503, "", []string{"Retry-After", "3"}}), errBroken, 500, 500)...),
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 500 * time.Millisecond}),
-			Retry:   &RetryPolicy{MaxAttempts: 4, Backoff: threeAttempts().Backoff, RetryAfterJitter: noJitter},
+			Retry:   &RetryPolicy{MaxFailures: 4, Backoff: threeAttempts().Backoff, RetryAfterJitter: noJitter},
 			Quota:   &quota.Tracker{Rand: func() float64 { return 0 }, NeverTest: true},
 			Trace:   trace,
 		}
@@ -77,7 +77,7 @@ func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
 			`level=INFO msg="attempt 2 failed: broken: retry in 1 s" method=GET host=api.test attempt=2 status=0 delay=1s`,
 			`level=INFO msg="attempt 3 failed with status 500: retry in 1 s" method=GET host=api.test attempt=3 status=500 delay=1s`,
 			// The retry after attempt 4 is counted with that after attempt 3, see TestLogTrace_sumsUpSimilarRecords.
-			`level=WARN msg="gave up: heed: no attempts are left: RetryPolicy.MaxAttempts is 4 (after 5 attempts, the last with status 500)" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=6s`,
+			`level=WARN msg="gave up: heed: no attempts are left: RetryPolicy.MaxFailures is 4 (after 5 attempts, the last with status 500)" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=6s`,
 		}, dropHolds(got))
 	})
 }

@@ -51,19 +51,21 @@ import (
 // they have an Idempotency-Key or X-Idempotency-Key header, or if
 // RequestOptions.Idempotent or RetryPolicy.Idempotent declares it.
 type RetryPolicy struct {
-	// MaxAttempts is the maximum number of times that a request is sent, including the
-	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 5. One disables retries, unless MaxThrottledAttempts is set
-	// to a larger number: then only throttled attempts are retried. A negative value
-	// disables all retries.
+	// MaxAttempts is the maximum number of times that a request is sent, the first time included.
+	// Zero means 10. One disables retries, as does a negative value.
 	MaxAttempts int
 
-	// MaxThrottledAttempts is the maximum number of times that a request is sent,
-	// including attempts that the server throttled. It is larger than MaxAttempts by
-	// default: if many clients share a limit, a request may be throttled several times
-	// because of the others, and the limit sets the delay. Zero means 10, or MaxAttempts if
-	// that is 1 or negative. Values below MaxAttempts mean MaxAttempts.
-	MaxThrottledAttempts int
+	// MaxFailures is the maximum number of attempts that fail without being rejected because of a limit.
+	// It is lower than MaxAttempts by default: if many clients share a limit, a request may be
+	// rejected several times because of the others, and the limit sets the delay. Zero means 5, or MaxAttempts if
+	// that is set. One, and a negative value, means that only rejected requests are sent again.
+	MaxFailures int
+
+	// MaxBackoff is the longest total of the delays of Backoff after attempts that failed, or that a 5xx
+	// rejected: the retries of a request to a server that is down or overloaded end after it. Rejections because of
+	// a limit, such as 429, do not count: they end with MaxAttempts and MaxElapsed. Zero means 1 minute; a
+	// negative value means no limit.
+	MaxBackoff time.Duration
 
 	// Backoff returns the delay before a retry if the server states none. After a failure that
 	// is not a rejection because of a limit, a Retry-After only makes the delay longer, by at
@@ -81,7 +83,7 @@ type RetryPolicy struct {
 	RetryAfterJitter backoff.RetryAfterJitter
 
 	// Budget limits retries to a fraction of the requests, except those after a rejection because of
-	// a limit, which MaxThrottledAttempts limits: those it neither counts nor refuses. Nil means a
+	// a limit, which MaxAttempts limits: those it neither counts nor rejects. Nil means a
 	// Budget that is used by the Transport alone, of as many retries as requests and 100 per second
 	// in addition: retries at most double the load of a program that sends many requests. A zero
 	// backoff.Budget allows fewer.
@@ -160,11 +162,12 @@ type RetryPolicy struct {
 
 // Defaults of the fields of RetryPolicy.
 const (
-	defaultMaxAttempts          = 5
-	defaultMaxThrottledAttempts = 10
-	defaultMaxWait              = 10 * time.Minute
-	defaultMaxElapsed           = 15 * time.Minute
-	defaultMaxBodyBuffer        = 256 << 10
+	defaultMaxAttempts   = 10
+	defaultMaxFailures   = 5
+	defaultMaxBackoff    = time.Minute
+	defaultMaxWait       = 10 * time.Minute
+	defaultMaxElapsed    = 15 * time.Minute
+	defaultMaxBodyBuffer = 256 << 10
 )
 
 // A defaultPolicy is the default of RetryPolicy.Backoff. A call that is sent five times survives a
@@ -199,11 +202,13 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if r != nil {
 		p = *r
 	}
-	p.MaxAttempts = cmp.Or(p.MaxAttempts, defaultMaxAttempts)
-	if p.MaxThrottledAttempts == 0 && p.MaxAttempts > 1 {
-		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts, p.MaxFailures = defaultMaxAttempts, cmp.Or(p.MaxFailures, defaultMaxFailures)
 	}
-	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
+	p.MaxFailures = cmp.Or(p.MaxFailures, p.MaxAttempts)
+	if p.MaxBackoff = cmp.Or(p.MaxBackoff, defaultMaxBackoff); p.MaxBackoff < 0 {
+		p.MaxBackoff = throttle.Forever
+	}
 	if p.Backoff == nil {
 		p.Backoff = defaultBackoff
 	}
@@ -511,11 +516,11 @@ func (rt *roundTrip) prepareRetry() error {
 	if !throttled {
 		rt.failures++
 	}
-	if rt.failures >= p.MaxAttempts {
+	if rt.attempts >= p.MaxAttempts {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts)
 	}
-	if rt.attempts >= p.MaxThrottledAttempts {
-		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
+	if rt.failures >= p.MaxFailures && !throttled {
+		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures)
 	}
 	rt.delay, rt.statedDelay = 0, r.RetryAfter
 	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
@@ -543,6 +548,9 @@ func (rt *roundTrip) prepareRetry() error {
 		}
 		rt.lastDelay = d
 		rt.delay = boundDelay(r, d)
+		if rt.resp == nil || rt.resp.StatusCode >= 500 {
+			rt.backoff += max(min(rt.delay, throttle.Forever-rt.backoff), 0)
+		}
 	}
 	wait = max(wait, rt.delay)
 	if rt.delay == backoff.Stop {
@@ -554,6 +562,9 @@ func (rt *roundTrip) prepareRetry() error {
 	}
 	if err := rt.checkWait(now, max(wait, statedWait), maxWait); err != nil {
 		return err
+	}
+	if rt.backoff > p.MaxBackoff {
+		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff)
 	}
 	if rt.body.source != noBody {
 		if err := rt.body.checkReplayable(rt.req); err != nil {

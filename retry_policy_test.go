@@ -235,3 +235,61 @@ func TestRetryPolicy_defaultDelaysBeforeADeadline(t *testing.T) {
 		}
 	}
 }
+
+// MaxAttempts bounds all attempts, also those that a limit rejects; MaxFailures only those that fail.
+func TestRetryPolicy_maximumNumbersOfAttempts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy RetryPolicy
+		status int
+		want   int
+	}{
+		"defaults, failures":        {RetryPolicy{}, 500, 5},
+		"defaults, rejections":      {RetryPolicy{}, 429, 10},
+		"attempts, failures":        {RetryPolicy{MaxAttempts: 6}, 500, 6},
+		"attempts, rejections":      {RetryPolicy{MaxAttempts: 2}, 429, 2},
+		"failures, failures":        {RetryPolicy{MaxFailures: 3}, 500, 3},
+		"failures, rejections":      {RetryPolicy{MaxFailures: 3}, 429, 10},
+		"no failures, rejections":   {RetryPolicy{MaxFailures: -1}, 429, 10},
+		"no failures, failures":     {RetryPolicy{MaxFailures: -1}, 500, 1},
+		"more failures than all":    {RetryPolicy{MaxAttempts: 4, MaxFailures: 9}, 500, 4},
+		"one attempt, rejections":   {RetryPolicy{MaxAttempts: 1, MaxFailures: 9}, 429, 1},
+		"negative attempts, either": {RetryPolicy{MaxAttempts: -1}, 429, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(tt.status)
+			_, err := get(t, &Transport{Base: s, Retry: &tt.policy})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, s.sent(), name)
+		})
+	}
+}
+
+// A server that is overloaded, or down, blocks a call for about a minute at most, however many attempts are left. A limit
+// that states no time is waited for.
+func TestRetryPolicy_maxBackoff(t *testing.T) {
+	for status, longest := range map[int]time.Duration{529: time.Minute, 503: time.Minute, 500: time.Minute, 429: 5 * time.Minute} {
+		for range 30 {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(status)
+				resp, err := get(t, &Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{MaxAttempts: 10}})
+				require.NoError(t, err)
+				info, _ := InfoFrom(resp)
+				took := time.Since(s.start)
+				require.LessOrEqual(t, took, longest, status)
+				if status == 429 {
+					require.Equal(t, 10, s.sent())
+					return
+				}
+				require.ErrorIs(t, info.StopReason, ErrMaxElapsed)
+				require.ErrorContains(t, info.StopReason, "RetryPolicy.MaxBackoff is 1m0s")
+				require.Greater(t, took, 15*time.Second, status)
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(503)
+		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 50, MaxBackoff: -1, MaxElapsed: -1}})
+		require.NoError(t, err)
+		require.Equal(t, 50, s.sent())
+	})
+}

@@ -101,6 +101,7 @@ type roundTrip struct {
 	returned       bool                    // RoundTrip returns without a panic
 
 	lastDelay       time.Duration // latest result of backoffPolicy
+	backoff         time.Duration // total of the delays of backoffPolicy
 	zeroRetryAfters int           // responses with a Retry-After of 0
 	delay           time.Duration // delay before the next attempt
 	highLatency     time.Duration // the longest of the latest latencies of the route; 0: not known
@@ -165,7 +166,7 @@ func (rt *roundTrip) begin() {
 		}
 	}
 	p := rt.retry
-	rt.noRetry = rt.opts.NoRetry || p.MaxThrottledAttempts <= 1 || callerRetries(req.Header)
+	rt.noRetry = rt.opts.NoRetry || p.MaxAttempts <= 1 || callerRetries(req.Header)
 	if !rt.noRetry {
 		if rt.body.source != noBody {
 			rt.body = bodyOf(req, p.MaxBodyBuffer)

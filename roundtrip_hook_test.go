@@ -112,7 +112,7 @@ func TestTransport_slowBeforeSendReturnsItsUnits(t *testing.T) {
 				return d.OK
 			}
 			budget, q := &backoff.Budget{}, new(queue.Queue)
-			policy := &RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 2, AttemptTimeout: 10 * time.Second, Budget: budget}
+			policy := &RetryPolicy{MaxAttempts: 2, MaxFailures: 1, AttemptTimeout: 10 * time.Second, Budget: budget}
 			var during bool
 			policy.BeforeSend = func(*http.Request, int) error {
 				time.Sleep(tt.hook - 100*time.Millisecond)

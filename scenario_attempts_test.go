@@ -29,7 +29,7 @@ var attemptScenarios = []scenario{
 	}},
 	{number: 41, summary: "five failures, then success, with attempts enough; there is no unlimited", run: func(t *testing.T) {
 		s := newScript(500, errBroken, 500, errBroken, 500, 200)
-		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 100}})
+		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 100, MaxBackoff: -1}})
 		require.NoError(t, err)
 		require.Equal(t, 6, s.sent())
 	}},
@@ -112,7 +112,7 @@ var attemptScenarios = []scenario{
 	{number: 52, summary: "a negative total is none, 0 is 15 minutes", run: func(t *testing.T) {
 		for elapsed, sent := range map[time.Duration]int{-1: 5, 0: 3} {
 			s := newScript(500)
-			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(6 * time.Minute)}})
+			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, MaxBackoff: -1, Backoff: backoff.Constant(6 * time.Minute)}})
 			require.NoError(t, err)
 			require.Equal(t, sent, s.sent())
 		}

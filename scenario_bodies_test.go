@@ -111,7 +111,7 @@ var bodyScenarios = []scenario{
 	{number: 93, summary: "a body of a type that is not supported", reason: "http.Request.Body is an io.ReadCloser: every type is supported, or does not compile"},
 	{number: 94, summary: "a body kept can be read again and again", run: func(t *testing.T) {
 		s := newScript(500)
-		_, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 20, MaxElapsed: -1}}).RoundTrip(put(t, &opaque{Reader: strings.NewReader("abc")}, -1))
+		_, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 20, MaxElapsed: -1, MaxBackoff: -1}}).RoundTrip(put(t, &opaque{Reader: strings.NewReader("abc")}, -1))
 		require.NoError(t, err)
 		require.Equal(t, 20, s.sent())
 		require.Equal(t, "abc", s.got[19].body)

@@ -112,7 +112,7 @@ var contextScenarios = []scenario{
 		require.Equal(t, 5, s.sent())
 		for _, d := range []time.Duration{time.Second, 0} {
 			s = newScript(429)
-			resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 4, MaxThrottledAttempts: 4, AttemptTimeout: d}})
+			resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 4, AttemptTimeout: d}})
 			require.NoError(t, err)
 			require.Equal(t, "answer 4", text(t, resp))
 		}

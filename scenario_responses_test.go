@@ -22,7 +22,7 @@ var responseScenarios = []scenario{
 			}
 			return newResponse(200, "yes"), nil
 		})
-		resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 100}})
+		resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 100, MaxBackoff: -1}})
 		require.NoError(t, err)
 		require.Equal(t, "yes", text(t, resp))
 		require.Equal(t, s.opened, s.closed)

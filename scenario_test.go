@@ -199,7 +199,7 @@ func (o *opaque) Close() error { o.closed++; return nil }
 // threeAttempts returns a RetryPolicy with three attempts and a constant delay of one
 // second.
 func threeAttempts() *RetryPolicy {
-	return &RetryPolicy{MaxAttempts: 3, MaxThrottledAttempts: 3, Backoff: backoff.Constant(time.Second)}
+	return &RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(time.Second)}
 }
 
 // request returns a request whose context ends with the test.

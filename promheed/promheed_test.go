@@ -105,7 +105,7 @@ func TestCollector_10000HostsNameTheHeldOne(t *testing.T) {
 	tracker := &quota.Tracker{}
 	collector, registry := New(Config{Quota: tracker, MaxServers: 20}), prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(collector))
-	tr := &heed.Transport{Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 1}, Base: stopsAt(last)}
+	tr := &heed.Transport{Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxAttempts: 1}, Base: stopsAt(last)}
 	once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true, NoWait: true})
 	send := func(i int) {
 		req, err := http.NewRequestWithContext(once, http.MethodGet, fmt.Sprintf("https://h%d.test:8443/", i), http.NoBody)

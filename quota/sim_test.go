@@ -157,7 +157,7 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 		var ticket queue.Ticket
 		var delay time.Duration
 		rejected := false
-		for attempt := 1; attempt <= 10; attempt++ { // as many attempts as RetryPolicy.MaxThrottledAttempts
+		for attempt := 1; attempt <= 10; attempt++ { // as many attempts as RetryPolicy.MaxAttempts
 			ticket.Demands[0] = tr.Demand(req)
 			if err := w.Wait(ctx, &ticket); err != nil {
 				return false

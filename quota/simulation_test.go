@@ -46,7 +46,7 @@ const (
 	roundTripTime = 20 * time.Millisecond
 	sampleTime    = 10 * time.Millisecond
 	maxTime       = 10 * time.Minute
-	maxAttempts   = 10 // the default of heed.RetryPolicy.MaxThrottledAttempts
+	maxAttempts   = 10 // the default of heed.RetryPolicy.MaxAttempts
 	maxFailures   = 4  // the default of heed.RetryPolicy.MaxAttempts
 )
 

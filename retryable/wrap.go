@@ -13,8 +13,8 @@ import (
 // and its outcome is reported to them. A nil t means a zero Transport. Call Wrap before the
 // first request.
 //
-// The client owns t from then on. t sends each attempt once, because Wrap sets MaxAttempts and
-// MaxThrottledAttempts of a copy of t.Retry to 1. t sends through the previous transport of the
+// The client owns t from then on. t sends each attempt once, because Wrap sets MaxAttempts
+// of a copy of t.Retry to 1. t sends through the previous transport of the
 // client unless t.Base is set. To share limits with other Transports, share their Quota and
 // Queue. Wrap replaces the http.Client of client by a copy, because the original may be used
 // elsewhere.
@@ -48,7 +48,7 @@ func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	if t.Retry != nil {
 		policy = *t.Retry
 	}
-	policy.MaxAttempts, policy.MaxThrottledAttempts = 1, 1
+	policy.MaxAttempts = 1
 	t.Retry = &policy
 	httpClient.Transport = singleAttempts{t}
 	client.HTTPClient = &httpClient

@@ -93,7 +93,7 @@ func heedWith(startJitter time.Duration) func(int, http.RoundTripper) doer {
 			StartJitter: startJitter,
 			StartSeed:   device(id),
 			Retry: &heed.RetryPolicy{
-				MaxAttempts: 1000, MaxElapsed: -1,
+				MaxAttempts: 1000, MaxBackoff: -1, MaxElapsed: -1,
 				Backoff:          backoff.Exponential{Rand: randomOf(id)},
 				RetryAfterJitter: backoff.RetryAfterJitter{Rand: randomOf(id)},
 			},

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/examples/uses/stripe"
 )
 
-// maxAttempts is the default of heed.RetryPolicy.MaxThrottledAttempts.
+// maxAttempts is the default of heed.RetryPolicy.MaxAttempts.
 const maxAttempts = 10
 
 // TestScenarios_heedFailsNoCall checks each example with heed, and that the job is one that
