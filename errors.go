@@ -14,7 +14,7 @@ import (
 )
 
 // The reasons for which a request is not sent or not retried. Info.StopReason,
-// GiveUpError.Reason and GiveUpInfo.Reason match one of these errors in the sense of
+// GiveUpError.Reason and DoneInfo.Reason match one of these errors in the sense of
 // errors.Is. Otherwise they are the cause of the context's end, a *throttle.RefusedError,
 // or the error of the hook, limiter or breaker that prevented the attempt.
 var (
@@ -102,7 +102,7 @@ type GiveUpError struct {
 
 	// LongestWait describes the longest single wait in the queue. Its Waited is zero if there
 	// was none.
-	LongestWait WaitDoneInfo
+	LongestWait WaitInfo
 
 	// Reason states why the request was not sent again, or why it was not sent at all. It
 	// is nil if Err is an error that is never retried.

@@ -90,10 +90,10 @@ func TestTransport_saysThatAWaitWouldEndAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		var gaveUp GiveUpInfo
+		var gaveUp DoneInfo
 		tr := &Transport{
 			Base:  newScript(response{429, "", []string{"Retry-After", "3600"}}),
-			Trace: &Trace{GiveUp: func(_ *http.Request, i GiveUpInfo) { gaveUp = i }},
+			Trace: &Trace{Done: func(_ *http.Request, i DoneInfo) { gaveUp = i }},
 		}
 		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 		require.NoError(t, err)

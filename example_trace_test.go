@@ -13,18 +13,18 @@ import (
 // example for metrics.
 func ExampleTrace() {
 	log := &heed.Trace{
-		AttemptDone: func(r *http.Request, i heed.AttemptDoneInfo) {
+		AttemptDone: func(r *http.Request, i heed.AttemptInfo) {
 			fmt.Println("attempt", i.Attempt, r.URL.Path, i.Status, i.Outcome)
 		},
 		Retry: func(_ *http.Request, i heed.RetryInfo) {
 			fmt.Println("retry after", i.Delay)
 		},
-		GiveUp: func(_ *http.Request, i heed.GiveUpInfo) {
-			fmt.Println("gave up after", i.Attempts, "attempts:", i.Reason)
+		Done: func(_ *http.Request, i heed.DoneInfo) {
+			fmt.Println("gave up after", i.Attempts, "attempts:", i.StopReason)
 		},
 	}
 	sent := 0
-	metrics := &heed.Trace{AttemptStart: func(*http.Request, heed.AttemptStartInfo) { sent++ }}
+	metrics := &heed.Trace{AttemptStart: func(*http.Request, heed.AttemptInfo) { sent++ }}
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{503}, // simulates the server; leave it out in a program
 		Trace: heed.JoinTraces(log, metrics),
@@ -53,7 +53,7 @@ func ExampleWithTrace() {
 	})
 	attempts := 0
 	ctx := heed.WithTrace(context.Background(), &heed.Trace{
-		AttemptDone: func(*http.Request, heed.AttemptDoneInfo) { attempts++ },
+		AttemptDone: func(*http.Request, heed.AttemptInfo) { attempts++ },
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/items/1", nil)
 	if err != nil {

@@ -49,7 +49,7 @@ const repeatsWithin = 10 * time.Second
 // at the same time; the repeats of further ones are written as they are.
 func LogTrace(logger *slog.Logger) *Trace {
 	l := &requestLogger{to: logger}
-	return &Trace{WaitDone: l.waitDone, Retry: l.retry, GiveUp: l.giveUp, Hold: l.hold, LimitLearned: l.limitLearned}
+	return &Trace{WaitDone: l.waitDone, Retry: l.retry, Done: l.done, Hold: l.hold, LimitLearned: l.limitLearned}
 }
 
 // A requestLogger writes the records of LogTrace.
@@ -132,17 +132,17 @@ func (l *requestLogger) sumUp(logger *slog.Logger, key recordKey, text string, a
 	logger.LogAttrs(context.Background(), key.level, text, append(attrs[:len(attrs):len(attrs)], slog.Int("repeated", n))...)
 }
 
-func (l *requestLogger) waitDone(req *http.Request, i WaitDoneInfo) {
+func (l *requestLogger) waitDone(req *http.Request, i WaitInfo) {
 	if i.Waited >= minLoggedWait {
 		l.wait(req, i) // of a call without a wait, i does not escape
 	}
 }
 
-func (l *requestLogger) wait(req *http.Request, i WaitDoneInfo) {
+func (l *requestLogger) wait(req *http.Request, i WaitInfo) {
 	key := recordKey{"wait", slog.LevelInfo, hostOf(req), i.Limit}
 	l.log(req.Context(), key, i.String, func() []slog.Attr {
 		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Duration("wait", i.Waited), slog.String("limit", i.Limit),
-			slog.Int("ahead", i.Start.Ahead), slog.Bool("granted", i.Err == nil))
+			slog.Int("ahead", i.Ahead), slog.Bool("granted", i.Err == nil))
 	})
 }
 
@@ -153,16 +153,23 @@ func (l *requestLogger) retry(req *http.Request, i RetryInfo) {
 	})
 }
 
-func (l *requestLogger) giveUp(req *http.Request, i GiveUpInfo) {
-	key := recordKey{"give up", slog.LevelWarn, hostOf(req), strconv.Itoa(i.Status)}
-	if isCanceled(req, i.Reason) {
+func (l *requestLogger) done(req *http.Request, i DoneInfo) {
+	if i.GaveUp() {
+		l.giveUp(req, i) // of a call that succeeds, i does not escape
+	}
+}
+
+func (l *requestLogger) giveUp(req *http.Request, i DoneInfo) {
+	status, _ := i.last()
+	key := recordKey{"give up", slog.LevelWarn, hostOf(req), strconv.Itoa(status)}
+	if isCanceled(req, i.StopReason) {
 		key.level = slog.LevelInfo
 	}
 	if i.Attempts == 0 {
 		key.subject = "not sent"
 	}
 	l.log(req.Context(), key, i.String, func() []slog.Attr {
-		return append(requestAttrs(req), slog.Int("attempts", i.Attempts), slog.Int("status", i.Status),
+		return append(requestAttrs(req), slog.Int("attempts", i.Attempts), slog.Int("status", status),
 			slog.Duration("queue_wait", i.QueueWait), slog.Duration("backoff_wait", i.BackoffWait))
 	})
 }

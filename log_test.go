@@ -213,8 +213,8 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trace, lines := logLines()
 		var mu sync.Mutex
-		var events []WaitDoneInfo
-		record := func(_ *http.Request, i WaitDoneInfo) {
+		var events []WaitInfo
+		record := func(_ *http.Request, i WaitInfo) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, i)
@@ -250,23 +250,24 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 func TestInfos_areSentences(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for want, i := range map[string]fmt.Stringer{
-		"does not wait": WaitStartInfo{},
-		"waits for quota api.test (retry-after), 3 ahead, expected to end in 1.2 s": WaitStartInfo{At: now, Limit: "api.test: retry-after", Ahead: 3, ExpectedEnd: now.Add(1200 * time.Millisecond)},
-		"waits for a limit":                           WaitStartInfo{At: now},
-		"did not wait":                                WaitDoneInfo{},
-		"was rejected by limit own":                   WaitDoneInfo{Limit: "own", Err: throttle.ErrRefused},
-		"was not granted: queue: closed":              WaitDoneInfo{Err: queue.ErrClosed},
-		"attempt 1 failed: retry now":                 RetryInfo{Attempt: 1},
-		"attempt 2 failed with status 503: retry now": RetryInfo{Attempt: 2, Status: 503},
-		"attempt 2 failed: broken: retry in 1.2 s":    RetryInfo{Attempt: 2, Err: errBroken, Delay: 1200 * time.Millisecond, RetryAfter: time.Second},
-		"attempt 1 failed with status 429: retry when the server permits, in 3 s": RetryInfo{Attempt: 1, Status: 429, RetryAfter: 3 * time.Second},
-		"gave up: broken (before the first attempt)":                              GiveUpInfo{Reason: errBroken},
-		"gave up before the first attempt":                                        GiveUpInfo{},
-		"gave up: broken (after 2 attempts, the last with status 503)":            GiveUpInfo{Attempts: 2, Status: 503, Reason: errBroken},
-		"waits for limit own":                                                     WaitStartInfo{At: now, Limit: "own"},
-		"waited 2 s for limit own, 1 ahead":                                       WaitDoneInfo{Waited: 2 * time.Second, Limit: "own", Start: WaitStartInfo{Ahead: 1}},
-		"gave up: rejected: ask again in 499 ms (before the first attempt)":       GiveUpInfo{Reason: errors.New("rejected: ask again in 499.396837ms")},
-		"gave up after 1 attempt, the last: broken":                               GiveUpInfo{Attempts: 1, Err: errBroken},
+		"waits for quota api.test (retry-after), 3 ahead, expected to end in 1.2 s": WaitInfo{At: now, Limit: "api.test: retry-after", Ahead: 3, ExpectedEnd: now.Add(1200 * time.Millisecond)},
+		"waits for a limit":                           WaitInfo{At: now},
+		"did not wait":                                WaitInfo{},
+		"was rejected by limit own":                   WaitInfo{Limit: "own", Err: throttle.ErrRefused},
+		"was not granted: queue: closed":              WaitInfo{Err: queue.ErrClosed},
+		"attempt 1 failed: retry now":                 RetryInfo{AttemptInfo: AttemptInfo{Attempt: 1}},
+		"attempt 2 failed with status 503: retry now": RetryInfo{AttemptInfo: AttemptInfo{Attempt: 2, Status: 503}},
+		"attempt 2 failed: broken: retry in 1.2 s":    RetryInfo{AttemptInfo: AttemptInfo{Attempt: 2, Err: errBroken, RetryAfter: time.Second}, Delay: 1200 * time.Millisecond},
+		"attempt 1 failed with status 429: retry when the server permits, in 3 s": RetryInfo{AttemptInfo: AttemptInfo{Attempt: 1, Status: 429, RetryAfter: 3 * time.Second}},
+		"gave up: broken (before the first attempt)":                              DoneInfo{Info: Info{StopReason: errBroken}},
+		"ended before the first attempt":                                          DoneInfo{},
+		"ended after 2 attempts, the last with status 200":                        DoneInfo{Info: Info{Attempts: 2}, Status: 200},
+		"gave up: broken (after 1 attempt, the last with status 502)":             DoneInfo{Info: Info{Attempts: 1, StopReason: errBroken}, Err: &GiveUpError{Attempts: []Attempt{{Status: 502}}}},
+		"gave up: broken (after 2 attempts, the last with status 503)":            DoneInfo{Info: Info{Attempts: 2, StopReason: errBroken}, Status: 503},
+		"waits for limit own":                                                     WaitInfo{At: now, Limit: "own"},
+		"waited 2 s for limit own, 1 ahead":                                       WaitInfo{Waited: 2 * time.Second, Limit: "own", Ahead: 1},
+		"gave up: rejected: ask again in 499 ms (before the first attempt)":       DoneInfo{Info: Info{StopReason: errors.New("rejected: ask again in 499.396837ms")}},
+		"ended after 1 attempt, the last: broken":                                 DoneInfo{Info: Info{Attempts: 1}, Err: errBroken},
 	} {
 		require.Equal(t, want, i.String())
 	}
@@ -283,11 +284,12 @@ func TestTrace_doneDescribesTheCall(t *testing.T) {
 		}
 		resp, err := get(t, tr)
 		require.NoError(t, err)
-		require.Equal(t, []DoneInfo{{Attempts: 3, Duration: 11 * time.Second, QueueWait: 7 * time.Second, BackoffWait: 2 * time.Second, RetryDelay: 9 * time.Second, Status: 200, Response: resp}}, got)
+		require.Equal(t, []DoneInfo{{Info: got[0].Info, Duration: 11 * time.Second, RetryDelay: 9 * time.Second, Status: 200, Response: resp}}, got)
+		require.Equal(t, []any{3, 7 * time.Second, 2 * time.Second, "own", nil}, []any{got[0].Attempts, got[0].QueueWait, got[0].BackoffWait, got[0].Limit, got[0].StopReason})
 
 		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
 		require.Error(t, err)
-		require.Equal(t, DoneInfo{Err: err, StopReason: got[1].StopReason}, got[1])
+		require.Equal(t, DoneInfo{Info: Info{StopReason: got[1].StopReason}, Err: err}, got[1])
 		require.ErrorIs(t, got[1].StopReason, ErrMaxWait)
 	})
 }
@@ -299,7 +301,7 @@ func TestTrace_aPanicOfWaitStartLeavesTheQueue(t *testing.T) {
 		tr := &Transport{Base: newScript(200), Queue: q, Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}
 		_, err := get(t, tr)
 		require.NoError(t, err)
-		ctx := WithTrace(t.Context(), &Trace{WaitStart: boom[WaitStartInfo]})
+		ctx := WithTrace(t.Context(), &Trace{WaitStart: boom[WaitInfo]})
 		require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(request(t, "GET", "").WithContext(ctx)) })
 		require.Zero(t, q.Snapshot().Waiting)
 		start := time.Now()
@@ -315,7 +317,7 @@ func TestLogTrace_sumsUpSimilarRecords(t *testing.T) {
 	failed := func(host string, status int) func(*Trace) {
 		return func(trace *Trace) {
 			req := &http.Request{URL: &url.URL{Host: host}}
-			trace.Retry(req, RetryInfo{Attempt: 1, Status: status, RetryAfter: time.Second})
+			trace.Retry(req, RetryInfo{AttemptInfo: AttemptInfo{Attempt: 1, Status: status, RetryAfter: time.Second}})
 		}
 	}
 	held := func(limit string, isHeld bool) func(*Trace) {
@@ -323,7 +325,7 @@ func TestLogTrace_sumsUpSimilarRecords(t *testing.T) {
 	}
 	gaveUp := func(attempts int, reason error) func(*Trace) {
 		return func(trace *Trace) {
-			trace.GiveUp(&http.Request{URL: &url.URL{Host: "a"}}, GiveUpInfo{Attempts: attempts, Reason: reason})
+			trace.Done(&http.Request{URL: &url.URL{Host: "a"}}, DoneInfo{Info: Info{Attempts: attempts, StopReason: reason}})
 		}
 	}
 	const retry = `level=INFO msg="attempt 1 failed with status 503: retry when the server permits, in 1 s`
@@ -379,11 +381,11 @@ func TestLogTrace_aPanicDoesNotEndTheRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		trace := LogTrace(slog.New(slog.NewTextHandler(&b, nil)))
-		require.PanicsWithValue(t, "boom", func() { trace.GiveUp(request(t, "GET", ""), GiveUpInfo{Reason: panickingError{}}) })
+		require.PanicsWithValue(t, "boom", func() { trace.Done(request(t, "GET", ""), DoneInfo{Info: Info{StopReason: panickingError{}}}) })
 		time.Sleep(repeatsWithin)
 		synctest.Wait()
 		require.Empty(t, b.String())
-		trace.GiveUp(request(t, "GET", ""), GiveUpInfo{Reason: errBroken})
+		trace.Done(request(t, "GET", ""), DoneInfo{Info: Info{StopReason: errBroken}})
 		require.Contains(t, b.String(), "gave up: broken")
 	})
 }
@@ -428,7 +430,7 @@ func TestLogTrace_aHandlerMayPanicWhenRecordsAreSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trace := LogTrace(slog.New(panickingHandler{slog.NewTextHandler(io.Discard, nil)}))
 		for range 2 {
-			trace.Retry(request(t, "GET", ""), RetryInfo{Attempt: 1, Status: 503})
+			trace.Retry(request(t, "GET", ""), RetryInfo{AttemptInfo: AttemptInfo{Attempt: 1, Status: 503}})
 		}
 		time.Sleep(2 * repeatsWithin)
 		synctest.Wait()

@@ -108,7 +108,7 @@ func TestTransport_endsClaimsWithAnUncanceledContext(t *testing.T) {
 			tr.Base = baseFunc(func(*http.Request) (*http.Response, error) { cancel(); return nil, errBroken })
 		},
 		"Observe of the end of a body": func(t *testing.T, tr *Transport, cancel func()) {
-			tr.Trace = &Trace{AttemptDone: func(*http.Request, AttemptDoneInfo) { cancel() }}
+			tr.Trace = &Trace{AttemptDone: func(*http.Request, AttemptInfo) { cancel() }}
 		},
 		"Cancel": func(t *testing.T, tr *Transport, cancel func()) {
 			tr.Breaker = func(*http.Request) Breaker { cancel(); return &attemptBreaker{} }

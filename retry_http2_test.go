@@ -53,7 +53,7 @@ func TestTransport_enhanceYourCalmIsARejection(t *testing.T) {
 				defer f.close()
 				var outcomes []throttle.Outcome
 				tr := &Transport{Base: f.base, Trace: &Trace{
-					AttemptDone: func(_ *http.Request, i AttemptDoneInfo) { outcomes = append(outcomes, i.Outcome) },
+					AttemptDone: func(_ *http.Request, i AttemptInfo) { outcomes = append(outcomes, i.Outcome) },
 				}}
 				_, err := tr.RoundTrip(request(t, method, "abc"))
 				if len(tt.repeats) == 1 && method == "POST" {

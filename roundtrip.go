@@ -106,8 +106,8 @@ type roundTrip struct {
 	delay           time.Duration // delay before the next attempt
 	highLatency     time.Duration // the longest of the latest latencies of the route; 0: not known
 	info            Info
-	waitStart       WaitStartInfo // of the present attempt
-	longestWait     WaitDoneInfo  // the longest wait of the call in the queue
+	waitStart       WaitInfo      // of the present attempt
+	longestWait     WaitInfo      // the longest wait of the call in the queue
 	retryDelay      time.Duration // time between attempts
 	startedAt       time.Time     // when the call began; zero if no hook of the Trace needs it
 	pastAttempts    []Attempt     // attempts whose outcome was discarded for a retry
@@ -298,7 +298,7 @@ func (rt *roundTrip) acquire() error {
 	if err := rt.addQuotaDemands(); err != nil {
 		return err
 	}
-	rt.waitStart = WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
+	rt.waitStart = WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
@@ -503,7 +503,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	if rt.attempts == 1 && !rt.noRetry {
 		rt.countForBudget()
 	}
-	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil {
+	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
 		rt.traceAttemptStart(req)
 	}
 	resp, err := rt.sendToBase(req)
@@ -622,7 +622,9 @@ func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
 // waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
 	if f := rt.trace.Retry; f != nil {
-		f(rt.req, RetryInfo{Attempt: rt.attempts, Delay: rt.delay, RetryAfter: rt.statedDelay, Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err})
+		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(rt.resp, rt.err), Delay: rt.delay}
+		i.RetryAfter = rt.statedDelay
+		f(rt.req, i)
 	}
 	rt.discard()
 	if rt.body.source == fromRewind {
@@ -655,9 +657,6 @@ func (rt *roundTrip) discard() {
 // or an error. If the claims or the context last until the end of the body, it wraps the
 // body.
 func (rt *roundTrip) finish() (*http.Response, error) {
-	if f := rt.trace.GiveUp; f != nil && rt.stopReason != nil {
-		f(rt.req, rt.giveUpInfo())
-	}
 	resp := rt.resp
 	if resp == nil || rt.stoppedByHook {
 		if rt.stopReason == nil && rt.attempts == 1 {
@@ -691,9 +690,6 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	if rt.resp != nil && rt.drained.complete && !final {
 		rt.resp.Body = rt.drained.reader()
 		return rt.finish()
-	}
-	if f := rt.trace.GiveUp; f != nil {
-		f(rt.req, rt.giveUpInfo())
 	}
 	if rt.attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err

@@ -61,7 +61,7 @@ func TestTransport_contextEndsEveryPhase(t *testing.T) {
 				defer s.Close()
 				var sent atomic.Int64
 				tr := tt.tr
-				tr.Trace = &Trace{AttemptStart: func(*http.Request, AttemptStartInfo) { sent.Add(1) }}
+				tr.Trace = &Trace{AttemptStart: func(*http.Request, AttemptInfo) { sent.Add(1) }}
 				if tt.bucket > 0 {
 					tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: tt.bucket})
 					_, err := tr.Limiter.Reserve(t.Context(), throttle.Claim{})

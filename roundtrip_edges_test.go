@@ -229,7 +229,7 @@ func TestGiveUpError_text(t *testing.T) {
 		"heed: gave up after 1 attempt: 1: 404 Not Found":                                                    {Attempts: []Attempt{{Status: 404}}, QueueWait: 499 * time.Microsecond},
 		"heed: gave up after 1 attempt and 1ms of waiting: 1: 404 Not Found":                                 {Attempts: []Attempt{{Status: 404}}, QueueWait: 300 * time.Microsecond, BackoffWait: 300 * time.Microsecond},
 		"heed: gave up after 1 attempt and 3s of waiting: waited 2 s for limit own: 1: 404 Not Found": {
-			Attempts: []Attempt{{Status: 404}}, QueueWait: 2 * time.Second, BackoffWait: time.Second, LongestWait: WaitDoneInfo{Waited: 2 * time.Second, Limit: "own"},
+			Attempts: []Attempt{{Status: 404}}, QueueWait: 2 * time.Second, BackoffWait: time.Second, LongestWait: WaitInfo{Waited: 2 * time.Second, Limit: "own"},
 		},
 	} {
 		require.Equal(t, want, e.Error())

@@ -133,7 +133,7 @@ func TestTransport_slowBeforeSendReturnsItsUnits(t *testing.T) {
 				}
 				return newResponse(200, "text"), nil
 			})
-			tr := &Transport{Base: s, Limiter: limit, Queue: q, Retry: policy, Trace: &Trace{WaitDone: func(*http.Request, WaitDoneInfo) { waits++ }}}
+			tr := &Transport{Base: s, Limiter: limit, Queue: q, Retry: policy, Trace: &Trace{WaitDone: func(*http.Request, WaitInfo) { waits++ }}}
 			start := time.Now()
 			resp, err := get(t, tr)
 			require.Equal(t, tt.took, time.Since(start), name)

@@ -103,9 +103,9 @@ func TestTransport_releasesGrantsWhenBasePanics(t *testing.T) {
 func TestTransport_releasesGrantsWhenAHookPanics(t *testing.T) {
 	for name, tr := range map[string]*Transport{
 		"granted": {Queue: &queue.Queue{Trace: &queue.Trace{Granted: func(*queue.Ticket) { panic("hook") }}}},
-		"admit":   {Trace: &Trace{WaitDone: boom[WaitDoneInfo]}},
-		"send":    {Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}},
-		"answer":  {Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}},
+		"admit":   {Trace: &Trace{WaitDone: boom[WaitInfo]}},
+		"send":    {Trace: &Trace{AttemptStart: boom[AttemptInfo]}},
+		"answer":  {Trace: &Trace{AttemptDone: boom[AttemptInfo]}},
 		"retry":   {Trace: &Trace{Retry: boom[RetryInfo]}},
 		"breaker": {Breaker: func(*http.Request) Breaker { panic("hook") }},
 		"again": {Retry: &RetryPolicy{ShouldRetry: func(*http.Request, *http.Response, error, bool) (bool, error) {

@@ -151,15 +151,15 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		want [3]int
 	}{
 		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) error { panic("hook") }}, [3]int{0, 0, 0}},
-		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom[WaitDoneInfo]}}, [3]int{1, 1, 0}},
+		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom[WaitInfo]}}, [3]int{1, 1, 0}},
 		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
-		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}}, [3]int{1, 1, 0}},
+		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom[AttemptInfo]}}, [3]int{1, 1, 0}},
 		"Base":    {&Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) { panic("hook") })}, [3]int{1, 0, 1}},
 		"done":    {&Transport{Breaker: func(*http.Request) Breaker { return panickingBreaker{} }}, [3]int{1, 0, 1}},
-		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}}, [3]int{1, 0, 1}},
+		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptInfo]}}, [3]int{1, 0, 1}},
 		"Retry":   {&Transport{Trace: &Trace{Retry: boom[RetryInfo]}}, [3]int{1, 0, 1}},
 		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{1, 1, 0}},
-		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom[GiveUpInfo]}}, [3]int{5, 0, 5}},
+		"Done":    {&Transport{Trace: &Trace{Done: boom[DoneInfo]}}, [3]int{5, 0, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -134,7 +134,7 @@ var contextScenarios = []scenario{
 			io.WriteString(w, strings.Repeat("x", 100<<10))
 		})
 		defer s.close()
-		tr := &Transport{Base: s.base, Retry: &RetryPolicy{AttemptTimeout: time.Second}, Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptStartInfo) { attempt = r.Context() }}}
+		tr := &Transport{Base: s.base, Retry: &RetryPolicy{AttemptTimeout: time.Second}, Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptInfo) { attempt = r.Context() }}}
 		resp, err := get(t, tr)
 		require.NoError(t, err)
 		require.Len(t, text(t, resp), 100<<10)
@@ -161,7 +161,7 @@ var contextScenarios = []scenario{
 	}},
 	{number: 119, summary: "what was made for a call has ended after it", run: func(t *testing.T) {
 		var attempts []context.Context
-		tr := &Transport{Base: newScript(500, errBroken, 200), Retry: threeAttempts(), Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptStartInfo) { attempts = append(attempts, r.Context()) }}}
+		tr := &Transport{Base: newScript(500, errBroken, 200), Retry: threeAttempts(), Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptInfo) { attempts = append(attempts, r.Context()) }}}
 		tr.Retry.AttemptTimeout = time.Minute
 		resp, err := get(t, tr)
 		require.NoError(t, err)

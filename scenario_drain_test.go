@@ -132,7 +132,7 @@ var drainScenarios = []scenario{
 	}},
 	{number: 126, summary: "a hook sees every answer; the body of the last is unread", run: func(t *testing.T) {
 		var seen []int
-		tr := &Transport{Base: newScript(503, 429, 200), Retry: threeAttempts(), Trace: &Trace{AttemptDone: func(_ *http.Request, s AttemptDoneInfo) {
+		tr := &Transport{Base: newScript(503, 429, 200), Retry: threeAttempts(), Trace: &Trace{AttemptDone: func(_ *http.Request, s AttemptInfo) {
 			seen = append(seen, s.Response.StatusCode)
 		}}}
 		resp, err := get(t, tr)
@@ -145,7 +145,7 @@ var drainScenarios = []scenario{
 		var headers []string
 		r := threeAttempts()
 		r.AttemptHeader = "X-Attempt"
-		tr := &Transport{Base: newScript(503), Retry: r, Trace: &Trace{AttemptStart: func(req *http.Request, s AttemptStartInfo) {
+		tr := &Transport{Base: newScript(503), Retry: r, Trace: &Trace{AttemptStart: func(req *http.Request, s AttemptInfo) {
 			numbers, headers = append(numbers, s.Attempt), append(headers, req.Header.Get("X-Attempt"))
 		}}}
 		_, err := get(t, tr)

@@ -134,7 +134,7 @@ func expectOneAttempt(t *testing.T, s *httptest.Server, b *http.Transport) {
 	t.Helper()
 	defer b.CloseIdleConnections()
 	attempts := 0
-	tr := &Transport{Base: b, Trace: &Trace{AttemptStart: func(*http.Request, AttemptStartInfo) { attempts++ }}}
+	tr := &Transport{Base: b, Trace: &Trace{AttemptStart: func(*http.Request, AttemptInfo) { attempts++ }}}
 	_, err := NewClient(tr).Get(s.URL)
 	require.Error(t, err)
 	require.Equal(t, 1, attempts, err)

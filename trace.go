@@ -22,8 +22,7 @@ import (
 // sent to Base instead: its context is that of the attempt, see AttemptFrom.
 //
 // For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
-// Retry if there is another attempt. GiveUp is called once for a request that fails. Done is
-// the last call for every request. AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
+// Retry if there is another attempt. Done is the last call for every request. AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
 // Breaker returns one. WaitStart and WaitDone are called a second time for an attempt whose units were returned during a
 // slow call of RetryPolicy.BeforeSend.
 //
@@ -32,24 +31,20 @@ import (
 type Trace struct {
 	// WaitStart is called once per call of WaitDone: when the request begins to wait in the
 	// queue, or immediately before WaitDone if it does not wait.
-	WaitStart func(*http.Request, WaitStartInfo)
+	WaitStart func(*http.Request, WaitInfo)
 
 	// WaitDone is called when the request leaves the queue, because it was granted or with
 	// an error.
-	WaitDone func(*http.Request, WaitDoneInfo)
+	WaitDone func(*http.Request, WaitInfo)
 
 	// AttemptStart is called before an attempt is sent.
-	AttemptStart func(*http.Request, AttemptStartInfo)
+	AttemptStart func(*http.Request, AttemptInfo)
 
 	// AttemptDone is called when an attempt has got response headers or has failed.
-	AttemptDone func(*http.Request, AttemptDoneInfo)
+	AttemptDone func(*http.Request, AttemptInfo)
 
 	// Retry is called when a failed attempt will be retried, before the delay.
 	Retry func(*http.Request, RetryInfo)
-
-	// GiveUp is called when a request fails before it is sent, or when a failed attempt
-	// could be retried but is not.
-	GiveUp func(*http.Request, GiveUpInfo)
 
 	// Done is called when RoundTrip returns. It is not called for an invalid request.
 	Done func(*http.Request, DoneInfo)
@@ -63,20 +58,38 @@ type Trace struct {
 	LimitLearned func(LimitLearnedInfo)
 }
 
-// A WaitStartInfo describes a request that begins to wait in the queue, or that does not wait.
-type WaitStartInfo struct {
+// A WaitInfo describes a wait in the queue, in WaitStart its beginning.
+type WaitInfo struct {
 	// Attempt is the number of the attempt that waits, starting at 1.
 	Attempt int
 
-	// Cost is the number of units that the attempt takes from Transport.Limiter.
+	// Cost is the number of units that the attempt takes from Transport.Limiter. They are
+	// not taken if Err is set.
 	Cost int64
 
 	// At is the time at which the wait began, on the clock of the Queue. Zero means that the
-	// request does not wait; the fields below are then zero.
+	// request did not wait; Ahead, ExpectedEnd and Waited are then zero.
 	At time.Time
 
-	// Limit is the name of the limit that the request waits for. Empty means that the limit
-	// is being asked for the first time, for another request.
+	// StartLimit is the name of the limit that the request waited for at the beginning. Empty means
+	// that the limit was just asked for the first time, for another request.
+	StartLimit string
+
+	// Ahead is the number of callers that waited for StartLimit at the beginning and went before the
+	// request, by priority and arrival. See queue.Position.
+	Ahead int
+
+	// ExpectedEnd is when, at the beginning, the request was expected to be granted. It is an estimate.
+	// Zero means that it was not known.
+	ExpectedEnd time.Time
+
+	// Waited is the time that the request waited, at least 1 ns if it did. Zero, as in WaitStart, means that it has
+	// not.
+	Waited time.Duration
+
+	// Limit is the name of the limit that caused the wait: the one that the request waited for
+	// longest, or the one that rejected it; in WaitStart, StartLimit. Empty means that there was no wait, or
+	// that it is not known.
 	Limit string
 
 	// Reason is the reason for which a limit of the server rejects requests: "quota",
@@ -90,20 +103,24 @@ type WaitStartInfo struct {
 	// Estimated is set if the server did not state Limit.
 	Estimated bool
 
-	// Ahead is the number of callers that wait for Limit and go before the request, by
-	// priority and arrival. See queue.Position.
-	Ahead int
-
-	// ExpectedEnd is when the request is expected to be granted. It is an estimate. Zero
-	// means that it is not known.
-	ExpectedEnd time.Time
+	// Err states why the request was not granted. Nil means that it was granted, or still waits.
+	Err error
 }
 
 // String returns a sentence such as "waits for quota api.example.com (retry-after), 3 ahead,
-// expected to end in 1.2 s".
-func (i WaitStartInfo) String() string {
-	if i.At.IsZero() {
-		return "does not wait"
+// expected to end in 1.2 s", or "waited 1.2 s for quota api.example.com (retry-after), 3
+// ahead". It is the same in GiveUpError.Error, in the records of LogTrace and in the spans of
+// package otelheed.
+func (i WaitInfo) String() string {
+	switch {
+	case i.Waited > 0:
+		return explain.Wait(i.Waited, i.Limit, i.Ahead)
+	case i.Err != nil && i.Limit == "":
+		return "was not granted: " + errorText(i.Err)
+	case i.Err != nil:
+		return "was rejected by " + explain.Limit(i.Limit)
+	case i.At.IsZero():
+		return "did not wait"
 	}
 	s := "waits for " + explain.Limit(i.Limit) + explain.Ahead(i.Ahead)
 	if !i.ExpectedEnd.IsZero() {
@@ -112,69 +129,12 @@ func (i WaitStartInfo) String() string {
 	return s
 }
 
-// A WaitDoneInfo describes the end of a wait in the queue.
-type WaitDoneInfo struct {
-	// Attempt is the number of the attempt that waited, starting at 1.
-	Attempt int
-
-	// Cost is the number of units that the attempt takes from Transport.Limiter. They are
-	// not taken if Err is set.
-	Cost int64
-
-	// Waited is the time that the request waited in the queue for this attempt. Zero means
-	// that it was granted or rejected immediately.
-	Waited time.Duration
-
-	// Start describes the beginning of the wait, as WaitStart reported it.
-	Start WaitStartInfo
-
-	// Limit is the name of the limit that caused the wait: the one that it waited for
-	// longest, or the one that rejected it. Empty means that there was no wait.
-	Limit string
-
-	// Reason is the reason for which Limit rejected requests, see WaitStartInfo.Reason.
-	Reason string
-
-	// ServerImposed is set if Limit is a limit of the server, stated or estimated.
-	ServerImposed bool
-
-	// Estimated is set if the server did not state Limit.
-	Estimated bool
-
-	// Err states why the request was not granted. Nil means that it was granted.
-	Err error
-}
-
-// String returns a sentence such as "waited 1.2 s for quota api.example.com (retry-after), 3
-// ahead". It is the same in GiveUpError.Error, in the records of LogTrace and in the spans of
-// package otelheed.
-func (i WaitDoneInfo) String() string {
-	switch {
-	case i.Waited > 0:
-		return explain.Wait(i.Waited, i.Limit, i.Start.Ahead)
-	case i.Err == nil:
-		return "did not wait"
-	case i.Limit == "":
-		return "was not granted: " + errorText(i.Err)
-	}
-	return "was rejected by " + explain.Limit(i.Limit)
-}
-
-// An AttemptStartInfo describes an attempt that will be sent.
-type AttemptStartInfo struct {
+// An AttemptInfo describes an attempt. In AttemptStart only Attempt and Sent are set.
+type AttemptInfo struct {
 	// Attempt is the number of the attempt, starting at 1.
 	Attempt int
 
 	// Sent is the time at which Base gets the request, on Transport.Clock.
-	Sent time.Time
-}
-
-// An AttemptDoneInfo describes the result of an attempt.
-type AttemptDoneInfo struct {
-	// Attempt is the number of the attempt, starting at 1.
-	Attempt int
-
-	// Sent is the time at which Base got the request, on Transport.Clock.
 	Sent time.Time
 
 	// Duration is the time from Sent to the headers of the response or to the error.
@@ -193,32 +153,18 @@ type AttemptDoneInfo struct {
 	// limit of the server rejected it.
 	Outcome throttle.Outcome
 
-	// RetryAfter is the wait that a throttled response states, in a header or its body.
-	// Zero means that it states none.
+	// RetryAfter is the wait that the response states, in a header or its body. Zero means that it
+	// states none, or a wait of zero; in AttemptDone also that the response is not a rejection.
 	RetryAfter time.Duration
 }
 
 // A RetryInfo describes a failed attempt that will be retried.
 type RetryInfo struct {
-	// Attempt is the number of the failed attempt, starting at 1.
-	Attempt int
+	AttemptInfo
 
 	// Delay is the time until the retry enters the queue. Zero means that it enters the
 	// queue immediately, where it may wait for a limit that the server stated.
 	Delay time.Duration
-
-	// RetryAfter is the wait that the response states, in a header or its body. Zero means
-	// that it states none, or a wait of zero.
-	RetryAfter time.Duration
-
-	// Status is the status code of the response. Zero means that there was none.
-	Status int
-
-	// Response is the response, which is discarded. Nil means that there was none.
-	Response *http.Response
-
-	// Err is the error of the attempt. Nil means that there was a response.
-	Err error
 }
 
 // String returns a sentence such as "attempt 1 failed with status 503: retry in 1.2 s".
@@ -253,47 +199,6 @@ func result(status int, err error) string {
 	return ""
 }
 
-// A GiveUpInfo describes a request that fails.
-type GiveUpInfo struct {
-	// Attempts is the number of times that the request was sent. Zero means that it was not
-	// sent.
-	Attempts int
-
-	// QueueWait is the time that the request waited in the queue, over all attempts.
-	QueueWait time.Duration
-
-	// BackoffWait is the time that the request was delayed outside the queue.
-	BackoffWait time.Duration
-
-	// Status is the status code of the last response. Zero means that the last attempt got
-	// none.
-	Status int
-
-	// Response is the last response. Its body must not be read. Nil means that the last
-	// attempt got none.
-	Response *http.Response
-
-	// Err is the error of the last attempt. Nil means that it got a response, or that the
-	// request was not sent.
-	Err error
-
-	// Reason states why the request is not retried or not sent. See GiveUpError.Reason.
-	Reason error
-}
-
-// String returns a sentence such as "gave up: heed: no attempts are left:
-// RetryPolicy.MaxAttempts is 4 (after 4 attempts, the last with status 503)".
-func (i GiveUpInfo) String() string {
-	sent := "before the first attempt"
-	if i.Attempts > 0 {
-		sent = "after " + plural(i.Attempts, "attempt") + ", the last" + result(i.Status, i.Err)
-	}
-	if i.Reason == nil {
-		return "gave up " + sent
-	}
-	return "gave up: " + errorText(i.Reason) + " (" + sent + ")"
-}
-
 // errorText returns the text of err as explain.Error does, without the keys of limits and with
 // rounded durations.
 func errorText(err error) string {
@@ -316,21 +221,13 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// A DoneInfo describes a call of RoundTrip that returns.
+// A DoneInfo describes a call of RoundTrip that returns. Limits is not set.
 type DoneInfo struct {
-	// Attempts is the number of times that the request was sent. Zero means that it was not
-	// sent.
-	Attempts int
+	Info
 
 	// Duration is the time from the call of RoundTrip to its return: to the headers of the
 	// response or to the error.
 	Duration time.Duration
-
-	// QueueWait is the time that the request waited in the queue, over all attempts.
-	QueueWait time.Duration
-
-	// BackoffWait is the time that the request was delayed outside the queue.
-	BackoffWait time.Duration
 
 	// RetryDelay is the part of QueueWait and BackoffWait between attempts: the time without
 	// an attempt in flight since the first one.
@@ -345,9 +242,34 @@ type DoneInfo struct {
 
 	// Err is the error that is returned. Nil means that a response is returned.
 	Err error
+}
 
-	// StopReason states why a failed request was not retried, see Info.StopReason.
-	StopReason error
+// GaveUp reports whether heed gave up: the request failed before it was sent, or a failed attempt could be
+// retried but was not. StopReason states why.
+func (i DoneInfo) GaveUp() bool { return i.StopReason != nil }
+
+// String returns a sentence such as "gave up: heed: no attempts are left:
+// RetryPolicy.MaxAttempts is 4 (after 4 attempts, the last with status 503)", or "ended after 2 attempts, the last with
+// status 200".
+func (i DoneInfo) String() string {
+	sent := "before the first attempt"
+	if i.Attempts > 0 {
+		sent = "after " + plural(i.Attempts, "attempt") + ", the last" + result(i.last())
+	}
+	if !i.GaveUp() {
+		return "ended " + sent
+	}
+	return "gave up: " + errorText(i.StopReason) + " (" + sent + ")"
+}
+
+// last returns the result of the last attempt.
+func (i DoneInfo) last() (status int, err error) {
+	var g *GiveUpError
+	if errors.As(i.Err, &g) && len(g.Attempts) > 0 {
+		a := g.Attempts[len(g.Attempts)-1]
+		return a.Status, a.Err
+	}
+	return i.Status, i.Err
 }
 
 // HoldInfo describes a quota of a server that was held or released.
@@ -386,12 +308,11 @@ func JoinTraces(traces ...*Trace) *Trace {
 		return all[0]
 	}
 	return &Trace{
-		WaitStart:    joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitStartInfo) { return t.WaitStart }),
-		WaitDone:     joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitDoneInfo) { return t.WaitDone }),
-		AttemptStart: joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptStartInfo) { return t.AttemptStart }),
-		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptDoneInfo) { return t.AttemptDone }),
+		WaitStart:    joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitInfo) { return t.WaitStart }),
+		WaitDone:     joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitInfo) { return t.WaitDone }),
+		AttemptStart: joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptInfo) { return t.AttemptStart }),
+		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptInfo) { return t.AttemptDone }),
 		Retry:        joinRequestHooks(all, func(t *Trace) func(*http.Request, RetryInfo) { return t.Retry }),
-		GiveUp:       joinRequestHooks(all, func(t *Trace) func(*http.Request, GiveUpInfo) { return t.GiveUp }),
 		Done:         joinRequestHooks(all, func(t *Trace) func(*http.Request, DoneInfo) { return t.Done }),
 		Hold:         joinHooks(all, func(t *Trace) func(HoldInfo) { return t.Hold }),
 		LimitLearned: joinHooks(all, func(t *Trace) func(LimitLearnedInfo) { return t.LimitLearned }),
@@ -446,8 +367,11 @@ func statusOf(resp *http.Response) int {
 // The methods below describe the steps of a call for its Trace.
 
 // waitDoneInfo describes the wait that has just ended with err.
-func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
-	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Start: rt.waitStart, Limit: rt.ticket.WaitedFor(), Err: err}
+func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
+	i := WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Limit: rt.ticket.WaitedFor(), Err: err}
+	if b := &rt.waitStart; !b.At.IsZero() {
+		i.At, i.StartLimit, i.Ahead, i.ExpectedEnd, i.Waited = b.At, b.StartLimit, b.Ahead, b.ExpectedEnd, max(rt.ticket.Waited(), 1)
+	}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
 	if err != nil {
 		i.addRefusal(err)
@@ -457,7 +381,7 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
 }
 
 // addRefusal sets the limit that rejected the request with err, if one did.
-func (i *WaitDoneInfo) addRefusal(err error) {
+func (i *WaitInfo) addRefusal(err error) {
 	var refused *throttle.RefusedError
 	if errors.As(err, &refused) && refused.Decision.Policy != "" {
 		d := &refused.Decision
@@ -469,34 +393,25 @@ func (i *WaitDoneInfo) addRefusal(err error) {
 func (rt *roundTrip) traceAttemptStart(req *http.Request) {
 	rt.tracedAt = rt.t.resolved.now()
 	if f := rt.trace.AttemptStart; f != nil {
-		f(req, AttemptStartInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
+		f(req, AttemptInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
 	}
 }
 
 // attemptDoneInfo describes the attempt that has just ended.
-func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptDoneInfo {
+func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptInfo {
 	now := rt.endedAt
 	if now.IsZero() {
 		now = rt.t.resolved.now()
 	}
-	return AttemptDoneInfo{
+	return AttemptInfo{
 		Attempt: rt.attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
 		Status: statusOf(resp), Response: resp, Err: err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
 	}
 }
 
-// giveUpInfo describes a call that fails.
-func (rt *roundTrip) giveUpInfo() GiveUpInfo {
-	return GiveUpInfo{
-		Attempts: rt.attempts, QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
-		Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Reason: rt.stopReason,
-	}
-}
-
 // doneInfo describes a call that returns resp and err.
 func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
-	return DoneInfo{
-		Attempts: rt.attempts, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
-		RetryDelay: rt.retryDelay, Status: statusOf(resp), Response: resp, Err: err, StopReason: rt.stopReason,
-	}
+	i := DoneInfo{Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.retryDelay, Status: statusOf(resp), Response: resp, Err: err}
+	i.Attempts, i.StopReason = rt.attempts, rt.stopReason
+	return i
 }

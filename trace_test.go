@@ -22,16 +22,16 @@ func (l *eventLog) add(format string, args ...any) { *l = append(*l, fmt.Sprintf
 // trace returns a Trace that records all events with their Info, without the Response.
 func (l *eventLog) trace(name string) *Trace {
 	return &Trace{
-		WaitStart: func(_ *http.Request, i WaitStartInfo) {
+		WaitStart: func(_ *http.Request, i WaitInfo) {
 			l.add("%sWaitStart {Attempt:%d Cost:%d}", name, i.Attempt, i.Cost)
 		},
-		WaitDone: func(_ *http.Request, i WaitDoneInfo) {
+		WaitDone: func(_ *http.Request, i WaitInfo) {
 			l.add("%sWaitDone {Attempt:%d Cost:%d Waited:%v Limit:%s ServerImposed:%v Estimated:%v Err:%v}", name, i.Attempt, i.Cost, i.Waited, i.Limit, i.ServerImposed, i.Estimated, i.Err)
 		},
-		AttemptStart: func(_ *http.Request, i AttemptStartInfo) {
+		AttemptStart: func(_ *http.Request, i AttemptInfo) {
 			l.add("%sAttemptStart {Attempt:%d Sent:%s}", name, i.Attempt, i.Sent.UTC().Format(time.TimeOnly))
 		},
-		AttemptDone: func(_ *http.Request, i AttemptDoneInfo) {
+		AttemptDone: func(_ *http.Request, i AttemptInfo) {
 			l.add("%sAttemptDone {Attempt:%d Sent:%s Duration:%v Status:%d Response:%v Err:%v Outcome:%v RetryAfter:%v}",
 				name, i.Attempt, i.Sent.UTC().Format(time.TimeOnly), i.Duration, i.Status, i.Response != nil, i.Err, i.Outcome, i.RetryAfter)
 		},
@@ -39,9 +39,9 @@ func (l *eventLog) trace(name string) *Trace {
 			l.add("%sRetry {Attempt:%d Delay:%v RetryAfter:%v Status:%d Response:%v Err:%v}",
 				name, i.Attempt, i.Delay.Round(time.Second), i.RetryAfter, i.Status, i.Response != nil, i.Err)
 		},
-		GiveUp: func(_ *http.Request, i GiveUpInfo) {
-			l.add("%sGiveUp {Attempts:%d QueueWait:%v BackoffWait:%v Status:%d Response:%v Err:%v Reason:%v}",
-				name, i.Attempts, i.QueueWait, i.BackoffWait.Round(time.Second), i.Status, i.Response != nil, i.Err, i.Reason)
+		Done: func(_ *http.Request, i DoneInfo) {
+			l.add("%sDone {Attempts:%d QueueWait:%v BackoffWait:%v Status:%d Response:%v Err:%v StopReason:%v}",
+				name, i.Attempts, i.QueueWait, i.BackoffWait.Round(time.Second), i.Status, i.Response != nil, i.Err, i.StopReason)
 		},
 	}
 }
@@ -76,51 +76,49 @@ func TestTrace_reportsEventsInOrder(t *testing.T) {
 			"WaitDone {Attempt:4 Cost:1 Waited:2s Limit:own ServerImposed:false Estimated:false Err:<nil>}",
 			"AttemptStart {Attempt:4 Sent:00:00:15}",
 			"AttemptDone {Attempt:4 Sent:00:00:15 Duration:0s Status:502 Response:true Err:<nil> Outcome:failed RetryAfter:0s}",
-			"GiveUp {Attempts:4 QueueWait:9s BackoffWait:5s Status:502 Response:true Err:<nil> Reason:heed: no attempts are left: RetryPolicy.MaxAttempts is 4}",
+			"Done {Attempts:4 QueueWait:9s BackoffWait:5s Status:502 Response:true Err:<nil> StopReason:heed: no attempts are left: RetryPolicy.MaxAttempts is 4}",
 		}, events)
 	})
 }
 
-// TestTrace_namesTheLimitOfAWait checks the limit that WaitDone and GiveUp name: one of the
+// TestTrace_namesTheLimitOfAWait checks the limit that WaitDone names: one of the
 // program, one that the server stated, and one that is estimated, after a wait and for a
 // request that is rejected.
 func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 	throttled := response{429, "", []string{"Retry-After", "5"}}
 	for name, tt := range map[string]struct {
 		tr   *Transport
-		want WaitDoneInfo
+		want WaitInfo
 	}{
-		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitDoneInfo{Limit: "own"}},
-		"stated":  {&Transport{Base: newScript(append(repeat(5, throttled), 200)...), Quota: &quota.Tracker{NeverTest: true, Rand: func() float64 { return 0 }}}, WaitDoneInfo{Limit: "api.test: retry-after", Reason: "retry-after", ServerImposed: true}},
-		"learned": {&Transport{Base: newScript(200), Limiter: serverLimit{new(time.Time), true}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
+		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitInfo{Limit: "own"}},
+		"stated":  {&Transport{Base: newScript(append(repeat(5, throttled), 200)...), Quota: &quota.Tracker{NeverTest: true, Rand: func() float64 { return 0 }}}, WaitInfo{Limit: "api.test: retry-after", Reason: "retry-after", ServerImposed: true}},
+		"learned": {&Transport{Base: newScript(200), Limiter: serverLimit{new(time.Time), true}}, WaitInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var last WaitDoneInfo
-			tt.tr.Trace = &Trace{WaitDone: func(_ *http.Request, i WaitDoneInfo) { last = i }}
+			var last WaitInfo
+			tt.tr.Trace = &Trace{WaitDone: func(_ *http.Request, i WaitInfo) { last = i }}
 			if name == "stated" {
 				confirmHold(t, tt.tr)
 			} else {
 				_, err := get(t, tt.tr)
 				require.NoError(t, err)
 			}
-			require.Equal(t, WaitDoneInfo{Attempt: 1, Cost: 1, Start: WaitStartInfo{Attempt: 1, Cost: 1}}, last)
+			require.Equal(t, WaitInfo{Attempt: 1, Cost: 1}, last)
 
 			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
 			require.ErrorIs(t, err, ErrMaxWait, name)
 			require.ErrorIs(t, last.Err, throttle.ErrRefused)
 			want := tt.want
 			want.Attempt, want.Cost, want.Err = 1, 1, last.Err
-			want.Start = WaitStartInfo{Attempt: 1, Cost: 1}
 			require.Equal(t, want, last, "rejected")
 
 			_, err = tt.tr.RoundTrip(request(t, "GET", ""))
 			require.NoError(t, err)
 			require.Positive(t, last.Waited)
-			want.Err, want.Waited = nil, last.Waited
-			want.Start = WaitStartInfo{Attempt: 1, Cost: 1, At: last.Start.At, Limit: want.Limit, Reason: want.Reason, ServerImposed: want.ServerImposed, Estimated: want.Estimated, ExpectedEnd: last.Start.ExpectedEnd}
+			want.Err, want.Waited, want.At, want.StartLimit, want.ExpectedEnd = nil, last.Waited, last.At, want.Limit, last.ExpectedEnd
 			require.Equal(t, want, last, "granted")
-			require.Equal(t, time.Now(), last.Start.At.Add(last.Waited))
-			require.Equal(t, time.Now(), last.Start.ExpectedEnd)
+			require.Equal(t, time.Now(), last.At.Add(last.Waited))
+			require.Equal(t, time.Now(), last.ExpectedEnd)
 		})
 	}
 }
@@ -180,12 +178,12 @@ func TestWithTrace_addsToTheTransport(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 		require.NoError(t, err)
 		require.Equal(t, want, events[:len(want)])
-		require.Len(t, events, 2*len(want))
+		require.Len(t, events, 2*len(want)+map[bool]int{false: 2, true: 3}[own], "and as many of AttemptStart, AttemptDone and Done")
 
 		events = nil
 		_, err = get(t, tr)
 		require.NoError(t, err)
-		require.Equal(t, own, len(events) == 4, "a request without a trace of its own")
+		require.Equal(t, own, len(events) == 5, "a request without a trace of its own")
 	}
 }
 
@@ -202,9 +200,9 @@ func TestJoinTraces_skipsNil(t *testing.T) {
 
 	calls := ""
 	hold := func(name string) *Trace { return &Trace{Hold: func(HoldInfo) { calls += name }} }
-	both := JoinTraces(hold("a"), one, hold("b"), &Trace{GiveUp: func(*http.Request, GiveUpInfo) { calls += "c" }}, nil)
+	both := JoinTraces(hold("a"), one, hold("b"), &Trace{Done: func(*http.Request, DoneInfo) { calls += "c" }}, nil)
 	both.Hold(HoldInfo{})
-	both.GiveUp(nil, GiveUpInfo{})
+	both.Done(nil, DoneInfo{})
 	require.Equal(t, "abc", calls)
 	require.Nil(t, both.LimitLearned)
 	require.Nil(t, both.Retry)
@@ -213,8 +211,8 @@ func TestJoinTraces_skipsNil(t *testing.T) {
 // TestWithTrace_aPanicLeavesTheTransportUsable panics in the second of two joined hooks.
 func TestWithTrace_aPanicLeavesTheTransportUsable(t *testing.T) {
 	l := &concurrencyLimit{max: 1}
-	tr := &Transport{Base: newScript(200), Limiter: l, Trace: &Trace{WaitDone: func(*http.Request, WaitDoneInfo) {}}}
-	ctx := WithTrace(t.Context(), &Trace{WaitDone: boom[WaitDoneInfo]})
+	tr := &Transport{Base: newScript(200), Limiter: l, Trace: &Trace{WaitDone: func(*http.Request, WaitInfo) {}}}
+	ctx := WithTrace(t.Context(), &Trace{WaitDone: boom[WaitInfo]})
 	require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(request(t, "GET", "").WithContext(ctx)) })
 	require.Zero(t, l.held())
 	_, err := get(t, tr)
@@ -226,7 +224,7 @@ func TestWithTrace_aPanicLeavesTheTransportUsable(t *testing.T) {
 func TestWithTrace_allocatesOnlyOnce(t *testing.T) {
 	tr := &Transport{Base: &fixedResponse{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}}
 	ctx := WithOptions(context.Background(), RequestOptions{Priority: 1})
-	ctx = WithTrace(ctx, &Trace{AttemptDone: func(*http.Request, AttemptDoneInfo) {}})
+	ctx = WithTrace(ctx, &Trace{AttemptDone: func(*http.Request, AttemptInfo) {}})
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://api.test/", nil)
 	require.NoError(t, err)
 	n := testing.AllocsPerRun(1000, func() { tr.RoundTrip(req) })

@@ -200,8 +200,8 @@ func TestTrace_oneAttemptHookIsEnough(t *testing.T) {
 		start := time.Now()
 		var got []string
 		for _, tr := range []*Trace{
-			{AttemptStart: func(_ *http.Request, i AttemptStartInfo) { got = append(got, fmt.Sprint("start ", i.Sent.Sub(start))) }},
-			{AttemptDone: func(_ *http.Request, i AttemptDoneInfo) {
+			{AttemptStart: func(_ *http.Request, i AttemptInfo) { got = append(got, fmt.Sprint("start ", i.Sent.Sub(start))) }},
+			{AttemptDone: func(_ *http.Request, i AttemptInfo) {
 				got = append(got, fmt.Sprint("done ", i.Sent.Sub(start), " ", i.Duration))
 			}},
 		} {

@@ -90,8 +90,8 @@ func TestTransport_keySeparatesHosts(t *testing.T) {
 func TestTransport_anErrorOfLimitsEndsTheCall(t *testing.T) {
 	l, fails := &recorder{}, true
 	errUnknown := errors.New("unknown tenant")
-	s, gaveUp := newScript(200), []GiveUpInfo(nil)
-	trace := &Trace{GiveUp: func(_ *http.Request, i GiveUpInfo) { gaveUp = append(gaveUp, i) }}
+	s, gaveUp := newScript(200), []DoneInfo(nil)
+	trace := &Trace{Done: func(_ *http.Request, i DoneInfo) { gaveUp = append(gaveUp, i) }}
 	tr := &Transport{Base: s, Trace: trace, Limits: func(_ *http.Request, t *queue.Ticket) error {
 		if fails {
 			t.Add(throttle.Demand{Limiter: l})
@@ -110,7 +110,9 @@ func TestTransport_anErrorOfLimitsEndsTheCall(t *testing.T) {
 		require.ErrorIs(t, err, errUnknown)
 		require.EqualError(t, err, "heed: Transport.Limits: "+errUnknown.Error())
 		require.Equal(t, 1, body.closed)
-		require.Equal(t, GiveUpInfo{Reason: err}, gaveUp[len(gaveUp)-1])
+		last := gaveUp[len(gaveUp)-1]
+		last.Duration = 0
+		require.Equal(t, DoneInfo{Info: Info{StopReason: err}, Err: err}, last)
 	}
 	require.Equal(t, [3]int{}, l.ends())
 	require.Zero(t, s.sent())
@@ -129,7 +131,7 @@ func TestRequestOptions_tenantsShareALimit(t *testing.T) {
 		done := make(chan struct{}, 8)
 		tr := &Transport{
 			Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)),
-			Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptStartInfo) { seen = append(seen, OptionsFrom(r.Context()).Tenant) }},
+			Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptInfo) { seen = append(seen, OptionsFrom(r.Context()).Tenant) }},
 		}
 		for _, tenant := range []string{"first", "a", "a", "a", "b", "b"} {
 			go func() {

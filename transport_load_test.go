@@ -32,7 +32,7 @@ func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
 		base := s.Transport()
 		defer base.CloseIdleConnections()
 		client := heed.NewClient(&heed.Transport{Base: base, Trace: &heed.Trace{
-			AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
+			AttemptDone: func(_ *http.Request, s heed.AttemptInfo) {
 				if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
 					throttled.Add(1)
 				}

@@ -205,6 +205,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 // recordPosition records and traces that the request begins to wait in the queue.
 func (rt *roundTrip) recordPosition(p queue.Position) {
 	i := &rt.waitStart
+	i.StartLimit = p.Limit
 	i.At, i.Limit, i.ServerImposed, i.Estimated, i.Ahead, i.ExpectedEnd = p.At, p.Limit, p.ServerImposed, p.Estimated, p.Ahead, p.ExpectedEnd
 	_, i.Reason = explain.SplitLimit(p.Limit)
 	if f := rt.trace.WaitStart; f != nil {

@@ -165,7 +165,7 @@ func TestWatch_recordsEachKindOnce(t *testing.T) {
 	var all []sent
 	for _, w := range []*watch{{key: "k"}, {key: "k", record: func(s sent) bool { all = append(all, s); return true }}} {
 		for _, key := range []string{"k", "k", "other", "other", "k"} {
-			w.attemptStart(request(key), heed.AttemptStartInfo{})
+			w.attemptStart(request(key), heed.AttemptInfo{})
 		}
 		require.Equal(t, 2, w.inFlight)
 	}
@@ -378,10 +378,10 @@ func TestWatch_whatMayNotBeginIsNotInDoubt(t *testing.T) {
 		req, err := http.NewRequest("POST", "http://a.test", nil)
 		require.NoError(t, err)
 		for range 2 { // also a retry of a request that was recorded
-			w.waitStart(req, heed.WaitStartInfo{})
-			w.attemptStart(req, heed.AttemptStartInfo{})
+			w.waitStart(req, heed.WaitInfo{})
+			w.attemptStart(req, heed.AttemptInfo{})
 			require.False(t, w.repeatable(), "it is in flight")
-			w.attemptDone(req, heed.AttemptDoneInfo{Err: context.Canceled})
+			w.attemptDone(req, heed.AttemptInfo{Err: context.Canceled})
 			require.Equal(t, tt.repeatable, w.repeatable(), "%+v", tt)
 		}
 		require.Equal(t, tt.records, w.sentUnsafe(), "the checkpoint states that it would be sent")

@@ -145,7 +145,7 @@ func (o *Outbox) try(e *entry) tryResult {
 // do sends req. If the Transport does not report attempts, w is as if there was one.
 func (o *Outbox) do(ctx context.Context, req *http.Request, w *watch) (r tryResult) {
 	if !o.viaHeed {
-		w.attemptStart(req, heed.AttemptStartInfo{})
+		w.attemptStart(req, heed.AttemptInfo{})
 		defer func() { w.assumeDone(req, r.resp, r.err) }()
 	}
 	if r.err = context.Cause(ctx); r.err == nil {

@@ -33,19 +33,19 @@ func TestOpenTime(t *testing.T) {
 		return r
 	}
 	for _, tt := range []struct {
-		info heed.AttemptDoneInfo
+		info heed.AttemptInfo
 		want time.Duration // after now; 0: the zero time
 	}{
-		{heed.AttemptDoneInfo{}, 0},
-		{heed.AttemptDoneInfo{RetryAfter: 1}, 1},
-		{heed.AttemptDoneInfo{RetryAfter: time.Minute, Response: response("RateLimit", `"a";r=0;t=90`)}, time.Minute},
-		{heed.AttemptDoneInfo{Response: response()}, 0},
-		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0;t=90`)}, 90 * time.Second},
-		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0;t=90, "b";r=0;t=30`)}, 90 * time.Second},
-		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=1;t=90, "b";r=0;t=30`)}, 30 * time.Second},
-		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=5;t=90`)}, 0},
-		{heed.AttemptDoneInfo{Response: response("RateLimit", `"a";r=0`)}, 0},
-		{heed.AttemptDoneInfo{Response: response("X-RateLimit-Reset", "20")}, 20 * time.Second},
+		{heed.AttemptInfo{}, 0},
+		{heed.AttemptInfo{RetryAfter: 1}, 1},
+		{heed.AttemptInfo{RetryAfter: time.Minute, Response: response("RateLimit", `"a";r=0;t=90`)}, time.Minute},
+		{heed.AttemptInfo{Response: response()}, 0},
+		{heed.AttemptInfo{Response: response("RateLimit", `"a";r=0;t=90`)}, 90 * time.Second},
+		{heed.AttemptInfo{Response: response("RateLimit", `"a";r=0;t=90, "b";r=0;t=30`)}, 90 * time.Second},
+		{heed.AttemptInfo{Response: response("RateLimit", `"a";r=1;t=90, "b";r=0;t=30`)}, 30 * time.Second},
+		{heed.AttemptInfo{Response: response("RateLimit", `"a";r=5;t=90`)}, 0},
+		{heed.AttemptInfo{Response: response("RateLimit", `"a";r=0`)}, 0},
+		{heed.AttemptInfo{Response: response("X-RateLimit-Reset", "20")}, 20 * time.Second},
 	} {
 		var want time.Time
 		if tt.want > 0 {

@@ -80,7 +80,7 @@ func (w *watch) begin() {
 }
 
 // waitStart observes that a request has reached the Transport and was not sent yet.
-func (w *watch) waitStart(*http.Request, heed.WaitStartInfo) {
+func (w *watch) waitStart(*http.Request, heed.WaitInfo) {
 	w.recording.Lock()
 	defer w.recording.Unlock()
 	w.mu.Lock()
@@ -134,7 +134,7 @@ func mayBeProcessed(resp *http.Response, err error) bool {
 	return !rejected && !heed.Retryable(notIdempotent, resp, nil)
 }
 
-func (w *watch) attemptStart(req *http.Request, _ heed.AttemptStartInfo) {
+func (w *watch) attemptStart(req *http.Request, _ heed.AttemptInfo) {
 	kind := w.kindOf(req)
 	w.mu.Lock()
 	if w.attempts == 0 {
@@ -171,7 +171,7 @@ func (w *watch) mayBegin(kind sent) bool {
 	return kind != sentUnsafe || w.maySend == nil || w.maySend()
 }
 
-func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
+func (w *watch) attemptDone(req *http.Request, i heed.AttemptInfo) {
 	now := time.Now()
 	openAt := time.Time{}
 	if i.Outcome == throttle.Throttled {
@@ -196,7 +196,7 @@ func (w *watch) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
 
 // openTime returns when the server accepts requests again according to a throttled
 // response. It is zero if the response does not state it.
-func openTime(i heed.AttemptDoneInfo, now time.Time) time.Time {
+func openTime(i heed.AttemptInfo, now time.Time) time.Time {
 	wait := i.RetryAfter
 	if wait <= 0 && i.Response != nil {
 		var r headers.Reader
@@ -296,7 +296,7 @@ func (w *watch) throttling() (throttled bool, openAt time.Time) {
 
 // assumeDone records the result of a request of a client that does not report attempts.
 func (w *watch) assumeDone(req *http.Request, resp *http.Response, err error) {
-	i := heed.AttemptDoneInfo{Response: resp, Err: err, Outcome: throttle.Failed}
+	i := heed.AttemptInfo{Response: resp, Err: err, Outcome: throttle.Failed}
 	if resp != nil {
 		var r headers.Reader
 		report := r.Parse(req.URL.Host, resp.StatusCode, resp.Header, time.Now())

@@ -43,8 +43,8 @@ func threeHosts(t *testing.T) (*Page, *quota.Tracker) {
 	for _, host := range []string{"a.test", "b.test", "ab.test"} {
 		req := httptest.NewRequest(http.MethodGet, "https://"+host+"/", nil)
 		observe(t, tracker, req, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Hour, Per: time.Hour}}})
-		trace.Retry(req, heed.RetryInfo{Status: 503})
-		trace.GiveUp(req, heed.GiveUpInfo{Reason: heed.ErrMaxWait})
+		trace.Retry(req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Status: 503}})
+		trace.Done(req, heed.DoneInfo{Info: heed.Info{StopReason: heed.ErrMaxWait}})
 	}
 	return p, tracker
 }
@@ -150,22 +150,22 @@ func TestPage_forgetsOnlyIfTheProgramPermitsIt(t *testing.T) {
 // and ports of connections.
 func TestRecorder_joinsFailuresThatDifferInNumbers(t *testing.T) {
 	now, req := time.Unix(1000, 0), &http.Request{URL: &url.URL{Host: "api.test"}}
-	gaveUp := func(attempts, status int, reason string) heed.GiveUpInfo {
-		return heed.GiveUpInfo{Attempts: attempts, Status: status, Reason: errors.New(reason)}
+	gaveUp := func(attempts, status int, reason string) heed.DoneInfo {
+		return heed.DoneInfo{Info: heed.Info{Attempts: attempts, StopReason: errors.New(reason)}, Status: status}
 	}
 	for name, tt := range map[string]struct {
-		events []heed.GiveUpInfo
+		events []heed.DoneInfo
 		want   int // lines
 	}{
-		"durations": {[]heed.GiveUpInfo{gaveUp(1, 503, "ask again in 499.396837ms"), gaveUp(2, 503, "ask again in 1.5s"), gaveUp(3, 503, "ask again in 2m1.5s")}, 1},
-		"ports":     {[]heed.GiveUpInfo{gaveUp(1, 0, "read 10.0.0.1:5000: reset"), gaveUp(1, 0, "read 10.0.0.12:51234: reset")}, 1},
-		"statuses":  {[]heed.GiveUpInfo{gaveUp(1, 503, "a"), gaveUp(1, 500, "a")}, 2},
-		"reasons":   {[]heed.GiveUpInfo{gaveUp(1, 503, "a"), gaveUp(1, 503, "b")}, 2},
-		"not sent":  {[]heed.GiveUpInfo{gaveUp(1, 0, "a"), gaveUp(0, 0, "a")}, 2},
+		"durations": {[]heed.DoneInfo{gaveUp(1, 503, "ask again in 499.396837ms"), gaveUp(2, 503, "ask again in 1.5s"), gaveUp(3, 503, "ask again in 2m1.5s")}, 1},
+		"ports":     {[]heed.DoneInfo{gaveUp(1, 0, "read 10.0.0.1:5000: reset"), gaveUp(1, 0, "read 10.0.0.12:51234: reset")}, 1},
+		"statuses":  {[]heed.DoneInfo{gaveUp(1, 503, "a"), gaveUp(1, 500, "a")}, 2},
+		"reasons":   {[]heed.DoneInfo{gaveUp(1, 503, "a"), gaveUp(1, 503, "b")}, 2},
+		"not sent":  {[]heed.DoneInfo{gaveUp(1, 0, "a"), gaveUp(0, 0, "a")}, 2},
 	} {
 		r := new(recorder)
 		for _, i := range tt.events {
-			r.giveUp(now, req, i)
+			r.done(now, req, i)
 		}
 		require.Len(t, r.decisions, tt.want, name)
 	}
@@ -178,7 +178,7 @@ func TestRecorder_aFloodOfOneKindKeepsTheOthers(t *testing.T) {
 	r.hold(now, heed.HoldInfo{Host: "first.test", Limit: "first.test: retry-after", Held: true, For: time.Hour})
 	for i := range 3 * maxDecisions {
 		host := strings.Repeat("a", i+1)
-		r.giveUp(now, &http.Request{URL: &url.URL{Host: host}}, heed.GiveUpInfo{Reason: heed.ErrMaxWait})
+		r.done(now, &http.Request{URL: &url.URL{Host: host}}, heed.DoneInfo{Info: heed.Info{StopReason: heed.ErrMaxWait}})
 	}
 	all := r.copy(now).decisions
 	require.Len(t, all, maxDecisions)

@@ -70,11 +70,11 @@ func (p *Page) Add(name string, t *heed.Transport) {
 // Without it these parts of the page stay empty.
 func (p *Page) Trace() *heed.Trace {
 	return &heed.Trace{
-		WaitDone:     func(req *http.Request, i heed.WaitDoneInfo) { p.recorder.waitDone(p.now(), req, i) },
-		AttemptStart: func(*http.Request, heed.AttemptStartInfo) { p.recorder.attemptStart(p.now()) },
-		AttemptDone:  func(_ *http.Request, i heed.AttemptDoneInfo) { p.recorder.attemptDone(p.now(), i) },
+		WaitDone:     func(req *http.Request, i heed.WaitInfo) { p.recorder.waitDone(p.now(), req, i) },
+		AttemptStart: func(*http.Request, heed.AttemptInfo) { p.recorder.attemptStart(p.now()) },
+		AttemptDone:  func(_ *http.Request, i heed.AttemptInfo) { p.recorder.attemptDone(p.now(), i) },
 		Retry:        func(req *http.Request, i heed.RetryInfo) { p.recorder.retry(p.now(), req, i) },
-		GiveUp:       func(req *http.Request, i heed.GiveUpInfo) { p.recorder.giveUp(p.now(), req, i) },
+		Done:         func(req *http.Request, i heed.DoneInfo) { p.recorder.done(p.now(), req, i) },
 		Hold:         func(i heed.HoldInfo) { p.recorder.hold(p.now(), i) },
 		LimitLearned: func(i heed.LimitLearnedInfo) { p.recorder.limitLearned(p.now(), i) },
 	}

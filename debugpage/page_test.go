@@ -173,7 +173,7 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 			throttled("30"), throttled("30"), throttled("30"), throttled("30"), throttled("30"),
 		}}
 		var sentence string
-		trace := heed.JoinTraces(p.Trace(), &heed.Trace{WaitDone: func(_ *http.Request, i heed.WaitDoneInfo) {
+		trace := heed.JoinTraces(p.Trace(), &heed.Trace{WaitDone: func(_ *http.Request, i heed.WaitInfo) {
 			if i.Waited > 0 {
 				sentence = i.String()
 			}
@@ -380,7 +380,7 @@ func TestPage_hidesSecrets(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer header-secret")
 		_, err = heed.NewClient(transport).Do(req.WithContext(heed.WithOptions(t.Context(), heed.RequestOptions{Tenant: "tenant-secret"})))
 		require.NoError(t, err)
-		p.Trace().GiveUp(req, heed.GiveUpInfo{Err: &url.Error{Op: "Get", URL: req.URL.String(), Err: errors.New("refused")}})
+		p.Trace().Done(req, heed.DoneInfo{Err: &url.Error{Op: "Get", URL: req.URL.String(), Err: errors.New("refused")}})
 		require.Contains(t, htmlOf(t, p), "api.test")
 		for _, where := range []string{"pass", "query", "fragment", "header", "key", "tenant"} {
 			require.NotContains(t, htmlOf(t, p), where+"-secret")
@@ -402,9 +402,9 @@ func TestPage_escapesNames(t *testing.T) {
 		RemoteLimits: []throttle.RemoteLimit{{Name: attack, Limit: 10, Remaining: 1, ResetAfter: time.Hour, Per: time.Hour}},
 	})
 	trace := p.Trace()
-	trace.WaitDone(req, heed.WaitDoneInfo{Limit: attack, Waited: time.Second})
-	trace.GiveUp(req, heed.GiveUpInfo{Reason: errors.New(attack)})
-	trace.Retry(req, heed.RetryInfo{Err: errors.New(attack)})
+	trace.WaitDone(req, heed.WaitInfo{Limit: attack, Waited: time.Second})
+	trace.Done(req, heed.DoneInfo{Info: heed.Info{StopReason: errors.New(attack)}})
+	trace.Retry(req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Err: errors.New(attack)}})
 	trace.Hold(heed.HoldInfo{Host: attack, Limit: attack, Held: true})
 	trace.LimitLearned(heed.LimitLearnedInfo{Host: attack, Limit: attack, Name: attack})
 	page := htmlOf(t, p)
@@ -434,10 +434,10 @@ func TestPage_memoryIsBounded(t *testing.T) {
 		long := strings.Repeat("x", 10_000)
 		host := strconv.Itoa(i) + ".test"
 		req := &http.Request{Method: (long + host)[i%10:], URL: &url.URL{Host: (host + long)[:len(host)]}}
-		trace.AttemptStart(req, heed.AttemptStartInfo{})
-		trace.AttemptDone(req, heed.AttemptDoneInfo{Outcome: throttle.Throttled})
-		trace.WaitDone(req, heed.WaitDoneInfo{Limit: host + long, Waited: time.Second})
-		trace.GiveUp(req, heed.GiveUpInfo{Reason: errors.New(host + long)})
+		trace.AttemptStart(req, heed.AttemptInfo{})
+		trace.AttemptDone(req, heed.AttemptInfo{Outcome: throttle.Throttled})
+		trace.WaitDone(req, heed.WaitInfo{Limit: host + long, Waited: time.Second})
+		trace.Done(req, heed.DoneInfo{Info: heed.Info{StopReason: errors.New(host + long)}})
 		trace.Hold(heed.HoldInfo{Host: host + long, Limit: long})
 	}
 	require.Len(t, p.recorder.decisions, maxDecisions)

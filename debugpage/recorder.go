@@ -73,7 +73,7 @@ func (r *recorder) attemptStart(now time.Time) {
 	}
 }
 
-func (r *recorder) attemptDone(now time.Time, i heed.AttemptDoneInfo) {
+func (r *recorder) attemptDone(now time.Time, i heed.AttemptInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inFlight = max(r.inFlight-1, 0)
@@ -82,7 +82,7 @@ func (r *recorder) attemptDone(now time.Time, i heed.AttemptDoneInfo) {
 	}
 }
 
-func (r *recorder) waitDone(now time.Time, req *http.Request, i heed.WaitDoneInfo) {
+func (r *recorder) waitDone(now time.Time, req *http.Request, i heed.WaitInfo) {
 	if i.Waited <= 0 {
 		return
 	}
@@ -104,13 +104,16 @@ func (r *recorder) retry(now time.Time, req *http.Request, i heed.RetryInfo) {
 	r.add(requestDecision(now, kindRetry, req, strconv.Itoa(i.Status), i.Delay), func() string { return text })
 }
 
-func (r *recorder) giveUp(now time.Time, req *http.Request, i heed.GiveUpInfo) {
+func (r *recorder) done(now time.Time, req *http.Request, i heed.DoneInfo) {
+	if !i.GaveUp() {
+		return
+	}
 	text := i.String()
 	similar := "not sent"
 	if i.Attempts > 0 {
 		similar = strconv.Itoa(i.Status)
 	}
-	similar += withoutNumbers(heed.GiveUpInfo{Reason: i.Reason}.String())
+	similar += withoutNumbers(heed.DoneInfo{Info: heed.Info{StopReason: i.StopReason}}.String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.add(requestDecision(now, kindGiveUp, req, similar, 0), func() string { return text })

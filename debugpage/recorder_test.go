@@ -52,14 +52,14 @@ func TestRecorder_countsByTime(t *testing.T) {
 func TestRecorder_countsOutcomesAndWaits(t *testing.T) {
 	r, now := new(recorder), time.Unix(1000, 0)
 	req := &http.Request{URL: &url.URL{Host: "api.test"}}
-	r.attemptDone(now, heed.AttemptDoneInfo{Outcome: throttle.Throttled})
+	r.attemptDone(now, heed.AttemptInfo{Outcome: throttle.Throttled})
 	require.Zero(t, r.copy(now).inFlight, "an attempt that began before Trace was joined")
 	r.attemptStart(now)
 	r.attemptStart(now)
-	r.attemptDone(now, heed.AttemptDoneInfo{Outcome: throttle.Accepted})
-	r.waitDone(now, req, heed.WaitDoneInfo{})
-	r.waitDone(now, req, heed.WaitDoneInfo{Waited: 2 * time.Second})
-	r.waitDone(now, req, heed.WaitDoneInfo{Waited: time.Nanosecond})
+	r.attemptDone(now, heed.AttemptInfo{Outcome: throttle.Accepted})
+	r.waitDone(now, req, heed.WaitInfo{})
+	r.waitDone(now, req, heed.WaitInfo{Waited: 2 * time.Second})
+	r.waitDone(now, req, heed.WaitInfo{Waited: time.Nanosecond})
 	c := r.copy(now.Add(binWidth))
 	require.Equal(t, 1, c.inFlight)
 	b := c.bins[numBins-1]
@@ -72,7 +72,7 @@ func TestRecorder_joinsSimilarDecisions(t *testing.T) {
 	r, start := new(recorder), time.Unix(1000, 0)
 	req := &http.Request{URL: &url.URL{Host: "api.test"}}
 	wait := func(after time.Duration, limit string, waited time.Duration) {
-		r.waitDone(start.Add(after), req, heed.WaitDoneInfo{Limit: limit, Waited: waited})
+		r.waitDone(start.Add(after), req, heed.WaitInfo{Limit: limit, Waited: waited})
 	}
 	wait(0, "a", time.Second)
 	wait(time.Second, "b", time.Second)
@@ -95,9 +95,9 @@ func TestRecorder_allocatesNothingWithoutWaits(t *testing.T) {
 	trace := new(Page).Trace()
 	req := &http.Request{URL: &url.URL{Host: "api.test"}}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		trace.WaitDone(req, heed.WaitDoneInfo{Attempt: 1})
-		trace.AttemptStart(req, heed.AttemptStartInfo{Attempt: 1})
-		trace.AttemptDone(req, heed.AttemptDoneInfo{Attempt: 1, Status: 200})
+		trace.WaitDone(req, heed.WaitInfo{Attempt: 1})
+		trace.AttemptStart(req, heed.AttemptInfo{Attempt: 1})
+		trace.AttemptDone(req, heed.AttemptInfo{Attempt: 1, Status: 200})
 	}))
 }
 

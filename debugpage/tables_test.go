@@ -253,7 +253,7 @@ func TestRecorder_boundaries(t *testing.T) {
 		return all
 	}
 	wait := func(r *recorder, after time.Duration, limit string, waited time.Duration) {
-		r.waitDone(start.Add(after), req, heed.WaitDoneInfo{Limit: limit, Waited: waited})
+		r.waitDone(start.Add(after), req, heed.WaitInfo{Limit: limit, Waited: waited})
 	}
 	r := new(recorder)
 	wait(r, 0, "a", 100*time.Millisecond-1)
@@ -301,13 +301,13 @@ func TestRecorder_kinds(t *testing.T) {
 	req := &http.Request{Method: "PUT", URL: &url.URL{Host: "api.test"}}
 	r := new(recorder)
 	require.True(t, r.copy(now).empty)
-	r.retry(now, req, heed.RetryInfo{Status: 503, Delay: time.Second})
-	r.retry(now, req, heed.RetryInfo{Status: 503, Delay: 3 * time.Second})
-	r.retry(now, req, heed.RetryInfo{Status: 503, Delay: 2 * time.Second})
-	r.retry(now, req, heed.RetryInfo{Status: 502, Delay: 2 * time.Second})
-	r.giveUp(now, req, heed.GiveUpInfo{Attempts: 1, Reason: heed.ErrMaxAttempts})
-	r.giveUp(now, req, heed.GiveUpInfo{Attempts: 1, Reason: heed.ErrMaxAttempts})
-	r.giveUp(now, req, heed.GiveUpInfo{Attempts: 1, Reason: heed.ErrMaxWait})
+	r.retry(now, req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Status: 503}, Delay: time.Second})
+	r.retry(now, req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Status: 503}, Delay: 3 * time.Second})
+	r.retry(now, req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Status: 503}, Delay: 2 * time.Second})
+	r.retry(now, req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Status: 502}, Delay: 2 * time.Second})
+	r.done(now, req, heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: heed.ErrMaxAttempts}})
+	r.done(now, req, heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: heed.ErrMaxAttempts}})
+	r.done(now, req, heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: heed.ErrMaxWait}})
 	var got []string
 	for _, d := range r.copy(now).decisions {
 		require.Equal(t, []string{"PUT", "api.test"}, []string{d.Method, d.Host})
@@ -322,7 +322,7 @@ func TestRecorder_kinds(t *testing.T) {
 	require.Equal(t, []string{"GET", ""}, []string{method, host})
 	r.attemptStart(now)
 	require.False(t, r.copy(now).empty)
-	r.attemptDone(now, heed.AttemptDoneInfo{Outcome: throttle.Throttled})
+	r.attemptDone(now, heed.AttemptInfo{Outcome: throttle.Throttled})
 	require.Zero(t, r.copy(now).inFlight)
 }
 

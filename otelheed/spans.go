@@ -23,15 +23,15 @@ type spans struct {
 }
 
 func (s spans) trace() *heed.Trace {
-	return &heed.Trace{WaitDone: s.waitDone, Retry: s.retry, GiveUp: s.giveUp}
+	return &heed.Trace{WaitDone: s.waitDone, Retry: s.retry, Done: s.done}
 }
 
 // waitDone adds a span for a wait that has ended. Its beginning is known only now.
-func (s spans) waitDone(req *http.Request, i heed.WaitDoneInfo) {
+func (s spans) waitDone(req *http.Request, i heed.WaitInfo) {
 	if i.Waited <= 0 || !trace.SpanFromContext(req.Context()).IsRecording() {
 		return
 	}
-	start := i.Start.At
+	start := i.At
 	if start.IsZero() { // a limiter that blocks was waited for
 		start = time.Now().Add(-i.Waited)
 	}
@@ -40,7 +40,7 @@ func (s spans) waitDone(req *http.Request, i heed.WaitDoneInfo) {
 		descriptionKey.String(i.String()),
 		attribute.String(metrics.LimitName, i.Limit),
 		attribute.String(metrics.Result, result),
-		attribute.Int("heed.ahead", i.Start.Ahead),
+		attribute.Int("heed.ahead", i.Ahead),
 		attribute.Int("heed.attempt", i.Attempt),
 	))
 	if i.Reason != "" {
@@ -59,7 +59,10 @@ func (s spans) retry(req *http.Request, i heed.RetryInfo) {
 	}
 }
 
-func (s spans) giveUp(req *http.Request, i heed.GiveUpInfo) {
+func (s spans) done(req *http.Request, i heed.DoneInfo) {
+	if !i.GaveUp() {
+		return
+	}
 	if span := trace.SpanFromContext(req.Context()); span.IsRecording() {
 		span.AddEvent("heed.give_up", trace.WithAttributes(descriptionKey.String(i.String()), attribute.Int("heed.attempts", i.Attempts)))
 	}

@@ -132,13 +132,17 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 		tr.Quota.NeverTest = true
 		tr.Retry = &heed.RetryPolicy{MaxAttempts: 2, Backoff: backoff.Constant(time.Second)}
 		tr.Trace = heed.JoinTraces(tr.Trace, &heed.Trace{
-			WaitDone: func(_ *http.Request, i heed.WaitDoneInfo) {
+			WaitDone: func(_ *http.Request, i heed.WaitInfo) {
 				if i.Waited > 0 {
 					want = append(want, i.String())
 				}
 			},
-			Retry:  func(_ *http.Request, i heed.RetryInfo) { want = append(want, i.String()) },
-			GiveUp: func(_ *http.Request, i heed.GiveUpInfo) { want = append(want, i.String()) },
+			Retry: func(_ *http.Request, i heed.RetryInfo) { want = append(want, i.String()) },
+			Done: func(_ *http.Request, i heed.DoneInfo) {
+				if i.GaveUp() {
+					want = append(want, i.String())
+				}
+			},
 		})
 		once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
 		for range 5 { // the last one shows that others would be rejected, too

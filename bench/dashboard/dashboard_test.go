@@ -194,8 +194,8 @@ func fail(t *testing.T) func(*promheed.Collector) {
 	require.NoError(t, err)
 	return func(c *promheed.Collector) {
 		trace := c.Trace()
-		trace.AttemptDone(req, heed.AttemptDoneInfo{Attempt: 1, Status: http.StatusTooManyRequests, Outcome: throttle.Throttled})
-		trace.WaitDone(req, heed.WaitDoneInfo{Attempt: 1, Waited: 40 * time.Second, Limit: "batch"})
+		trace.AttemptDone(req, heed.AttemptInfo{Attempt: 1, Status: http.StatusTooManyRequests, Outcome: throttle.Throttled})
+		trace.WaitDone(req, heed.WaitInfo{Attempt: 1, Waited: 40 * time.Second, Limit: "batch"})
 	}
 }
 

@@ -129,7 +129,7 @@ func hostilePage(t *testing.T) *debugpage.Page {
 			Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour,
 			RemoteLimits: []throttle.RemoteLimit{{Name: `<b onclick=alerted=1>` + strings.Repeat("x", 100), Limit: 100, Remaining: 5, Per: time.Hour, ResetAfter: time.Hour}},
 		})
-		trace.GiveUp(req, heed.GiveUpInfo{Reason: fmt.Errorf("<svg onload=alerted=1> %d %s", i, strings.Repeat("y", 500))})
+		trace.Done(req, heed.DoneInfo{Info: heed.Info{StopReason: fmt.Errorf("<svg onload=alerted=1> %d %s", i, strings.Repeat("y", 500))}})
 	}
 	return page
 }
@@ -171,9 +171,9 @@ func longHosts(t *testing.T) *debugpage.Page {
 		for range 5 {
 			reject(t, tracker, req, throttle.Feedback{Now: time.Now(), Outcome: throttle.Throttled, RetryAfter: time.Hour})
 		}
-		trace.Retry(req, heed.RetryInfo{Attempt: 1, Status: 503, Delay: time.Second})
-		trace.GiveUp(req, heed.GiveUpInfo{Attempts: 4, Status: 503, Reason: heed.ErrMaxAttempts})
-		trace.WaitDone(req, heed.WaitDoneInfo{Waited: time.Second, Limit: host + ": retry-after"})
+		trace.Retry(req, heed.RetryInfo{AttemptInfo: heed.AttemptInfo{Attempt: 1, Status: 503}, Delay: time.Second})
+		trace.Done(req, heed.DoneInfo{Info: heed.Info{Attempts: 4, StopReason: heed.ErrMaxAttempts}, Status: 503})
+		trace.WaitDone(req, heed.WaitInfo{Waited: time.Second, Limit: host + ": retry-after"})
 	}
 	return page
 }

@@ -64,7 +64,7 @@ func (s scenario) run(server *heedtest.Server) result {
 // the server.
 func (r *recorder) trace() *heed.Trace {
 	return &heed.Trace{
-		AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
+		AttemptDone: func(_ *http.Request, s heed.AttemptInfo) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.Sent++

@@ -58,10 +58,10 @@ func TestRecorder_boundsTheValuesOfAttributes(t *testing.T) {
 	r := NewRecorder(got, 0)
 	for i := range 10_000 {
 		host, method := fmt.Sprintf("https://host%d.test/secret%d?key=secret", i, i), fmt.Sprintf("M%d", i)
-		r.done(request(t, method, host), heed.DoneInfo{Attempts: 2, Status: 200})
-		r.attemptDone(request(t, method, host), heed.AttemptDoneInfo{Status: 429, Outcome: throttle.Throttled})
-		r.giveUp(request(t, method, host), heed.GiveUpInfo{Attempts: 1, Reason: errors.New(host)})
-		r.waitDone(request(t, method, host), heed.WaitDoneInfo{Waited: 1, Limit: fmt.Sprint("limit", i)})
+		r.done(request(t, method, host), heed.DoneInfo{Info: heed.Info{Attempts: 2}, Status: 200})
+		r.attemptDone(request(t, method, host), heed.AttemptInfo{Status: 429, Outcome: throttle.Throttled})
+		r.done(request(t, method, host), heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: errors.New(host)}})
+		r.waitDone(request(t, method, host), heed.WaitInfo{Waited: 1, Limit: fmt.Sprint("limit", i)})
 		r.ServerDecision(fmt.Sprint("limit", i), throttle.Decision{})
 	}
 	require.Len(t, got, 8*defaultServers+8)
@@ -139,8 +139,8 @@ func TestRecorder_namesTheReasonForNoRetry(t *testing.T) {
 	}
 	got := recording{}
 	r := NewRecorder(got, 0)
-	r.giveUp(request(t, "GET", "https://api.test"), heed.GiveUpInfo{Attempts: 1, Reason: context.Canceled})
-	r.giveUp(request(t, "GET", "https://api.test"), heed.GiveUpInfo{Reason: heed.ErrMaxWait})
+	r.done(request(t, "GET", "https://api.test"), heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: context.Canceled}})
+	r.done(request(t, "GET", "https://api.test"), heed.DoneInfo{Info: heed.Info{StopReason: heed.ErrMaxWait}})
 	require.Empty(t, got, "canceled, and never sent")
 }
 
@@ -174,18 +174,22 @@ func TestRecorder_records(t *testing.T) {
 		event func(r *Recorder)
 		want  recording
 	}{
-		"does not wait":      {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a"}) }, recording{}},
-		"waits for 1 ns":     {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Waited: 1}) }, recording{"heed.client.request.time_in_queue a,,acquired": 1e-9}},
-		"fails without wait": {func(r *Recorder) { r.waitDone(get, heed.WaitDoneInfo{Limit: "a", Err: fault}) }, recording{"heed.client.request.time_in_queue a,,failed": 0}},
+		"does not wait":      {func(r *Recorder) { r.waitDone(get, heed.WaitInfo{Limit: "a"}) }, recording{}},
+		"waits for 1 ns":     {func(r *Recorder) { r.waitDone(get, heed.WaitInfo{Limit: "a", Waited: 1}) }, recording{"heed.client.request.time_in_queue a,,acquired": 1e-9}},
+		"fails without wait": {func(r *Recorder) { r.waitDone(get, heed.WaitInfo{Limit: "a", Err: fault}) }, recording{"heed.client.request.time_in_queue a,,failed": 0}},
 		"throttled": {func(r *Recorder) {
-			r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled, Status: 503, RetryAfter: 1})
+			r.attemptDone(get, heed.AttemptInfo{Outcome: throttle.Throttled, Status: 503, RetryAfter: 1})
 		}, recording{"heed.client.throttled api.test,,503,true": 1, "heed.client.attempts api.test,,503": 1}},
-		"throttled, no status": {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Throttled}) }, recording{"heed.client.attempts api.test": 1}},
-		"accepted":             {func(r *Recorder) { r.attemptDone(get, heed.AttemptDoneInfo{Outcome: throttle.Accepted, Status: 200}) }, recording{"heed.client.attempts api.test,,200": 1}},
-		"one attempt":          {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 399, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,399": 1}},
-		"status 400":           {func(r *Recorder) { r.done(get, heed.DoneInfo{Attempts: 1, Status: 400, Duration: time.Second}) }, recording{"heed.client.call.duration GET,api.test,,400,400": 1}},
+		"throttled, no status": {func(r *Recorder) { r.attemptDone(get, heed.AttemptInfo{Outcome: throttle.Throttled}) }, recording{"heed.client.attempts api.test": 1}},
+		"accepted":             {func(r *Recorder) { r.attemptDone(get, heed.AttemptInfo{Outcome: throttle.Accepted, Status: 200}) }, recording{"heed.client.attempts api.test,,200": 1}},
+		"one attempt": {func(r *Recorder) {
+			r.done(get, heed.DoneInfo{Info: heed.Info{Attempts: 1}, Status: 399, Duration: time.Second})
+		}, recording{"heed.client.call.duration GET,api.test,,399": 1}},
+		"status 400": {func(r *Recorder) {
+			r.done(get, heed.DoneInfo{Info: heed.Info{Attempts: 1}, Status: 400, Duration: time.Second})
+		}, recording{"heed.client.call.duration GET,api.test,,400,400": 1}},
 		"three attempts": {func(r *Recorder) {
-			r.done(get, heed.DoneInfo{Attempts: 3, RetryDelay: time.Minute, Err: fault, Duration: time.Hour})
+			r.done(get, heed.DoneInfo{Info: heed.Info{Attempts: 3}, RetryDelay: time.Minute, Err: fault, Duration: time.Hour})
 		}, recording{
 			"heed.client.call.duration GET,api.test,,,errors.errorString": 3600, "heed.client.call.retries GET,api.test": 2, "heed.client.call.retry_delay GET,api.test": 60,
 		}},
@@ -214,14 +218,14 @@ func TestRecorder_describesTheLimitsWithMostWaitingRequests(t *testing.T) {
 	}
 	for name, n := range map[string]int{"one": 1, "two": 2, "b.test/secret: quota": 1, "b.test/x: quota": 3, "three": 3} {
 		for range n {
-			r.waitStart(nil, heed.WaitStartInfo{Limit: name, At: time.Unix(1, 0)})
+			r.waitStart(nil, heed.WaitInfo{Limit: name, At: time.Unix(1, 0)})
 		}
-		r.waitStart(nil, heed.WaitStartInfo{Limit: name}) // does not wait
+		r.waitStart(nil, heed.WaitInfo{Limit: name}) // does not wait
 	}
 	require.Equal(t, map[string]float64{"b.test quota": 4, "three ": 3, "_OTHER ": 3}, queued())
 	for name, n := range map[string]int{"b.test/x: quota": 4, "three": 3, "one": 1} { // the route is not that of the beginning
 		for range n {
-			r.waitDone(request(t, "GET", "https://api.test"), heed.WaitDoneInfo{Start: heed.WaitStartInfo{Limit: name, At: time.Unix(1, 0)}})
+			r.waitDone(request(t, "GET", "https://api.test"), heed.WaitInfo{StartLimit: name, At: time.Unix(1, 0), Waited: 1})
 		}
 	}
 	require.Equal(t, map[string]float64{"two ": 2}, queued())
@@ -236,7 +240,7 @@ func TestRecorder_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
 		r := NewRecorder(got, 2)
 		send := func(host string) string {
 			clear(got)
-			r.giveUp(request(t, "GET", "https://"+host), heed.GiveUpInfo{Attempts: 1, Reason: heed.ErrMaxAttempts})
+			r.done(request(t, "GET", "https://"+host), heed.DoneInfo{Info: heed.Info{Attempts: 1, StopReason: heed.ErrMaxAttempts}})
 			return strings.Join(slices.Sorted(maps.Keys(got)), "; ")
 		}
 		const refused = "heed.client.retries.refused "
@@ -265,7 +269,7 @@ func TestRecorder_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
 func TestRecorder_holdsNameTheirServers(t *testing.T) {
 	r := NewRecorder(recording{}, 0)
 	for i := range 10_000 {
-		r.done(request(t, "GET", fmt.Sprintf("https://h%d.test", i)), heed.DoneInfo{Attempts: 1, Status: 200})
+		r.done(request(t, "GET", fmt.Sprintf("https://h%d.test", i)), heed.DoneInfo{Info: heed.Info{Attempts: 1}, Status: 200})
 	}
 	now := time.Unix(1000, 0)
 	points := r.Quotas(quota.Snapshot{At: now, Shown: []quota.AccountSnapshot{{Host: "h9999.test:8443", Quotas: []quota.QuotaSnapshot{{

@@ -56,18 +56,18 @@ func NewRecorder(s Sink, maxServers int) *Recorder {
 
 // ClientTrace returns a Trace that records the calls of a heed.Transport.
 func (r *Recorder) ClientTrace() *heed.Trace {
-	return &heed.Trace{WaitStart: r.waitStart, WaitDone: r.waitDone, AttemptDone: r.attemptDone, GiveUp: r.giveUp, Done: r.done}
+	return &heed.Trace{WaitStart: r.waitStart, WaitDone: r.waitDone, AttemptDone: r.attemptDone, Done: r.done}
 }
 
-func (r *Recorder) waitStart(_ *http.Request, i heed.WaitStartInfo) {
+func (r *Recorder) waitStart(_ *http.Request, i heed.WaitInfo) {
 	if !i.At.IsZero() {
 		r.queue(i.Limit, 1)
 	}
 }
 
-func (r *Recorder) waitDone(req *http.Request, i heed.WaitDoneInfo) {
-	if !i.Start.At.IsZero() {
-		r.queue(i.Start.Limit, -1)
+func (r *Recorder) waitDone(req *http.Request, i heed.WaitInfo) {
+	if !i.At.IsZero() {
+		r.queue(i.StartLimit, -1)
 	}
 	if i.Waited > 0 || i.Err != nil {
 		k := queueKeyOf(i.Limit)
@@ -123,20 +123,12 @@ func resultOf(ctx context.Context, err error) string {
 	return "failed"
 }
 
-func (r *Recorder) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
+func (r *Recorder) attemptDone(req *http.Request, i heed.AttemptInfo) {
 	s := r.servers.of(req.URL)
 	r.sink.Record(req.Context(), &clientAttempts, 1, Labels{s.address, s.port, statusValue(i.Status)})
 	if i.Outcome == throttle.Throttled && i.Status > 0 {
 		r.sink.Record(req.Context(), &clientThrottled, 1, Labels{s.address, s.port, statusValue(i.Status), strconv.FormatBool(i.RetryAfter > 0)})
 	}
-}
-
-func (r *Recorder) giveUp(req *http.Request, i heed.GiveUpInfo) {
-	if i.Attempts == 0 || isCanceled(req.Context(), i.Reason) {
-		return
-	}
-	s := r.servers.of(req.URL)
-	r.sink.Record(req.Context(), &retriesRefused, 1, Labels{s.address, s.port, stopReason(i.Reason)})
 }
 
 // stopReason returns the value of Reason for a failed attempt that is not retried.
@@ -173,6 +165,9 @@ func (r *Recorder) done(req *http.Request, i heed.DoneInfo) {
 		l[4] = l[3]
 	}
 	r.sink.Record(ctx, &callDuration, i.Duration.Seconds(), l)
+	if i.GaveUp() && i.Attempts > 0 && !isCanceled(ctx, i.StopReason) {
+		r.sink.Record(ctx, &retriesRefused, 1, Labels{s.address, s.port, stopReason(i.StopReason)})
+	}
 }
 
 // statusValues are the texts of usual status codes.

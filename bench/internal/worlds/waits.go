@@ -62,7 +62,7 @@ func (r *recorder) trace() *heed.Trace {
 		}
 	}
 	return &heed.Trace{
-		WaitDone: func(req *http.Request, info heed.WaitDoneInfo) {
+		WaitDone: func(req *http.Request, info heed.WaitInfo) {
 			if info.Waited <= 0 && info.Err == nil {
 				return
 			}

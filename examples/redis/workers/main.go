@@ -61,7 +61,7 @@ func work(name, redisURL, url string) {
 	api := heed.NewClient(&heed.Transport{
 		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each process uses half of the limit
 		Quota:   &quota.Tracker{Exchange: exchange},
-		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
+		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.AttemptInfo) {
 			if s.Status == http.StatusTooManyRequests {
 				refused.Add(1)
 			}
