@@ -15,7 +15,7 @@ import (
 
 // The reasons for which a request is not sent or not retried. Info.StopReason,
 // GiveUpError.Reason and DoneInfo.Reason match one of these errors in the sense of
-// errors.Is. Otherwise they are the cause of the context's end, a *throttle.RefusedError,
+// errors.Is. Otherwise they are the cause of the context's end, a *throttle.RejectedError,
 // or the error of the hook, limiter or breaker that prevented the attempt.
 var (
 	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or
@@ -195,7 +195,7 @@ func (a Attempt) String() string {
 
 // isWaitError reports whether err means that a wait would have been too long.
 func isWaitError(err error) bool {
-	var r *throttle.RefusedError
+	var r *throttle.RejectedError
 	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -130,13 +130,13 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 	_, err := get(t, &Transport{Base: newScript(200), Limiter: throttle.DenyAll})
 	var g *GiveUpError
 	require.ErrorAs(t, err, &g, "a limit that can never grant")
-	require.ErrorIs(t, err, throttle.ErrRefused)
+	require.ErrorIs(t, err, throttle.ErrRejected)
 }
 
-// TestTransport_returnsARefusalThatLastsTooLongImmediately checks that a rejection that
+// TestTransport_returnsARejectionThatLastsTooLongImmediately checks that a rejection that
 // states a reset beyond MaxWait or the deadline is returned immediately, also by the
 // first call.
-func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
+func TestTransport_returnsARejectionThatLastsTooLongImmediately(t *testing.T) {
 	for _, until := range []time.Duration{11 * time.Minute, 30 * time.Minute, 25 * time.Hour, 32 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		for _, status := range []int{403, 429} {
 			synctest.Test(t, func(t *testing.T) {

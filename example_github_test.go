@@ -38,9 +38,9 @@ func Example_github() {
 	for {
 		resp, err := get()
 		if errors.Is(err, heed.ErrMaxWait) {
-			var refused *throttle.RefusedError
-			errors.As(err, &refused)
-			fmt.Println(len(open), "responses are open; the limit is:", refused.Decision.Policy)
+			var rejected *throttle.RejectedError
+			errors.As(err, &rejected)
+			fmt.Println(len(open), "responses are open; the limit is:", rejected.Decision.Policy)
 			break
 		}
 		if err != nil {

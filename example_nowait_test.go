@@ -26,9 +26,9 @@ func ExampleRequestOptions_noWait() {
 			return
 		}
 		resp, err := client.Do(req)
-		var refused *throttle.RefusedError
-		if errors.Is(err, heed.ErrMaxWait) && errors.As(err, &refused) {
-			fmt.Println("rejected by", refused.Decision.Policy, "- minutes to wait:", refused.Decision.Wait.Round(time.Minute).Minutes())
+		var rejected *throttle.RejectedError
+		if errors.Is(err, heed.ErrMaxWait) && errors.As(err, &rejected) {
+			fmt.Println("rejected by", rejected.Decision.Policy, "- minutes to wait:", rejected.Decision.Wait.Round(time.Minute).Minutes())
 			continue
 		}
 		if err != nil {

@@ -43,9 +43,9 @@ func ExamplePerHost() {
 			return
 		}
 		resp, err := client.Do(req)
-		var refused *throttle.RefusedError
-		if errors.As(err, &refused) {
-			fmt.Printf("%s: limit %q, key %q\n", url, refused.Decision.Policy, refused.Key)
+		var rejected *throttle.RejectedError
+		if errors.As(err, &rejected) {
+			fmt.Printf("%s: limit %q, key %q\n", url, rejected.Decision.Policy, rejected.Key)
 			continue
 		}
 		if err != nil {

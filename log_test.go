@@ -175,7 +175,7 @@ func TestLogTrace_hasNoKeys(t *testing.T) {
 			"rejected before the first attempt": {Base: newScript(200)},
 			"rejected before a retry":           {Base: newScript(errBroken)},
 			"an error that wraps the rejection": {Base: newScript(200), Limits: func(*http.Request, *queue.Ticket) error {
-				return errors.Join(errBroken, fmt.Errorf("tenant: %w", &throttle.RefusedError{Key: key}))
+				return errors.Join(errBroken, fmt.Errorf("tenant: %w", &throttle.RejectedError{Key: key}))
 			}},
 		} {
 			trace, lines := logLines()
@@ -253,7 +253,7 @@ func TestInfos_areSentences(t *testing.T) {
 		"waits for quota api.test (retry-after), 3 ahead, expected to end in 1.2 s": WaitInfo{At: now, Limit: "api.test: retry-after", Ahead: 3, ExpectedEnd: now.Add(1200 * time.Millisecond)},
 		"waits for a limit":                           WaitInfo{At: now},
 		"did not wait":                                WaitInfo{},
-		"was rejected by limit own":                   WaitInfo{Limit: "own", Err: throttle.ErrRefused},
+		"was rejected by limit own":                   WaitInfo{Limit: "own", Err: throttle.ErrRejected},
 		"was not granted: queue: closed":              WaitInfo{Err: queue.ErrClosed},
 		"attempt 1 failed: retry now":                 RetryInfo{AttemptInfo: AttemptInfo{Attempt: 1}},
 		"attempt 2 failed with status 503: retry now": RetryInfo{AttemptInfo: AttemptInfo{Attempt: 2, Status: 503}},

@@ -351,7 +351,7 @@ func isPermanent(err error) bool {
 		below          *GiveUpError
 	)
 	switch {
-	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err):
+	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRejected), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err):
 		return true
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):

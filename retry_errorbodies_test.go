@@ -33,10 +33,10 @@ func TestTransport_returnsErrorsThatOnlyMentionLimits(t *testing.T) {
 	}
 }
 
-// TestTransport_returnsPermanentRefusals checks that a rejection that waiting does not
+// TestTransport_returnsPermanentRejections checks that a rejection that waiting does not
 // cure is returned immediately, regardless of its status, and that the next request is
 // not delayed.
-func TestTransport_returnsPermanentRefusals(t *testing.T) {
+func TestTransport_returnsPermanentRejections(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		body   string

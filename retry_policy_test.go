@@ -102,7 +102,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 	noWait := func(t *testing.T, tr *Transport) (*http.Response, error) {
 		return tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true, MaxWait: time.Hour})))
 	}
-	refuses := func(t *testing.T, tr *Transport) {
+	rejects := func(t *testing.T, tr *Transport) {
 		t.Helper()
 		start := time.Now()
 		_, err := noWait(t, tr)
@@ -124,17 +124,17 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 		"a limit of our own": func(t *testing.T) {
 			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1))}
 			grants(t, tr)
-			refuses(t, tr)
+			rejects(t, tr)
 			time.Sleep(time.Minute)
 			grants(t, tr)
 		},
-		"a remote limiter": func(t *testing.T) { refuses(t, &Transport{Base: newScript(200), Limiter: remote{}}) },
+		"a remote limiter": func(t *testing.T) { rejects(t, &Transport{Base: newScript(200), Limiter: remote{}}) },
 		"places in use": func(t *testing.T) {
 			slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 			tr := &Transport{Base: newScript(200), Limiter: slots}
 			resp, err := noWait(t, tr)
 			require.NoError(t, err)
-			refuses(t, tr)
+			rejects(t, tr)
 			resp.Body.Close()
 			resp, err = noWait(t, tr)
 			require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 			s := newScript(response{200, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}})
 			tr := &Transport{Base: s, Quota: &quota.Tracker{NeverTest: true}} // otherwise the next request tests the statement
 			grants(t, tr)
-			refuses(t, tr)
+			rejects(t, tr)
 		},
 		"others in line": func(t *testing.T) {
 			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1))}
@@ -155,7 +155,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 				tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Cost: 1})))
 			}()
 			synctest.Wait()
-			refuses(t, tr)
+			rejects(t, tr)
 			<-done
 		},
 		"Splay": func(t *testing.T) {

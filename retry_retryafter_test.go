@@ -49,8 +49,8 @@ func TestTransport_retryAfterZeroDoesNotDelayOtherCallers(t *testing.T) {
 func TestTransport_retriesImmediatelyAfterRetryAfterZero(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		synctest.Test(t, func(t *testing.T) {
-			refusal := response{status, "", []string{"Retry-After", "0"}}
-			s := newScript(refusal, refusal, refusal, refusal, 200)
+			rejection := response{status, "", []string{"Retry-After", "0"}}
+			s := newScript(rejection, rejection, rejection, rejection, 200)
 			second := backoff.Exponential{Base: time.Second, Jitter: backoff.None}
 			resp, err := (&Transport{Base: s, Retry: &RetryPolicy{Backoff: second, MaxAttempts: 10}}).RoundTrip(request(t, "POST", "x"))
 			require.NoError(t, err)

@@ -69,7 +69,7 @@ func TestTransport_queueWaitBeyondDeadlineIsATimeout(t *testing.T) {
 			var u *url.Error
 			require.ErrorAs(t, err, &u)
 			require.True(t, u.Timeout())
-			require.ErrorIs(t, err, throttle.ErrRefused)
+			require.ErrorIs(t, err, throttle.ErrRejected)
 			require.ErrorContains(t, u.Err, "gave up before the first attempt")
 			require.NotContains(t, u.Err.Error(), "api.test", "url.Error says method and URL")
 		}

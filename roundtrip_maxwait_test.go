@@ -75,13 +75,13 @@ func TestTransport_rejectsQueuedCallersWhenRetryAfterIsTooLong(t *testing.T) {
 func requireHeld(t *testing.T, err, why error) {
 	t.Helper()
 	var gaveUp *GiveUpError
-	var refused *throttle.RefusedError
+	var rejected *throttle.RejectedError
 	require.ErrorAs(t, err, &gaveUp)
 	require.Empty(t, gaveUp.Attempts)
 	require.ErrorIs(t, err, why)
-	require.ErrorIs(t, err, throttle.ErrRefused)
-	require.ErrorAs(t, err, &refused)
-	require.InDelta(t, time.Hour, refused.Decision.Wait, float64(time.Second))
+	require.ErrorIs(t, err, throttle.ErrRejected)
+	require.ErrorAs(t, err, &rejected)
+	require.InDelta(t, time.Hour, rejected.Decision.Wait, float64(time.Second))
 	require.ErrorContains(t, err, "api.test: retry-after")
 	require.ErrorContains(t, err, "ask again in ")
 }

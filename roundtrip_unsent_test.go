@@ -75,7 +75,7 @@ func (b *attemptBreaker) Allow() (func(error), error) {
 // response was observed.
 func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
 	for name, tr := range map[string]*Transport{
-		"the Breaker refuses": func() *Transport {
+		"the Breaker rejects": func() *Transport {
 			b := &attemptBreaker{left: 1}
 			return &Transport{Breaker: func(*http.Request) Breaker { return b }}
 		}(),
@@ -207,11 +207,11 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 		getBody func() (io.ReadCloser, error)
 		request RequestOptions
 	}{
-		"the Breaker refuses":                         {&Transport{}, nil, RequestOptions{}},
-		"the Breaker refuses a body with GetBody":     {&Transport{}, getBody, RequestOptions{}},
-		"the Breaker refuses, and there is a timer":   {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, getBody, RequestOptions{}},
-		"the Breaker refuses a body that is not kept": {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second, MaxBodyBuffer: -1}}, nil, RequestOptions{}},
-		"the Breaker refuses, and there is no retry":  {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, nil, RequestOptions{NoRetry: true}},
+		"the Breaker rejects":                         {&Transport{}, nil, RequestOptions{}},
+		"the Breaker rejects a body with GetBody":     {&Transport{}, getBody, RequestOptions{}},
+		"the Breaker rejects, and there is a timer":   {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, getBody, RequestOptions{}},
+		"the Breaker rejects a body that is not kept": {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second, MaxBodyBuffer: -1}}, nil, RequestOptions{}},
+		"the Breaker rejects, and there is no retry":  {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, nil, RequestOptions{NoRetry: true}},
 		"too many demands":                            {&Transport{Limiter: throttle.AllowAll, Limits: fillTicket}, getBody, RequestOptions{}},
 		"too many units":                              {&Transport{Limiter: throttle.AllowAll}, getBody, RequestOptions{Costs: map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1}}},
 	} {

@@ -140,18 +140,18 @@ var attemptScenarios = []scenario{
 		b := &backoff.Budget{Ratio: 0.5, MinPerSecond: 0.1}
 		s := newScript(500)
 		tr := &Transport{Base: s, Retry: &RetryPolicy{MaxAttempts: 2, Budget: b}}
-		var refused int
+		var rejected int
 		for range 10 {
 			resp, err := get(t, tr)
 			require.NoError(t, err)
 			if info, _ := InfoFrom(resp); errors.Is(info.StopReason, ErrRetryBudget) {
-				refused++
+				rejected++
 			}
 		}
 		require.LessOrEqual(t, s.sent(), 10+5+1)
-		require.Equal(t, 20-s.sent(), refused)
-		require.Positive(t, refused)
-		require.EqualValues(t, refused, b.Snapshot(time.Now()).Refused)
+		require.Equal(t, 20-s.sent(), rejected)
+		require.Positive(t, rejected)
+		require.EqualValues(t, rejected, b.Snapshot(time.Now()).Rejected)
 	}},
 	{number: 56, summary: "each call counts afresh", run: func(t *testing.T) {
 		s := newScript(500)

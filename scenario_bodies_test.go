@@ -161,7 +161,7 @@ var bodyScenarios = []scenario{
 		for name, tt := range map[string]struct {
 			step any
 			keep int64
-		}{"good": {200, 0}, "bad": {500, 0}, "broken": {errBroken, 0}, "sent once": {500, -1}, "refused": {response{429, "", []string{"Retry-After", "500"}}, 0}} {
+		}{"good": {200, 0}, "bad": {500, 0}, "broken": {errBroken, 0}, "sent once": {500, -1}, "rejected": {response{429, "", []string{"Retry-After", "500"}}, 0}} {
 			body := &opaque{Reader: strings.NewReader("abc")}
 			(&Transport{Base: newScript(tt.step), Retry: &RetryPolicy{MaxBodyBuffer: tt.keep}}).RoundTrip(put(t, body, -1))
 			require.Equal(t, 1, body.closed, name)

@@ -93,7 +93,7 @@ var limitScenarios = []scenario{
 		}()
 		synctest.Wait()
 		_, err := get(t, tr)
-		require.ErrorIs(t, err, throttle.ErrRefused)
+		require.ErrorIs(t, err, throttle.ErrRejected)
 		var full *queue.FullError
 		require.ErrorAs(t, err, &full)
 		cancel()
@@ -117,13 +117,13 @@ var limitScenarios = []scenario{
 		require.Equal(t, context.Canceled, err)
 		require.Equal(t, 2, s.sent())
 	}},
-	{number: 153, summary: "a longer wait than allowed is refused at once and takes nothing", run: func(t *testing.T) {
+	{number: 153, summary: "a longer wait than allowed is rejected at once and takes nothing", run: func(t *testing.T) {
 		s := newScript(200)
 		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 5, Per: time.Second, Burst: 1})}
 		_, err := get(t, tr)
 		require.NoError(t, err)
 		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{MaxWait: 100 * time.Millisecond})))
-		require.ErrorIs(t, err, throttle.ErrRefused)
+		require.ErrorIs(t, err, throttle.ErrRejected)
 		require.ErrorIs(t, err, ErrMaxWait)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, time.Since(s.start))

@@ -112,7 +112,7 @@ var responseScenarios = []scenario{
 			require.Equal(t, tt.sent, s.sent(), tt)
 		}
 	}},
-	{number: 18, summary: "POST and PATCH only where the work was refused, or harmless twice", run: func(t *testing.T) {
+	{number: 18, summary: "POST and PATCH only where the work was rejected, or harmless twice", run: func(t *testing.T) {
 		for _, method := range []string{"POST", "PATCH"} {
 			for _, tt := range []struct {
 				step any

@@ -207,7 +207,7 @@ func errorText(err error) string {
 
 // keyOf returns the key of the limit that rejected a request: a part of the text of err.
 func keyOf(err error) string {
-	if r, ok := err.(*throttle.RefusedError); ok {
+	if r, ok := err.(*throttle.RejectedError); ok {
 		return r.Key
 	}
 	return ""
@@ -374,17 +374,17 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
 	}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
 	if err != nil {
-		i.addRefusal(err)
+		i.addRejection(err)
 	}
 	_, i.Reason = explain.SplitLimit(i.Limit)
 	return i
 }
 
-// addRefusal sets the limit that rejected the request with err, if one did.
-func (i *WaitInfo) addRefusal(err error) {
-	var refused *throttle.RefusedError
-	if errors.As(err, &refused) && refused.Decision.Policy != "" {
-		d := &refused.Decision
+// addRejection sets the limit that rejected the request with err, if one did.
+func (i *WaitInfo) addRejection(err error) {
+	var rejected *throttle.RejectedError
+	if errors.As(err, &rejected) && rejected.Decision.Policy != "" {
+		d := &rejected.Decision
 		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
 	}
 }

@@ -107,7 +107,7 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 
 			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
 			require.ErrorIs(t, err, ErrMaxWait, name)
-			require.ErrorIs(t, last.Err, throttle.ErrRefused)
+			require.ErrorIs(t, last.Err, throttle.ErrRejected)
 			want := tt.want
 			want.Attempt, want.Cost, want.Err = 1, 1, last.Err
 			require.Equal(t, want, last, "rejected")

@@ -48,8 +48,8 @@ func TestLimiters_claimsMayPredateTheCreation(t *testing.T) {
 			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation})
 		},
 		"SlidingLog": func() throttle.Limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}) },
-		"SlidingLog, refusals": func() throttle.Limiter {
-			return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRefused: true})
+		"SlidingLog, rejections": func() throttle.Limiter {
+			return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRejected: true})
 		},
 		"SlidingCounter": func() throttle.Limiter {
 			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit})
@@ -75,7 +75,7 @@ func TestLimiters_claimsMayPredateTheCreation(t *testing.T) {
 		"keyed.Buckets":        func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}) },
 		"keyed.Buckets, exact": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Exact: true}) },
 		"keyed.Ban": func() throttle.Limiter {
-			return keyed.NewBan(throttle.NewTokenBucket(limit), keyed.BanConfig{Refusals: 2, Within: time.Second, Duration: time.Second})
+			return keyed.NewBan(throttle.NewTokenBucket(limit), keyed.BanConfig{Rejections: 2, Within: time.Second, Duration: time.Second})
 		},
 		"adaptive.Limiter": func() throttle.Limiter {
 			return adaptive.New(adaptive.Config{InitialRate: 5, Burst: time.Second})

@@ -53,7 +53,7 @@ func TestTransport_leavesTimeForTheResponse(t *testing.T) {
 				resp.Body.Close()
 				require.Equal(t, 8500*time.Millisecond, time.Since(start))
 			} else {
-				require.ErrorIs(t, err, throttle.ErrRefused)
+				require.ErrorIs(t, err, throttle.ErrRejected)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Zero(t, time.Since(start))
 			}
@@ -134,7 +134,7 @@ func TestTransport_countsCallsForTheBudgetOfTheirPolicy(t *testing.T) {
 }
 
 // TestTransport_budgetDoesNotLimitWhatTheServerRejects checks that retries after a 429, and those at a
-// time that the server stated, are neither counted nor refused by a Budget that allows none.
+// time that the server stated, are neither counted nor rejected by a Budget that allows none.
 func TestTransport_budgetDoesNotLimitWhatTheServerRejects(t *testing.T) {
 	stated := []string{"Retry-After", "1"}
 	for name, tt := range map[string]struct {

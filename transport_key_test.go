@@ -104,7 +104,7 @@ func TestTransport_anErrorOfLimitsEndsTheCall(t *testing.T) {
 		}
 		return nil
 	}}
-	for _, errUnknown = range []error{errUnknown, &throttle.RefusedError{}, context.DeadlineExceeded} {
+	for _, errUnknown = range []error{errUnknown, &throttle.RejectedError{}, context.DeadlineExceeded} {
 		body := &opaque{Reader: strings.NewReader("x")}
 		_, err := tr.RoundTrip(put(t, body, 1))
 		require.ErrorIs(t, err, errUnknown)

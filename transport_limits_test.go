@@ -119,7 +119,7 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"Adaptive":    {adaptive.New(adaptive.Config{}), time.Second},
 		"AcceptRatio": {adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), time.Second},
 		"Ban": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}),
-			keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}), time.Second},
+			keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Minute}), time.Second},
 		"Blocked": {throttle.DenyAll, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 				wg.Go(func() {
 					_, err := get(t, tr)
 					if tt.limiter == throttle.DenyAll {
-						assert.ErrorIs(t, err, throttle.ErrRefused, name)
+						assert.ErrorIs(t, err, throttle.ErrRejected, name)
 						return
 					}
 					assert.NoError(t, err, name)
@@ -253,7 +253,7 @@ func TestTransport_sameLimiterTwiceFails(t *testing.T) {
 			}}
 			start := time.Now()
 			_, err := get(t, tr)
-			require.ErrorIs(t, err, throttle.ErrRefused, name)
+			require.ErrorIs(t, err, throttle.ErrRejected, name)
 			require.Zero(t, time.Since(start), name)
 		})
 	}

@@ -37,7 +37,7 @@ func TestTransport_obeysQueueBoundsOfLimiters(t *testing.T) {
 				for range 8 {
 					wg.Go(func() {
 						if _, err := get(t, tr); err != nil {
-							assert.ErrorIs(t, err, throttle.ErrRefused)
+							assert.ErrorIs(t, err, throttle.ErrRejected)
 						}
 					})
 				}

@@ -118,7 +118,7 @@ func obeysOwn(t *testing.T, name string, limiter func() throttle.Limiter, dialec
 		wire := &countingTransport{base: base}
 		start := time.Now()
 		failed := sendConcurrently(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
-		summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
+		summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d rejected, %d failed, %v",
 			name, dialect, wire.sent.Load(), wire.rejected.Load(), failed, time.Since(start).Round(time.Millisecond))
 		t.Log(summary)
 		few := wire.sent.Load() / 20

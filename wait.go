@@ -179,7 +179,7 @@ func (rt *roundTrip) waitRule() (r waitRule) {
 // addReason adds the rule that forbade the wait to err, the result of the queue. rule is that
 // of waitRule.
 func (rt *roundTrip) addReason(err error, rule waitRule) error {
-	var r *throttle.RefusedError
+	var r *throttle.RejectedError
 	if context.Cause(rt.ctx) != nil || !errors.As(err, &r) {
 		return err
 	}
@@ -199,7 +199,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 	default:
 		return err
 	}
-	return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
+	return &throttle.RejectedError{Key: r.Key, Decision: r.Decision, Reason: reason}
 }
 
 // recordPosition records and traces that the request begins to wait in the queue.

@@ -47,15 +47,15 @@ type Budget struct {
 	// seconds. Zero and negative values mean 10 seconds.
 	Window time.Duration
 
-	mu      sync.Mutex    // guards the fields below
-	part    time.Duration // length of a tenth; zero before the first use
-	ratio   float64       // Ratio with its default
-	minimum float64       // retries that are allowed within the Window without any request
-	start   time.Time     // start of the first tenth
-	last    int64         // number of the latest tenth
-	ring    [tenths + 1]tenth
-	retried int64
-	refused int64
+	mu       sync.Mutex    // guards the fields below
+	part     time.Duration // length of a tenth; zero before the first use
+	ratio    float64       // Ratio with its default
+	minimum  float64       // retries that are allowed within the Window without any request
+	start    time.Time     // start of the first tenth
+	last     int64         // number of the latest tenth
+	ring     [tenths + 1]tenth
+	retried  int64
+	rejected int64
 }
 
 // tenths is the number of parts of a Window.
@@ -86,7 +86,7 @@ func (b *Budget) Withdraw(now time.Time) bool {
 	latest := b.read(now)
 	requests, retries := b.count(latest)
 	if allowed := b.ratio*float64(requests) + b.minimum; !(float64(retries+1) <= allowed) { // also if allowed is not a number
-		b.refused++
+		b.rejected++
 		return false
 	}
 	b.last = latest
@@ -100,14 +100,14 @@ type BudgetState struct {
 	Requests int64 // requests within the Window
 	Retries  int64 // retries within the Window
 	Retried  int64 // retries granted since the first use
-	Refused  int64 // retries rejected since the first use
+	Rejected int64 // retries rejected since the first use
 }
 
 // Snapshot returns the counters at now. It does not change the Budget.
 func (b *Budget) Snapshot(now time.Time) BudgetState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := BudgetState{Retried: b.retried, Refused: b.refused}
+	s := BudgetState{Retried: b.retried, Rejected: b.rejected}
 	s.Requests, s.Retries = b.count(b.read(now))
 	return s
 }

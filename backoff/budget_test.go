@@ -19,7 +19,7 @@ func TestBudget_zeroValueIsAFifthAndTenASecond(t *testing.T) {
 		b.Deposit(now)
 	}
 	require.Equal(t, 10, withdrawAll(&b, now))
-	require.Equal(t, BudgetState{Requests: 50, Retries: 110, Retried: 110, Refused: 2}, b.Snapshot(now))
+	require.Equal(t, BudgetState{Requests: 50, Retries: 110, Retried: 110, Rejected: 2}, b.Snapshot(now))
 }
 
 // withdrawAll returns how many retries b grants at now.
@@ -67,14 +67,14 @@ func TestBudget_forgets(t *testing.T) {
 		granted int
 		state   BudgetState
 	}{
-		{0, 2, BudgetState{Requests: 1, Retries: 2, Retried: 2, Refused: 1}},
-		{9999 * ms, 0, BudgetState{Requests: 1, Retries: 2, Retried: 2, Refused: 2}},
-		{10 * s, 0, BudgetState{Requests: 0, Retries: 2, Retried: 2, Refused: 3}},
-		{11 * s, 1, BudgetState{Retries: 1, Retried: 3, Refused: 4}},
-		{5 * s, 0, BudgetState{Retries: 1, Retried: 3, Refused: 5}}, // the clock steps back
-		{365 * 24 * time.Hour, 1, BudgetState{Retries: 1, Retried: 4, Refused: 6}},
-		{math.MaxInt64, 1, BudgetState{Retries: 1, Retried: 5, Refused: 7}},
-		{math.MinInt64, 0, BudgetState{Retries: 1, Retried: 5, Refused: 8}},
+		{0, 2, BudgetState{Requests: 1, Retries: 2, Retried: 2, Rejected: 1}},
+		{9999 * ms, 0, BudgetState{Requests: 1, Retries: 2, Retried: 2, Rejected: 2}},
+		{10 * s, 0, BudgetState{Requests: 0, Retries: 2, Retried: 2, Rejected: 3}},
+		{11 * s, 1, BudgetState{Retries: 1, Retried: 3, Rejected: 4}},
+		{5 * s, 0, BudgetState{Retries: 1, Retried: 3, Rejected: 5}}, // the clock steps back
+		{365 * 24 * time.Hour, 1, BudgetState{Retries: 1, Retried: 4, Rejected: 6}},
+		{math.MaxInt64, 1, BudgetState{Retries: 1, Retried: 5, Rejected: 7}},
+		{math.MinInt64, 0, BudgetState{Retries: 1, Retried: 5, Rejected: 8}},
 	} {
 		now := start.Add(step.at)
 		require.Equal(t, step.granted, withdrawAll(b, now), "at %v", step.at)
@@ -113,9 +113,9 @@ func TestBudget_allowanceIsWhatIsGranted(t *testing.T) {
 	}
 }
 
-// TestBudget_refusalsChangeNothing checks that a rejected Withdraw and a Snapshot change
+// TestBudget_rejectionsChangeNothing checks that a rejected Withdraw and a Snapshot change
 // nothing: a rejection at a reading in the future does not stop the Budget.
-func TestBudget_refusalsChangeNothing(t *testing.T) {
+func TestBudget_rejectionsChangeNothing(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := &Budget{Ratio: 1, MinPerSecond: -1}
 	b.Deposit(start)
@@ -135,7 +135,7 @@ type event struct {
 // would exceed it up to the resolution of tenths.
 func TestBudget_holdsItsInvariant(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
-	granted, refused := 0, 0
+	granted, rejected := 0, 0
 	for range 300 {
 		ratio, floor := pick(rng, []float64{0.1, 0.2, 0.5, 1}), pick(rng, []float64{0.1, 0.5, 2})
 		w := time.Duration(1+rng.IntN(20)) * s
@@ -160,13 +160,13 @@ func TestBudget_holdsItsInvariant(t *testing.T) {
 				granted++
 				require.True(t, fits(history, now, w, w, ratio, floor*w.Seconds(), 0), "granted too much at %v", now)
 			} else {
-				refused++
-				require.False(t, fits(history, now, w-w/tenths, w+w/tenths, ratio, floor*w.Seconds(), 1), "refused too much at %v", now)
+				rejected++
+				require.False(t, fits(history, now, w-w/tenths, w+w/tenths, ratio, floor*w.Seconds(), 1), "rejected too much at %v", now)
 			}
 		}
 	}
-	t.Logf("%d granted, %d refused", granted, refused)
-	require.Greater(t, min(granted, refused), 1000)
+	t.Logf("%d granted, %d rejected", granted, rejected)
+	require.Greater(t, min(granted, rejected), 1000)
 }
 
 // step returns by how much the clock moves: mostly forwards, sometimes backwards, rarely by a

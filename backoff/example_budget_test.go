@@ -22,7 +22,7 @@ func ExampleBudget() {
 		clk.Add(50 * time.Millisecond)
 	}
 	s := b.Snapshot(clk.Now())
-	fmt.Printf("%d requests, %d retries, %d refused\n", s.Requests, s.Retries, s.Refused)
+	fmt.Printf("%d requests, %d retries, %d rejected\n", s.Requests, s.Retries, s.Rejected)
 	// Output:
-	// 100 requests, 21 retries, 279 refused
+	// 100 requests, 21 retries, 279 rejected
 }

@@ -341,7 +341,7 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 		"Floor":    func() { sinkDelay += RetryAfterJitter{}.Delay(s, 2) },
 		"Deposit":  func() { budget.Deposit(now) },
 		"Withdraw": func() { sinkOK = budget.Withdraw(now) },
-		"Snapshot": func() { sinkOK = budget.Snapshot(now).Refused > 0 },
+		"Snapshot": func() { sinkOK = budget.Snapshot(now).Rejected > 0 },
 		"SplayOf":  func() { sinkDelay += OffsetFor("device").In(s) },
 		"Next":     func() { sinkOK = RandomOffset().Next(now, s).IsZero() },
 	} {

@@ -55,4 +55,4 @@ func chunkOf(burst int64, per time.Duration) (size int64, restored time.Duration
 }
 
 // neverGranted returns the error for a limiter that rejected a claim of one byte for good.
-func neverGranted(refused error) error { return fmt.Errorf("%w: %w", ErrNeverGranted, refused) }
+func neverGranted(rejected error) error { return fmt.Errorf("%w: %w", ErrNeverGranted, rejected) }

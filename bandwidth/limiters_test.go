@@ -136,7 +136,7 @@ func TestStream_failsIfNotEvenOneByteIsGranted(t *testing.T) {
 				n, err := download(t, l, zeros{}).Read(make([]byte, 10_000))
 				require.Zero(t, n)
 				require.ErrorIs(t, err, bandwidth.ErrNeverGranted)
-				require.ErrorIs(t, err, throttle.ErrRefused)
+				require.ErrorIs(t, err, throttle.ErrRejected)
 				require.Zero(t, time.Since(begin))
 			})
 		})

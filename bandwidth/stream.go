@@ -229,16 +229,16 @@ func (s *stream) onGrant(cost int64) {
 // onError returns the error of a claim, or reports that it must be repeated with a lower
 // cost because the limiter can never grant it.
 func (s *stream) onError(cost int64, err error) (retry bool, _ error) {
-	var refused *throttle.RefusedError
+	var rejected *throttle.RejectedError
 	switch {
-	case !errors.As(err, &refused):
+	case !errors.As(err, &rejected):
 		return false, err
-	case refused.Decision.Wait != throttle.Forever:
+	case rejected.Decision.Wait != throttle.Forever:
 		return false, fmt.Errorf("bandwidth: %d B were not granted: %w", cost, err)
 	case cost == 1:
 		return false, neverGranted(err)
 	}
-	s.chunk, s.restored = chunkOf(refused.Decision.Limit, refused.Decision.Per)
+	s.chunk, s.restored = chunkOf(rejected.Decision.Limit, rejected.Decision.Per)
 	s.chunk = min(s.chunk, cost/2)
 	return true, nil
 }

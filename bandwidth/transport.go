@@ -52,7 +52,7 @@ type Transport struct {
 
 	// Queue is where streams wait. Share it between Transports and Middlewares that share a
 	// limiter, so that their streams share the limiter evenly. A wait that would be longer
-	// than Queue.MaxWait ends with a *throttle.RefusedError. Nil means a Queue that is used by
+	// than Queue.MaxWait ends with a *throttle.RejectedError. Nil means a Queue that is used by
 	// this Transport alone, with a MaxWait of 1 minute.
 	Queue *queue.Queue
 
@@ -63,7 +63,7 @@ type Transport struct {
 // paced by Download. It implements http.RoundTripper.
 //
 // An error of a Read of the response is that of Base; the cause of the request's context; a
-// *throttle.RefusedError, wrapped, if the wait would be longer than Queue.MaxWait or than
+// *throttle.RejectedError, wrapped, if the wait would be longer than Queue.MaxWait or than
 // the deadline of the context allows, which then matches context.DeadlineExceeded; the
 // error of a limiter; or one that matches ErrNeverGranted. If one of them ends the body of a
 // request, Base returns it as the error of the request.

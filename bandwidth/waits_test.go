@@ -113,7 +113,7 @@ func TestBody_waitIsBounded(t *testing.T) {
 				body := downloadWith(t.Context(), t, &bandwidth.Transport{Base: responding(zeros{}), Download: limit, Queue: tt.queue})
 				got := <-readAsync(body)
 				require.Equal(t, tt.after, got.after)
-				require.ErrorIs(t, got.err, throttle.ErrRefused)
+				require.ErrorIs(t, got.err, throttle.ErrRejected)
 				require.ErrorContains(t, got.err, "bandwidth: 1 B were not granted: ")
 			})
 		})
@@ -129,7 +129,7 @@ func TestBody_readFailsIfTheDeadlineIsTooEarly(t *testing.T) {
 		got := <-readAsync(downloadWith(ctx, t, &bandwidth.Transport{Base: responding(zeros{}), Download: limit}))
 		require.Zero(t, got.after)
 		require.ErrorIs(t, got.err, context.DeadlineExceeded)
-		require.ErrorIs(t, got.err, throttle.ErrRefused)
+		require.ErrorIs(t, got.err, throttle.ErrRejected)
 	})
 }
 

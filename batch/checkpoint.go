@@ -340,7 +340,7 @@ func (c *checkpoint) fail(index int, reason error, doubt bool) error {
 // URLs and without the keys of limits, and at most maxReason bytes long.
 func storedText(err error) string {
 	text := explain.ErrorWithoutKeys(err, func(err error) string {
-		if r, ok := err.(*throttle.RefusedError); ok {
+		if r, ok := err.(*throttle.RejectedError); ok {
 			return r.Key
 		}
 		return ""

@@ -32,7 +32,7 @@ func TestMonitor_showsAJob(t *testing.T) {
 			_, err := batch.Run(t.Context(), upTo(100), func(_ context.Context, i int) error {
 				time.Sleep(time.Second)
 				if i == 5 {
-					return errors.New("Get \"https://user:secret@a.test/x?token=secret\": refused")
+					return errors.New("Get \"https://user:secret@a.test/x?token=secret\": rejected")
 				}
 				return nil
 			}, batch.Options{Workers: 2, Total: 100, Job: "import", Monitor: &m})
@@ -65,7 +65,7 @@ func TestMonitor_showsAPause(t *testing.T) {
 			time.Sleep(time.Second)
 			if i == 10 && first {
 				first = false
-				return &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
+				return &throttle.RejectedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
 			}
 			return nil
 		}, batch.Options{Workers: 1, Repeat: batch.RepeatAlways, Monitor: &m})

@@ -49,7 +49,7 @@ func TestProgress_aPauseCountsAsTimeLeft(t *testing.T) {
 			time.Sleep(time.Second)
 			if i == 50 && first {
 				first = false
-				return &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
+				return &throttle.RejectedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
 			}
 			return nil
 		}, batch.Options{Workers: 1, Total: 100, Repeat: batch.RepeatAlways, Progress: func(p batch.Progress) { // it sends no request

@@ -54,7 +54,7 @@ func TestRun_repeatsWithinAProcessOnlyAsRepeatStates(t *testing.T) {
 				first := i < 2 && calls[i] == 1
 				mu.Unlock()
 				if !tt.observed && first {
-					return &throttle.RefusedError{Decision: throttle.Decision{Wait: 20 * time.Minute}, Reason: heed.ErrMaxWait}
+					return &throttle.RejectedError{Decision: throttle.Decision{Wait: 20 * time.Minute}, Reason: heed.ErrMaxWait}
 				} else if !tt.observed {
 					return nil
 				}

@@ -584,7 +584,7 @@ func TestRun_aPauseEndsWithTheContext(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		report, err := batch.Run(ctx, upTo(10), func(context.Context, int) error {
-			return &throttle.RefusedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
+			return &throttle.RejectedError{Decision: throttle.Decision{Wait: time.Hour}, Reason: heed.ErrMaxWait}
 		}, batch.Options{Repeat: batch.RepeatAlways}) // it sends no request: its effects are unknown
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, time.Since(start))

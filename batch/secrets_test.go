@@ -29,16 +29,16 @@ func TestRun_theCheckpointHasNoSecrets(t *testing.T) {
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
 	u.User, u.Path, u.RawQuery, u.Fragment = url.UserPassword("SEKRET-USER", "SEKRET-PASSWORD"), "/orders", "token=SEKRET-QUERY", "SEKRET-FRAGMENT"
-	refused := &throttle.RefusedError{Key: "SEKRET-KEY", Decision: throttle.Decision{Wait: throttle.Forever}, Reason: throttle.ErrRefused}
+	rejected := &throttle.RejectedError{Key: "SEKRET-KEY", Decision: throttle.Decision{Wait: throttle.Forever}, Reason: throttle.ErrRejected}
 	o := batch.Options{Checkpoint: checkpointIn(t)}
 	report, err := batch.Run(t.Context(), upTo(3), func(ctx context.Context, i int) error {
 		switch i {
 		case 0:
 			return send(ctx, client, "POST", u.String(), "")
 		case 1:
-			return errors.Join(errors.New("inserted"), &url.Error{Op: "Get", URL: u.String(), Err: errors.New("refused")})
+			return errors.Join(errors.New("inserted"), &url.Error{Op: "Get", URL: u.String(), Err: errors.New("rejected")})
 		}
-		return refused
+		return rejected
 	}, o)
 	require.ErrorIs(t, err, batch.ErrItems)
 	require.Equal(t, 3, report.Failed)

@@ -379,16 +379,16 @@ func (f *failures) next() time.Duration {
 // to one of the request.
 func isNetworkError(err error) bool {
 	var (
-		op      *net.OpError
-		dns     *net.DNSError
-		cert    *tls.CertificateVerificationError
-		refused *throttle.RefusedError
-		timeout interface{ Timeout() bool }
+		op       *net.OpError
+		dns      *net.DNSError
+		cert     *tls.CertificateVerificationError
+		rejected *throttle.RejectedError
+		timeout  interface{ Timeout() bool }
 	)
 	switch {
-	case errors.As(err, &refused) && refused.Decision.Wait >= throttle.Forever:
+	case errors.As(err, &rejected) && rejected.Decision.Wait >= throttle.Forever:
 		return false // the limit can never admit the request
-	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &cert), errors.Is(err, throttle.ErrRefused):
+	case errors.As(err, &op), errors.As(err, &dns), errors.As(err, &cert), errors.Is(err, throttle.ErrRejected):
 		return true
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true

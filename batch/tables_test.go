@@ -86,8 +86,8 @@ func TestMayBeProcessed(t *testing.T) {
 }
 
 func TestIsNetworkError(t *testing.T) {
-	refused := func(wait time.Duration) error {
-		return fmt.Errorf("wrapped: %w", &throttle.RefusedError{Decision: throttle.Decision{Wait: wait}, Reason: throttle.ErrRefused})
+	rejected := func(wait time.Duration) error {
+		return fmt.Errorf("wrapped: %w", &throttle.RejectedError{Decision: throttle.Decision{Wait: wait}, Reason: throttle.ErrRejected})
 	}
 	for _, tt := range []struct {
 		err  error
@@ -100,9 +100,9 @@ func TestIsNetworkError(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", io.ErrUnexpectedEOF), true},
 		{context.DeadlineExceeded, true},
 		{os.ErrDeadlineExceeded, true},
-		{refused(time.Hour), true},
-		{refused(throttle.Forever - 1), true},
-		{refused(throttle.Forever), false},
+		{rejected(time.Hour), true},
+		{rejected(throttle.Forever - 1), true},
+		{rejected(throttle.Forever), false},
 		{context.Canceled, false},
 		{errors.New("other"), false},
 	} {
@@ -111,8 +111,8 @@ func TestIsNetworkError(t *testing.T) {
 }
 
 func TestWaitOf(t *testing.T) {
-	refused := func(wait time.Duration, reason error) error {
-		return &throttle.RefusedError{Decision: throttle.Decision{Wait: wait}, Reason: reason}
+	rejected := func(wait time.Duration, reason error) error {
+		return &throttle.RejectedError{Decision: throttle.Decision{Wait: wait}, Reason: reason}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -124,14 +124,14 @@ func TestWaitOf(t *testing.T) {
 			{errors.New("other"), false, 0},
 			{heed.ErrMaxWait, true, 0},
 			{heed.ErrMaxElapsed, false, 0},
-			{refused(time.Minute, errors.New("other")), false, 0},
-			{refused(time.Minute, heed.ErrMaxWait), true, time.Minute},
-			{refused(1, heed.ErrMaxWait), true, 1},
-			{refused(0, heed.ErrMaxWait), true, 0},
-			{refused(-1, heed.ErrMaxWait), true, 0},
-			{refused(time.Minute, heed.ErrMaxElapsed), true, time.Minute},
-			{refused(throttle.Forever-1, heed.ErrMaxElapsed), true, throttle.Forever - 1},
-			{refused(throttle.Forever, heed.ErrMaxWait), false, 0},
+			{rejected(time.Minute, errors.New("other")), false, 0},
+			{rejected(time.Minute, heed.ErrMaxWait), true, time.Minute},
+			{rejected(1, heed.ErrMaxWait), true, 1},
+			{rejected(0, heed.ErrMaxWait), true, 0},
+			{rejected(-1, heed.ErrMaxWait), true, 0},
+			{rejected(time.Minute, heed.ErrMaxElapsed), true, time.Minute},
+			{rejected(throttle.Forever-1, heed.ErrMaxElapsed), true, throttle.Forever - 1},
+			{rejected(throttle.Forever, heed.ErrMaxWait), false, 0},
 		} {
 			tooLong, until := waitOf(tt.err)
 			require.Equal(t, tt.tooLong, tooLong, "%v", tt.err)

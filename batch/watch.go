@@ -231,15 +231,15 @@ func (w *watch) done(req *http.Request, i heed.DoneInfo) {
 // waitOf reports whether err means that a wait was longer than allowed, and when the wait
 // would end. That time is zero if err does not state it.
 func waitOf(err error) (tooLong bool, until time.Time) {
-	var refused *throttle.RefusedError
-	isRefused := errors.As(err, &refused)
+	var rejected *throttle.RejectedError
+	isRejected := errors.As(err, &rejected)
 	switch {
-	case isRefused && refused.Decision.Wait >= throttle.Forever:
+	case isRejected && rejected.Decision.Wait >= throttle.Forever:
 		return false, until // a later request would be rejected, too
-	case !errors.Is(err, heed.ErrMaxWait) && !(isRefused && errors.Is(err, heed.ErrMaxElapsed)):
+	case !errors.Is(err, heed.ErrMaxWait) && !(isRejected && errors.Is(err, heed.ErrMaxElapsed)):
 		return false, until
-	case isRefused && refused.Decision.Wait > 0:
-		until = time.Now().Add(refused.Decision.Wait)
+	case isRejected && rejected.Decision.Wait > 0:
+		until = time.Now().Add(rejected.Decision.Wait)
 	}
 	return true, until
 }

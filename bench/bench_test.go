@@ -44,7 +44,7 @@ func TestCompare_measuresBothSidesInEveryRound(t *testing.T) {
 	require.LessOrEqual(t, got[0].MinRatio, got[0].MaxRatio)
 }
 
-func TestCompare_refusesAPairThatDoesOtherWork(t *testing.T) {
+func TestCompare_rejectsAPairThatDoesOtherWork(t *testing.T) {
 	all, none := func(n int) int { return n }, func(int) int { return 0 }
 	_, err := Compare([]Pair{{Work: "w", Granted: true, Heed: all, Theirs: none}}, []int{2}, 1, time.Millisecond)
 	require.ErrorContains(t, err, "0 of 2000 operations were granted")

@@ -117,7 +117,7 @@ func MiddlewarePairs() (pairs []Pair) {
 			pairs = append(pairs, Pair{Work: "request granted", Call: ours.Name, Peer: theirs.Name, Granted: true,
 				Heed: serve(ours, ample), Theirs: serve(theirs, ample)})
 		}
-		pairs = append(pairs, Pair{Work: "request refused", Call: all[0].Name, Peer: theirs.Name,
+		pairs = append(pairs, Pair{Work: "request rejected", Call: all[0].Name, Peer: theirs.Name,
 			Heed: serve(all[0], 1), Theirs: serve(theirs, 1)})
 	}
 	return pairs
@@ -136,7 +136,7 @@ func ServerPairs() (pairs []Pair) {
 
 // HeaderCounts returns the number of headers that m adds to a granted and to a rejected
 // response.
-func (m Middleware) HeaderCounts() (granted, refused int) {
+func (m Middleware) HeaderCounts() (granted, rejected int) {
 	h := m.Wrap(2, okHandler)
 	for range 2 {
 		w := &statusWriter{header: http.Header{}}

@@ -12,8 +12,8 @@ func TestMiddlewares_doTheSameWork(t *testing.T) {
 		require.Equal(t, 3000, serve(m, ample)(3000), m.Name)
 		require.Zero(t, serve(m, 1)(3000), m.Name)
 		require.Equal(t, 10, overServer(m)(10), m.Name)
-		granted, refused := m.HeaderCounts()
+		granted, rejected := m.HeaderCounts()
 		require.GreaterOrEqual(t, granted, 3, m.Name)
-		require.GreaterOrEqual(t, refused, 3, m.Name)
+		require.GreaterOrEqual(t, rejected, 3, m.Name)
 	}
 }

@@ -23,7 +23,7 @@ func ratePairs() []Pair {
 	heed, theirs := rate.NewLimiter(plenty, plenty), xrate.NewLimiter(plenty, plenty)
 	return []Pair{
 		pair("rate, granted", "Allow", true, heed.Allow, theirs.Allow),
-		pair("rate, refused", "Allow", false, heedSpent.Allow, theirSpent.Allow),
+		pair("rate, rejected", "Allow", false, heedSpent.Allow, theirSpent.Allow),
 		pair("rate, reserved and canceled", "Reserve, Cancel", true,
 			func() bool {
 				r := heed.Reserve()

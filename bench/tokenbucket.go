@@ -26,7 +26,7 @@ func tokenBucketPairs() []Pair {
 			Theirs: allow(rate.NewLimiter(1e9, 1e9)),
 		},
 		{
-			Work: "one bucket, refused", Call: tokenBucketCall, Peer: rateCall,
+			Work: "one bucket, rejected", Call: tokenBucketCall, Peer: rateCall,
 			Heed:   reserve(drained(throttle.NewTokenBucket(spent))),
 			Theirs: allow(drainedRate(rate.NewLimiter(rate.Every(spent.Per), 1))),
 		},

@@ -380,7 +380,7 @@ func TestPage_hidesSecrets(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer header-secret")
 		_, err = heed.NewClient(transport).Do(req.WithContext(heed.WithOptions(t.Context(), heed.RequestOptions{Tenant: "tenant-secret"})))
 		require.NoError(t, err)
-		p.Trace().Done(req, heed.DoneInfo{Err: &url.Error{Op: "Get", URL: req.URL.String(), Err: errors.New("refused")}})
+		p.Trace().Done(req, heed.DoneInfo{Err: &url.Error{Op: "Get", URL: req.URL.String(), Err: errors.New("rejected")}})
 		require.Contains(t, htmlOf(t, p), "api.test")
 		for _, where := range []string{"pass", "query", "fragment", "header", "key", "tenant"} {
 			require.NotContains(t, htmlOf(t, p), where+"-secret")

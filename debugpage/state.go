@@ -153,7 +153,7 @@ type budgetState struct {
 	Retries    int64  `json:"retries"`
 	Allowed    *int64 `json:"allowed"` // nil: not limited
 	Retried    int64  `json:"retried_since_start"`
-	Refused    int64  `json:"refused_since_start"`
+	Rejected   int64  `json:"rejected_since_start"`
 }
 
 const (
@@ -382,7 +382,7 @@ func (r *queueRow) add(l queue.LimitSnapshot) {
 
 func newBudgetState(names string, b *backoff.Budget, now time.Time) budgetState {
 	s := b.Snapshot(now)
-	state := budgetState{Transports: names, Requests: s.Requests, Retries: s.Retries, Retried: s.Retried, Refused: s.Refused}
+	state := budgetState{Transports: names, Requests: s.Requests, Retries: s.Retries, Retried: s.Retried, Rejected: s.Rejected}
 	if n := b.Allowance(now); n < math.MaxInt64 {
 		state.Allowed = &n
 	}

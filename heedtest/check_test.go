@@ -563,7 +563,7 @@ func TestRun_everyCheckCanFail(t *testing.T) {
 	}, heedtest.Names(), "add a fault of the new check to TestRun_faults")
 }
 
-// withoutBody makes net/http send a consumed body as an empty one. It refuses a body that is
+// withoutBody makes net/http send a consumed body as an empty one. It rejects a body that is
 // shorter than ContentLength.
 func withoutBody(base http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {

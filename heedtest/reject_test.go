@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Refusals of real servers: limit_req_status of nginx, the status 444, and tarpit and
+// Rejections of real servers: limit_req_status of nginx, the status 444, and tarpit and
 // silent-drop of HAProxy.
 func TestResponse_replacesRejections(t *testing.T) {
 	for name, tt := range map[string]struct {
-		refusal heedtest.Response
-		edit    func(http.Header)
-		status  int // 0: an error
-		after   time.Duration
-		header  string // Retry-After
+		rejection heedtest.Response
+		edit      func(http.Header)
+		status    int // 0: an error
+		after     time.Duration
+		header    string // Retry-After
 	}{
 		"503":            {heedtest.Response{Status: 503}, heedtest.NoHeaders, 503, 0, ""},
 		"403":            {heedtest.Response{Status: 403}, heedtest.NoHeaders, 403, 0, ""},
@@ -31,7 +31,7 @@ func TestResponse_replacesRejections(t *testing.T) {
 		"silent":         {heedtest.Response{Fault: heedtest.Hang}, nil, 0, 5 * time.Second, ""},
 	} {
 		s := &heedtest.Server{
-			Limit:      &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)), OnReject: tt.refusal},
+			Limit:      &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)), OnReject: tt.rejection},
 			EditHeader: tt.edit,
 		}
 		t.Run(name, func(t *testing.T) {

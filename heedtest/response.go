@@ -69,7 +69,7 @@ const (
 const hangDelay = 10 * time.Millisecond
 
 // ServeHTTP responds with a. It makes a the OnReject handler of a Server's Limit, so that the
-// Server refuses as some servers do: with 403 or 503 instead of 429, with a closed connection
+// Server rejects as some servers do: with 403 or 503 instead of 429, with a closed connection
 // (nginx's status 444), late (HAProxy's tarpit), or not at all (its silent-drop). The headers
 // of the Limit are kept unless EditHeader is NoHeaders. ServeHTTP panics if r was not received
 // by a Server of this package.

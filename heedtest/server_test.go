@@ -28,7 +28,7 @@ func bucket(n int64) *throttlehttp.Middleware {
 // countingRejected returns a limit of n requests in any window of length per that also counts
 // rejected requests, as HAProxy does if it tracks a request before it denies it.
 func countingRejected(n int64, per time.Duration) throttle.Limiter {
-	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true})
+	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRejected: true})
 }
 
 // at sends a request after each of the delays since the start, and returns the statuses.
@@ -56,7 +56,7 @@ func TestServer_limitsAPlainClient(t *testing.T) {
 			count[a.Status]++
 		}
 		require.Equal(t, map[int]int{200: 10, 429: 20}, count)
-		require.Empty(t, s.EarlyRetries(), "all were on their way when the first was refused")
+		require.Empty(t, s.EarlyRetries(), "all were on their way when the first was rejected")
 		require.Equal(t, 30, s.Conns())
 	})
 }

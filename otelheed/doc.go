@@ -21,7 +21,7 @@
 //	heed.client.queued_requests         gauge, requests that wait now
 //	heed.client.attempts                attempts that got a response or failed
 //	heed.client.throttled               responses that reject a request because of a limit
-//	heed.client.retries.refused         failed attempts that are not retried, by heed.reason
+//	heed.client.retries.rejected         failed attempts that are not retried, by heed.reason
 //	heed.client.quota.limit             gauges for the limits of servers:
 //	heed.client.quota.remaining           by server.address, heed.quota.name, heed.quota.unit, heed.quota.known
 //	heed.client.quota.utilization

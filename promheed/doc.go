@@ -17,7 +17,7 @@
 //	heed_client_queued_requests                 gauge, requests that wait now
 //	heed_client_attempts_total                  attempts that got a response or failed
 //	heed_client_throttled_total                 responses that reject a request because of a limit
-//	heed_client_retries_refused_total           failed attempts that are not retried, by reason
+//	heed_client_retries_rejected_total           failed attempts that are not retried, by reason
 //	heed_client_quota_limit                     gauges for the limits of servers:
 //	heed_client_quota_remaining                   by server_address, heed_quota_name, heed_quota_unit, heed_quota_known
 //	heed_client_quota_utilization_ratio

@@ -25,24 +25,24 @@ var courses = []*scenario{
 	{name: "bucket of 20/s, burst 20, bare 429", server: func() serverrules.Server { return nginx(429) }},
 	{name: "bucket of 20/s, burst 20, bare 503", server: func() serverrules.Server { return nginx(503) }},
 	{name: "bucket of 20/s, burst 20, bare 403", server: func() serverrules.Server { return nginx(403) }},
-	{name: "bucket of 20/s, burst 20, connections closed", server: bucketServer(20, 20, serverrules.Refuse(444))},
-	{name: "bucket of 20/s, no burst, bare 429", server: bucketServer(20, 0, serverrules.Refuse(429))},
-	{name: "bucket of 20/s, no burst, bare 503", server: bucketServer(20, 0, serverrules.Refuse(503))},
-	{name: "bucket of 2/s, burst 5, bare 429", server: bucketServer(2, 5, serverrules.Refuse(429)), calls: 120},
-	{name: "bucket of 2/s, burst 5, bare 503", server: bucketServer(2, 5, serverrules.Refuse(503)), calls: 120},
-	{name: "bucket of 200/s, burst 20, bare 429", server: bucketServer(200, 20, serverrules.Refuse(429)), calls: 2000, burst: 500, rate: 300},
-	{name: "bucket of 200/s, burst 20, bare 503", server: bucketServer(200, 20, serverrules.Refuse(503)), calls: 2000, burst: 500, rate: 300},
-	{name: "bucket of 20/s, burst 200, bare 429", server: bucketServer(20, 200, serverrules.Refuse(429)), calls: 800, burst: 300},
+	{name: "bucket of 20/s, burst 20, connections closed", server: bucketServer(20, 20, serverrules.Reject(444))},
+	{name: "bucket of 20/s, no burst, bare 429", server: bucketServer(20, 0, serverrules.Reject(429))},
+	{name: "bucket of 20/s, no burst, bare 503", server: bucketServer(20, 0, serverrules.Reject(503))},
+	{name: "bucket of 2/s, burst 5, bare 429", server: bucketServer(2, 5, serverrules.Reject(429)), calls: 120},
+	{name: "bucket of 2/s, burst 5, bare 503", server: bucketServer(2, 5, serverrules.Reject(503)), calls: 120},
+	{name: "bucket of 200/s, burst 20, bare 429", server: bucketServer(200, 20, serverrules.Reject(429)), calls: 2000, burst: 500, rate: 300},
+	{name: "bucket of 200/s, burst 20, bare 503", server: bucketServer(200, 20, serverrules.Reject(503)), calls: 2000, burst: 500, rate: 300},
+	{name: "bucket of 20/s, burst 200, bare 429", server: bucketServer(20, 200, serverrules.Reject(429)), calls: 800, burst: 300},
 	{name: "bucket of 20/s, burst 20, bare 429, twice", server: func() serverrules.Server { return nginx(429) }, calls: 600, pause: 40 * time.Second},
 	{name: "bucket of 20/s, burst 20, bare 503, twice", server: func() serverrules.Server { return nginx(503) }, calls: 600, pause: 40 * time.Second},
 
 	// The same with Retry-After, which says when to come back, not how fast.
-	{name: "bucket of 20/s, burst 20, Retry-After: 1", server: bucketServer(20, 20, serverrules.RefuseFor(429, "1"))},
-	{name: "bucket of 20/s, no burst, Retry-After: 1", server: bucketServer(20, 0, serverrules.RefuseFor(429, "1"))},
-	{name: "bucket of 20/s, burst 20, Retry-After: 5", server: bucketServer(20, 20, serverrules.RefuseFor(429, "5"))},
-	{name: "bucket of 20/s, burst 20, Retry-After: 15", server: bucketServer(20, 20, serverrules.RefuseFor(429, "15"))},
-	{name: "bucket of 20/s, burst 20, 503 with Retry-After: 2", server: bucketServer(20, 20, serverrules.RefuseFor(503, "2"))},
-	{name: "bucket of 20/s, burst 20, Retry-After: 0", server: bucketServer(20, 20, serverrules.RefuseFor(429, "0"))},
+	{name: "bucket of 20/s, burst 20, Retry-After: 1", server: bucketServer(20, 20, serverrules.RejectFor(429, "1"))},
+	{name: "bucket of 20/s, no burst, Retry-After: 1", server: bucketServer(20, 0, serverrules.RejectFor(429, "1"))},
+	{name: "bucket of 20/s, burst 20, Retry-After: 5", server: bucketServer(20, 20, serverrules.RejectFor(429, "5"))},
+	{name: "bucket of 20/s, burst 20, Retry-After: 15", server: bucketServer(20, 20, serverrules.RejectFor(429, "15"))},
+	{name: "bucket of 20/s, burst 20, 503 with Retry-After: 2", server: bucketServer(20, 20, serverrules.RejectFor(503, "2"))},
+	{name: "bucket of 20/s, burst 20, Retry-After: 0", server: bucketServer(20, 20, serverrules.RejectFor(429, "0"))},
 
 	// Windows that reject without a statement. The probes of the stop find their end.
 	{name: "window of 100 per 5 s, bare 429", server: func() serverrules.Server { return serverrules.ModQoS(100, window5) }},
@@ -67,12 +67,12 @@ var courses = []*scenario{
 	{name: "sliding counter, 100 per 5 s, others use 3/s, no Retry-After", server: slidingServer(serverrules.SlidingCounterConfig{Headers: serverrules.XRateLimit(time.Millisecond), Others: 3})},
 
 	// Servers that count rejected requests, and that respond to them late.
-	{name: "rejections count, 50 per 2 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Refuse(429)})},
-	{name: "rejections count, 50 per 2 s, Retry-After: 2", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.RefuseFor(429, "2")})},
-	{name: "rejections count, 50 per 2 s, bare 503", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Refuse(503)})},
-	{name: "sliding counter, 50 per 2 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Refuse(429), OnlyAccepted: true})},
-	{name: "rejections count and take 3 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})},
-	{name: "rejections count, connections closed after 2 s", server: haproxyServer(serverrules.HAProxyConfig{Refusal: serverrules.Reply{Drop: true, Delay: 2 * time.Second}})},
+	{name: "rejections count, 50 per 2 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.Reject(429)})},
+	{name: "rejections count, 50 per 2 s, Retry-After: 2", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.RejectFor(429, "2")})},
+	{name: "rejections count, 50 per 2 s, bare 503", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.Reject(503)})},
+	{name: "sliding counter, 50 per 2 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.Reject(429), OnlyAccepted: true})},
+	{name: "rejections count and take 3 s, bare 429", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})},
+	{name: "rejections count, connections closed after 2 s", server: haproxyServer(serverrules.HAProxyConfig{Rejection: serverrules.Reply{Drop: true, Delay: 2 * time.Second}})},
 
 	// Bans.
 	{name: "20 per 1 s, then a ban of 10 s, bare 429", server: func() serverrules.Server { return serverrules.ModEvasive(20, 10*time.Second, 429) }},
@@ -87,12 +87,12 @@ var courses = []*scenario{
 	{name: "a ban of 4 s that each request renews, bare 429, twice", server: func() serverrules.Server { return renewedBan(30, 4*time.Second) }, calls: 240, pause: time.Minute},
 
 	// Limits that change.
-	{name: "20/s, from 20 s on 100/s, bare 429", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Refuse(429)), bucketServer(100, 100, serverrules.Refuse(429))), calls: 1500, burst: 1500},
-	{name: "20/s, from 10 s on 5/s, bare 429", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Refuse(429)), bucketServer(5, 5, serverrules.Refuse(429)))},
-	{name: "20/s, from 10 s on 5/s, bare 503", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Refuse(503)), bucketServer(5, 5, serverrules.Refuse(503)))},
-	{name: "20/s, from 20 s on no limit, bare 429", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Refuse(429)), noLimit), calls: 1500, burst: 1500},
-	{name: "20/s, from 20 s on no limit, bare 503", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Refuse(503)), noLimit), calls: 1500, burst: 1500},
-	{name: "20/s, from 10 s on no limit and few calls, bare 429", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Refuse(429)), noLimit), calls: 900, burst: 300, rate: 5},
+	{name: "20/s, from 20 s on 100/s, bare 429", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Reject(429)), bucketServer(100, 100, serverrules.Reject(429))), calls: 1500, burst: 1500},
+	{name: "20/s, from 10 s on 5/s, bare 429", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Reject(429)), bucketServer(5, 5, serverrules.Reject(429)))},
+	{name: "20/s, from 10 s on 5/s, bare 503", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Reject(503)), bucketServer(5, 5, serverrules.Reject(503)))},
+	{name: "20/s, from 20 s on no limit, bare 429", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Reject(429)), noLimit), calls: 1500, burst: 1500},
+	{name: "20/s, from 20 s on no limit, bare 503", server: switched(20*time.Second, bucketServer(20, 20, serverrules.Reject(503)), noLimit), calls: 1500, burst: 1500},
+	{name: "20/s, from 10 s on no limit and few calls, bare 429", server: switched(10*time.Second, bucketServer(20, 20, serverrules.Reject(429)), noLimit), calls: 900, burst: 300, rate: 5},
 	{name: "80 per 5 s, from 32 s on 40 per 5 s, bare 429", server: switched(32*time.Second, func() serverrules.Server { return serverrules.ModQoS(80, window5) }, func() serverrules.Server { return serverrules.ModQoS(40, window5) }), calls: 800, burst: 800},
 	{name: "80 per 5 s, from 32 s on 200 per 5 s, bare 429", server: switched(32*time.Second, func() serverrules.Server { return serverrules.ModQoS(80, window5) }, func() serverrules.Server { return serverrules.ModQoS(200, window5) }), calls: 6000, burst: 6000},
 	{name: "80 per 5 s that others use, too, from 32 s to 60 s, bare 429", server: othersUse(80, 30, 32*time.Second, time.Minute), calls: 1500, burst: 1500},
@@ -102,20 +102,20 @@ var courses = []*scenario{
 	{name: "no limit, every 4th is a bare 429", server: func() serverrules.Server { return every(4, 429) }},
 	{name: "no limit, every 2nd is a bare 429", server: func() serverrules.Server { return every(2, 429) }},
 	{name: "no limit, every 2nd is a bare 503", server: func() serverrules.Server { return every(2, 503) }},
-	{name: "no limit, 30 % are a bare 503", server: randomly(.3, serverrules.Refuse(503)), calls: 900},
-	{name: "no limit, 30 % are a bare 429", server: randomly(.3, serverrules.Refuse(429)), calls: 900},
+	{name: "no limit, 30 % are a bare 503", server: randomly(.3, serverrules.Reject(503)), calls: 900},
+	{name: "no limit, 30 % are a bare 429", server: randomly(.3, serverrules.Reject(429)), calls: 900},
 	{name: "no limit, 10 % are closed connections", server: randomly(.1, serverrules.Reply{Drop: true}), calls: 900},
-	{name: "no limit, 10 % are a 429 with Retry-After: 1", server: randomly(.1, serverrules.RefuseFor(429, "1"))},
-	{name: "no limit, every 10th is a 429 with Retry-After: 0", server: func() serverrules.Server { return everyReply(10, serverrules.RefuseFor(429, "0")) }},
-	{name: "no limit, bare 503 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Refuse(503))},
-	{name: "no limit, bare 429 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Refuse(429))},
-	{name: "no limit, bare 429 from 5 s to 80 s", server: during(5*time.Second, 80*time.Second, serverrules.Refuse(429))},
+	{name: "no limit, 10 % are a 429 with Retry-After: 1", server: randomly(.1, serverrules.RejectFor(429, "1"))},
+	{name: "no limit, every 10th is a 429 with Retry-After: 0", server: func() serverrules.Server { return everyReply(10, serverrules.RejectFor(429, "0")) }},
+	{name: "no limit, bare 503 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Reject(503))},
+	{name: "no limit, bare 429 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Reject(429))},
+	{name: "no limit, bare 429 from 5 s to 80 s", server: during(5*time.Second, 80*time.Second, serverrules.Reject(429))},
 	{name: "no limit, closed connections from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Reply{Drop: true})},
-	{name: "no limit, 429 with Retry-After: 3 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.RefuseFor(429, "3"))},
-	{name: "no limit, one bare 429", server: func() serverrules.Server { return once(40, serverrules.Refuse(429)) }},
-	{name: "no limit, one bare 429 in a crowd", server: func() serverrules.Server { return once(700, serverrules.Refuse(429)) }, calls: 3000, burst: 1000, rate: 1000},
-	{name: "no limit, one 429 with Retry-After: 4 in a crowd", server: func() serverrules.Server { return once(700, serverrules.RefuseFor(429, "4")) }, calls: 6000, burst: 1000, rate: 1000},
-	{name: "no limit, the first is a bare 429", server: func() serverrules.Server { return once(1, serverrules.Refuse(429)) }},
+	{name: "no limit, 429 with Retry-After: 3 from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.RejectFor(429, "3"))},
+	{name: "no limit, one bare 429", server: func() serverrules.Server { return once(40, serverrules.Reject(429)) }},
+	{name: "no limit, one bare 429 in a crowd", server: func() serverrules.Server { return once(700, serverrules.Reject(429)) }, calls: 3000, burst: 1000, rate: 1000},
+	{name: "no limit, one 429 with Retry-After: 4 in a crowd", server: func() serverrules.Server { return once(700, serverrules.RejectFor(429, "4")) }, calls: 6000, burst: 1000, rate: 1000},
+	{name: "no limit, the first is a bare 429", server: func() serverrules.Server { return once(1, serverrules.Reject(429)) }},
 	{name: "no limit, responses take 1 s from 5 s to 9 s", server: during(5*time.Second, 9*time.Second, serverrules.Reply{Delay: time.Second})},
 	{name: "no limit, responses take 5 s", server: func() serverrules.Server {
 		return func(serverrules.Request) serverrules.Reply { return serverrules.Reply{Delay: 5 * time.Second} }
@@ -150,9 +150,9 @@ func noLimit() serverrules.Server {
 }
 
 // bucketServer returns limit_req of nginx with nodelay.
-func bucketServer(rate, burst int64, refusal serverrules.Reply) func() serverrules.Server {
+func bucketServer(rate, burst int64, rejection serverrules.Reply) func() serverrules.Server {
 	return func() serverrules.Server {
-		return serverrules.Nginx(throttle.NginxConfig{Rate: rate, Per: time.Second, Burst: burst, NoDelay: true}, refusal)
+		return serverrules.Nginx(throttle.NginxConfig{Rate: rate, Per: time.Second, Burst: burst, NoDelay: true}, rejection)
 	}
 }
 
@@ -277,7 +277,7 @@ func renewedBan(limit int, ban time.Duration) serverrules.Server {
 		}
 		if used++; used > limit || r.At.Before(until) {
 			until = r.At.Add(ban)
-			return serverrules.Refuse(http.StatusTooManyRequests)
+			return serverrules.Reject(http.StatusTooManyRequests)
 		}
 		return serverrules.Reply{}
 	}
@@ -299,7 +299,7 @@ func othersUse(limit, part int, from, to time.Duration) func() serverrules.Serve
 				}
 			}
 			if left--; left < 0 {
-				return serverrules.Refuse(http.StatusTooManyRequests)
+				return serverrules.Reject(http.StatusTooManyRequests)
 			}
 			return serverrules.Reply{}
 		}

@@ -400,7 +400,7 @@ func Example_healthy() {
 var late = scenario{
 	name: "sliding counter of 50 per 2 s (HAProxy with tarpit), bare 429 after 3 s",
 	server: func() serverrules.Server {
-		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
+		return serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 50, Per: 2 * time.Second, Rejection: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})
 	},
 	calls: 400, burst: 60, rate: 30, column: 2 * time.Second,
 	ideal: 16 * time.Second, // 50, after 2 s 350 at 25/s
@@ -567,7 +567,7 @@ func slots(n int, least, most time.Duration) serverrules.Server {
 
 // nginx is limit_req with rate=20r/s, burst=20 and nodelay.
 func nginx(status int) serverrules.Server {
-	return serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, serverrules.Refuse(status))
+	return serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, serverrules.Reject(status))
 }
 
 // every responds to each nth request with a status.
@@ -575,7 +575,7 @@ func every(n, status int) serverrules.Server {
 	count := 0
 	return func(serverrules.Request) serverrules.Reply {
 		if count++; count%n == 0 {
-			return serverrules.Refuse(status)
+			return serverrules.Reject(status)
 		}
 		return serverrules.Reply{}
 	}
@@ -597,7 +597,7 @@ func overload(from, to time.Duration) serverrules.Server {
 			free = r.At
 		}
 		if free.Sub(r.At) > 2*time.Second {
-			return serverrules.Refuse(http.StatusServiceUnavailable)
+			return serverrules.Reject(http.StatusServiceUnavailable)
 		}
 		free = free.Add(takes)
 		return serverrules.Reply{Delay: free.Sub(r.At)}

@@ -190,9 +190,9 @@ func send(client *http.Client, url string) {
 		return
 	}
 	resp, err := client.Do(req)
-	var refused *throttle.RefusedError
-	if errors.As(err, &refused) {
-		fmt.Println("not sent:", refused.Decision.Policy)
+	var rejected *throttle.RejectedError
+	if errors.As(err, &rejected) {
+		fmt.Println("not sent:", rejected.Decision.Policy)
 		return
 	}
 	if err != nil {

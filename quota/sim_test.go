@@ -254,11 +254,11 @@ func fixedWindow(limit int, per time.Duration, hints, retryAfter bool) server {
 
 // haproxy counts requests, rejected ones too, as its http_req_rate does.
 func haproxy(limit int, per time.Duration, retryAfter string) server {
-	rejection := serverrules.Refuse(429)
+	rejection := serverrules.Reject(429)
 	if retryAfter != "" {
-		rejection = serverrules.RefuseFor(429, retryAfter)
+		rejection = serverrules.RejectFor(429, retryAfter)
 	}
-	s := serverrules.HAProxy(serverrules.HAProxyConfig{Limit: int64(limit), Per: per, Refusal: rejection})
+	s := serverrules.HAProxy(serverrules.HAProxyConfig{Limit: int64(limit), Per: per, Rejection: rejection})
 	return func(now time.Time) (int, http.Header) {
 		if reply := s(serverrules.Request{At: now}); !reply.OK() {
 			return reply.Status, reply.Header

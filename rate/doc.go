@@ -19,7 +19,7 @@
 //   - SetLimit and SetBurst also apply to callers that wait already.
 //   - If ctx ends, Wait returns context.Cause(ctx). In x/time/rate it returns ctx.Err().
 //   - An error of Wait, and [Reservation.Err], name the limit that rejected the claim and say
-//     when to ask again, see throttle.RefusedError. If the deadline of ctx is too early, Wait
+//     when to ask again, see throttle.RejectedError. If the deadline of ctx is too early, Wait
 //     fails immediately and the error matches context.DeadlineExceeded.
 //
 // Time and rounding:

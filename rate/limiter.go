@@ -131,7 +131,7 @@ func (v *Limiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
 // WaitN blocks until n units may be used, and takes them. With an n of 0 it waits until no
 // units are reserved that are not restored yet, and takes none.
 //
-// It fails immediately with a *throttle.RefusedError if n units can never be granted, and if
+// It fails immediately with a *throttle.RejectedError if n units can never be granted, and if
 // the deadline of ctx is earlier than the wait would end, with the units of the callers ahead;
 // the error then matches context.DeadlineExceeded. A limiter of New that does not state its
 // rate lets it wait for the deadline. If ctx ends while WaitN waits, the error is the cause of ctx.

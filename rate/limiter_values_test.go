@@ -127,11 +127,11 @@ func TestLimiter_timeStandsStillUnderAZeroLimit(t *testing.T) {
 	r := l.ReserveN(at(time.Hour), 2)
 	require.False(t, r.OK())
 	require.ErrorContains(t, r.Err(), `limit "0 per second, burst 5": it can never grant this claim; at most 1 units`)
-	var refused *throttle.RefusedError
-	require.ErrorAs(t, r.Err(), &refused)
+	var rejected *throttle.RejectedError
+	require.ErrorAs(t, r.Err(), &rejected)
 	require.Equal(t, throttle.Decision{
 		Policy: "0 per second, burst 5", At: at(time.Hour), Wait: throttle.Forever, Limit: 1, Remaining: 1, ResetAfter: throttle.Forever,
-	}, refused.Decision, "no Per: it restores nothing")
+	}, rejected.Decision, "no Per: it restores nothing")
 	r = l.ReserveN(at(time.Hour), 1)
 	require.Zero(t, r.DelayFrom(at(time.Hour)))
 	require.Equal(t, .5, l.TokensAt(at(time.Hour)))
@@ -374,7 +374,7 @@ func TestLimiter_waitFailsImmediatelyIfItCannotEnd(t *testing.T) {
 		err = l.WaitN(t.Context(), 3)
 		require.EqualError(t, err, `throttle: rejected by limit "10 per second, burst 2": it can never grant this claim; at most 2 units can be granted together`)
 		l.SetLimit(0)
-		require.ErrorIs(t, l.Wait(t.Context()), throttle.ErrRefused)
+		require.ErrorIs(t, l.Wait(t.Context()), throttle.ErrRejected)
 		require.Zero(t, time.Since(start))
 		require.Zero(t, l.Tokens())
 	})
@@ -394,7 +394,7 @@ func TestLimiter_waitForNoUnits(t *testing.T) {
 		require.Zero(t, l.Tokens())
 		l.ReserveN(time.Time{}, 3)
 		l.SetLimit(0)
-		require.ErrorIs(t, l.WaitN(t.Context(), 0), throttle.ErrRefused)
+		require.ErrorIs(t, l.WaitN(t.Context(), 0), throttle.ErrRejected)
 		require.False(t, l.ReserveN(time.Time{}, 0).OK())
 		l.SetLimit(rate.Inf)
 		require.NoError(t, l.WaitN(t.Context(), 0))
@@ -427,7 +427,7 @@ func TestLimiter_changesWakeWaiters(t *testing.T) {
 		go func() { done <- l.WaitN(t.Context(), 2) }()
 		synctest.Wait()
 		l.SetBurst(1)
-		require.ErrorIs(t, <-done, throttle.ErrRefused)
+		require.ErrorIs(t, <-done, throttle.ErrRejected)
 		require.Zero(t, time.Since(start))
 	})
 }

@@ -38,10 +38,10 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	switch d := r.decision; {
 	case r.err != nil, d.OK:
 	case d.Wait == throttle.Forever:
-		r.err = &throttle.RefusedError{Key: v.Key, Decision: d}
+		r.err = &throttle.RejectedError{Key: v.Key, Decision: d}
 	default:
 		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
-			&throttle.RefusedError{Key: v.Key, Decision: d})
+			&throttle.RejectedError{Key: v.Key, Decision: d})
 	}
 	return r
 }
@@ -57,7 +57,7 @@ func (r *Reservation) reserveNothing() {
 	}
 	if r.decision.Wait = b.debt(r.decision.At); r.decision.Wait == throttle.Forever {
 		r.decision.OK = false
-		r.err = &throttle.RefusedError{Key: r.limiter.Key, Decision: r.decision}
+		r.err = &throttle.RejectedError{Key: r.limiter.Key, Decision: r.decision}
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *Reservation) reserveNothing() {
 func (r *Reservation) OK() bool { return r.err == nil }
 
 // Err returns nil if the units are reserved, else the reason why they are not. It matches
-// throttle.ErrRefused if the limit rejected the claim.
+// throttle.ErrRejected if the limit rejected the claim.
 func (r *Reservation) Err() error { return r.err }
 
 // Delay returns how long to wait from now until the units may be used. It returns

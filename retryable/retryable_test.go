@@ -182,11 +182,11 @@ func TestCheckRetry_errors(t *testing.T) {
 		err   error
 		again bool
 	}{
-		"GET":             {&url.Error{Op: "Get", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, true},
-		"POST":            {&url.Error{Op: "Post", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, false},
-		"unknown scheme":  {&url.Error{Op: "Get", URL: "ftp://api.test", Err: io.ErrUnexpectedEOF}, false},
-		"unknown request": {io.ErrUnexpectedEOF, false},
-		"refused in line": {&url.Error{Op: "Get", URL: "http://api.test", Err: &throttle.RefusedError{}}, false},
+		"GET":              {&url.Error{Op: "Get", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, true},
+		"POST":             {&url.Error{Op: "Post", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, false},
+		"unknown scheme":   {&url.Error{Op: "Get", URL: "ftp://api.test", Err: io.ErrUnexpectedEOF}, false},
+		"unknown request":  {io.ErrUnexpectedEOF, false},
+		"rejected in line": {&url.Error{Op: "Get", URL: "http://api.test", Err: &throttle.RejectedError{}}, false},
 	} {
 		retry, err := retryable.CheckRetry(t.Context(), nil, tt.err)
 		require.NoError(t, err)

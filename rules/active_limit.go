@@ -193,7 +193,7 @@ func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 			p = a.version()
 		}
 		if p.closed() {
-			return a.refuse(p, c)
+			return a.reject(p, c)
 		}
 	}
 	d, err := a.limiter.Reserve(ctx, c)
@@ -227,13 +227,13 @@ func (p *version) closed() bool { return p.spec == nil }
 // uses this number for claims that it grants beyond its limit.
 const shadowGrant = math.MaxUint64
 
-// tookUnits reports whether d, which was granted, came from a.limiter and not from refuse.
+// tookUnits reports whether d, which was granted, came from a.limiter and not from reject.
 func tookUnits(d throttle.Decision) bool {
 	return !d.OverLimit || d.Grant != shadowGrant
 }
 
-// refuse rejects c until p ends, or grants it in shadow mode.
-func (a *activeLimit) refuse(p *version, c throttle.Claim) (throttle.Decision, error) {
+// reject rejects c until p ends, or grants it in shadow mode.
+func (a *activeLimit) reject(p *version, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}

@@ -146,7 +146,7 @@ type decisionCounts map[string]int
 func (w decisionCounts) Decided(l *Limit, _ throttle.Claim, d throttle.Decision) {
 	switch {
 	case !d.OK:
-		w[l.ID+" refused"]++
+		w[l.ID+" rejected"]++
 	case d.OverLimit:
 		w[l.ID+" over"]++
 	default:
@@ -183,7 +183,7 @@ descriptors:
 		}
 	}
 	require.Equal(t, decisionCounts{
-		"d/a granted": 1, "d/a refused": 1, "d/a observed": 1,
+		"d/a granted": 1, "d/a rejected": 1, "d/a observed": 1,
 		"d/b granted": 1, "d/b over": 1, "d/b observed": 2,
 		"d/c granted": 4, "d/c observed": 3, "d/c cancelled": 1,
 	}, w)

@@ -82,7 +82,7 @@ func describe(s Spec) string {
 	case throttle.FixedWindowConfig:
 		return windowText(s)
 	case throttle.SlidingLogConfig:
-		return rateText(s.Limit) + optionally(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + optionally(s.CountRefused, "counting refused")
+		return rateText(s.Limit) + optionally(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + optionally(s.CountRejected, "counting rejected")
 	case throttle.SlidingCounterConfig:
 		return rateText(s.Limit) + optionally(s.Parts > 0, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
 	case throttle.NginxConfig:
@@ -128,7 +128,7 @@ func banText(s *keyed.BanConfig) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("ban of %s after %d refusals in %s", formatDuration(s.Duration), s.Refusals, formatDuration(s.Within)) +
+	return fmt.Sprintf("ban of %s after %d rejections in %s", formatDuration(s.Duration), s.Rejections, formatDuration(s.Within)) +
 		optionally(s.MaxDuration > 0, "at most %s", formatDuration(s.MaxDuration)) + optionally(s.ForgetAfter > 0, "forgotten after %s", formatDuration(s.ForgetAfter)) +
 		optionally(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + optionally(s.Name != "", "named %s", quoteIfNeeded(s.Name))
 }

@@ -58,7 +58,7 @@ func TestDefinition_coversEveryField(t *testing.T) {
 	})
 	blocked, unlimited := Limit{Blocked: true}, Limit{Unlimited: true}
 	require.NotEqual(t, blocked.definition(), unlimited.definition())
-	s := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
+	s := keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Minute}
 	eachChange(reflect.ValueOf(s), func(field string, v reflect.Value) {
 		other := v.Interface().(keyed.BanConfig)
 		require.NotEqual(t, banText(&s), banText(&other), field)

@@ -86,12 +86,12 @@
 //	align                 start of the windows: epoch, or first for the first request
 //	warm_up               period, cold_factor, outage: a lower rate at first
 //	concurrency, max_age  maximum number at the same time, and the age at which one counts as lost
-//	min_gap               minimum time between two requests: sliding_log; also count_refused
+//	min_gap               minimum time between two requests: sliding_log; also count_rejected
 //	delay, nodelay        as in limit_req of nginx
 //	cost                  units that a request takes
 //	soft                  percentage granted beyond the limit, marked as over the limit
 //	borrow                name of the Config.CanBorrow that may grant beyond the limit
-//	ban                   refusals, within, duration, max_duration, forget_after: for keys that keep exceeding the limit
+//	ban                   rejections, within, duration, max_duration, forget_after: for keys that keep exceeding the limit
 //	active                from, to, days, zone: another amount at these times
 //	max_keys              maximum number of keys with a limiter of their own: see Limit.MaxKeys
 //	compact               35 bytes for each key of a token_bucket instead of 600; all keys start

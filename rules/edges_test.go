@@ -116,7 +116,7 @@ func TestSet_stringStatesSmallAndLargeNumbers(t *testing.T) {
 		ten + "algorithm: nginx, burst: 2, delay: 1":                              "nginx 10 per 1m, burst 2, delay 1",
 		ten + "algorithm: nginx, burst: 1":                                        "nginx 10 per 1m, burst 1",
 		ten + "cost: 2":                                                           "fixed_window 10 per 1m from the epoch; costs 2",
-		ten + "ban: {refusals: 1, within: 1s, duration: 1s, max_keys: 1}":         "fixed_window 10 per 1m from the epoch; ban of 1s after 1 refusals in 1s, of 1 keys",
+		ten + "ban: {rejections: 1, within: 1s, duration: 1s, max_keys: 1}":       "fixed_window 10 per 1m from the epoch; ban of 1s after 1 rejections in 1s, of 1 keys",
 		"unit: second, requests_per_unit: 10, burst: 10, algorithm: token_bucket": "token_bucket 10 per 1s",
 		"unit: second, requests_per_unit: 3, algorithm: leaky_bucket, queue: 1":   "leaky_bucket 3 per 1s, queue 1",
 	} {
@@ -281,7 +281,7 @@ func TestActiveLimit_longPauseEndsWithTheCurrentPeriod(t *testing.T) {
 // TestActiveLimit_retiredAsksItsSuccessor checks the optional methods of a limit that has been
 // removed from its file.
 func TestActiveLimit_retiredAsksItsSuccessor(t *testing.T) {
-	const plain, banned = "value: b, rate_limit: {unit: hour, requests_per_unit: 1}", "value: b, rate_limit: {unit: hour, requests_per_unit: 1, ban: {refusals: 1, within: 1s, duration: 1s}}"
+	const plain, banned = "value: b, rate_limit: {unit: hour, requests_per_unit: 1}", "value: b, rate_limit: {unit: hour, requests_per_unit: 1, ban: {rejections: 1, within: 1s, duration: 1s}}"
 	for _, tt := range []struct {
 		words     string
 		successor *activeLimit
@@ -342,7 +342,7 @@ func TestLint_comparesWithCare(t *testing.T) {
 		require.NoError(t, err, tt.name)
 		n := 0
 		for _, f := range found {
-			if strings.Contains(f.Problem, "it never refuses") || strings.Contains(f.Problem, "says the same") {
+			if strings.Contains(f.Problem, "it never rejects") || strings.Contains(f.Problem, "says the same") {
 				n++
 			}
 		}
@@ -378,7 +378,7 @@ func TestLint_costsOfEachAlgorithm(t *testing.T) {
 		require.NoError(t, err, words)
 		got := false
 		for _, f := range found {
-			got = got || strings.Contains(f.Problem, "it refuses everything")
+			got = got || strings.Contains(f.Problem, "it rejects everything")
 		}
 		require.Equal(t, large, got, "%s: %v", words, found)
 	}
@@ -517,7 +517,7 @@ func TestDescribe_optionalProperties(t *testing.T) {
 		"7 per 1m, burst 8":           throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 7, Per: time.Minute, Burst: 8}},
 		"7 per 1m, queue 1":           throttle.LeakyBucketConfig{Limit: l, Queue: 1},
 		"7 per 1m, gap 1ns":           throttle.SlidingLogConfig{Limit: l, MinGap: 1},
-		"7 per 1m, counting refused":  throttle.SlidingLogConfig{Limit: l, CountRefused: true},
+		"7 per 1m, counting rejected": throttle.SlidingLogConfig{Limit: l, CountRejected: true},
 		"7 per 1m, by 1m":             throttle.SlidingCounterConfig{Limit: l, Parts: 1},
 		"7 per 1m, by 30s":            throttle.SlidingCounterConfig{Limit: l, Parts: 2},
 		"7 per 1m, burst 1, delay 1":  throttle.NginxConfig{Rate: 7, Per: time.Minute, Burst: 1, Delay: 1},
@@ -534,10 +534,10 @@ func TestDescribe_optionalProperties(t *testing.T) {
 	} {
 		require.Equal(t, "7 per 1m", describe(s), "%T", s)
 	}
-	ban := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
-	require.Equal(t, "ban of 1m after 1 refusals in 1s", banText(&ban))
+	ban := keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Minute}
+	require.Equal(t, "ban of 1m after 1 rejections in 1s", banText(&ban))
 	ban.MaxDuration, ban.ForgetAfter, ban.MaxKeys, ban.Name = 1, 1, 1, "n"
-	require.Equal(t, "ban of 1m after 1 refusals in 1s, at most 1ns, forgotten after 1ns, of 1 keys, named n", banText(&ban))
+	require.Equal(t, "ban of 1m after 1 rejections in 1s, at most 1ns, forgotten after 1ns, of 1 keys, named n", banText(&ban))
 	require.Empty(t, banText(nil))
 }
 

@@ -22,6 +22,6 @@ limits:
 	// Output:
 	// at the edge of two windows twice as many are granted: here 200 (so in 2 of 3 limits)
 	// a request counts up to 15s too short, which is 25 % of 1m
-	// it never refuses: all in line 4 lets no more than 100 per 1m from the epoch through
+	// it never rejects: all in line 4 lets no more than 100 per 1m from the epoch through
 	// <nil>
 }

@@ -207,10 +207,10 @@ func TestReload_keepsWhatCanChange(t *testing.T) {
 		{rate, rate + ", cost: 2", true},
 		{rate, rate + ", align: first", false},
 		{rate, rate + ", max_keys: 7", false},
-		{rate, rate + ", ban: {refusals: 1, within: 1m, duration: 1m}", false},
+		{rate, rate + ", ban: {rejections: 1, within: 1m, duration: 1m}", false},
 		{rate, "unlimited: true", false},
 		{rate, rate + ", active: {from: '09:00', requests_per_unit: 3}", true},
-		{rate + ", algorithm: sliding_log", rate + ", algorithm: sliding_log, count_refused: true", false},
+		{rate + ", algorithm: sliding_log", rate + ", algorithm: sliding_log, count_rejected: true", false},
 		{rate + ", algorithm: leaky_bucket, queue: 1", rate + ", algorithm: leaky_bucket, queue: 2", false},
 		{rate + ", granularity: 1h", rate + ", granularity: 2h", false},
 	} {

@@ -12,9 +12,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestLimit_outcomeOfRefusals claims eight times and compares the decisions: "y" is granted, "o"
+// TestLimit_outcomeOfRejections claims eight times and compares the decisions: "y" is granted, "o"
 // is granted with OverLimit, "n" is rejected.
-func TestLimit_outcomeOfRefusals(t *testing.T) {
+func TestLimit_outcomeOfRejections(t *testing.T) {
 	lends := true
 	s := Config{Clock: fixedClock(friday), CanBorrow: map[string]func(throttle.Claim, throttle.Decision) bool{
 		"spare": func(throttle.Claim, throttle.Decision) bool { return lends },
@@ -50,9 +50,9 @@ func TestLimit_outcomeOfRefusals(t *testing.T) {
 	}
 }
 
-// TestLimit_bansKeysThatIgnoreRefusals claims again and again after a rejection.
-func TestLimit_bansKeysThatIgnoreRefusals(t *testing.T) {
-	g := activeLimitOf(t, "rate_limit: {unit: second, requests_per_unit: 1, ban: {refusals: 3, within: 1m, duration: 10m, name: time-out}}")
+// TestLimit_bansKeysThatIgnoreRejections claims again and again after a rejection.
+func TestLimit_bansKeysThatIgnoreRejections(t *testing.T) {
+	g := activeLimitOf(t, "rate_limit: {unit: second, requests_per_unit: 1, ban: {rejections: 3, within: 1m, duration: 10m, name: time-out}}")
 	for range 4 {
 		reserveAt(t, g, 1, "09:00:00")
 	}

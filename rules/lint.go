@@ -95,7 +95,7 @@ func (l *linter) once(subject string) bool {
 // costTooHigh finds limits that reject every request, because of their cost.
 func (l *linter) costTooHigh(r *rule) {
 	if limit := r.limit.maxCapacity(); limit > 0 && r.limit.Cost > limit {
-		l.report(r, fmt.Sprintf("a request costs %d and no more than %d are available at a time: it refuses everything", r.limit.Cost, limit), "lower cost, or allow more")
+		l.report(r, fmt.Sprintf("a request costs %d and no more than %d are available at a time: it rejects everything", r.limit.Cost, limit), "lower cost, or allow more")
 	}
 }
 

@@ -77,7 +77,7 @@ func (l *linter) compare(r *rule, others []*rule) {
 			l.report(r, fmt.Sprintf("%s in line %d says the same of the same requests", o.limit.Policy(), o.limit.Line), "leave one of them out")
 			return
 		case l.alwaysApplies(o, r) && allowsAtMost(o.limit, r.limit) && (!allowsAtMost(r.limit, o.limit) || o.index < r.index):
-			l.report(r, fmt.Sprintf("it never refuses: %s in line %d lets no more than %s through", o.limit.Policy(), o.limit.Line, amountOf(o.limit.Spec, o.limit.Hard)),
+			l.report(r, fmt.Sprintf("it never rejects: %s in line %d lets no more than %s through", o.limit.Policy(), o.limit.Line, amountOf(o.limit.Spec, o.limit.Hard)),
 				"leave it out, or allow less")
 			return
 		}
@@ -123,7 +123,7 @@ func allowsAtMost(o, l *Limit) bool {
 		return n*costRatio <= float64(specCapacity(l.Spec))
 	}
 	through, known := upperBound(upper)
-	allowed, lasting, ok := refusesAbove(l.Spec)
+	allowed, lasting, ok := rejectsAbove(l.Spec)
 	if !known || !ok {
 		return false
 	}
@@ -181,9 +181,9 @@ func upperBound(s Spec) (bound, bool) {
 
 func perNanosecond(l throttle.Limit) float64 { return float64(l.Count) / float64(l.Per) }
 
-// refusesAbove returns the number of units that can be claimed within a duration before s rejects
+// rejectsAbove returns the number of units that can be claimed within a duration before s rejects
 // a claim. A duration of 0 means at the same time. ok is false if the number is not known.
-func refusesAbove(s Spec) (units float64, within time.Duration, ok bool) {
+func rejectsAbove(s Spec) (units float64, within time.Duration, ok bool) {
 	switch s := s.(type) {
 	case throttle.Limit:
 		return float64(specCapacity(s)), 0, true

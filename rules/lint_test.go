@@ -30,9 +30,9 @@ func TestLint_findings(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestLint_redundantLimitsNeverRefuse sends many requests through two limits, and checks that a
+// TestLint_redundantLimitsNeverReject sends many requests through two limits, and checks that a
 // limit that is reported as redundant never rejects one.
-func TestLint_redundantLimitsNeverRefuse(t *testing.T) {
+func TestLint_redundantLimitsNeverReject(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	compared := 0
 	for range 800 {
@@ -54,7 +54,7 @@ func TestLint_redundantLimitsNeverRefuse(t *testing.T) {
 				}
 				d, err = second.Reserve(t.Context(), throttle.Claim{Now: now, Cost: l.Cost})
 				require.NoError(t, err)
-				require.True(t, d.OK, "%s refuses what %s lets through", l.definition(), o.definition())
+				require.True(t, d.OK, "%s rejects what %s lets through", l.definition(), o.definition())
 			}
 		}
 	}

@@ -30,7 +30,7 @@ var algorithms = map[string]*algorithm{
 	"leaky_bucket":       {[]string{"burst", "queue"}, (*rateLimit).leakyBucket},
 	"fixed_window":       {[]string{"calendar", "zone", "align"}, (*rateLimit).fixedWindow},
 	"permits_per_period": {nil, (*rateLimit).permitsPerPeriod},
-	"sliding_log":        {[]string{"min_gap", "count_refused"}, (*rateLimit).slidingLog},
+	"sliding_log":        {[]string{"min_gap", "count_rejected"}, (*rateLimit).slidingLog},
 	"sliding_counter": {nil, func(_ *rateLimit, a amount, name string) Spec {
 		return throttle.SlidingCounterConfig{Limit: a.limit(name)}
 	}},
@@ -44,7 +44,7 @@ var algorithms = map[string]*algorithm{
 // a limit contains wins.
 var impliedAlgorithms = []struct{ word, algorithm string }{
 	{"concurrency", "concurrency"}, {"warm_up", "warm_up"}, {"granularity", "sub_windows"}, {"queue", "leaky_bucket"},
-	{"delay", "nginx"}, {"nodelay", "nginx"}, {"min_gap", "sliding_log"}, {"count_refused", "sliding_log"},
+	{"delay", "nginx"}, {"nodelay", "nginx"}, {"min_gap", "sliding_log"}, {"count_rejected", "sliding_log"},
 	{"burst", "token_bucket"}, {"compact", "token_bucket"},
 }
 
@@ -73,7 +73,7 @@ func (d *rateLimit) permitsPerPeriod(a amount, name string) Spec {
 }
 
 func (d *rateLimit) slidingLog(a amount, name string) Spec {
-	return throttle.SlidingLogConfig{Limit: a.limit(name), MinGap: d.minGap, CountRefused: d.countRefused}
+	return throttle.SlidingLogConfig{Limit: a.limit(name), MinGap: d.minGap, CountRejected: d.countRejected}
 }
 
 func (d *rateLimit) subWindows(a amount, name string) Spec {

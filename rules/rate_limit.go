@@ -17,29 +17,29 @@ type rateLimit struct {
 	nodes map[string]*yaml.Node // the node of each word
 
 	amount
-	algorithm    string
-	unlimited    bool
-	name         string
-	replaces     []string
-	cost         int64
-	granularity  time.Duration
-	queue        int64
-	concurrency  int64
-	maxAge       time.Duration
-	minGap       time.Duration
-	countRefused bool
-	delay        int64
-	noDelay      bool
-	warmUp       warmUpFields
-	calendar     throttle.Alignment
-	align        throttle.Alignment
-	zone         *time.Location
-	soft         int64 // percent
-	borrow       string
-	ban          *keyed.BanConfig
-	active       []activeItem
-	maxKeys      int64
-	compact      bool
+	algorithm     string
+	unlimited     bool
+	name          string
+	replaces      []string
+	cost          int64
+	granularity   time.Duration
+	queue         int64
+	concurrency   int64
+	maxAge        time.Duration
+	minGap        time.Duration
+	countRejected bool
+	delay         int64
+	noDelay       bool
+	warmUp        warmUpFields
+	calendar      throttle.Alignment
+	align         throttle.Alignment
+	zone          *time.Location
+	soft          int64 // percent
+	borrow        string
+	ban           *keyed.BanConfig
+	active        []activeItem
+	maxKeys       int64
+	compact       bool
 }
 
 // An amount holds the numbers of a limit.
@@ -90,29 +90,29 @@ func (r *reader) rateLimit(n *yaml.Node) *rateLimit {
 	d := &rateLimit{node: n, nodes: map[string]*yaml.Node{}, cost: 1}
 	known := r.amount(&d.amount)
 	for word, read := range map[string]func(*yaml.Node){
-		"algorithm":     r.algorithm(&d.algorithm),
-		"unlimited":     r.boolean("unlimited", &d.unlimited),
-		"name":          r.str("name", &d.name),
-		"replaces":      r.replaces(d),
-		"cost":          r.number("cost", 1, &d.cost),
-		"granularity":   r.duration("granularity", &d.granularity),
-		"queue":         r.number("queue", 1, &d.queue),
-		"concurrency":   r.number("concurrency", 1, &d.concurrency),
-		"max_age":       r.duration("max_age", &d.maxAge),
-		"min_gap":       r.duration("min_gap", &d.minGap),
-		"count_refused": r.boolean("count_refused", &d.countRefused),
-		"delay":         r.number("delay", 1, &d.delay),
-		"nodelay":       r.boolean("nodelay", &d.noDelay),
-		"warm_up":       r.warmUp(&d.warmUp),
-		"calendar":      r.oneOf("calendar", calendars, &d.calendar),
-		"align":         r.oneOf("align", alignments, &d.align),
-		"zone":          r.zone(&d.zone),
-		"soft":          r.percent("soft", &d.soft),
-		"borrow":        r.borrow(&d.borrow),
-		"ban":           r.ban(&d.ban),
-		"active":        r.activeItems(&d.active),
-		"max_keys":      r.number("max_keys", 1, &d.maxKeys),
-		"compact":       r.boolean("compact", &d.compact),
+		"algorithm":      r.algorithm(&d.algorithm),
+		"unlimited":      r.boolean("unlimited", &d.unlimited),
+		"name":           r.str("name", &d.name),
+		"replaces":       r.replaces(d),
+		"cost":           r.number("cost", 1, &d.cost),
+		"granularity":    r.duration("granularity", &d.granularity),
+		"queue":          r.number("queue", 1, &d.queue),
+		"concurrency":    r.number("concurrency", 1, &d.concurrency),
+		"max_age":        r.duration("max_age", &d.maxAge),
+		"min_gap":        r.duration("min_gap", &d.minGap),
+		"count_rejected": r.boolean("count_rejected", &d.countRejected),
+		"delay":          r.number("delay", 1, &d.delay),
+		"nodelay":        r.boolean("nodelay", &d.noDelay),
+		"warm_up":        r.warmUp(&d.warmUp),
+		"calendar":       r.oneOf("calendar", calendars, &d.calendar),
+		"align":          r.oneOf("align", alignments, &d.align),
+		"zone":           r.zone(&d.zone),
+		"soft":           r.percent("soft", &d.soft),
+		"borrow":         r.borrow(&d.borrow),
+		"ban":            r.ban(&d.ban),
+		"active":         r.activeItems(&d.active),
+		"max_keys":       r.number("max_keys", 1, &d.maxKeys),
+		"compact":        r.boolean("compact", &d.compact),
 	} {
 		known[word] = read
 	}
@@ -256,14 +256,14 @@ func (r *reader) ban(to **keyed.BanConfig) func(*yaml.Node) {
 		faults := len(r.faults)
 		r.mapping(n, "ban", fieldReaders{
 			"name":         r.str("name", &s.Name),
-			"refusals":     r.number("refusals", 1, &after),
+			"rejections":   r.number("rejections", 1, &after),
 			"within":       r.duration("within", &s.Within),
 			"duration":     r.duration("duration", &s.Duration),
 			"max_duration": r.duration("max_duration", &s.MaxDuration),
 			"forget_after": r.duration("forget_after", &s.ForgetAfter),
 			"max_keys":     r.number("max_keys", 1, &keys),
 		})
-		s.Refusals, s.MaxKeys = clampInt(after), clampInt(keys)
+		s.Rejections, s.MaxKeys = clampInt(after), clampInt(keys)
 		if len(r.faults) > faults {
 			return // Validate would report the same again
 		}

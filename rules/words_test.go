@@ -33,7 +33,7 @@ func TestParse_words(t *testing.T) {
 		rate + "burst: 0", rate + "algorithm: token_bucket, burst: 1", rate + "algorithm: token_bucket, burst: 10", rate + "algorithm: token_bucket, burst: 11",
 		rate + "cost: 0", rate + "cost: 1", rate + "cost: 2",
 		rate + "algorithm: leaky_bucket", rate + "algorithm: leaky_bucket, queue: 0", rate + "algorithm: leaky_bucket, queue: 1",
-		rate + "algorithm: refill", rate + "algorithm: sliding_log", rate + "algorithm: sliding_log, min_gap: 1ns", rate + "algorithm: sliding_log, count_refused: true",
+		rate + "algorithm: refill", rate + "algorithm: sliding_log", rate + "algorithm: sliding_log, min_gap: 1ns", rate + "algorithm: sliding_log, count_rejected: true",
 		rate + "algorithm: sliding_counter", rate + "algorithm: permits_per_period", rate + "align: first", rate + "align: epoch",
 		rate + "granularity: 6s", rate + "granularity: 1m", rate + "granularity: 61s", rate + "granularity: 59s",
 		rate + "algorithm: nginx", rate + "algorithm: nginx, burst: 1", rate + "algorithm: nginx, burst: 2, delay: 1", rate + "algorithm: nginx, burst: 2, delay: 0", rate + "algorithm: nginx, burst: 2, nodelay: true",
@@ -41,8 +41,8 @@ func TestParse_words(t *testing.T) {
 		rate + "warm_up: {period: 1ns}", rate + "warm_up: {period: 1m, cold_factor: 1}", rate + "warm_up: {period: 1m, cold_factor: 0.5}", rate + "warm_up: {period: 1m, cold_factor: 0}",
 		rate + "warm_up: {period: 1m, cold_factor: 999999}", rate + "warm_up: {period: 1m, cold_factor: 1000000}", rate + "warm_up: {period: 1m, cold_factor: x}", rate + "warm_up: {period: 1m, outage: 1ns}",
 		rate + "soft: 0%", rate + "soft: 1%", rate + "soft: 10", rate + "soft: 2147483647%", rate + "soft: 2147483648%", rate + "soft: -1%",
-		rate + "ban: {refusals: 1, within: 1m, duration: 1m}", rate + "ban: {refusals: 0, within: 1m, duration: 1m}",
-		rate + "ban: {refusals: 1, within: 1m, duration: 1m, max_duration: 1m, forget_after: 1h, max_keys: 1, name: b}", rate + "ban: {refusals: 1, within: 1m, duration: 1m, max_keys: 0}",
+		rate + "ban: {rejections: 1, within: 1m, duration: 1m}", rate + "ban: {rejections: 0, within: 1m, duration: 1m}",
+		rate + "ban: {rejections: 1, within: 1m, duration: 1m, max_duration: 1m, forget_after: 1h, max_keys: 1, name: b}", rate + "ban: {rejections: 1, within: 1m, duration: 1m, max_keys: 0}",
 		rate + "max_keys: 0", rate + "max_keys: 1", rate + "algorithm: token_bucket, compact: true",
 		"calendar: minute, requests_per_unit: 10", "calendar: hour, requests_per_unit: 10", "calendar: month, requests_per_unit: 10, zone: Europe/Berlin",
 		"per: 1ns, requests_per_unit: 1", "per: 0s, requests_per_unit: 1", "per: 0d, requests_per_unit: 1", "per: 1d, requests_per_unit: 1", "per: 2w, requests_per_unit: 1", "per: 25h, requests_per_unit: 1",
@@ -129,7 +129,7 @@ func TestLint_redundant(t *testing.T) {
 			require.NoError(t, err, c.name)
 			redundant := false
 			for _, f := range found {
-				redundant = redundant || strings.Contains(f.String(), "two: it never refuses") || strings.Contains(f.String(), "says the same of the same requests")
+				redundant = redundant || strings.Contains(f.String(), "two: it never rejects") || strings.Contains(f.String(), "says the same of the same requests")
 			}
 			require.Equal(t, c.redundant && place.same, redundant, "%s, %s and %s: %v", c.name, place.first, place.second, found)
 		}
@@ -183,7 +183,7 @@ func TestActiveLimit_hookInClosedHours(t *testing.T) {
 		case strings.Contains(id, "="):
 			require.Equal(t, 2, w[id+" over"], "%v", w)
 		default:
-			require.Equal(t, 1, w[id+" refused"], "%v", w)
+			require.Equal(t, 1, w[id+" rejected"], "%v", w)
 		}
 		require.Equal(t, 1, w[id+" granted"], "%v", w)
 	}
@@ -220,7 +220,7 @@ func TestActiveLimit_observesAndIsNonBlocking(t *testing.T) {
 	require.True(t, g.Traits().NonBlocking)
 	g.Report(t.Context(), c, d, throttle.Feedback{Now: friday, Cost: 5})
 	require.EqualValues(t, 5, remaining(t, set, 0))
-	other := reload(t, set, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 10, algorithm: sliding_log, count_refused: true}}]", Config{Clock: fixedClock(friday)})
+	other := reload(t, set, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 10, algorithm: sliding_log, count_rejected: true}}]", Config{Clock: fixedClock(friday)})
 	require.True(t, g.Traits().NonBlocking)
 	_, err := g.Reserve(t.Context(), throttle.Claim{Key: "x", Now: friday, Cost: 3})
 	require.NoError(t, err)

@@ -138,8 +138,8 @@ func (r *reader) mapping(n *yaml.Node, what string, known fieldReaders) {
 
 // unsupported maps words of other formats to the reason why they are not supported.
 var unsupported = map[string]string{
-	"quota_mode":  "a refusal that holds only if all such limits refuse is not supported: leave it out, or use borrow",
-	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy names the limit that refused",
+	"quota_mode":  "a rejection that holds only if all such limits reject is not supported: leave it out, or use borrow",
+	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy names the limit that rejected",
 	"<<":          "merging is not supported: use an alias for the whole value, or repeat it",
 	"rate_limits": "the routes of a proxy are not supported: say under values where the keys of descriptors come from",
 	"actions":     "actions are not supported: say under values where the keys of descriptors come from",

@@ -27,7 +27,7 @@ import (
 // This is the algorithm of throttle.SlidingCounter with estimated counts. A claim that exact
 // counts would grant is rejected with a probability of at most ErrorRate, as long as there are no
 // more clients than configured. More clients only increase that probability: see
-// TestLimiter_refusesFewWrongly.
+// TestLimiter_rejectsFewWrongly.
 //
 // Limitations: the Bloom filter cannot remove the first unit of a client. If its claim is
 // canceled, the unit stays taken until its window no longer counts.

@@ -91,7 +91,7 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	l.Report(ctx, c, d, throttle.Feedback{Cost: 4 + 7})
 	require.EqualValues(t, 1, left(noon))
 	l.Report(ctx, c, throttle.Decision{}, throttle.Feedback{Now: c.Now, State: throttle.Unused})
-	require.EqualValues(t, 1, left(noon), "a refusal has nothing to give back")
+	require.EqualValues(t, 1, left(noon), "a rejection has nothing to give back")
 
 	later := noon.Add(time.Minute)
 	require.True(t, reserve(t, l, "k", 1, later).OK)
@@ -115,24 +115,24 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 	require.EqualValues(t, 4, reserve(t, l, "k", 1, noon).Remaining)
 }
 
-// TestLimiter_ignoresOtherFeedback checks that a refusal, an invalid claim, feedback that is not
+// TestLimiter_ignoresOtherFeedback checks that a rejection, an invalid claim, feedback that is not
 // final and feedback without a cost change nothing.
 func TestLimiter_ignoresOtherFeedback(t *testing.T) {
 	ctx, l := t.Context(), sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1})
 	claim, invalid := throttle.Claim{Key: "k", Cost: 4}, throttle.Claim{Key: "k", Cost: -4}
 	granted := reserve(t, l, "k", 4, noon)
-	refused := granted
-	refused.OK = false
+	rejected := granted
+	rejected.OK = false
 	for _, tt := range []struct {
 		claim    throttle.Claim
 		decision throttle.Decision
 		feedback throttle.Feedback
 	}{
 		{invalid, granted, throttle.Feedback{Cost: 2}},
-		{invalid, refused, throttle.Feedback{Cost: 2}},
-		{claim, refused, throttle.Feedback{Cost: 2}},
+		{invalid, rejected, throttle.Feedback{Cost: 2}},
+		{claim, rejected, throttle.Feedback{Cost: 2}},
 		{claim, granted, throttle.Feedback{Cost: 2, State: throttle.Ongoing}},
-		{claim, refused, throttle.Feedback{Cost: 2, State: throttle.Ongoing}},
+		{claim, rejected, throttle.Feedback{Cost: 2, State: throttle.Ongoing}},
 		{claim, granted, throttle.Feedback{State: throttle.Ongoing}},
 		{claim, granted, throttle.Feedback{}},
 		{claim, granted, throttle.Feedback{Cost: -1}},
@@ -144,7 +144,7 @@ func TestLimiter_ignoresOtherFeedback(t *testing.T) {
 		require.EqualValues(t, 6, d.Remaining, "%+v", tt)
 	}
 	l.Report(ctx, invalid, granted, throttle.Feedback{Now: invalid.Now, State: throttle.Unused})
-	l.Report(ctx, claim, refused, throttle.Feedback{Now: claim.Now, State: throttle.Unused})
+	l.Report(ctx, claim, rejected, throttle.Feedback{Now: claim.Now, State: throttle.Unused})
 	require.EqualValues(t, 5, reserve(t, l, "k", 1, noon).Remaining)
 	_, err := l.Reserve(ctx, invalid)
 	require.ErrorIs(t, err, throttle.ErrCost)
@@ -234,7 +234,7 @@ func simulateClients(t *testing.T, l throttle.Limiter, e *exactLimiter, draws []
 	return wrong, right
 }
 
-func TestLimiter_refusesFewWrongly(t *testing.T) {
+func TestLimiter_rejectsFewWrongly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("only make test-long runs it")
 	}

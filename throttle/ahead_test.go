@@ -27,7 +27,7 @@ func bookers() map[string]throttle.Limiter {
 			Primary: failing{}, Secondary: throttle.NewLeakyBucket(leaky)},
 		"keyed": &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewLeakyBucket(leaky) }},
 		"Ban": keyed.NewBan(throttle.NewLeakyBucket(leaky),
-			keyed.BanConfig{Refusals: 99, Within: time.Second, Duration: time.Second}),
+			keyed.BanConfig{Rejections: 99, Within: time.Second, Duration: time.Second}),
 	}
 }
 
@@ -92,7 +92,7 @@ func TestWithClock(t *testing.T) {
 		"AllOf":     throttle.AllOf(failing{}, inner),
 		"Fallback":  &throttle.Fallback{Primary: failing{}, Secondary: inner},
 		"SoftLimit": &throttle.SoftLimit{Soft: inner, Hard: throttle.AllowAll},
-		"Ban":       keyed.NewBan(inner, keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}),
+		"Ban":       keyed.NewBan(inner, keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Second}),
 		"overflow":  &keyed.Limiter{Overflow: inner},
 	} {
 		inner.SetClock(nil)

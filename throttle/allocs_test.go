@@ -21,7 +21,7 @@ func TestNoAllocs(t *testing.T) {
 	closed.Reserve(ctx, throttle.Claim{})
 	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide), throttle.NewTokenBucket(wide))
 	nested := throttle.AllOf(throttle.AllowAll, all, throttle.AllOf(bucket))
-	refused := throttle.AllOf(bucket, all, closed)
+	rejected := throttle.AllOf(bucket, all, closed)
 	primary := &throttle.Fallback{Primary: all, Secondary: throttle.DenyAll}
 	secondary := &throttle.Fallback{Primary: unreachable{}, Secondary: nested}
 
@@ -31,7 +31,7 @@ func TestNoAllocs(t *testing.T) {
 		pools bool
 	}{
 		{"TokenBucket", bucket, false},
-		{"TokenBucket, refused", closed, false},
+		{"TokenBucket, rejected", closed, false},
 		{"RefillBucket", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: wide}), false},
 		{"LeakyBucket", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: wide, Queue: 5}), false},
 		{"TickQueue", throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.Limit{Count: 1e9, Per: time.Second}, Queue: 5}), false}, // at most one tick per nanosecond
@@ -40,12 +40,12 @@ func TestNoAllocs(t *testing.T) {
 		{"FixedWindow, each day", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Align: throttle.EachDay}), false},
 		{"FixedWindow, from creation", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Nanosecond, Align: throttle.AtCreation}), false},
 		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}), false},
-		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}), false},
+		{"SlidingLog, rejections", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRejected: true}), false},
 		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}), false},
 		{"SubWindows", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide, Parts: 12}), false},
 		{"AllOf", all, true},
 		{"AllOf, nested", nested, true},
-		{"AllOf, refused", refused, true},
+		{"AllOf, rejected", rejected, true},
 		{"Fallback, primary", primary, true},
 		{"Fallback, secondary", secondary, true},
 		{"SoftLimit", &throttle.SoftLimit{Soft: closed, Hard: bucket}, true},
@@ -53,7 +53,7 @@ func TestNoAllocs(t *testing.T) {
 		{"Shadow", throttle.Shadow(closed, nil), false},
 		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}), false},
 		{"Adaptive", adaptive.New(adaptive.Config{InitialRate: 1e9}), false},
-		{"Adaptive, refused", adaptive.New(adaptive.Config{InitialRate: .5}), false},
+		{"Adaptive, rejected", adaptive.New(adaptive.Config{InitialRate: .5}), false},
 		{"AdmissionControl", adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), false},
 		{"Unlimited", throttle.AllowAll, false},
 		{"Blocked", throttle.DenyAll, false},

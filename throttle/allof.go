@@ -74,8 +74,8 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		}
 		if !d.OK {
 			d.Degraded, d.Fresh = d.Degraded || all.Degraded, d.Fresh && all.Fresh
-			d.refusedBy = uint8(min(i, math.MaxUint8))
-			return a.longestRefusal(ctx, c, d, i+1), nil
+			d.rejectedBy = uint8(min(i, math.MaxUint8))
+			return a.longestRejection(ctx, c, d, i+1), nil
 		}
 		t.parts[i] = d
 		if all = mergeGrants(all, d, i == 0); c.Now.IsZero() {
@@ -93,7 +93,7 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 //
 // Returning them as of the time of the grant would exceed the limits: while a slow limiter
 // was asked, the limits restored units by themselves. See
-// TestAllOf_cancelAfterSlowRefusalStaysWithinLimit.
+// TestAllOf_cancelAfterSlowRejectionStaysWithinLimit.
 func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w ticks.Stopwatch) {
 	reportAll(ctx, a.limiters, c, parts, Feedback{Now: w.Now(), State: Unused})
 }
@@ -107,9 +107,9 @@ func reportAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f F
 	ls[0].Report(ctx, c, parts[0], f)
 }
 
-// longestRefusal returns d, or a rejection by one of the limiters from index i on if its
+// longestRejection returns d, or a rejection by one of the limiters from index i on if its
 // Wait ends later.
-func (a *allOf) longestRefusal(ctx context.Context, c Claim, d Decision, i int) Decision {
+func (a *allOf) longestRejection(ctx context.Context, c Claim, d Decision, i int) Decision {
 	c.DryRun = true
 	fresh := d.Fresh
 	for ; i < len(a.limiters); i++ {
@@ -117,7 +117,7 @@ func (a *allOf) longestRefusal(ctx context.Context, c Claim, d Decision, i int) 
 		fresh = fresh && err == nil && p.Fresh
 		if err == nil && !p.OK && waitsLonger(p, d) {
 			p.Degraded = p.Degraded || d.Degraded
-			p.refusedBy = uint8(min(i, math.MaxUint8))
+			p.rejectedBy = uint8(min(i, math.MaxUint8))
 			d = p
 		}
 	}

@@ -65,8 +65,8 @@ func granting(grant uint64, left int64) *fakeLimiter {
 	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
 }
 
-func refusing(wait time.Duration) *fakeLimiter {
-	return &fakeLimiter{decision: throttle.Decision{Policy: "refusal", Wait: wait, Limit: 100}}
+func rejecting(wait time.Duration) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{Policy: "rejection", Wait: wait, Limit: 100}}
 }
 
 func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
@@ -95,7 +95,7 @@ func (e embeddingLimiter) Report(ctx context.Context, c throttle.Claim, d thrott
 	e.Limiter.Report(ctx, c, d, f)
 }
 
-func TestAllOf_refusalTakesNothing(t *testing.T) {
+func TestAllOf_rejectionTakesNothing(t *testing.T) {
 	wide, narrow := newBucket(100, time.Second, 100)(new(atomicClock)), newBucket(1, time.Second, 1)(new(atomicClock))
 	l := throttle.AllOf(wide, narrow)
 	var granted atomic.Int64
@@ -147,7 +147,7 @@ func TestAllOf_reportsTheLongestWait(t *testing.T) {
 	} {
 		ls := []throttle.Limiter{granting(1, 1)}
 		for _, w := range tt.waits {
-			ls = append(ls, refusing(w), granting(2, 2))
+			ls = append(ls, rejecting(w), granting(2, 2))
 		}
 		d := reserve(t, throttle.AllOf(ls...), throttle.Claim{})
 		require.False(t, d.OK)
@@ -241,12 +241,12 @@ func TestAllOf_endsOnce(t *testing.T) {
 
 // A limiter that takes a second to reject lets the bucket before it refill in the
 // meantime: returning all units would then grant 19 units within 10 ms with a burst of 10.
-func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
+func TestAllOf_cancelAfterSlowRejectionStaysWithinLimit(t *testing.T) {
 	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := throttle.NewTokenBucket(throttle.PerSecond(10))
-				slow := refusing(time.Minute)
+				slow := rejecting(time.Minute)
 				slow.delay = time.Second
 				c := throttle.Claim{Cost: 10}
 				if given {
@@ -269,9 +269,9 @@ func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
 	}
 }
 
-func TestAllOf_slowRefusalCountsAsTime(t *testing.T) {
+func TestAllOf_slowRejectionCountsAsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, slow, start := granting(1, 1), refusing(time.Minute), time.Now()
+		first, slow, start := granting(1, 1), rejecting(time.Minute), time.Now()
 		slow.delay = time.Second
 		l := throttle.AllOf(first, slow)
 		reserve(t, l, throttle.Claim{Now: start})
@@ -285,7 +285,7 @@ func TestAllOf_slowRefusalCountsAsTime(t *testing.T) {
 func TestAllOf_rollbackInDataTimeIsExact(t *testing.T) {
 	now := time.Unix(1000, 0)
 	first := granting(1, 1)
-	reserve(t, throttle.AllOf(first, refusing(time.Minute)), throttle.Claim{Now: now})
+	reserve(t, throttle.AllOf(first, rejecting(time.Minute)), throttle.Claim{Now: now})
 	require.Equal(t, []time.Time{now}, first.cancelTimes)
 }
 

@@ -22,9 +22,9 @@ func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
 	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), clock.NewMock())
 	a := reserve(t, l, throttle.Claim{})
 	b := reserve(t, l, throttle.Claim{})
-	refused := reserve(t, l, throttle.Claim{})
-	require.False(t, refused.OK)
-	require.Zero(t, refused.Wait, "nobody knows when a or b end")
+	rejected := reserve(t, l, throttle.Claim{})
+	require.False(t, rejected.OK)
+	require.Zero(t, rejected.Wait, "nobody knows when a or b end")
 	require.Equal(t, throttle.Forever, reserve(t, l, throttle.Claim{Cost: 3}).Wait)
 
 	l.Report(t.Context(), throttle.Claim{}, a, throttle.Feedback{State: throttle.Ongoing})
@@ -60,7 +60,7 @@ func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
 }
 
 // A rejected claim with a reading in the future must not remove any claim.
-func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
+func TestConcurrency_rejectionsReleaseNothing(t *testing.T) {
 	clk := clock.NewMock()
 	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute}), clk)
 	d := reserve(t, l, throttle.Claim{Cost: 2})

@@ -60,7 +60,7 @@ func TestConformance(t *testing.T) {
 		// A log keeps its limit in each window it slides over: any span shorter than Per.
 		{"SlidingLog", slidingLog(throttle.SlidingLogConfig{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
 		{"SlidingLog, gap", slidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
-		{"SlidingLog, refusals", slidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRejected: true}},
+		{"SlidingLog, rejections", slidingLog(throttle.SlidingLogConfig{Limit: ten, CountRejected: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRejected: true}},
 		{"SlidingCounter", counter(throttle.SlidingCounterConfig{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SlidingCounter, floor", counter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A span longer than Per less one part may touch Parts+1 of them.
@@ -68,7 +68,7 @@ func TestConformance(t *testing.T) {
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
-				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true, RefusalAdvancesClock: true,
+				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true, RejectionAdvancesClock: true,
 				Wrap: func(l throttle.Limiter) throttle.Limiter {
 					return throttle.AllOf(throttle.AllowAll, l, throttle.AllOf())
 				}}},
@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 		{"Adaptive", adaptiveMaker(adaptive.Config{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
 		{"Adaptive, climbing", adaptiveMaker(adaptive.Config{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
 		{"Adaptive, thirds", adaptiveMaker(adaptive.Config{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
-		{"Adaptive, never refused", adaptiveMaker(adaptive.Config{}), throttletest.Spec{Bound: unbounded}},
+		{"Adaptive, never rejected", adaptiveMaker(adaptive.Config{}), throttletest.Spec{Bound: unbounded}},
 		// It has no bound and decides at random: no wait makes a grant certain.
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), clk)

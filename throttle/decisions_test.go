@@ -21,11 +21,11 @@ func TestDecision_texts(t *testing.T) {
 		"123 per 1h0m0s":        throttle.FixedWindowConfig{Count: 123, Per: time.Hour}.String(),
 		"123 each day":          throttle.FixedWindowConfig{Count: 123, Align: throttle.EachDay}.String(),
 		"456 each month":        throttle.FixedWindowConfig{Count: 456, Align: throttle.EachMonth}.String(),
-		`throttle: rejected by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
-		`throttle: rejected by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
-		`throttle: rejected by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
-		`throttle: rejected by limit "blocked": it can never grant this claim`:                                     (&throttle.RefusedError{Decision: throttle.Decision{Policy: "blocked", Wait: throttle.Forever}}).Error(),
-		`throttle: rejected by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
+		`throttle: rejected by limit "a": ask again later`:                                                         (&throttle.RejectedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
+		`throttle: rejected by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RejectedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
+		`throttle: rejected by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RejectedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
+		`throttle: rejected by limit "blocked": it can never grant this claim`:                                     (&throttle.RejectedError{Decision: throttle.Decision{Policy: "blocked", Wait: throttle.Forever}}).Error(),
+		`throttle: rejected by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RejectedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
 	} {
 		require.Equal(t, want, got)
 	}
@@ -104,7 +104,7 @@ func TestDecision_freshOfCombinations(t *testing.T) {
 // TestTraits_countsRejectedOfALog also checks that the limiter is usable afterwards.
 func TestTraits_countsRejectedOfALog(t *testing.T) {
 	for _, want := range []bool{false, true} {
-		l := throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(1), CountRefused: want})
+		l := throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(1), CountRejected: want})
 		for range 2 {
 			require.Equal(t, want, l.Traits().CountsRejected)
 		}
@@ -119,7 +119,7 @@ func TestAllOf_mergesDecisions(t *testing.T) {
 	ok := func(limit, remaining int64) throttle.Decision {
 		return throttle.Decision{OK: true, At: start, Limit: limit, Remaining: remaining}
 	}
-	refused := func(wait time.Duration) throttle.Decision { return throttle.Decision{At: start, Wait: wait} }
+	rejected := func(wait time.Duration) throttle.Decision { return throttle.Decision{At: start, Wait: wait} }
 	with := func(d throttle.Decision, change func(*throttle.Decision)) throttle.Decision { change(&d); return d }
 	degraded := func(d *throttle.Decision) { d.Degraded = true }
 	over := func(d *throttle.Decision) { d.OverLimit = true }
@@ -133,17 +133,17 @@ func TestAllOf_mergesDecisions(t *testing.T) {
 		"degraded last":         {ok(5, 3), with(ok(9, 4), degraded), with(ok(5, 3), degraded)},
 		"over":                  {with(ok(5, 3), over), ok(9, 2), with(ok(9, 2), over)},
 		"over last":             {ok(5, 3), with(ok(9, 4), over), with(ok(5, 3), over)},
-		"second refuses":        {ok(5, 3), refused(1), refused(1)},
-		"degraded, then refuse": {with(ok(5, 3), degraded), refused(1), with(refused(1), degraded)},
-		"longer":                {refused(1), refused(2), refused(2)},
-		"shorter":               {refused(2), refused(1), refused(2)},
-		"degraded and longer":   {with(refused(1), degraded), refused(2), with(refused(2), degraded)},
-		"longer and degraded":   {refused(1), with(refused(2), degraded), with(refused(2), degraded)},
-		"unknown":               {refused(1), refused(0), refused(1)},
-		"unknown first":         {refused(0), refused(1), refused(1)},
-		"never":                 {refused(1), refused(throttle.Forever), refused(throttle.Forever)},
-		"never, first":          {refused(throttle.Forever), refused(1), refused(throttle.Forever)},
-		"unknown and never":     {refused(0), refused(throttle.Forever), refused(throttle.Forever)},
+		"second rejects":        {ok(5, 3), rejected(1), rejected(1)},
+		"degraded, then reject": {with(ok(5, 3), degraded), rejected(1), with(rejected(1), degraded)},
+		"longer":                {rejected(1), rejected(2), rejected(2)},
+		"shorter":               {rejected(2), rejected(1), rejected(2)},
+		"degraded and longer":   {with(rejected(1), degraded), rejected(2), with(rejected(2), degraded)},
+		"longer and degraded":   {rejected(1), with(rejected(2), degraded), with(rejected(2), degraded)},
+		"unknown":               {rejected(1), rejected(0), rejected(1)},
+		"unknown first":         {rejected(0), rejected(1), rejected(1)},
+		"never":                 {rejected(1), rejected(throttle.Forever), rejected(throttle.Forever)},
+		"never, first":          {rejected(throttle.Forever), rejected(1), rejected(throttle.Forever)},
+		"unknown and never":     {rejected(0), rejected(throttle.Forever), rejected(throttle.Forever)},
 	} {
 		a, b := &fixedLimiter{d: tt.a}, &fixedLimiter{d: tt.b}
 		d, err := throttle.AllOf(a, b).Reserve(t.Context(), throttle.Claim{Now: start})

@@ -31,7 +31,7 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 		throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 50, Align: throttle.EachDay, Zone: time.FixedZone("", 12*3600-130)}),
 		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten}),
 		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 4 * time.Second}),
-		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true}),
+		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRejected: true}),
 		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: ten}),
 		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}),
 		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: ten, Parts: 5}),

@@ -32,11 +32,11 @@ func ExampleNewSlidingLog() {
 }
 
 // A key that continues to send during a rejection stays rejected.
-func ExampleSlidingLogConfig_countRefused() {
+func ExampleSlidingLogConfig_countRejected() {
 	clk := clock.NewMock()
 	l := throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{
-		Limit:        throttle.PerMinute(1),
-		CountRefused: true,
+		Limit:         throttle.PerMinute(1),
+		CountRejected: true,
 	}), clk)
 	for _, second := range []int64{0, 40, 80, 140} {
 		clk.Set(time.Unix(second, 0))

@@ -68,19 +68,19 @@ func (l *naiveLog) adjust(n, at int64) {
 // Random claims, cancels and costs have the same results as in a list of units.
 func TestSlidingLog_agreesWithAListOfUnits(t *testing.T) {
 	for name, tt := range map[string]struct {
-		countRefused, settles bool
-		gap                   int64
+		countRejected, settles bool
+		gap                    int64
 	}{
 		"grants":                    {},
 		"grants and cancels":        {settles: true},
-		"rejections count":          {countRefused: true},
+		"rejections count":          {countRejected: true},
 		"a gap":                     {gap: 7},
-		"rejections count, and gap": {countRefused: true, gap: 7},
+		"rejections count, and gap": {countRejected: true, gap: 7},
 	} {
 		for seed := range uint64(20) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			l := WithClock(NewSlidingLog(SlidingLogConfig{
-				Limit: Limit{Count: 12, Per: 40}, CountRefused: tt.countRefused, MinGap: time.Duration(tt.gap),
+				Limit: Limit{Count: 12, Per: 40}, CountRejected: tt.countRejected, MinGap: time.Duration(tt.gap),
 			}), at(0))
 			m := &naiveLog{count: 12, per: 40, gap: tt.gap}
 			type claim struct {
@@ -116,7 +116,7 @@ func TestSlidingLog_agreesWithAListOfUnits(t *testing.T) {
 				case d.OK:
 					m.take(n, now)
 					granted = append(granted, claim{n, d})
-				case tt.countRefused && !waits:
+				case tt.countRejected && !waits:
 					m.take(n, now)
 					m.keepNewest()
 					want = m.wait(n, now)

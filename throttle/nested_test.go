@@ -24,7 +24,7 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 			return &throttle.Fallback{Primary: down{}, Secondary: &throttle.Fallback{Primary: down{}, Secondary: l}}
 		},
 		"Ban": func(l throttle.Limiter) throttle.Limiter {
-			return keyed.NewBan(l, keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute})
+			return keyed.NewBan(l, keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Minute})
 		},
 		"Shadow": func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
 		"SoftLimit": func(l throttle.Limiter) throttle.Limiter {

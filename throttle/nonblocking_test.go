@@ -51,7 +51,7 @@ func TestDecision_freshOfWrappers(t *testing.T) {
 	busy := NewTokenBucket(PerHour(1))
 	_, err := busy.Reserve(t.Context(), Claim{Now: now})
 	require.NoError(t, err)
-	counting := NewSlidingLog(SlidingLogConfig{Limit: PerHour(1), CountRefused: true})
+	counting := NewSlidingLog(SlidingLogConfig{Limit: PerHour(1), CountRejected: true})
 	for _, tt := range []struct {
 		wrap          func(a, b Limiter) Limiter
 		fresh, counts bool // if b does, and a does not
@@ -163,14 +163,14 @@ func TestLimiters_settleOnlyGrants(t *testing.T) {
 			return d
 		}
 		before := state()
-		refused, err := l.Reserve(t.Context(), Claim{Now: now, Cost: 4})
+		rejected, err := l.Reserve(t.Context(), Claim{Now: now, Cost: 4})
 		require.NoError(t, err)
-		require.False(t, refused.OK, "%T", l)
+		require.False(t, rejected.OK, "%T", l)
 		for _, s := range []struct {
 			c Claim
 			d Decision
 		}{
-			{Claim{Now: now, Cost: 3}, refused}, {Claim{Now: now, Cost: 4}, refused}, {Claim{Now: now, Cost: -3}, taken}, {Claim{Now: now, Cost: -3}, refused},
+			{Claim{Now: now, Cost: 3}, rejected}, {Claim{Now: now, Cost: 4}, rejected}, {Claim{Now: now, Cost: -3}, taken}, {Claim{Now: now, Cost: -3}, rejected},
 		} {
 			if s.d.OK && !l.Traits().EndsAtResponse {
 				continue // its claims have no cost when they end

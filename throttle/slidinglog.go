@@ -17,9 +17,9 @@ type SlidingLogConfig struct {
 	// MinGap is the minimum time between two claims, at most Per. Zero means none.
 	MinGap time.Duration
 
-	// CountRefused makes a rejected claim count like a granted one, except if Claim.Waits is
+	// CountRejected makes a rejected claim count like a granted one, except if Claim.Waits is
 	// set.
-	CountRefused bool
+	CountRejected bool
 }
 
 // Validate returns an error that states the invalid field if l is invalid.
@@ -47,7 +47,7 @@ func (l SlidingLogConfig) Validate() error {
 // Invariant: the log never contains more than Count units, so never more than Count
 // entries. Its memory grows as needed and does not shrink.
 //
-// Limitations: with CountRefused, a caller that asks faster than the limit is rejected
+// Limitations: with CountRejected, a caller that asks faster than the limit is rejected
 // until it pauses.
 type SlidingLog struct {
 	base    // last is the latest reading recorded in the log
@@ -70,10 +70,10 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 	defer s.mu.Unlock()
 	d.Limit, d.Per, d.Wait = s.config.Count, s.config.Per, s.wait(n, r.now)
 	d.OK = d.Wait == 0
-	// With CountRefused, a rejected claim enters a full log and replaces the oldest units.
+	// With CountRejected, a rejected claim enters a full log and replaces the oldest units.
 	// This changes no later decision: while they would still count, so do all of the Count
 	// units that are newer.
-	if !c.DryRun && (d.OK || s.config.CountRefused && !c.Waits) {
+	if !c.DryRun && (d.OK || s.config.CountRejected && !c.Waits) {
 		s.record(n, r.now)
 		d.Grant = uint64(r.now)
 		if !d.OK {
@@ -99,7 +99,7 @@ func (s *SlidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) 
 
 // Traits implements Limiter.
 func (s *SlidingLog) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRefused}
+	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRejected}
 }
 
 // SetLimit replaces Count and Per. The entries of the log are kept; if Per increases,
@@ -146,7 +146,7 @@ func (s *SlidingLog) expired(now int64) int {
 func (s *SlidingLog) record(n, now int64) {
 	n = min(n, s.config.Count)
 	s.entries.drop(s.expired(now))
-	if s.config.CountRefused {
+	if s.config.CountRejected {
 		s.entries.trimTo(s.config.Count - n)
 	}
 	s.entries.add(now, n)

@@ -13,7 +13,7 @@ import (
 
 // 100 per minute and 10 % more: 1 to 100 are granted, 101 to 110 are marked, 111 is
 // rejected.
-func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
+func TestSoftLimit_marksClaimsOverSoftAndRejectsOverHard(t *testing.T) {
 	l := throttle.PerMinute(100)
 	window := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}), clk)
@@ -164,10 +164,10 @@ func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 	require.True(t, reserve(t, e, throttle.Claim{Cost: 2}).OK)
 }
 
-func TestShadow_countsAndRefusesNothing(t *testing.T) {
+func TestShadow_countsAndRejectsNothing(t *testing.T) {
 	clk := clock.NewMock()
-	var refusals []throttle.Decision
-	s := &throttle.SoftLimit{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
+	var rejections []throttle.Decision
+	s := &throttle.SoftLimit{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { rejections = append(rejections, d) }}
 	var over []bool
 	for range 5 {
 		d := reserveAhead(t, s, throttle.Claim{}, throttle.Forever)
@@ -176,9 +176,9 @@ func TestShadow_countsAndRefusesNothing(t *testing.T) {
 	}
 	require.True(t, reserve(t, s, throttle.Claim{DryRun: true}).OverLimit)
 	require.Equal(t, []bool{false, false, false, true, true}, over)
-	require.Len(t, refusals, 2, "a dry run is told to nobody")
-	require.Equal(t, time.Minute, refusals[0].Wait)
-	require.False(t, refusals[0].OK)
+	require.Len(t, rejections, 2, "a dry run is told to nobody")
+	require.Equal(t, time.Minute, rejections[0].Wait)
+	require.False(t, rejections[0].OK)
 }
 
 func TestShadow_delaysNothing(t *testing.T) {

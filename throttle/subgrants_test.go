@@ -68,9 +68,9 @@ func TestInner_cancelReachesItsLimiter(t *testing.T) {
 		require.Len(t, s.cancelled, row.want, name)
 		require.Equal(t, s.granted[0], s.cancelled[0], name)
 
-		refused := d.AsRefusal()
-		require.False(t, refused.OK || g.Owns(refused), name)
-		require.Zero(t, refused.Remaining, name)
+		rejected := d.AsRejection()
+		require.False(t, rejected.OK || g.Owns(rejected), name)
+		require.Zero(t, rejected.Remaining, name)
 	}
 }
 

@@ -180,7 +180,7 @@ type Decision struct {
 	// limiters. False is always safe.
 	Fresh bool
 
-	refusedBy uint8 // index of the limiter of an AllOf that rejected the claim
+	rejectedBy uint8 // index of the limiter of an AllOf that rejected the claim
 
 	// Policy is the name of the limit that decided.
 	Policy string
@@ -229,12 +229,12 @@ type Decision struct {
 
 // Part returns the index in Parts of the limiter of an AllOf that rejected the claim. It
 // is 0 for grants and for other limiters.
-func (d Decision) Part() int { return int(d.refusedBy) }
+func (d Decision) Part() int { return int(d.rejectedBy) }
 
-// AsRefusal returns d as a rejection with no units remaining. A limiter that wraps another
+// AsRejection returns d as a rejection with no units remaining. A limiter that wraps another
 // one uses it to reject a claim that the inner limiter granted in a dry run, or rejected
-// with a shorter Wait. AsRefusal does not change Wait; the caller must set it.
-func (d Decision) AsRefusal() Decision {
+// with a shorter Wait. AsRejection does not change Wait; the caller must set it.
+func (d Decision) AsRejection() Decision {
 	d.OK, d.Fresh, d.Remaining, d.subGrant = false, false, 0, nil
 	return d
 }
@@ -400,16 +400,16 @@ func (c Cause) String() string {
 }
 
 var (
-	// ErrRefused matches every RefusedError.
-	ErrRefused = errors.New("throttle: rejected")
+	// ErrRejected matches every RejectedError.
+	ErrRejected = errors.New("throttle: rejected")
 
 	// ErrCost is returned for a claim with a negative cost.
 	ErrCost = errors.New("throttle: the cost of a claim is negative")
 )
 
-// A RefusedError is a rejection as an error, for functions that cannot return a Decision.
-// It matches ErrRefused.
-type RefusedError struct {
+// A RejectedError is a rejection as an error, for functions that cannot return a Decision.
+// It matches ErrRejected.
+type RejectedError struct {
 	// Key is the key of the claim.
 	Key string
 
@@ -423,7 +423,7 @@ type RefusedError struct {
 
 // Error returns a message with the limit that rejected the claim and the time after which
 // to ask again.
-func (e *RefusedError) Error() string {
+func (e *RejectedError) Error() string {
 	s := "throttle: rejected by limit " + strconv.Quote(e.Decision.Policy)
 	if e.Key != "" {
 		s += " for key " + strconv.Quote(e.Key)
@@ -445,8 +445,8 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// Is reports whether target is ErrRefused.
-func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+// Is reports whether target is ErrRejected.
+func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
 // Unwrap returns e.Reason.
-func (e *RefusedError) Unwrap() error { return e.Reason }
+func (e *RejectedError) Unwrap() error { return e.Reason }

@@ -24,7 +24,7 @@ func TestTickQueue_grantsOneUnitPerTick(t *testing.T) {
 	require.Equal(t, Forever, ask(q, 5, Forever).Wait)
 }
 
-func TestTickQueue_refusesForeverWhenMaxWaitIsTooShort(t *testing.T) {
+func TestTickQueue_rejectsForeverWhenMaxWaitIsTooShort(t *testing.T) {
 	clk := at(0)
 	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
 	require.Equal(t, Forever, ask(q, 1, 0).Wait, "everybody waits for a tick")

@@ -19,7 +19,7 @@ func TestTokenBucket(t *testing.T) {
 		limit Limit
 		steps []step
 	}{
-		"refused claims take nothing": {Limit{Count: 1, Per: time.Second, Burst: 3}, []step{
+		"rejected claims take nothing": {Limit{Count: 1, Per: time.Second, Burst: 3}, []step{
 			{at: 0, cost: 2, ok: true, left: 1},
 			{at: 0, cost: 2, wait: time.Second, left: 1},
 			{at: time.Second, cost: 2, ok: true, left: 0},

@@ -195,8 +195,8 @@ func TestSlidingLog_enforcesMinGap(t *testing.T) {
 	})
 }
 
-func TestSlidingLog_countRefusedExtendsTheWait(t *testing.T) {
-	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3), CountRefused: true}), at(0))
+func TestSlidingLog_countRejectedExtendsTheWait(t *testing.T) {
+	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3), CountRejected: true}), at(0))
 	now := time.Unix(0, 0)
 	for i := range 100 {
 		d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(time.Duration(i) * 100 * time.Millisecond)})

@@ -64,7 +64,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 				{at: 75 * time.Minute, cost: 1, wait: 42857142858}, // until 84 weigh one less: an hour's 84th, rounded up
 			},
 		},
-		"42 and 18 at 0:15 of 50 make 49.5: strict refuses": {
+		"42 and 18 at 0:15 of 50 make 49.5: strict rejects": {
 			func(clk Clock) Limiter {
 				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(50)}), clk)
 			},

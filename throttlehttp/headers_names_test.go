@@ -20,7 +20,7 @@ import (
 func TestMiddleware_statesNoWindowOfABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := throttle.NewFixedWindow(throttle.FixedWindowConfig{Name: "a minute", Count: 2, Per: time.Minute})
-		ban := keyed.NewBan(limit, keyed.BanConfig{Refusals: 2, Within: time.Minute, Duration: time.Hour})
+		ban := keyed.NewBan(limit, keyed.BanConfig{Rejections: 2, Within: time.Minute, Duration: time.Hour})
 		m := &throttlehttp.Middleware{Limiter: ban, Dialect: headers.XRateLimit | headers.Draft10}
 		h := m.Handler(ok)
 		for _, want := range []http.Header{

@@ -42,7 +42,7 @@ var allocCases = map[string]struct {
 	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9})}, 3},
 	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(queue.Queue)}, 3},
 	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the responseRecorder, and a request with its context
-	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Policy: "limit", Wait: time.Second, Limit: 9}}}, 4},
+	"rejected":    {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Policy: "limit", Wait: time.Second, Limit: 9}}}, 4},
 }
 
 func TestMiddleware_allocates(t *testing.T) {

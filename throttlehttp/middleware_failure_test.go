@@ -22,7 +22,7 @@ import (
 func TestMiddleware_shortDeadlinesDoNotBypassIt(t *testing.T) {
 	timeout := fmt.Errorf("store: %w", context.DeadlineExceeded)
 	network := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
-	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	rejected := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, tt := range map[string]struct {
 		err  error
 		left time.Duration // 0 means no deadline
@@ -33,7 +33,7 @@ func TestMiddleware_shortDeadlinesDoNotBypassIt(t *testing.T) {
 		"timeout, long":      {timeout, time.Second, http.StatusOK},
 		"network, long":      {network, time.Minute, http.StatusOK},
 		"timeout, unlimited": {timeout, 0, http.StatusOK},
-		"refused, short":     {refused, time.Millisecond, http.StatusOK},
+		"rejected, short":    {rejected, time.Millisecond, http.StatusOK},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()

@@ -83,7 +83,7 @@ func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 		require.ElementsMatch(t, []string{"ann 200 at 0s", "ann 429 at 0s", "bob 200 at 0s", "ann 429 at 57s", "ann 200 at 1m0s"}, c.wait())
 		time.Sleep(30 * time.Second)
 		r := send(c.handler, "ann")
-		require.Equal(t, "429 1/0/30 30", limitSummary(r), "who is refused learns when")
+		require.Equal(t, "429 1/0/30 30", limitSummary(r), "who is rejected learns when")
 	})
 }
 

@@ -174,7 +174,7 @@ func TestMiddleware_nestedReportsTheTightestLimit(t *testing.T) {
 	h = perSecond(4).Handler((&throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{OK: true, Remaining: 3, Limit: 7}}}).Handler(ok))
 	require.Equal(t, "200 4/3/1", limitSummary(serveGet(h)), "of equal ones the outer one")
 	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
-	require.Equal(t, "429 7/0/0 1", limitSummary(serveGet(h)), "who refuses has the word")
+	require.Equal(t, "429 7/0/0 1", limitSummary(serveGet(h)), "who rejects has the word")
 }
 
 // TestMiddleware_listsEachLimitOnce checks the header of all limits, also of nested

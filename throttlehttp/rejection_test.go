@@ -211,8 +211,8 @@ func TestRejection_keepsSecrets(t *testing.T) {
 	secrets := []string{"key-of-ann", "10.0.0.7", "inner-name"}
 	key := func(*http.Request) (string, bool) { return "key-of-ann", true }
 	for name, l := range map[string]throttle.Limiter{
-		"refused": fixedDecision{d: throttle.Decision{Policy: "inner-name", Wait: time.Second, Limit: 5}},
-		"failed":  fixedDecision{err: &throttle.RefusedError{Key: "10.0.0.7", Decision: throttle.Decision{Policy: "inner-name"}}},
+		"rejected": fixedDecision{d: throttle.Decision{Policy: "inner-name", Wait: time.Second, Limit: 5}},
+		"failed":   fixedDecision{err: &throttle.RejectedError{Key: "10.0.0.7", Decision: throttle.Decision{Policy: "inner-name"}}},
 	} {
 		for _, w := range []*queue.Queue{nil, {MaxWait: time.Millisecond}} {
 			for _, accept := range []string{"*/*", "text/html", "text/plain"} {

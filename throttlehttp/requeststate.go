@@ -61,11 +61,11 @@ func (p *requestState) reserve(m *Middleware, waiting *waitingKeys, r *http.Requ
 	if err == nil {
 		return throttle.Decision{OK: true}, nil
 	}
-	var refused *throttle.RefusedError
+	var rejected *throttle.RejectedError
 	var full *queue.FullError
 	switch {
-	case errors.As(err, &refused):
-		return p.rejectedDecision(r.Context(), refused.Decision), nil
+	case errors.As(err, &rejected):
+		return p.rejectedDecision(r.Context(), rejected.Decision), nil
 	case errors.As(err, &full):
 		// A limit that opens admits the head of its queue, which makes a place in the queue.
 		return throttle.Decision{Policy: queueFull, Wait: p.longestWait(r.Context(), throttle.Decision{}).Wait}, nil

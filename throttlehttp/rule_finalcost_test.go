@@ -101,7 +101,7 @@ func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
 
 func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour})
+		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: 24 * time.Hour})
 		rule := throttlehttp.Rule{Limiter: punished, Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
 		for _, want := range []int{401, 401, 429, 429, 429} {

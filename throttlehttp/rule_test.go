@@ -57,7 +57,7 @@ func TestRule_limitsEachKey(t *testing.T) {
 	}}
 	h := m.Handler(ok)
 	require.Equal(t, []int{200, 200, 429, 200, 200, 429, 200, 429}, statuses(h, "ann", "ann", "ann", "bob", "bob", "bob", "eve", "eve"),
-		"two each, five in all, and who is refused takes nothing from the others")
+		"two each, five in all, and who is rejected takes nothing from the others")
 }
 
 func TestRule_missingKey(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRule_missingKey(t *testing.T) {
 		want []int
 	}{
 		"they share one key": {throttlehttp.Shared, []int{200, 429, 429, 200}},
-		"they are refused":   {throttlehttp.Reject, []int{403, 403, 403, 200}},
+		"they are rejected":  {throttlehttp.Reject, []int{403, 403, 403, 200}},
 		"they pass":          {throttlehttp.Skip, []int{200, 200, 200, 200}},
 	} {
 		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: senderKey, MissingKey: tt.what}}}
@@ -228,15 +228,15 @@ func TestRule_hiddenIsNotReported(t *testing.T) {
 }
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
-	var refused []string
+	var rejected []string
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.SoftLimit{
 		Soft:        perHour(1),
-		OnOverLimit: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
+		OnOverLimit: func(c throttle.Claim, _ throttle.Decision) { rejected = append(rejected, c.Key) },
 	}}}}
 	var over []bool
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.OverLimit) }}
 	require.Equal(t, []int{200, 200, 200}, statuses(m.Handler(ok), "ann", "bob", "ann"))
-	require.Equal(t, []string{"ann"}, refused)
+	require.Equal(t, []string{"ann"}, rejected)
 	require.Equal(t, []bool{false, false, true}, over)
 }
 

@@ -139,7 +139,7 @@ func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decisio
 func (a *allOf) Traits() throttle.Traits {
 	t := throttle.Traits{EndsAtResponse: !a.anyHolds(), BooksAhead: len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead}
 	for _, l := range a.limits {
-		t.CountsRejected = t.CountsRejected || l.limit.countsRefusals
+		t.CountsRejected = t.CountsRejected || l.limit.countsRejections
 	}
 	return t
 }

@@ -27,14 +27,14 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 		}
 	}
 	ban := s.limiter(limit{
-		algorithm:      "ban",
-		err:            v.Validate(),
-		name:           v.Name,
-		policy:         v.Name,
-		scope:          scope,
-		ticksPerMicro:  1,
-		countsRefusals: true,
-		args:           []any{v.Refusals, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
+		algorithm:        "ban",
+		err:              v.Validate(),
+		name:             v.Name,
+		policy:           v.Name,
+		scope:            scope,
+		ticksPerMicro:    1,
+		countsRejections: true,
+		args:             []any{v.Rejections, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
 	})
 	p := newAllOf(limits...)
 	return &banned{newAllOf(append(p.limits, ban)...), p, v}

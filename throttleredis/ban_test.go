@@ -16,7 +16,7 @@ import (
 func TestBan_aRejectionDoesNotReadAllOthers(t *testing.T) {
 	c := dial(t, redistest.Start(t).Addr)
 	s := &Store{Client: c}
-	l := s.Ban(keyed.BanConfig{Refusals: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(throttle.PerHour(1)))
+	l := s.Ban(keyed.BanConfig{Rejections: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(throttle.PerHour(1)))
 	require.True(t, take(t, l, "a").OK)
 	for i := range 998 {
 		require.False(t, take(t, l, "a").OK, "rejection %d", i)

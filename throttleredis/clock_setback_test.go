@@ -32,11 +32,11 @@ func TestLimiters_clockSetBackCostsOneWindow(t *testing.T) {
 		"SlidingCounter": func(s *Store) throttle.Limiter { return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}) },
 		"Bursty":         func(s *Store) throttle.Limiter { return s.Bursty(warmup.BurstyConfig{Limit: ten, StartFull: true}) },
 		"Penalty": func(s *Store) throttle.Limiter {
-			return s.Ban(keyed.BanConfig{Refusals: 1000, Within: time.Second, Duration: time.Second}, s.TokenBucket(ten))
+			return s.Ban(keyed.BanConfig{Rejections: 1000, Within: time.Second, Duration: time.Second}, s.TokenBucket(ten))
 		},
 		"SlidingLog": func(s *Store) throttle.Limiter { return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten}) },
-		"SlidingLog, refusals": func(s *Store) throttle.Limiter {
-			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true})
+		"SlidingLog, rejections": func(s *Store) throttle.Limiter {
+			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRejected: true})
 		},
 		"SubWindows": func(s *Store) throttle.Limiter {
 			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten, Parts: 4})

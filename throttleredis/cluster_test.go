@@ -37,7 +37,7 @@ func TestLimiters_workOnARing(t *testing.T) {
 // allOfWorksOn makes claims on an AllOf of all kinds of limits, for many keys.
 func allOfWorksOn(t *testing.T, s *Store) {
 	five := throttle.Limit{Count: 5, Per: year}
-	all := s.Ban(keyed.BanConfig{Refusals: 100, Within: time.Hour, Duration: time.Hour},
+	all := s.Ban(keyed.BanConfig{Rejections: 100, Within: time.Hour, Duration: time.Hour},
 		s.TokenBucket(five),
 		s.RefillBucket(throttle.RefillBucketConfig{Limit: five}),
 		s.LeakyBucket(throttle.LeakyBucketConfig{Limit: five}),

@@ -45,8 +45,8 @@ func TestConformance(t *testing.T) {
 		{"SlidingLog", func(s *Store) throttle.Limiter {
 			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }}},
-		{"SlidingLog, refusals", func(s *Store) throttle.Limiter {
-			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true})
+		{"SlidingLog, rejections", func(s *Store) throttle.Limiter {
+			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRejected: true})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }, CountsRejected: true}},
 		{"SlidingCounter", func(s *Store) throttle.Limiter {
 			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten})

@@ -65,10 +65,10 @@ func pairs() []limiterPair {
 		windowPair("FixedWindow, each month", throttle.FixedWindowConfig{Count: 9, Align: throttle.EachMonth, Zone: zone("America/New_York")}),
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0)}),
 		logPair("SlidingLog, gap", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0), MinGap: 10 * time.Millisecond}),
-		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0), CountRefused: true}),
-		logPair("SlidingLog, large", throttle.SlidingLogConfig{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRefused: true}),
+		logPair("SlidingLog, rejections", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0), CountRejected: true}),
+		logPair("SlidingLog, large", throttle.SlidingLogConfig{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRejected: true}),
 		logPair("SlidingLog, blocks", throttle.SlidingLogConfig{Limit: limit(20_000, time.Minute, 0)}),
-		logPair("SlidingLog, blocks, refusals", throttle.SlidingLogConfig{Limit: limit(5_000, time.Second, 0), CountRefused: true}),
+		logPair("SlidingLog, blocks, rejections", throttle.SlidingLogConfig{Limit: limit(5_000, time.Second, 0), CountRejected: true}),
 		counterPair("SlidingCounter", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0)}),
 		counterPair("SlidingCounter, floor", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), RoundDown: true}),
 		counterPair("SlidingCounter, large", throttle.SlidingCounterConfig{Limit: limit(1e12, 24*time.Hour, 0)}),
@@ -80,8 +80,8 @@ func pairs() []limiterPair {
 		warmPair("WarmUp", warmup.Config{Limit: limit(10, time.Second, 0), Period: 3 * time.Second}),
 		warmPair("WarmUp, thirds", warmup.Config{Limit: limit(3, time.Second, 0), Period: 10 * time.Second, ColdFactor: 7}),
 		warmPair("WarmUp, even pace", warmup.Config{Limit: limit(7, time.Second, 0)}),
-		banPair("Penalty", keyed.BanConfig{Refusals: 3, Within: 2 * time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}),
-		banPair("Penalty, forgiving", keyed.BanConfig{Refusals: 1, Within: 300 * time.Millisecond, Duration: 200 * time.Millisecond, MaxDuration: time.Second, ForgetAfter: 500 * time.Millisecond}),
+		banPair("Penalty", keyed.BanConfig{Rejections: 3, Within: 2 * time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}),
+		banPair("Penalty, forgiving", keyed.BanConfig{Rejections: 1, Within: 300 * time.Millisecond, Duration: 200 * time.Millisecond, MaxDuration: time.Second, ForgetAfter: 500 * time.Millisecond}),
 		burstyPair("Bursty", warmup.BurstyConfig{Limit: limit(5, time.Second, 0), StartFull: true}),
 		burstyPair("Bursty, thirds", warmup.BurstyConfig{Limit: limit(3, time.Second, 0), MaxBurst: 2500 * time.Millisecond, StartFull: true}),
 	}
@@ -216,7 +216,7 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
-		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
+		logPair("SlidingLog, rejections", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRejected: true}),
 		partsPair("SubWindows", throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
 		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 50_000, MaxAge: time.Minute}),
 	} {

@@ -51,7 +51,7 @@ func ExampleStore_limiters() {
 		"concurrency":        store.Concurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Minute}),
 		"warm-up":            store.WarmUp(warmup.Config{Limit: perMinute, Period: 10 * time.Second}),
 		"bursty":             store.Bursty(warmup.BurstyConfig{Limit: perMinute}),
-		"ban": store.Ban(keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: time.Hour},
+		"ban": store.Ban(keyed.BanConfig{Rejections: 5, Within: time.Minute, Duration: time.Hour},
 			store.TokenBucket(perMinute)),
 	}
 	for name, limit := range limits {

@@ -127,7 +127,7 @@ func TestFallback_survivesFaultsOnTheWay(t *testing.T) {
 		faults []redistest.Fault
 	}{
 		{"slow", []redistest.Fault{redistest.Slow}},
-		{"resets and refusals", []redistest.Fault{redistest.Reset, redistest.Refuse}},
+		{"resets and rejections", []redistest.Fault{redistest.Reset, redistest.Reject}},
 		{"silence", []redistest.Fault{redistest.BlackHole, redistest.NoReplies}},
 	} {
 		p := redistest.StartProxy(t, s.Addr)

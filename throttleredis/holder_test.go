@@ -19,7 +19,7 @@ func TestLimiter_holdsUntilTheEnd(t *testing.T) {
 	s := &Store{Client: client}
 	places := s.Concurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Hour})
 	bucket := s.TokenBucket(throttle.PerSecond(10))
-	ban := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
+	ban := keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Second}
 	for holds, limiters := range map[bool][]throttle.Limiter{
 		true: {places, AllOf(bucket, places), s.Ban(ban, places), &Fallback{Limiter: places}, &Fallback{Limiter: places, Processes: 2},
 			&Fallback{Limiter: bucket, Secondary: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})}},

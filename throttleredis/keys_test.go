@@ -50,7 +50,7 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 	require.Equal(t, a.redisKey("user-7"), (&Store{Client: s.Client}).TokenBucket(throttle.PerSecond(1)).redisKey("user-7"))
 	require.NotEqual(t, a.redisKey(""), s.TokenBucket(throttle.Limit{Name: "other", Count: 1, Per: time.Second}).redisKey(""))
 	l := s.LeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.PerSecond(1)})
-	first, second := keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1}, keyed.BanConfig{Name: "second", Refusals: 1, Within: 1, Duration: 1}
+	first, second := keyed.BanConfig{Rejections: 1, Within: 1, Duration: 1}, keyed.BanConfig{Name: "second", Rejections: 1, Within: 1, Duration: 1}
 	judges := map[string]bool{}
 	for _, p := range []throttle.Limiter{s.Ban(first, l), s.Ban(first, a), s.Ban(second, l)} {
 		judges[p.(*banned).banLimit().redisKey("")] = true
@@ -135,7 +135,7 @@ func TestLimiter_keysVanish(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}
-	hard := s.Ban(keyed.BanConfig{Refusals: 1, Within: ten.Per, Duration: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
+	hard := s.Ban(keyed.BanConfig{Rejections: 1, Within: ten.Per, Duration: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
 	for take(t, hard, "b").OK {
 	}
 	await(t, "all keys to vanish", func() bool {

@@ -10,23 +10,23 @@ import (
 
 // A limit holds what is needed to run a script for a limit and to decode the reply.
 type limit struct {
-	algorithm      string
-	err            error  // from validating the configuration
-	name           string // that was configured; empty: none
-	policy         string
-	scope          string        // further text that distinguishes the limit from others
-	capacity       int64         // maximum number of units at the same time
-	per            time.Duration // time in which all units are restored
-	ticksPerMicro  int64         // ticks in a microsecond
-	args           []any         // of the script
-	shape          []any         // what the meaning of the stored state depends on, besides the algorithm
-	scaledGrant    bool          // a grant holds by how many ticks it acts before whole microseconds
-	queueBound     int64         // see throttle.Decision.QueueBound
-	holdsUntilEnd  bool          // each claim must be ended
-	countsRefusals bool          // a rejected claim counts
-	wideGrant      bool          // a grant does not fit into Decision.Grant: see storeGrant
-	idleTime       time.Duration // time in which the idle units of a wide limit accrue
-	calendar       *calendar     // nil: the windows are not those of a calendar
+	algorithm        string
+	err              error  // from validating the configuration
+	name             string // that was configured; empty: none
+	policy           string
+	scope            string        // further text that distinguishes the limit from others
+	capacity         int64         // maximum number of units at the same time
+	per              time.Duration // time in which all units are restored
+	ticksPerMicro    int64         // ticks in a microsecond
+	args             []any         // of the script
+	shape            []any         // what the meaning of the stored state depends on, besides the algorithm
+	scaledGrant      bool          // a grant holds by how many ticks it acts before whole microseconds
+	queueBound       int64         // see throttle.Decision.QueueBound
+	holdsUntilEnd    bool          // each claim must be ended
+	countsRejections bool          // a rejected claim counts
+	wideGrant        bool          // a grant does not fit into Decision.Grant: see storeGrant
+	idleTime         time.Duration // time in which the idle units of a wide limit accrue
+	calendar         *calendar     // nil: the windows are not those of a calendar
 
 	window  time.Duration                     // length of the windows in Mode Eventual; zero: none, or those of the calendar
 	newRule func(o EventualOptions) usageRule // of Mode Eventual; nil: not supported
@@ -79,7 +79,7 @@ func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time
 		d.Per = l.calendar.windowLength(int64(p.grant()))
 	}
 	l.boundQueue(&d, c)
-	d.Fresh = c.DryRun && !l.countsRefusals && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
+	d.Fresh = c.DryRun && !l.countsRejections && d.Limit > 0 && d.Remaining == d.Limit && d.ResetAfter == 0
 	return d
 }
 

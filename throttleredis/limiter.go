@@ -102,7 +102,7 @@ func (l *Limiter) Traits() throttle.Traits {
 		NonBlocking:    l.usage != nil,
 		EndsAtResponse: !l.limit.holdsUntilEnd,
 		BooksAhead:     l.limit.booksAhead(),
-		CountsRejected: l.limit.countsRefusals,
+		CountsRejected: l.limit.countsRejections,
 	}
 }
 

@@ -21,7 +21,7 @@ func TestLimiter_rejectsWithoutMemory(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	c := connect(t, s.Addr)
 	store := &throttleredis.Store{Client: c}
-	ban := keyed.BanConfig{Refusals: 100, Within: 1e9, Duration: 1e9}
+	ban := keyed.BanConfig{Rejections: 100, Within: 1e9, Duration: 1e9}
 	serve := func(l throttle.Limiter) (served int) {
 		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: l, Key: throttlehttp.Header("X-Key")}}}
 		h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -60,7 +60,7 @@ func named(count int64) map[string]func(*Store) throttle.Limiter {
 			return s.Concurrency(throttle.ConcurrencyConfig{Name: "api", Count: count, MaxAge: time.Hour})
 		},
 		"Ban": func(s *Store) throttle.Limiter {
-			return s.Ban(keyed.BanConfig{Refusals: int(count), Within: time.Hour, Duration: time.Hour}, s.TokenBucket(l))
+			return s.Ban(keyed.BanConfig{Rejections: int(count), Within: time.Hour, Duration: time.Hour}, s.TokenBucket(l))
 		},
 	}
 }

@@ -46,7 +46,7 @@ func TestLimiters_boundTheirQueue(t *testing.T) {
 					served++
 					continue
 				}
-				require.ErrorIs(t, err, throttle.ErrRefused)
+				require.ErrorIs(t, err, throttle.ErrRejected)
 			}
 			require.Equal(t, 1, served)
 			cancel()

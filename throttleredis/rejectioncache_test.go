@@ -39,7 +39,7 @@ func TestCacheRejections_decidesAsTheLimiter(t *testing.T) {
 				repeated += compareCached(t, p, uint64(seed*100+i), 500)
 			}
 			switch kind, _, _ := strings.Cut(p.name, ","); {
-			case p.name == "SlidingLog, refusals" || p.name == "SlidingLog, large" || p.name == "SlidingLog, blocks, refusals" || kind == "Concurrency" || kind == "InFlight":
+			case p.name == "SlidingLog, rejections" || p.name == "SlidingLog, large" || p.name == "SlidingLog, blocks, rejections" || kind == "Concurrency" || kind == "InFlight":
 				require.Zero(t, repeated)
 			case p.unitTime >= 10*time.Millisecond && !p.paysLater && p.name != "SlidingLog, blocks":
 				require.Positive(t, repeated)
@@ -254,7 +254,7 @@ func TestCacheRejections_repeatsBans(t *testing.T) {
 		var asked atomic.Int64
 		s := newTestStore(t)
 		s.OnOperation = func(string, time.Duration, error) { asked.Add(1) }
-		ban := s.Ban(keyed.BanConfig{Refusals: 3, Within: time.Hour, Duration: 2 * time.Hour}, s.TokenBucket(throttle.Limit{Name: tt.policy, Count: 1, Per: time.Hour}))
+		ban := s.Ban(keyed.BanConfig{Rejections: 3, Within: time.Hour, Duration: 2 * time.Hour}, s.TokenBucket(throttle.Limit{Name: tt.policy, Count: 1, Per: time.Hour}))
 		l := CacheRejections(tt.wrap(ban), time.Hour)
 		for i := range 10 {
 			d := take(t, l, "a")

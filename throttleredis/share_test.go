@@ -112,7 +112,7 @@ func TestShare_ofEachKind(t *testing.T) {
 		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: twenty}),
 		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Name: "twenty", Count: 20, MaxAge: time.Hour}),
 		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty})).(sharer),
-		"Penalty":          s.Ban(keyed.BanConfig{Refusals: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(twenty)).(sharer),
+		"Penalty":          s.Ban(keyed.BanConfig{Rejections: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(twenty)).(sharer),
 	} {
 		share, n := l.Share(4, 0), 0
 		for take(t, share, "k").OK {

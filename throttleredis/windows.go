@@ -59,15 +59,15 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 }
 
 func slidingLog(l throttle.SlidingLogConfig) limit {
-	refused := 0
-	if l.CountRefused {
-		refused = 1
+	rejected := 0
+	if l.CountRejected {
+		rejected = 1
 	}
 	gap := micros(l.MinGap + 999)
 	r := slidingLimit("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}), c)
-	}, micros(l.Per), gap, refused, 0)
-	r.countsRefusals = l.CountRefused
+		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRejected: l.CountRejected}), c)
+	}, micros(l.Per), gap, rejected, 0)
+	r.countsRejections = l.CountRejected
 	return r
 }
 

@@ -61,9 +61,9 @@ func TestNoAllocs(t *testing.T) {
 	shut := warmup.New(warmup.Config{Limit: throttle.PerHour(1)})
 	shut.Reserve(ctx, throttle.Claim{})
 	for name, l := range map[string]*warmup.Limiter{
-		"Curve":          warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}),
-		"Curve, refused": shut,
-		"Burst":          warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}),
+		"Curve":           warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}),
+		"Curve, rejected": shut,
+		"Burst":           warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}),
 	} {
 		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 			require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -430,15 +430,15 @@ func TestLimiter_statesTheLargestLimit(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), d.Remaining)
 }
 
-// TestLimiter_ignoresRefusedClaims settles claims that were not granted, or have a negative cost.
-func TestLimiter_ignoresRefusedClaims(t *testing.T) {
+// TestLimiter_ignoresRejectedClaims settles claims that were not granted, or have a negative cost.
+func TestLimiter_ignoresRejectedClaims(t *testing.T) {
 	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(1)})
 	s.book(1)
 	next := s.next()
-	refused := s.reserve(5, 0)
-	require.False(t, refused.OK)
+	rejected := s.reserve(5, 0)
+	require.False(t, rejected.OK)
 	for _, c := range []throttle.Claim{{Cost: 5}, {Cost: -5}} {
-		for _, d := range []throttle.Decision{refused, {OK: true, At: s.now, ResetAfter: time.Second}} {
+		for _, d := range []throttle.Decision{rejected, {OK: true, At: s.now, ResetAfter: time.Second}} {
 			if d.OK && c.Cost > 0 {
 				continue // a granted claim
 			}

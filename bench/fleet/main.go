@@ -33,8 +33,8 @@ type result struct {
 	Processes int     `json:"processes"`
 	Calls     int     `json:"calls"` // of all processes
 	Sent      int64   `json:"sent"`
-	Refused   int64   `json:"refused"`
-	Percent   float64 `json:"refused_percent"`
+	Rejected  int64   `json:"rejected"`
+	Percent   float64 `json:"rejected_percent"`
 	Failed    int64   `json:"failed"`
 	Elapsed   float64 `json:"elapsed_s"` // of the slowest process
 	Ideal     float64 `json:"ideal_s"`   // 0: unknown, because the server is external
@@ -74,7 +74,7 @@ func main() {
 			_ = json.NewEncoder(os.Stdout).Encode(r)
 			continue
 		}
-		fmt.Printf("%-7s share %-7.7s %d of %d refused (%.1f %%), %d failed, %.1f s (ideal %.1f), Jain %.3f, %d processes held after %.1f ms, %d messages\n",
-			r.Server, r.Share, r.Refused, r.Sent, r.Percent, r.Failed, r.Elapsed, r.Ideal, r.Jain, r.Held, r.HeldMS, r.Messages)
+		fmt.Printf("%-7s share %-7.7s %d of %d rejected (%.1f %%), %d failed, %.1f s (ideal %.1f), Jain %.3f, %d processes held after %.1f ms, %d messages\n",
+			r.Server, r.Share, r.Rejected, r.Sent, r.Percent, r.Failed, r.Elapsed, r.Ideal, r.Jain, r.Held, r.HeldMS, r.Messages)
 	}
 }

@@ -57,8 +57,8 @@ func run(p plan, share string) (r result, err error) {
 	for _, t := range took {
 		r.Elapsed = max(r.Elapsed, t.Seconds())
 	}
-	r.Sent, r.Refused, r.Failed, r.Jain, r.Messages = api.sent.Load(), api.rejected.Load(), failed.Load(), jain(speeds), exchanges.messages()
-	r.Percent = 100 * float64(r.Refused) / float64(max(r.Sent, 1))
+	r.Sent, r.Rejected, r.Failed, r.Jain, r.Messages = api.sent.Load(), api.rejected.Load(), failed.Load(), jain(speeds), exchanges.messages()
+	r.Percent = 100 * float64(r.Rejected) / float64(max(r.Sent, 1))
 	return r, nil
 }
 

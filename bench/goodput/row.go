@@ -121,7 +121,7 @@ func (r row) rule() serverrules.Server {
 	case "stated":
 		return statedBucket()
 	case "learned":
-		return serverrules.Nginx(throttle.NginxConfig{Rate: perSecond, Per: time.Second, Burst: perSecond, NoDelay: true}, serverrules.Refuse(http.StatusTooManyRequests))
+		return serverrules.Nginx(throttle.NginxConfig{Rate: perSecond, Per: time.Second, Burst: perSecond, NoDelay: true}, serverrules.Reject(http.StatusTooManyRequests))
 	}
 	panic(fmt.Sprintf("goodput: no limit %q", r.limit))
 }

@@ -27,12 +27,12 @@ func TestRow_measuresAllClients(t *testing.T) {
 			require.Equal(t, 2000, got.Calls, client)
 			if client == "plain" {
 				require.NotZero(t, got.Failed)
-				require.Equal(t, got.Failed, got.Refused)
+				require.Equal(t, got.Failed, got.Rejected)
 				require.Equal(t, 2000, got.Sent)
 				return
 			}
 			require.Zero(t, got.Failed, client)
-			require.Equal(t, 2000, got.Sent-got.Refused, client)
+			require.Equal(t, 2000, got.Sent-got.Rejected, client)
 		})
 	}
 }

@@ -39,7 +39,7 @@ type result struct {
 	Elapsed    float64 `json:"elapsed_s"`
 	Mean       float64 `json:"mean_s"` // of the calls that have not failed
 	Sent       int     `json:"sent"`
-	Refused    int     `json:"refused"`
+	Rejected   int     `json:"rejected"`
 	Early      int     `json:"early"`                // requests sent again before the Retry-After of their own response
 	Overloaded float64 `json:"overload_s,omitempty"` // time until the server last exceeded twice its capacity
 	row        row
@@ -51,7 +51,7 @@ func (r row) run(client string, seed int) result {
 	x := r.Run(clients.Constructor(client), simulation.Seed(r.family+" "+r.name, seed), nil)
 	return result{
 		Client: client, Family: r.family, Row: r.name, Seed: seed, Calls: x.Calls, Failed: x.Failed,
-		Elapsed: x.Elapsed.Seconds(), Mean: x.Mean.Seconds(), Sent: x.Sent, Refused: x.Refused, Early: x.Early,
+		Elapsed: x.Elapsed.Seconds(), Mean: x.Mean.Seconds(), Sent: x.Sent, Rejected: x.Rejected, Early: x.Early,
 		Overloaded: x.Overloaded.Seconds(), row: r,
 	}
 }

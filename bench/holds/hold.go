@@ -22,9 +22,9 @@ type hold struct {
 	renew bool          // a rejected request extends the hold to until from then on
 	every time.Duration // between the calls during the hold
 
-	// stop returns the response that begins the hold, and refuse the responses during it.
+	// stop returns the response that begins the hold, and reject the responses during it.
 	// Both state the end of the hold in some way; left is the time until it ends.
-	stop, refuse func(now time.Time, left time.Duration) simulation.Response
+	stop, reject func(now time.Time, left time.Duration) simulation.Response
 
 	// window makes the hold the end of a fixed window: until is the length of the window,
 	// from the first request on, and other responses state the rest of it. Nil: there
@@ -37,7 +37,7 @@ type hold struct {
 // A goal bounds a result. Times are counted from the stop.
 type goal struct {
 	first        time.Duration // until the first request after the stop
-	refused      int           // requests that the server rejects after the stop
+	rejected     int           // requests that the server rejects after the stop
 	firstSuccess time.Duration // until a call succeeds
 }
 
@@ -54,7 +54,7 @@ const (
 	// after a round trip (rule 4): so the next call, a second later, is sent, and succeeds.
 	next = 1500 * time.Millisecond
 
-	// A test extends a ban that refusals renew, so the intervals between tests grow without bound (rule 4). The ban
+	// A test extends a ban that rejections renew, so the intervals between tests grow without bound (rule 4). The ban
 	// then ends within renewed times its length.
 	renewed = 4 // QUOTA.md asks for 2.5, which pauses that grow by half do not reach
 )
@@ -91,23 +91,23 @@ var holds = []hold{
 	},
 	{
 		name: "GitHub: 0 left until the hour is over", host: "api.github.com", until: time.Hour, every: time.Second,
-		stop: github(200), refuse: github(403), window: &window{limit: 5000, left: 3000},
-		goal: goal{first: next, refused: 20, firstSuccess: time.Hour + recovery},
+		stop: github(200), reject: github(403), window: &window{limit: 5000, left: 3000},
+		goal: goal{first: next, rejected: 20, firstSuccess: time.Hour + recovery},
 	},
 	{
-		name: "ban of 30 minutes that refusals renew", until: 30 * time.Minute, renew: true, every: time.Second,
-		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
-		goal: goal{first: next, refused: 30, firstSuccess: renewed*30*time.Minute + recovery},
+		name: "ban of 30 minutes that rejections renew", until: 30 * time.Minute, renew: true, every: time.Second,
+		stop: retryAfterLeft(429), reject: retryAfterLeft(429),
+		goal: goal{first: next, rejected: 30, firstSuccess: renewed*30*time.Minute + recovery},
 	},
 	{
-		name: "ban of 2 hours that refusals renew", until: 2 * time.Hour, renew: true, every: time.Second,
-		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
-		goal: goal{first: next, refused: 30, firstSuccess: renewed*2*time.Hour + recovery},
+		name: "ban of 2 hours that rejections renew", until: 2 * time.Hour, renew: true, every: time.Second,
+		stop: retryAfterLeft(429), reject: retryAfterLeft(429),
+		goal: goal{first: next, rejected: 30, firstSuccess: renewed*2*time.Hour + recovery},
 	},
 	{
 		name: "quota of a month is used up", until: month, every: 2 * time.Minute,
-		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
-		goal: goal{first: 2*time.Minute + next, refused: 60, firstSuccess: month + 2*time.Minute + recovery},
+		stop: retryAfterLeft(429), reject: retryAfterLeft(429),
+		goal: goal{first: 2*time.Minute + next, rejected: 60, firstSuccess: month + 2*time.Minute + recovery},
 	},
 }
 
@@ -156,7 +156,7 @@ type result struct {
 	Client       string  `json:"client"`
 	Hold         string  `json:"hold"`
 	First        float64 `json:"first_request_s"`
-	Refused      int     `json:"refused"`
+	Rejected     int     `json:"rejected"`
 	FirstSuccess float64 `json:"first_success_s"`
 	Recovery     float64 `json:"recovery_s"` // from back until the last of 50 calls a second that fails
 	hold         hold
@@ -165,13 +165,13 @@ type result struct {
 // A holdServer is a server with a hold.
 type holdServer struct {
 	hold
-	stopNow bool      // the next response begins the hold
-	atStop  time.Time // zero: it has not begun yet
-	end     time.Time // of the hold, or of the window
-	over    bool      // the hold has ended
-	left    int       // requests in the window
-	first   time.Time // of the requests after the stop
-	refused int
+	stopNow  bool      // the next response begins the hold
+	atStop   time.Time // zero: it has not begun yet
+	end      time.Time // of the hold, or of the window
+	over     bool      // the hold has ended
+	left     int       // requests in the window
+	first    time.Time // of the requests after the stop
+	rejected int
 }
 
 func (s *holdServer) respond(r simulation.Request) simulation.Response {
@@ -196,11 +196,11 @@ func (s *holdServer) decide(now time.Time) simulation.Response {
 	if s.over = s.over || !now.Before(s.end); s.over {
 		return s.admit(now)
 	}
-	s.refused++
+	s.rejected++
 	if s.renew {
 		s.end = now.Add(s.until)
 	}
-	return s.refuse(now, s.end.Sub(now))
+	return s.reject(now, s.end.Sub(now))
 }
 
 // admit returns the response to a request that is not rejected.
@@ -254,7 +254,7 @@ func (h hold) run(client string) result {
 		r.Recovery = out.LastFailure.Seconds()
 	}
 	s.Do(func() {
-		r.Refused = server.refused
+		r.Rejected = server.rejected
 		if !server.first.IsZero() {
 			r.First = server.first.Sub(stop).Seconds()
 		}
@@ -267,7 +267,7 @@ func (r result) misses() (missed []string) {
 	g := r.hold.goal
 	for what, ok := range map[string]bool{
 		"first request": r.First >= 0 && r.First <= g.first.Seconds(),
-		"refused":       r.Refused <= g.refused,
+		"rejected":      r.Rejected <= g.rejected,
 		"first success": r.FirstSuccess >= 0 && r.FirstSuccess <= g.firstSuccess.Seconds(),
 		"recovery":      r.Recovery >= 0 && r.Recovery <= recovery.Seconds(),
 	} {

@@ -50,8 +50,8 @@ func show(r result, asJSON bool) {
 		slices.Sort(missed)
 		verdict = "missed: " + strings.Join(missed, ", ")
 	}
-	fmt.Printf("%-50s first request %14s, %d refused, first success after %14s, full speed after %8s: %s\n",
-		r.Hold, after(r.First), r.Refused, after(r.FirstSuccess), after(r.Recovery), verdict)
+	fmt.Printf("%-50s first request %14s, %d rejected, first success after %14s, full speed after %8s: %s\n",
+		r.Hold, after(r.First), r.Rejected, after(r.FirstSuccess), after(r.Recovery), verdict)
 }
 
 func after(seconds float64) string {

@@ -62,15 +62,15 @@ func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Dura
 	if offered := float64(rate) * length.Seconds(); float64(sum.n) < 0.999*offered || took > length+length/100 {
 		verdict = "NOT sustained"
 	}
-	fmt.Printf("load         %s: %d decisions in %v, %.0f a second; %d refused\n", verdict, sum.n, took.Round(time.Millisecond), float64(sum.n)/took.Seconds(), sum.refused)
+	fmt.Printf("load         %s: %d decisions in %v, %.0f a second; %d rejected\n", verdict, sum.n, took.Round(time.Millisecond), float64(sum.n)/took.Seconds(), sum.rejected)
 	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", sum.quantile(0.99), sum.longest)
 }
 
 // latencies is a histogram of the durations of decisions, with 16 buckets per power of two.
 type latencies struct {
-	buckets    [64 * 16]int
-	n, refused int
-	longest    time.Duration
+	buckets     [64 * 16]int
+	n, rejected int
+	longest     time.Duration
 }
 
 func (t *latencies) run(l throttle.Limiter, keys bench.Keys, from int, rate float64, start time.Time, length time.Duration) {
@@ -87,7 +87,7 @@ func (t *latencies) run(l throttle.Limiter, keys bench.Keys, from int, rate floa
 			now = time.Since(start)
 			t.observe(now - then)
 			if !d.OK {
-				t.refused++
+				t.rejected++
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (t *latencies) add(u *latencies) {
 	for i, n := range u.buckets {
 		t.buckets[i] += n
 	}
-	t.n, t.refused, t.longest = t.n+u.n, t.refused+u.refused, max(t.longest, u.longest)
+	t.n, t.rejected, t.longest = t.n+u.n, t.rejected+u.rejected, max(t.longest, u.longest)
 }
 
 // quantile returns the duration that a fraction q of all decisions did not exceed.

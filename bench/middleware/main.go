@@ -24,24 +24,24 @@ import (
 
 // A row is one comparison. Times are nanoseconds per request.
 type row struct {
-	Work               string  `json:"work"`
-	Call               string  `json:"call"`
-	Peer               string  `json:"peer"`
-	Ns                 float64 `json:"ns"`
-	PeerNs             float64 `json:"peer_ns"`
-	Ratio              float64 `json:"ratio"`
-	MinRatio           float64 `json:"ratio_min"`
-	MaxRatio           float64 `json:"ratio_max"`
-	Allocs             uint64  `json:"allocs"`
-	PeerAllocs         uint64  `json:"peer_allocs"`
-	Bytes              uint64  `json:"bytes"`
-	PeerBytes          uint64  `json:"peer_bytes"`
-	Added              float64 `json:"added_ns,omitempty"` // to requests to a server
-	AddedAllocs        int64   `json:"added_allocs,omitempty"`
-	Headers            int     `json:"headers"`
-	RefusedHeaders     int     `json:"headers_refused"`
-	PeerHeaders        int     `json:"peer_headers"`
-	PeerRefusedHeaders int     `json:"peer_headers_refused"`
+	Work                string  `json:"work"`
+	Call                string  `json:"call"`
+	Peer                string  `json:"peer"`
+	Ns                  float64 `json:"ns"`
+	PeerNs              float64 `json:"peer_ns"`
+	Ratio               float64 `json:"ratio"`
+	MinRatio            float64 `json:"ratio_min"`
+	MaxRatio            float64 `json:"ratio_max"`
+	Allocs              uint64  `json:"allocs"`
+	PeerAllocs          uint64  `json:"peer_allocs"`
+	Bytes               uint64  `json:"bytes"`
+	PeerBytes           uint64  `json:"peer_bytes"`
+	Added               float64 `json:"added_ns,omitempty"` // to requests to a server
+	AddedAllocs         int64   `json:"added_allocs,omitempty"`
+	Headers             int     `json:"headers"`
+	RejectedHeaders     int     `json:"headers_rejected"`
+	PeerHeaders         int     `json:"peer_headers"`
+	PeerRejectedHeaders int     `json:"peer_headers_rejected"`
 }
 
 func main() {
@@ -72,9 +72,9 @@ func rowOf(r bench.Result) row {
 	for _, m := range bench.Middlewares() {
 		switch m.Name {
 		case l.Call:
-			l.Headers, l.RefusedHeaders = m.HeaderCounts()
+			l.Headers, l.RejectedHeaders = m.HeaderCounts()
 		case l.Peer:
-			l.PeerHeaders, l.PeerRefusedHeaders = m.HeaderCounts()
+			l.PeerHeaders, l.PeerRejectedHeaders = m.HeaderCounts()
 		}
 	}
 	if l.PeerHeaders == 0 {
@@ -90,7 +90,7 @@ func show(l row, asJSON bool) {
 	case l.PeerHeaders == 0:
 		fmt.Printf("%-16s %-19s adds %6.0f ns and %2d allocations to %.0f ns; %d headers\n", l.Work, l.Call, l.Added, l.AddedAllocs, l.PeerNs, l.Headers)
 	default:
-		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, bytes %d by %d, headers %d by %d, refused %d by %d\n",
-			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.MinRatio, l.MaxRatio, l.Allocs, l.PeerAllocs, l.Bytes, l.PeerBytes, l.Headers, l.PeerHeaders, l.RefusedHeaders, l.PeerRefusedHeaders)
+		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, bytes %d by %d, headers %d by %d, rejected %d by %d\n",
+			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.MinRatio, l.MaxRatio, l.Allocs, l.PeerAllocs, l.Bytes, l.PeerBytes, l.Headers, l.PeerHeaders, l.RejectedHeaders, l.PeerRejectedHeaders)
 	}
 }

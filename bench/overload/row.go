@@ -33,7 +33,7 @@ type result struct {
 	Calls      int     `json:"calls"`
 	Failed     int     `json:"failed"`
 	Sent       int     `json:"sent"`
-	Refused    int     `json:"refused"`
+	Rejected   int     `json:"rejected"`
 	Early      int     `json:"early"`
 	Overloaded float64 `json:"overload_s,omitempty"`
 	Elapsed    float64 `json:"elapsed_s"`
@@ -89,12 +89,12 @@ func bounds() (all []row) {
 	for _, status := range []int{429, 503} {
 		for _, retryAfter := range [][]int{nil, {1}} {
 			for _, noise := range []float64{0, .5, 1} {
-				refused := simulation.Fault{Above: maxInFlight, Status: status, RetryAfter: retryAfter, Refused: true, Delay: simulation.Latency{Mean: time.Millisecond}}
+				rejected := simulation.Fault{Above: maxInFlight, Status: status, RetryAfter: retryAfter, Rejected: true, Delay: simulation.Latency{Mean: time.Millisecond}}
 				all = append(all, row{
 					name: fmt.Sprintf("%d above %d, Retry-After %v, noise %v", status, maxInFlight, retryAfter, noise),
 					Scenario: simulation.Scenario{
 						Loads: []simulation.Load{{Calls: jobCalls, Workers: workers}},
-						Site:  simulation.Site{Latency: simulation.Latency{Mean: jobLatency, Noise: noise}, Faults: []simulation.Fault{refused}},
+						Site:  simulation.Site{Latency: simulation.Latency{Mean: jobLatency, Noise: noise}, Faults: []simulation.Fault{rejected}},
 					},
 					ideal: jobCalls * (jobLatency + simulation.MaxLate/2) / maxInFlight,
 					goal:  goal{times: 1.3},
@@ -108,7 +108,7 @@ func bounds() (all []row) {
 // run makes the calls of r with one client. It must be called in virtual time.
 func (r row) run(client string, seed int) result {
 	x := r.Run(clients.Constructor(client), simulation.Seed(r.name, seed), nil)
-	return result{Client: client, Row: r.name, Seed: seed, Calls: x.Calls, Failed: x.Failed, Sent: x.Sent, Refused: x.Refused,
+	return result{Client: client, Row: r.name, Seed: seed, Calls: x.Calls, Failed: x.Failed, Sent: x.Sent, Rejected: x.Rejected,
 		Early: x.Early, Overloaded: x.Overloaded.Seconds(), Elapsed: x.Elapsed.Seconds(), Ideal: r.ideal.Seconds(), row: r}
 }
 

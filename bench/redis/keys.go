@@ -160,7 +160,7 @@ func fill(c *redis.Client, k kind, keys int, per time.Duration) error {
 	return forEach(keys, 256, func(i int) error {
 		d, err := l.Reserve(context.Background(), throttle.Claim{Key: "user-" + strconv.Itoa(1_000_000+i)})
 		if err == nil && !d.OK {
-			err = fmt.Errorf("%s: key %d was refused", k.name, i)
+			err = fmt.Errorf("%s: key %d was rejected", k.name, i)
 		}
 		return err
 	})

@@ -27,7 +27,7 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"64 goroutines, 1,000 keys", 64, 1000, 1_000_000_000},
-	{"64 goroutines, 1,000 keys, all refused", 64, 1000, 1},
+	{"64 goroutines, 1,000 keys, all rejected", 64, 1000, 1},
 	{"64 goroutines, one key", 64, 1, 1_000_000_000},
 	{"1 goroutine, 1,000 keys", 1, 1000, 1_000_000_000},
 }

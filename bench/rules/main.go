@@ -118,7 +118,7 @@ func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	ctx := r.Context()
 	f.findLimits(r, t)
 	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
-		log.Fatal("rules: a request was refused that should not be: ", d, err)
+		log.Fatal("rules: a request was rejected that should not be: ", d, err)
 	}
 	t.Observe(ctx, throttle.Feedback{})
 }

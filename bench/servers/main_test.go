@@ -54,7 +54,7 @@ func greedy(r row, at time.Duration) time.Duration {
 	return last.Sub(start)
 }
 
-// Servers that punish a client for trying, or count refused requests, are left out: HAProxy
+// Servers that punish a client for trying, or count rejected requests, are left out: HAProxy
 // has the same rate without that, and the windows of envoyproxy/ratelimit are in
 // TestIdeal_isThatOfTheRule. So are 300 pages, which would be 8 million requests.
 func TestRows_idealIsTheTimeOfAGreedyClient(t *testing.T) {
@@ -212,7 +212,7 @@ func TestRow_varies(t *testing.T) {
 	require.Len(t, ideals, 10, "that of windows of the clock depends on the beginning")
 }
 
-func TestRow_countsWhatTheServerRefuses(t *testing.T) {
+func TestRow_countsWhatTheServerRejects(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server string
 		want   result

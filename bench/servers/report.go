@@ -119,7 +119,7 @@ func (r *report) markdown(seed, runs int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What a job costs on servers that limit requests\n\n"+
 		"Written by `cd bench && go run ./servers -seed %d -runs %d -markdown SERVERS.md`; [README.md](README.md#servers) describes the measurement and the goals.\n\n"+
-		"%d calls from %d goroutines. Ideal: the shortest time that the server allows for the first job. W: requests that the server refused. x: time as a multiple of the ideal time of the job; a dash if more than 1 %% of the\n"+
+		"%d calls from %d goroutines. Ideal: the shortest time that the server allows for the first job. W: requests that the server rejected. x: time as a multiple of the ideal time of the job; a dash if more than 1 %% of the\n"+
 		"calls failed. F: calls that failed. Job 2 uses the same Transport after a pause. Each figure is the median of %d runs, with the maximum in parentheses where it differs.\n\n",
 		seed, runs, calls, workers, runs)
 	b.WriteString("| server | ideal s |")

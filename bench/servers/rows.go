@@ -19,7 +19,7 @@ type row struct {
 	path   func(i int) string // path of call i; nil means that all calls use one path
 	closes bool               // the server closes connections without a response
 
-	// compared is set for bans, bare 403s, and refusals without or with a late response. Heed does not
+	// compared is set for bans, bare 403s, and rejections without or with a late response. Heed does not
 	// recognize them, so its goal is to be no worse than go-retryablehttp.
 	compared bool
 }
@@ -41,9 +41,9 @@ const (
 )
 
 // nginx is limit_req with rate=20r/s and the given burst.
-func nginx(burst, delay int64, noDelay bool, refusal serverrules.Reply) func() serverrules.Server {
+func nginx(burst, delay int64, noDelay bool, rejection serverrules.Reply) func() serverrules.Server {
 	return func() serverrules.Server {
-		return serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: burst, Delay: delay, NoDelay: noDelay}, refusal)
+		return serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: burst, Delay: delay, NoDelay: noDelay}, rejection)
 	}
 }
 
@@ -55,7 +55,7 @@ func haproxyRate(c serverrules.HAProxyConfig) func() serverrules.Server {
 
 // rows returns all rows, in the order in which they are printed.
 func rows() []row {
-	bare, closed := serverrules.Refuse, serverrules.Refuse(444)
+	bare, closed := serverrules.Reject, serverrules.Reject(444)
 	inWindows5, inWindows1 := fromFirst(span{100, window5}), fromFirst(span{20, time.Second})
 	clock5 := aligned(span{100, window5})
 	haproxyIdeal := slidingFromFirst(span{50, 2 * time.Second})
@@ -89,7 +89,7 @@ func rows() []row {
 		{server: "throttled, 20/s burst 20", ideal: bucket(20, 20),
 			new: func() serverrules.Server { return gcra(20, 20) }},
 
-		// Limits that only refusals describe.
+		// Limits that only rejections describe.
 		{server: "Rack::Attack, RateLimit headers, 100 per 5 s", ideal: clock5,
 			new: func() serverrules.Server { return serverrules.RackAttack(100, window5, serverrules.RackReadme) }},
 		{server: "Rack::Attack, Retry-After, 100 per 5 s", ideal: clock5,
@@ -112,23 +112,23 @@ func rows() []row {
 		{server: "nginx, 429, 20/s burst 20, delay 10", ideal: queued(20, 11), new: nginx(20, 10, false, bare(429))},
 		{server: "nginx, 429, 20/s without burst", ideal: bucket(20, 1), new: nginx(0, 0, true, bare(429))},
 		{server: "nginx, 429 Retry-After: 1, 20/s without burst", ideal: bucket(20, 1),
-			new: nginx(0, 0, true, serverrules.RefuseFor(429, "1"))},
+			new: nginx(0, 0, true, serverrules.RejectFor(429, "1"))},
 
-		// HAProxy: shared/servers/haproxy, ports 18101 to 18103, and other refusals.
+		// HAProxy: shared/servers/haproxy, ports 18101 to 18103, and other rejections.
 		{server: "HAProxy, bare 429, 50 per 2 s", ideal: haproxyIdeal,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: bare(429)})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: bare(429)})},
 		{server: "HAProxy, Retry-After: 2, 50 per 2 s", ideal: haproxyIdeal,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: serverrules.RefuseFor(429, "2")})},
-		{server: "HAProxy, bare 429, refused not counted", ideal: haproxyIdeal,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: bare(429), OnlyAccepted: true})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: serverrules.RejectFor(429, "2")})},
+		{server: "HAProxy, bare 429, rejected not counted", ideal: haproxyIdeal,
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: bare(429), OnlyAccepted: true})},
 		{server: "HAProxy, bare 503, 50 per 2 s", ideal: haproxyIdeal,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: bare(503)})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: bare(503)})},
 		{server: "HAProxy, remaining without reset, 50 per 2 s", ideal: haproxyIdeal,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: bare(429), StateRemaining: true})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: bare(429), StateRemaining: true})},
 		{server: "HAProxy, tarpit 3 s, 50 per 2 s", ideal: haproxyIdeal, compared: true,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: serverrules.Reply{Status: 429, Delay: 3 * time.Second}})},
 		{server: "HAProxy, silent-drop, 50 per 2 s", ideal: haproxyIdeal, compared: true, closes: true,
-			new: haproxyRate(serverrules.HAProxyConfig{Refusal: serverrules.Reply{Hang: true}})},
+			new: haproxyRate(serverrules.HAProxyConfig{Rejection: serverrules.Reply{Hang: true}})},
 
 		// Penalties after a breach.
 		{server: "mod_evasive, 403, 20 per 1 s, block 10 s", ideal: aligned(span{20, time.Second}), compared: true,

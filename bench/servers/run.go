@@ -27,7 +27,7 @@ const (
 )
 
 // A result is one job of a client on a server. Sent are the requests that arrived, wasted
-// those that the server refused, and failed the calls that ended with an error or a status
+// those that the server rejected, and failed the calls that ended with an error or a status
 // other than 200.
 type result struct {
 	Client  string  `json:"client"`

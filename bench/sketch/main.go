@@ -103,13 +103,13 @@ func (e experiment) limiter(clients int, bytes int64) {
 	ctx := context.Background()
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	refused, wrong := 0, 0
+	rejected, wrong := 0, 0
 	for window := range 2 {
 		at := start.Add(time.Duration(window)*time.Minute + 30*time.Second)
 		for i := range clients {
 			for range uses(i) {
 				if d, _ := l.Reserve(ctx, throttle.Claim{Key: key(i), Now: at}); !d.OK {
-					refused++
+					rejected++
 				}
 			}
 		}
@@ -120,13 +120,13 @@ func (e experiment) limiter(clients int, bytes int64) {
 		switch left := 10 - uses(i) - (uses(i)+1)/2; {
 		case d.Remaining < left:
 			wrong++
-		case d.Remaining > left && refused == 0:
+		case d.Remaining > left && rejected == 0:
 			log.Fatal("sketch: a client is taken to have used too little")
 		}
 	}
 	show(fmt.Sprintf("Limiter, %d clients, a tenth returns", clients), l.Bytes(), "clients taken to have used more",
 		l.ErrorRate(int64(clients), int64(clients/10)), float64(wrong)/float64(clients))
-	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "claims refused that exact counts grant", "", float64(refused)/(2.4*float64(clients)))
+	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "claims rejected that exact counts grant", "", float64(rejected)/(2.4*float64(clients)))
 }
 
 // uses returns the number of units that client i takes in each window.

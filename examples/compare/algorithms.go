@@ -62,8 +62,8 @@ var algorithms = []algorithm{
 	{"sliding log", func(c clk) limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}), c)
 	}, nil},
-	{"sliding log, refusals count", func(c clk) limiter {
-		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRefused: true}), c)
+	{"sliding log, rejections count", func(c clk) limiter {
+		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRejected: true}), c)
 	}, nil},
 	{"sliding counter", func(c clk) limiter {
 		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}), c)
@@ -75,7 +75,7 @@ var algorithms = []algorithm{
 	{"one at a time", func(c clk) limiter {
 		return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}), c)
 	}, nil},
-	{"ban after 30 refusals", forHundred(banned), banned},
+	{"ban after 30 rejections", forHundred(banned), banned},
 	{"soft, 10 % more", func(c clk) limiter {
 		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(10)), c)}
 	}, nil},
@@ -114,7 +114,7 @@ func sketched(c clk, clients int) limiter {
 }
 
 func banned(c clk, clients int) limiter {
-	s := keyed.BanConfig{Refusals: 30, Within: 10 * time.Second, Duration: time.Minute, MaxKeys: clients}
+	s := keyed.BanConfig{Rejections: 30, Within: 10 * time.Second, Duration: time.Minute, MaxKeys: clients}
 	return throttle.WithClock(keyed.NewBan(buckets(c, clients), s), c)
 }
 

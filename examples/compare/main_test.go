@@ -30,12 +30,12 @@ func Example_table() {
 	//         fixed window, from the first     180    60   100    60   120    60     0s               ?
 	//                   permits per period     180    60   100    60   180   120     0s               ?
 	//                          sliding log     180    60   100    60   120    60     0s               ?
-	//          sliding log, refusals count      60    60    87    60    60    60     0s               ?
+	//        sliding log, rejections count      60    60    87    60    60    60     0s               ?
 	//                      sliding counter     178    60    99    60   120    60     0s               ?
 	//                        6 sub-windows     180    60   100    60   120    60     0s               ?
 	//                               sketch     178    60    99    60   120    60     0s               ?
 	//                        one at a time     135    45    66    26     4     2     0s               ?
-	//                ban after 30 refusals     239    90   101    73    91    61     0s               ?
+	//              ban after 30 rejections     239    90   101    73    91    61     0s               ?
 	//                      soft, 10 % more     263    90   132    92   134    68     0s               ?
 	//                             adaptive     255    90   216   176   221   120     0s               ?
 	//                    admission control     270    90   305   281   240   120     0s               ?
@@ -63,12 +63,12 @@ func Example_plots() {
 	//       fixed window, from the first |*************.      *************.      *************.      |
 	//                 permits per period |*************.      *************.      *************.      |
 	//                        sliding log |*************.      *************.      *************.      |
-	//        sliding log, refusals count |*************.                                              |
+	//      sliding log, rejections count |*************.                                              |
 	//                    sliding counter |*************.      :++++++++++++++++++++++++++:*:*:*:++++++|
 	//                      6 sub-windows |*************.      *************.      *************.      |
 	//                             sketch |*************.      :++++++++++++++++++++++++++:*:*:*:++++++|
 	//                      one at a time |+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::+:::|
-	//              ban after 30 refusals |***************************************+++++++++++++++++++++|
+	//            ban after 30 rejections |***************************************+++++++++++++++++++++|
 	//                    soft, 10 % more |*******************************************************+++*+|
 	//                           adaptive |*****************************************+***+***+***+***+**|
 	//                  admission control |************************************************************|
@@ -91,12 +91,12 @@ func Example_plots() {
 	//       fixed window, from the first |..........#         ........................................|
 	//                 permits per period |..........#         ........................................|
 	//                        sliding log |..........#         ........................................|
-	//        sliding log, refusals count |..........#                      ...........................|
+	//      sliding log, rejections count |..........#                      ...........................|
 	//                    sliding counter |..........#          .......................................|
 	//                      6 sub-windows |..........#         ........................................|
 	//                             sketch |..........#          .......................................|
 	//                      one at a time |..........+++...............................................|
-	//              ban after 30 refusals |..........@.                    ............................|
+	//            ban after 30 rejections |..........@.                    ............................|
 	//                    soft, 10 % more |..........@++...............................................|
 	//                           adaptive |..........@##+..............................................|
 	//                  admission control |..........@@@#.... .  .     .......  ...     .... . ........|
@@ -119,12 +119,12 @@ func Example_plots() {
 	//       fixed window, from the first |                   @                   @                    |
 	//                 permits per period |                   @@                   @                   |
 	//                        sliding log |                   @                   @                    |
-	//        sliding log, refusals count |                   @                                        |
+	//      sliding log, rejections count |                   @                                        |
 	//                    sliding counter |                   @                   #.                   |
 	//                      6 sub-windows |                   @                   @                    |
 	//                             sketch |                   @                   #.                   |
 	//                      one at a time |                   ..                  ..                   |
-	//              ban after 30 refusals |                   @.                   #                   |
+	//            ban after 30 rejections |                   @.                   #                   |
 	//                    soft, 10 % more |                   @*                  @*                   |
 	//                           adaptive |                   @@                  ##                   |
 	//                  admission control |                   @@                  @@                   |

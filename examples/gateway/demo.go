@@ -100,7 +100,7 @@ func (t *demo) rewrite(old, new string) error {
 }
 
 // callParallel makes n calls from ten goroutines, alternating between the copies.
-func (t *demo) callParallel(c *http.Client, token string, n int) (ok, refused int) {
+func (t *demo) callParallel(c *http.Client, token string, n int) (ok, rejected int) {
 	calls := make(chan int, n)
 	for i := range n {
 		calls <- i
@@ -116,14 +116,14 @@ func (t *demo) callParallel(c *http.Client, token string, n int) (ok, refused in
 				if status == http.StatusOK {
 					ok++
 				} else {
-					refused++
+					rejected++
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	return ok, refused
+	return ok, rejected
 }
 
 func (t *demo) request(i int, method, path, token string) (status int, body string) {

@@ -186,7 +186,7 @@ func TestGateway_isOperated(t *testing.T) {
 	require.Equal(t, 404, serveRequest(ops, http.MethodGet, "/tenants").Code)
 	metrics := serveRequest(ops, http.MethodGet, "/metrics").Body.String()
 	require.Contains(t, metrics, "go_goroutines")
-	require.Contains(t, metrics, `heed_server_requests_total{heed_limit_name="orders",heed_result="refused"} 1`)
+	require.Contains(t, metrics, `heed_server_requests_total{heed_limit_name="orders",heed_result="rejected"} 1`)
 	o.stopping.Store(true)
 	require.Equal(t, 503, serveRequest(ops, http.MethodGet, "/readyz").Code)
 	require.Equal(t, 200, serveRequest(ops, http.MethodGet, "/healthz").Code)

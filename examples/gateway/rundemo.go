@@ -23,8 +23,8 @@ func runDemo(out io.Writer) error {
 		http *http.Client
 	}{{"hasty", &http.Client{}}, {"polite", heed.NewClient(nil)}} {
 		start := time.Now()
-		ok, refused := t.callParallel(c.http, c.name, 60)
-		fmt.Fprintf(out, "   %-7s %2d served, %2d refused, %.1f s\n", c.name, ok, refused, time.Since(start).Seconds())
+		ok, rejected := t.callParallel(c.http, c.name, 60)
+		fmt.Fprintf(out, "   %-7s %2d served, %2d rejected, %.1f s\n", c.name, ok, rejected, time.Since(start).Seconds())
 	}
 	fmt.Fprintln(out, "an order more than five a minute, at either copy:")
 	for i := range 6 {
@@ -47,7 +47,7 @@ func runDemo(out io.Writer) error {
 	fmt.Fprintln(out, "Redis goes away, and each copy goes on with half of each limit:")
 	logging.Disable() // go-redis would log each failed connection
 	t.stopRedis()
-	ok, refused := t.callParallel(&http.Client{}, "somebody", 60)
-	fmt.Fprintf(out, "   hasty   %2d served, %2d refused\n", ok, refused)
+	ok, rejected := t.callParallel(&http.Client{}, "somebody", 60)
+	fmt.Fprintf(out, "   hasty   %2d served, %2d rejected\n", ok, rejected)
 	return nil
 }

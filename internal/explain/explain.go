@@ -184,7 +184,7 @@ func urlEnd(s string) int {
 func redact(url string) string {
 	rest := ""
 	if i := strings.IndexAny(url, "?#"); i >= 0 {
-		if strings.HasSuffix(url, ":") { // as in "Get https://host/?a=b: refused"
+		if strings.HasSuffix(url, ":") { // as in "Get https://host/?a=b: rejected"
 			rest = ":"
 		}
 		url = url[:i]

@@ -96,9 +96,9 @@ func TestDuration_hasAtMostTwoUnits(t *testing.T) {
 func TestError_hasNoSecrets(t *testing.T) {
 	for text, want := range map[string]string{
 		`plain`: `plain`,
-		`Get "https://user:secret@api.test/path?key=secret#secret": refused`: `Get "https://api.test/path": refused`,
-		`Get https://api.test/?key=secret: refused`:                          `Get https://api.test/: refused`,
-		`proxy http://u:secret@proxy, then http://secret@b/c?d=secret`:       `proxy http://proxy, then http://b/c`,
+		`Get "https://user:secret@api.test/path?key=secret#secret": rejected`: `Get "https://api.test/path": rejected`,
+		`Get https://api.test/?key=secret: rejected`:                          `Get https://api.test/: rejected`,
+		`proxy http://u:secret@proxy, then http://secret@b/c?d=secret`:        `proxy http://proxy, then http://b/c`,
 		"two\nlines\x00":        "two lines ",
 		"a://":                  "a://",
 		"a:// b?c":              "a:// b?c",

@@ -102,8 +102,8 @@ var (
 		Description: "Number of responses that reject a request because of a limit of the server.",
 		Attributes:  []string{Address, Port, Status, Stated},
 	}
-	retriesRefused = Instrument{
-		Name: "heed.client.retries.refused", Unit: "{retry}", Kind: Counter,
+	retriesRejected = Instrument{
+		Name: "heed.client.retries.rejected", Unit: "{retry}", Kind: Counter,
 		Description: "Number of failed attempts that could be retried but were not.",
 		Attributes:  []string{Address, Port, Reason},
 	}
@@ -194,7 +194,7 @@ var (
 // Instruments returns all instruments.
 func Instruments() []*Instrument {
 	return []*Instrument{
-		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientAttempts, &clientThrottled, &retriesRefused,
+		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientAttempts, &clientThrottled, &retriesRejected,
 		&quotaLimit, &quotaRemaining, &quotaUtilization, &quotaReset, &quotaHold,
 		&quotaRate, &quotaConcurrency, &budgetRemaining, &batchItems, &batchTimeLeft, &batchFirstAge,
 		&serverRequests, &serverTimeInQueue, &serverNearLimit, &storeDuration, &storeDegraded,

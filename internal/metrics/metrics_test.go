@@ -114,16 +114,16 @@ func TestRecorder_classifiesTheEndOfAWait(t *testing.T) {
 		{t.Context(), nil, "acquired", ""},
 		{canceled, errors.New("the cause"), "canceled", ""},
 		{t.Context(), context.Canceled, "canceled", ""},
-		{t.Context(), fmt.Errorf("%w: RequestOptions.MaxWait is 1s", heed.ErrMaxWait), "too_long", "refused"},
+		{t.Context(), fmt.Errorf("%w: RequestOptions.MaxWait is 1s", heed.ErrMaxWait), "too_long", "rejected"},
 		{t.Context(), context.DeadlineExceeded, "too_long", "timeout"},
 		{t.Context(), fmt.Errorf("%w: RetryPolicy.MaxElapsed is 1s", heed.ErrMaxElapsed), "too_long", "errors.errorString"},
-		{t.Context(), &throttle.RefusedError{Decision: throttle.Decision{Wait: 1}}, "too_long", "refused"},
-		{t.Context(), &throttle.RefusedError{}, "refused", "refused"},
-		{t.Context(), &throttle.RefusedError{Decision: throttle.Decision{Wait: throttle.Forever}}, "refused", "refused"},
-		{t.Context(), &queue.FullError{}, "refused", "refused"},
-		{t.Context(), queue.ErrClosed, "refused", "errors.errorString"},
-		{t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}, "failed", "net.OpError"},
-		{t.Context(), &heed.GiveUpError{Err: &url.Error{Op: "Get", URL: "secret", Err: &net.OpError{Err: errors.New("refused")}}}, "failed", "net.OpError"},
+		{t.Context(), &throttle.RejectedError{Decision: throttle.Decision{Wait: 1}}, "too_long", "rejected"},
+		{t.Context(), &throttle.RejectedError{}, "rejected", "rejected"},
+		{t.Context(), &throttle.RejectedError{Decision: throttle.Decision{Wait: throttle.Forever}}, "rejected", "rejected"},
+		{t.Context(), &queue.FullError{}, "rejected", "rejected"},
+		{t.Context(), queue.ErrClosed, "rejected", "errors.errorString"},
+		{t.Context(), &net.OpError{Op: "dial", Err: errors.New("rejected")}, "failed", "net.OpError"},
+		{t.Context(), &heed.GiveUpError{Err: &url.Error{Op: "Get", URL: "secret", Err: &net.OpError{Err: errors.New("rejected")}}}, "failed", "net.OpError"},
 	} {
 		result, kind := r.WaitResult(tt.ctx, tt.err)
 		require.Equal(t, []string{tt.result, tt.kind}, []string{result, kind}, "%v", tt.err)
@@ -161,7 +161,7 @@ func TestRecorder_nearLimitIsBelowAFifth(t *testing.T) {
 	require.InDelta(t, 1, got["heed.server.near_limit a"], 0)
 	require.InDelta(t, 4, got["heed.server.requests a,acquired"], 0)
 	require.InDelta(t, 1, got["heed.server.requests a,over_limit"], 0)
-	require.InDelta(t, 1, got["heed.server.requests a,refused"], 0)
+	require.InDelta(t, 1, got["heed.server.requests a,rejected"], 0)
 	r.ServerDecision("b", throttle.Decision{OK: true, Limit: 5})
 	require.InDelta(t, 1, got["heed.server.near_limit b"], 0)
 }
@@ -244,24 +244,24 @@ func TestRecorder_aServerThatIsNotUsedGivesItsNameToAnother(t *testing.T) {
 			maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasPrefix(series, "heed.client.call.duration") })
 			return strings.Join(slices.Sorted(maps.Keys(got)), "; ")
 		}
-		const refused = "heed.client.retries.refused "
-		require.Equal(t, refused+"a.test,,attempts", send("a.test"))
-		require.Equal(t, refused+"b.test,8443,attempts", send("b.test:8443"))
+		const rejected = "heed.client.retries.rejected "
+		require.Equal(t, rejected+"a.test,,attempts", send("a.test"))
+		require.Equal(t, rejected+"b.test,8443,attempts", send("b.test:8443"))
 		for range 20 { // c.test is used as often as the other ones
 			time.Sleep(time.Minute)
-			require.Equal(t, refused+"_OTHER,,attempts", send("c.test"))
-			require.Equal(t, refused+"a.test,,attempts", send("a.test"))
-			require.Equal(t, refused+"b.test,8443,attempts", send("b.test:8443"))
+			require.Equal(t, rejected+"_OTHER,,attempts", send("c.test"))
+			require.Equal(t, rejected+"a.test,,attempts", send("a.test"))
+			require.Equal(t, rejected+"b.test,8443,attempts", send("b.test:8443"))
 		}
 		for range 9 {
 			time.Sleep(time.Minute)
-			require.Equal(t, refused+"a.test,,attempts", send("a.test"))
-			require.Equal(t, refused+"_OTHER,,attempts", send("c.test"))
+			require.Equal(t, rejected+"a.test,,attempts", send("a.test"))
+			require.Equal(t, rejected+"_OTHER,,attempts", send("c.test"))
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, "forget server.address,server.port b.test,8443; "+refused+"c.test,,attempts", send("c.test"))
-		require.Equal(t, refused+"_OTHER,,attempts", send("b.test:8443"))
-		require.Equal(t, refused+"a.test,,attempts", send("a.test"))
+		require.Equal(t, "forget server.address,server.port b.test,8443; "+rejected+"c.test,,attempts", send("c.test"))
+		require.Equal(t, rejected+"_OTHER,,attempts", send("b.test:8443"))
+		require.Equal(t, rejected+"a.test,,attempts", send("a.test"))
 	})
 }
 

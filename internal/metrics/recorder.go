@@ -107,7 +107,7 @@ func (r *Recorder) WaitResult(ctx context.Context, err error) (result, errorType
 
 // resultOf returns the result of a wait that ended with err.
 func resultOf(ctx context.Context, err error) string {
-	var refused *throttle.RefusedError
+	var rejected *throttle.RejectedError
 	switch {
 	case err == nil:
 		return "acquired"
@@ -115,10 +115,10 @@ func resultOf(ctx context.Context, err error) string {
 		return "canceled"
 	case errors.Is(err, heed.ErrMaxWait), errors.Is(err, heed.ErrMaxElapsed), errors.Is(err, context.DeadlineExceeded):
 		return "too_long"
-	case errors.As(err, &refused) && refused.Decision.Wait > 0 && refused.Decision.Wait < throttle.Forever:
+	case errors.As(err, &rejected) && rejected.Decision.Wait > 0 && rejected.Decision.Wait < throttle.Forever:
 		return "too_long"
-	case errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed):
-		return "refused"
+	case errors.Is(err, throttle.ErrRejected), errors.Is(err, queue.ErrClosed):
+		return "rejected"
 	}
 	return "failed"
 }
@@ -166,7 +166,7 @@ func (r *Recorder) done(req *http.Request, i heed.DoneInfo) {
 	}
 	r.sink.Record(ctx, &callDuration, i.Duration.Seconds(), l)
 	if i.GaveUp() && i.Attempts > 0 && !isCanceled(ctx, i.StopReason) {
-		r.sink.Record(ctx, &retriesRefused, 1, Labels{s.address, s.port, stopReason(i.StopReason)})
+		r.sink.Record(ctx, &retriesRejected, 1, Labels{s.address, s.port, stopReason(i.StopReason)})
 	}
 }
 
@@ -194,8 +194,8 @@ func (r *Recorder) ErrorType(ctx context.Context, err error) string {
 	}
 	var timeout net.Error
 	switch {
-	case errors.Is(err, throttle.ErrRefused), errors.Is(err, heed.ErrMaxWait):
-		return "refused"
+	case errors.Is(err, throttle.ErrRejected), errors.Is(err, heed.ErrMaxWait):
+		return "rejected"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "timeout"
 	}
@@ -242,7 +242,7 @@ func (r *Recorder) serverDecision(ctx context.Context, limit string, d throttle.
 	name, result := r.limits.value(limit), "acquired"
 	switch {
 	case !d.OK:
-		result = "refused"
+		result = "rejected"
 	case d.OverLimit:
 		result = "over_limit"
 	}

@@ -94,8 +94,8 @@ func TestErrorType(t *testing.T) {
 	}{
 		{nil, ""},
 		{context.Canceled, ""},
-		{throttle.ErrRefused, "refused"},
-		{heed.ErrMaxWait, "refused"},
+		{throttle.ErrRejected, "rejected"},
+		{heed.ErrMaxWait, "rejected"},
 		{context.DeadlineExceeded, "timeout"},
 		{os.ErrDeadlineExceeded, "timeout"},
 		{queue.ErrClosed, "errors.errorString"},

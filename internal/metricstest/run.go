@@ -127,7 +127,7 @@ type brokenError struct{}
 
 func (*brokenError) Error() string { return "broken" }
 
-// Run plays the script in a synctest bubble: requests that are throttled, retried, refused by
+// Run plays the script in a synctest bubble: requests that are throttled, retried, rejected by
 // the retry budget, held, canceled and broken; decisions of a server, and calls to a store. It
 // stops the clock at the end. Queued is called while one request waits.
 func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued func()) {
@@ -151,9 +151,9 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	Learn(t, tracker)
 	once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
 	send(t.Context(), "GET", "https://api.test/throttled?key=secret") // one retry after 5 s
-	send(t.Context(), "GET", "https://api.test/500")                  // refused by the budget
+	send(t.Context(), "GET", "https://api.test/500")                  // rejected by the budget
 	send(t.Context(), "POST", "https://api.test:8443/502")            // not idempotent
-	send(t.Context(), "GET", "https://broken.test/secret")            // no response, and refused by the budget
+	send(t.Context(), "GET", "https://broken.test/secret")            // no response, and rejected by the budget
 	for range 6 {
 		send(once, "GET", "https://held.test/held") // the fifth holds the host for 60 s, and the sixth waits and is a test
 	}
@@ -265,7 +265,7 @@ func Want() map[string]Value {
 		"call.duration{http.request.method=POST,server.address=api.test,server.port=8443,http.response.status_code=502,error.type=502}": {1, 1},
 		"call.duration{http.request.method=GET,server.address=broken.test,error.type=" + brokenType + "}":                               {1, 1},
 		"call.duration{http.request.method=GET,server.address=held.test,http.response.status_code=429,error.type=429}":                  {6, 0.65},
-		"call.duration{http.request.method=GET,server.address=held.test,error.type=refused}":                                            {1, 0},
+		"call.duration{http.request.method=GET,server.address=held.test,error.type=rejected}":                                           {1, 0},
 		"call.duration{http.request.method=GET,server.address=own.test,http.response.status_code=200}":                                  {1, 1},
 		"call.duration{http.request.method=GET,server.address=own.test}":                                                                {1, 2},
 		"call.retries{http.request.method=GET,server.address=api.test}":                                                                 {1, 1},
@@ -282,9 +282,9 @@ func Want() map[string]Value {
 		"attempts{server.address=broken.test}":                                                                                          {Sum: 1},
 		"throttled{server.address=api.test,http.response.status_code=429,heed.stated=true}":                                             {Sum: 1},
 		"throttled{server.address=held.test,http.response.status_code=429,heed.stated=true}":                                            {Sum: 6},
-		"retries.refused{server.address=api.test,heed.reason=budget}":                                                                   {Sum: 1},
-		"retries.refused{server.address=api.test,server.port=8443,heed.reason=unsafe}":                                                  {Sum: 1},
-		"retries.refused{server.address=broken.test,heed.reason=budget}":                                                                {Sum: 1},
+		"retries.rejected{server.address=api.test,heed.reason=budget}":                                                                  {Sum: 1},
+		"retries.rejected{server.address=api.test,server.port=8443,heed.reason=unsafe}":                                                 {Sum: 1},
+		"retries.rejected{server.address=broken.test,heed.reason=budget}":                                                               {Sum: 1},
 		"quota.limit{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 100},
 		"quota.remaining{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":             {Sum: 40},
 		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":           {Sum: .6},
@@ -314,7 +314,7 @@ func Want() map[string]Value {
 	}
 	for series, v := range map[string]Value{
 		"server.requests{heed.limit.name=five,heed.result=acquired}":                {Sum: 5},
-		"server.requests{heed.limit.name=five,heed.result=refused}":                 {Sum: 1},
+		"server.requests{heed.limit.name=five,heed.result=rejected}":                {Sum: 1},
 		"server.requests{heed.limit.name=slow,heed.result=acquired}":                {Sum: 2},
 		"server.requests{heed.limit.name=rule,heed.result=over_limit}":              {Sum: 1},
 		"server.near_limit{heed.limit.name=five}":                                   {Sum: 1},

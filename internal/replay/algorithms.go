@@ -134,7 +134,7 @@ func newFixedWindow(m *Limiters, p algorithmParams, clk throttle.Clock) throttle
 }
 
 func newSlidingLog(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SlidingLog(throttle.SlidingLogConfig{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
+	return m.SlidingLog(throttle.SlidingLogConfig{Limit: p.perWindow(), CountRejected: p.RecordRejected}, clk)
 }
 
 func newSlidingCounter(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
@@ -184,8 +184,8 @@ func compareWindow(t *result, p algorithmParams, op algorithmOp, d throttle.Deci
 
 // openWindow opens the window that a rejected claim opens in the trace. Here a rejection
 // changes no state, so openWindow takes a unit and returns it.
-func openWindow(l throttle.Limiter, refused throttle.Decision) {
-	if refused.Remaining == refused.Limit {
+func openWindow(l throttle.Limiter, rejected throttle.Decision) {
+	if rejected.Remaining == rejected.Limit {
 		c := throttle.Claim{}
 		if d, err := l.Reserve(context.Background(), c); err == nil {
 			l.Report(context.Background(), c, d, throttle.Feedback{State: throttle.Unused})

@@ -60,9 +60,9 @@ func replayRolling(line []byte, t *result) error {
 // log returns a limiter with actions at ts.
 func (s *rolling) log(t *result, ts []int64) throttle.Limiter {
 	l := t.limiters.SlidingLog(throttle.SlidingLogConfig{
-		Limit:        throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
-		MinGap:       time.Duration(s.MinGap) * time.Millisecond,
-		CountRefused: true,
+		Limit:         throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
+		MinGap:        time.Duration(s.MinGap) * time.Millisecond,
+		CountRejected: true,
 	}, &clock{now: time.UnixMicro(0)})
 	for _, at := range ts {
 		_, _ = l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(at)})

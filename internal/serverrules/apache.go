@@ -11,9 +11,9 @@ import (
 // are whole seconds.
 //
 // The module sets the time of a new entry to 0. That is why the first second admits one
-// request more, and why the first refusal does not block yet: the second one does.
+// request more, and why the first rejection does not block yet: the second one does.
 func ModEvasive(pageCount int64, blocking time.Duration, code int) Server {
-	var seen, refusedBefore bool
+	var seen, rejectedBefore bool
 	var blockedAt, hitAt, count int64 // times in seconds since 1970
 	period := floorSeconds(blocking)
 	return func(r Request) Reply {
@@ -29,10 +29,10 @@ func ModEvasive(pageCount int64, blocking time.Duration, code int) Server {
 		reply := Reply{}
 		if now == hitAt && count >= pageCount {
 			reply = status(code)
-			if refusedBefore {
+			if rejectedBefore {
 				blockedAt = now
 			}
-			refusedBefore = true
+			rejectedBefore = true
 		} else if now > hitAt {
 			count = 0
 		}

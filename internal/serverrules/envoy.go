@@ -7,7 +7,7 @@ import (
 
 // Envoy is envoyproxy/ratelimit with LIMIT_RESPONSE_HEADERS_ENABLED and several limits, in
 // windows that are multiples of their unit since 1970. Each response has the headers of one
-// limit: the one that refuses, or the one with the fewest requests remaining, always under
+// limit: the one that rejects, or the one with the fewest requests remaining, always under
 // the same names (src/service/ratelimit.go, CalculateReset in src/utils/utilities.go).
 // All limits count all requests.
 func Envoy(limits ...EnvoyLimit) Server {

@@ -7,7 +7,7 @@ import (
 )
 
 // GoLimiter is sethvargo/go-limiter with its memory store: windows without a gap from the
-// first request on. All responses state the reset, and refusals Retry-After, as a date,
+// first request on. All responses state the reset, and rejections Retry-After, as a date,
 // which is rounded down to a second (httplimit/middleware.go, memorystore/store.go).
 func GoLimiter(limit int64, per time.Duration) Server {
 	w := &window{limit: limit, per: per}

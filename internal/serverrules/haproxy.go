@@ -7,9 +7,9 @@ import (
 
 // An HAProxyConfig is a rule that denies requests by the rate counter of a stick table.
 type HAProxyConfig struct {
-	Limit   int64 // requests per Per that are not denied
-	Per     time.Duration
-	Refusal Reply
+	Limit     int64 // requests per Per that are not denied
+	Per       time.Duration
+	Rejection Reply
 
 	// OnlyAccepted counts accepted requests only, as gpc0_rate does if gpc0 is incremented
 	// after the deny rule. Otherwise denied requests count too, as with http_req_rate.
@@ -37,7 +37,7 @@ func HAProxy(c HAProxyConfig) Server {
 		rate := 1 + current + int64(float64(previous)*rest) // with this request
 		reply := Reply{}
 		if rate > c.Limit {
-			reply = c.Refusal
+			reply = c.Rejection
 		}
 		if reply.OK() || !c.OnlyAccepted {
 			current++

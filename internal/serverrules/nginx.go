@@ -8,10 +8,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Nginx is limit_req of nginx 1.22 (ngx_http_limit_req_module.c), with refusal as
+// Nginx is limit_req of nginx 1.22 (ngx_http_limit_req_module.c), with rejection as
 // limit_req_status. Status 444 closes the connection. The rule is throttle.Nginx, which is
 // compared with recorded decisions of nginx.
-func Nginx(c throttle.NginxConfig, refusal Reply) Server {
+func Nginx(c throttle.NginxConfig, rejection Reply) Server {
 	l := throttle.NewNginx(c)
 	return func(r Request) Reply {
 		d, err := throttle.ReserveAhead(context.Background(), l, throttle.Claim{Now: r.At}, time.Hour)
@@ -20,17 +20,17 @@ func Nginx(c throttle.NginxConfig, refusal Reply) Server {
 			panic(err)
 		case d.OK:
 			return Reply{Delay: d.Wait}
-		case refusal.Status == 444:
+		case rejection.Status == 444:
 			return Reply{Drop: true}
 		}
-		return refusal
+		return rejection
 	}
 }
 
-// Refuse returns a refusal without headers about limits.
-func Refuse(code int) Reply { return status(code) }
+// Reject returns a rejection without headers about limits.
+func Reject(code int) Reply { return status(code) }
 
-// RefuseFor returns a refusal with a fixed Retry-After, as an add_header directive writes it.
-func RefuseFor(code int, retryAfter string) Reply {
+// RejectFor returns a rejection with a fixed Retry-After, as an add_header directive writes it.
+func RejectFor(code int, retryAfter string) Reply {
 	return Reply{Status: code, Header: http.Header{"Retry-After": {retryAfter}}}
 }

@@ -63,7 +63,7 @@ func Draft8(name string) func(http.Header, Window) {
 }
 
 // ExpressTwice is two instances of express-rate-limit with draft-8 in a row. The second one
-// does not see requests that the first one refuses.
+// does not see requests that the first one rejects.
 func ExpressTwice(limit1 int64, per1 time.Duration, limit2 int64, per2 time.Duration) Server {
 	first, second := Express(limit1, per1, Draft8("burst")), Express(limit2, per2, Draft8("sustained"))
 	return func(r Request) Reply {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RackHeaders selects the headers with which RackAttack refuses.
+// RackHeaders selects the headers with which RackAttack rejects.
 type RackHeaders int
 
 // The responders of Rack::Attack.
@@ -16,7 +16,7 @@ const (
 )
 
 // RackAttack is a throttle of Rack::Attack: windows are multiples of the period since 1970,
-// and only refusals have headers (cache.rb, throttle.rb, configuration.rb, README.md).
+// and only rejections have headers (cache.rb, throttle.rb, configuration.rb, README.md).
 func RackAttack(limit int64, per time.Duration, headers RackHeaders) Server {
 	w := &window{limit: limit, per: per, aligned: true}
 	return func(r Request) Reply {
@@ -38,7 +38,7 @@ func RackAttack(limit int64, per time.Duration, headers RackHeaders) Server {
 
 // Allow2Ban is a blocklist by Allow2Ban of Rack::Attack: the request that reaches maxRetry
 // within a window of findTime is accepted and bans the client, which gets 403 for banTime.
-// Refused requests do not extend the ban (allow2ban.rb, fail2ban.rb).
+// Rejected requests do not extend the ban (allow2ban.rb, fail2ban.rb).
 func Allow2Ban(maxRetry int64, findTime, banTime time.Duration) Server {
 	w := &window{limit: maxRetry - 1, per: findTime, aligned: true}
 	var banned time.Time

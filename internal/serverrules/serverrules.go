@@ -60,7 +60,7 @@ func ceilUnix(t time.Time) int64 {
 	return t.Unix()
 }
 
-// A window counts the requests of consecutive fixed windows, including refused ones.
+// A window counts the requests of consecutive fixed windows, including rejected ones.
 type window struct {
 	limit   int64
 	per     time.Duration

@@ -121,14 +121,14 @@ func TestServers_replyAsTheRealOnes(t *testing.T) {
 		"Rack::Attack": {serverrules.RackAttack(2, 5*time.Second, serverrules.RackBare), []step{
 			{n: 3, status: 429},
 		}},
-		// The third request of a second bans, the fourth is refused.
+		// The third request of a second bans, the fourth is rejected.
 		"Allow2Ban": {serverrules.Allow2Ban(3, time.Second, 5*time.Second), []step{
 			{n: 3, status: 200},
 			{n: 1, status: 403},
 			{at: 4999 * ms, n: 1, status: 403},
 			{at: 5 * time.Second, n: 3, status: 200},
 		}},
-		// The first second admits one more, and the first refusal does not block.
+		// The first second admits one more, and the first rejection does not block.
 		"mod_evasive": {serverrules.ModEvasive(2, 10*time.Second, 403), []step{
 			{n: 3, status: 200},
 			{n: 1, status: 403},
@@ -177,37 +177,37 @@ func TestServers_replyAsTheRealOnes(t *testing.T) {
 			{path: "/a", at: 600 * ms, n: 1, status: 429, header: header("X-RateLimit-Limit", "1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605.250", "X-RateLimit-Reset-After", "4.400", "X-RateLimit-Bucket", "07d66707b49cd92d", "Retry-After", "5", "X-RateLimit-Scope", "user")},
 			{path: "/b", at: 600 * ms, n: 1, status: 200, header: header("X-RateLimit-Limit", "1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1767225605.850", "X-RateLimit-Reset-After", "5.000", "X-RateLimit-Bucket", "07d66407b49cd414")},
 		}},
-		"nginx": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 2, NoDelay: true}, serverrules.Refuse(503)), []step{
+		"nginx": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 2, NoDelay: true}, serverrules.Reject(503)), []step{
 			{n: 3, status: 200},
 			{n: 1, status: 503},
 			{at: 50 * ms, n: 1, status: 200},
 			{at: 50 * ms, n: 1, status: 503},
 		}},
-		"nginx, delay": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 2, Delay: 1}, serverrules.RefuseFor(429, "1")), []step{
+		"nginx, delay": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 2, Delay: 1}, serverrules.RejectFor(429, "1")), []step{
 			{n: 2, status: 200},
 			{n: 1, status: 200, delay: 50 * ms},
 			{n: 1, status: 429, header: header("Retry-After", "1")},
 		}},
-		"nginx, 444": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second}, serverrules.Refuse(444)), []step{
+		"nginx, 444": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second}, serverrules.Reject(444)), []step{
 			{n: 1, status: 200},
 			{n: 1, status: 200, drop: true},
 		}},
 		// Half of the previous period counts in the middle of the next one. Denied requests
 		// count too.
-		"HAProxy": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 4, Per: 2 * time.Second, Refusal: serverrules.Refuse(429)}), []step{
+		"HAProxy": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 4, Per: 2 * time.Second, Rejection: serverrules.Reject(429)}), []step{
 			{n: 4, status: 200},
 			{at: time.Second, n: 2, status: 429},
 			{at: 3 * time.Second, n: 1, status: 200},
 			{at: 3 * time.Second, n: 1, status: 429},
 			{at: 6 * time.Second, n: 4, status: 200},
 		}},
-		"HAProxy, denied requests do not count": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 4, Per: 2 * time.Second, Refusal: serverrules.Refuse(429), OnlyAccepted: true}), []step{
+		"HAProxy, denied requests do not count": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 4, Per: 2 * time.Second, Rejection: serverrules.Reject(429), OnlyAccepted: true}), []step{
 			{n: 4, status: 200},
 			{at: time.Second, n: 2, status: 429},
 			{at: 3 * time.Second, n: 2, status: 200},
 			{at: 3 * time.Second, n: 1, status: 429},
 		}},
-		"HAProxy, remaining": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 2, Per: 2 * time.Second, Refusal: serverrules.Refuse(429), StateRemaining: true}), []step{
+		"HAProxy, remaining": {serverrules.HAProxy(serverrules.HAProxyConfig{Limit: 2, Per: 2 * time.Second, Rejection: serverrules.Reject(429), StateRemaining: true}), []step{
 			{n: 1, status: 200, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "1")},
 			{n: 2, status: 429, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0")},
 		}},
@@ -215,7 +215,7 @@ func TestServers_replyAsTheRealOnes(t *testing.T) {
 			{n: 2, status: 200, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "Thu, 01 Jan 2026 00:00:05 UTC")},
 			{at: 12 * time.Second, n: 3, status: 429, header: header("X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "Thu, 01 Jan 2026 00:00:15 UTC", "Retry-After", "Thu, 01 Jan 2026 00:00:15 UTC")},
 		}},
-		"nginx in front of express": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second}, serverrules.Refuse(429)).Before(serverrules.Express(9, time.Minute, serverrules.Draft7)), []step{
+		"nginx in front of express": {serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second}, serverrules.Reject(429)).Before(serverrules.Express(9, time.Minute, serverrules.Draft7)), []step{
 			{n: 1, status: 200, header: header("RateLimit-Policy", "9;w=60", "RateLimit", "limit=9, remaining=8, reset=60")},
 			{n: 1, status: 429},
 			{at: 50 * ms, n: 1, status: 200, header: header("RateLimit-Policy", "9;w=60", "RateLimit", "limit=9, remaining=7, reset=60")},

@@ -94,7 +94,7 @@ func TestReadBody_usesTheLongestDelay(t *testing.T) {
 		{"Retry-After: 0", `{"retry_after":0}`, "retry 0s"},
 	} {
 		rep := readBody(new(Reader), "", 429, c.header, c.body)
-		require.Equal(t, strings.TrimPrefix(c.want+", refused", ", "), formatReport(rep), "%s %s", c.header, c.body)
+		require.Equal(t, strings.TrimPrefix(c.want+", rejected", ", "), formatReport(rep), "%s %s", c.header, c.body)
 		if c.want != "" {
 			require.Equal(t, FormatDeltaSeconds, rep.RetryFormat, c.body)
 		}
@@ -185,11 +185,11 @@ func TestReadBody_readsTheTimeInASentence(t *testing.T) {
 		header, body string
 		want         string
 	}{
-		{429, "", text, "retry 15m0s, refused"},
-		{429, "Retry-After: 5", text, "retry 5s, refused"},
-		{429, "X-RateLimit-Limit: 9\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 7", text, "0/9 in 7s, refused"},
-		{429, "X-RateLimit-Limit: 9\nX-RateLimit-Remaining: 0", text, "0/9, retry 15m0s, refused"},
-		{429, "", `{"retry_after":3,"message":"` + text + `"}`, "retry 3s, refused"},
+		{429, "", text, "retry 15m0s, rejected"},
+		{429, "Retry-After: 5", text, "retry 5s, rejected"},
+		{429, "X-RateLimit-Limit: 9\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 7", text, "0/9 in 7s, rejected"},
+		{429, "X-RateLimit-Limit: 9\nX-RateLimit-Remaining: 0", text, "0/9, retry 15m0s, rejected"},
+		{429, "", `{"retry_after":3,"message":"` + text + `"}`, "retry 3s, rejected"},
 		{403, "", text, ""},
 		{503, "", text, ""},
 		{400, "", text, ""},

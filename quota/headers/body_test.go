@@ -16,23 +16,23 @@ func TestReadBody_findsThrottlingAndDelays(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{"GitHub GraphQL", 200, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, "refused"},
-		{"GraphQL code", 200, `{"errors":[{"message":"x","extensions":{"code":"THROTTLED"}}]}`, "refused"},
+		{"GitHub GraphQL", 200, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, "rejected"},
+		{"GraphQL code", 200, `{"errors":[{"message":"x","extensions":{"code":"THROTTLED"}}]}`, "rejected"},
 		{"Shopify GraphQL", 200, `{"errors":[{"message":"Throttled"}],"extensions":{"cost":{"requestedQueryCost":502,"throttleStatus":` +
-			`{"maximumAvailable":1000.0,"currentlyAvailable":12,"restoreRate":50.0}}}}`, "cost[points] 12/1000 rate 50, refused"},
+			`{"maximumAvailable":1000.0,"currentlyAvailable":12,"restoreRate":50.0}}}}`, "cost[points] 12/1000 rate 50, rejected"},
 		{"Shopify GraphQL served", 200, `{"data":{},"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":900,"restoreRate":50}}}}`,
 			"cost[points] 900/1000 rate 50"},
-		{"Slack", 200, `{"ok":false,"error":"ratelimited"}`, "refused"},
+		{"Slack", 200, `{"ok":false,"error":"ratelimited"}`, "rejected"},
 		{"Slack served", 200, `{"ok":true,"messages":[{"type":"rate_limited","error":{"x":1}}]}`, ""},
 		{"somebody's data", 200, `{"title":"rate limited","code":"THROTTLED","retry_after":5}`, ""},
-		{"Telegram", 429, `{"ok":false,"error_code":429,"parameters":{"retry_after":35}}`, "retry 35s, refused"},
-		{"Discord", 429, `{"message":"You are being rate limited.","retry_after":64.57,"global":true}`, "retry 1m4.57s, refused"},
+		{"Telegram", 429, `{"ok":false,"error_code":429,"parameters":{"retry_after":35}}`, "retry 35s, rejected"},
+		{"Discord", 429, `{"message":"You are being rate limited.","retry_after":64.57,"global":true}`, "retry 1m4.57s, rejected"},
 		{"Google", 429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"57.238747106s"}]}}`,
-			"retry 57.238747106s, refused"},
+			"retry 57.238747106s, rejected"},
 		// A 403 is a limit only with a code that the provider of the host documents.
 		{"Google 403, host unknown", 403, `{"error":{"errors":[{"reason":"rateLimitExceeded"}],"code":403}}`, ""},
 		{"Google 403 other", 403, `{"error":{"errors":[{"reason":"forbidden"}],"code":403}}`, ""},
-		{"GitHub secondary", 403, `{"message":"You have exceeded a secondary rate limit. Please wait"}`, "refused"},
+		{"GitHub secondary", 403, `{"message":"You have exceeded a secondary rate limit. Please wait"}`, "rejected"},
 		// Issue 12.15: on a 400 only the Provider of the host decides; this case has no
 		// host.
 		{"DynamoDB, host unknown", 400, `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`, ""},
@@ -43,8 +43,8 @@ func TestReadBody_findsThrottlingAndDelays(t *testing.T) {
 		{"a 503 with a time", 503, `{"code":"busy","retry_after":5}`, "retry 5s"},
 		{"prose of a mistake", 422, `{"message":"Rate limit exceeded is no valid title","code":"invalid"}`, ""},
 		{"prose of another 403", 403, `{"message":"No access. See our docs on rate limits."}`, ""},
-		{"cut off", 429, `{"parameters":{"retry_after":7},"rest":"abc`, "retry 7s, refused"},
-		{"broken", 429, `{"retry_after":-7,"retry_after":"x"`, "refused"},
+		{"cut off", 429, `{"parameters":{"retry_after":7},"rest":"abc`, "retry 7s, rejected"},
+		{"broken", 429, `{"retry_after":-7,"retry_after":"x"`, "rejected"},
 		{"deep", 200, strings.Repeat(`{"errors":[`, 5000), ""},
 	} {
 		var r Reader

@@ -215,17 +215,17 @@ func TestReader_readsTheBodyOnlyIfItMayStateMore(t *testing.T) {
 		reads  bool
 		want   string
 	}{
-		{"a rejection", "api.test", 429, "", limited, -1, nil, true, "retry 7s, refused"},
-		{"a rejection with a delay", "api.test", 429, "Retry-After: 3", limited, -1, nil, false, "retry 3s, refused"},
-		{"a rejection with a delay and an own reader", "api.test", 429, "Retry-After: 3", limited, -1, own, true, "retry 3s, refused"},
+		{"a rejection", "api.test", 429, "", limited, -1, nil, true, "retry 7s, rejected"},
+		{"a rejection with a delay", "api.test", 429, "Retry-After: 3", limited, -1, nil, false, "retry 3s, rejected"},
+		{"a rejection with a delay and an own reader", "api.test", 429, "Retry-After: 3", limited, -1, own, true, "retry 3s, rejected"},
 		{"a delay without a rejection", "api.test", 503, "Retry-After: 3", limited, -1, nil, true, "retry 7s"}, // the code is generic
 		{"a success", "api.test", 200, "", limited, -1, nil, false, ""},
-		{"a success of GraphQL", "api.github.com", 200, "", limited, -1, nil, true, "retry 7s, refused"},
-		{"a success of the longest length", "api.github.com", 200, "", limited, maxPeek, nil, true, "retry 7s, refused"},
+		{"a success of GraphQL", "api.github.com", 200, "", limited, -1, nil, true, "retry 7s, rejected"},
+		{"a success of the longest length", "api.github.com", 200, "", limited, maxPeek, nil, true, "retry 7s, rejected"},
 		{"a longer success", "api.github.com", 200, "", limited, maxPeek + 1, nil, false, ""},
-		{"a longer failure", "api.test", 429, "", limited, maxPeek + 1, nil, true, "retry 7s, refused"},
-		{"the longest failure with codes", "iam.amazonaws.com", 400, "", "Throttling", maxPeek + 1, nil, true, "refused"},
-		{"no body", "api.test", 429, "", "", 0, own, true, "refused"},
+		{"a longer failure", "api.test", 429, "", limited, maxPeek + 1, nil, true, "retry 7s, rejected"},
+		{"the longest failure with codes", "iam.amazonaws.com", 400, "", "Throttling", maxPeek + 1, nil, true, "rejected"},
+		{"no body", "api.test", 429, "", "", 0, own, true, "rejected"},
 	} {
 		r := Reader{Body: c.own}
 		src := &countingReader{Reader: strings.NewReader(c.body)}
@@ -247,7 +247,7 @@ func TestReader_readsTheBodyOnlyIfItMayStateMore(t *testing.T) {
 // of known length, and only for the first piece of any other.
 func TestReader_readsOnePieceOfABodyWithoutLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for length, want := range map[int64]string{-1: "refused", 30: "retry 7s, refused"} {
+		for length, want := range map[int64]string{-1: "rejected", 30: "retry 7s, rejected"} {
 			r, w := io.Pipe()
 			go func() {
 				_, _ = io.WriteString(w, `{"code":"rate_limited",`)

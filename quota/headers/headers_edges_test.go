@@ -231,13 +231,13 @@ func TestLimit_RemoteLimitOfARate(t *testing.T) {
 // TestParse_usedUnitsBeyondTheLimit checks that more units used than the limit has leave none.
 func TestParse_usedUnitsBeyondTheLimit(t *testing.T) {
 	for header, want := range map[string]string{
-		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 12":        "0/10, refused",
-		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 10":        "0/10, refused",
-		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 9.5":       "0/10, refused",
+		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 12":        "0/10, rejected",
+		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 10":        "0/10, rejected",
+		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 9.5":       "0/10, rejected",
 		"X-RateLimit-Limit: 10\nX-RateLimit-Used: 9":         "1/10",
 		"X-RateLimit-Remaining: 2.9999999999":                "3/?",
 		"X-RateLimit-Remaining: 2.9999999990":                "2/?",
-		"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: \t30 ": "0/? in 30s, refused",
+		"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: \t30 ": "0/? in 30s, rejected",
 	} {
 		require.Equal(t, want, formatReport(Parse(403, parseHeader(header), time.Unix(1700000000, 0))), header)
 	}

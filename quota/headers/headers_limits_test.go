@@ -23,7 +23,7 @@ func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
 			h[fmt.Sprintf("X-Junk-Count-%d", i)] = []string{"1"}
 		}
 		for range 20 {
-			require.Equal(t, "a 0/? in 9s, 3/10, retry 1m10s, refused", formatReport(Parse(429, h, time.Unix(1700000000, 0))), n)
+			require.Equal(t, "a 0/? in 9s, 3/10, retry 1m10s, rejected", formatReport(Parse(429, h, time.Unix(1700000000, 0))), n)
 		}
 	}
 }
@@ -189,12 +189,12 @@ func TestReport_AppendRemoteLimitsKeepsUnits(t *testing.T) {
 // A limit of zero in a rejection is not stated. Alone it is no limit.
 func TestParse_rejectionWithALimitOfZero(t *testing.T) {
 	for _, c := range []struct{ header, want string }{
-		{"X-RateLimit-Limit: 0", "refused"},
-		{"X-RateLimit-Limit: 0\nX-RateLimit-Window: 60", "refused"},
-		{"X-RateLimit-Limit: 0\nX-RateLimit-Reset: 30", "?/? in 30s, refused"},
-		{"X-RateLimit-Limit: 0\nX-RateLimit-Used: 4\nX-RateLimit-Reset: 30", "0/? in 30s, refused"},
-		{"RateLimit-Policy: \"a\";q=0;w=60", "refused"},
-		{"RateLimit: \"a\";r=0;t=9\nRateLimit-Policy: \"a\";q=0;w=60", "a 0/? in 9s per 1m0s, refused"},
+		{"X-RateLimit-Limit: 0", "rejected"},
+		{"X-RateLimit-Limit: 0\nX-RateLimit-Window: 60", "rejected"},
+		{"X-RateLimit-Limit: 0\nX-RateLimit-Reset: 30", "?/? in 30s, rejected"},
+		{"X-RateLimit-Limit: 0\nX-RateLimit-Used: 4\nX-RateLimit-Reset: 30", "0/? in 30s, rejected"},
+		{"RateLimit-Policy: \"a\";q=0;w=60", "rejected"},
+		{"RateLimit: \"a\";r=0;t=9\nRateLimit-Policy: \"a\";q=0;w=60", "a 0/? in 9s per 1m0s, rejected"},
 	} {
 		require.Equal(t, c.want, formatReport(Parse(429, parseHeader(c.header), time.Unix(1700000000, 0))), c.header)
 	}

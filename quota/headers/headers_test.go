@@ -35,7 +35,7 @@ func formatReport(r Report) string {
 		out = append(out, fmt.Sprint("retry ", r.RetryAfter))
 	}
 	if r.Throttled {
-		out = append(out, "refused")
+		out = append(out, "rejected")
 	}
 	return strings.Join(out, ", ")
 }
@@ -201,7 +201,7 @@ func TestReader_hostsOverrideProviderTable(t *testing.T) {
 		ThrottledStatuses: []int{430},
 	}}}
 	h := parseHeader("X-Acme-Budget: 12\nX-Acme-Next: 1500\nX-RateLimit-Limit: 7")
-	require.Equal(t, "budget[points] 12/500 in 1.5s per 1m0s, refused", formatReport(r.Parse("api.example.com:443", 430, h, time.Time{})))
+	require.Equal(t, "budget[points] 12/500 in 1.5s per 1m0s, rejected", formatReport(r.Parse("api.example.com:443", 430, h, time.Time{})))
 	require.Equal(t, "?/7", formatReport(r.Parse("api.example.org", 430, h, time.Time{})))
 }
 
@@ -250,7 +250,7 @@ func TestReader_appliesProviderTable(t *testing.T) {
 	h = parseHeader(`X-App-Usage: {"call_count":28,"total_time":115}`)
 	require.Equal(t, "call_count[percent] 72/100, total_time[percent] 0/100", formatReport(r.Parse("", 200, h, time.Time{})))
 	h = parseHeader("X-Sentry-Rate-Limits: 60:transaction:key, 2700:default;error:organization")
-	require.Equal(t, "retry 45m0s, refused", formatReport(r.Parse("", 429, h, time.Time{})))
+	require.Equal(t, "retry 45m0s, rejected", formatReport(r.Parse("", 429, h, time.Time{})))
 }
 
 func TestReader_marksStaleResponses(t *testing.T) {

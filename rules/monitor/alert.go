@@ -14,11 +14,11 @@ type Incident struct {
 	// Key is the key as the client sent it.
 	Key string
 
-	// At is the time of the refusal or failure that began the incident.
+	// At is the time of the rejection or failure that began the incident.
 	At time.Time
 
-	// Refused is the number of refusals that led to the incident.
-	Refused int64
+	// Rejected is the number of rejections that led to the incident.
+	Rejected int64
 
 	// Failed is the number of failures that led to the incident.
 	Failed int64
@@ -36,7 +36,7 @@ type Incident struct {
 //	  │     ╱           ╲_╱  ╲____________╱
 //	  0                  |--------|   Quiet below half: the incident is over
 //
-// The level of a key rises by one with each refusal or failure, and falls by Threshold.Count every
+// The level of a key rises by one with each rejection or failure, and falls by Threshold.Count every
 // Threshold.Per. An incident begins when the level would exceed Threshold.Burst, that is, when a
 // token bucket with that limit would reject. The level never exceeds the burst, so that the end of
 // an attack does not depend on its length. The incident is over when the level has been at most
@@ -51,7 +51,7 @@ type Incident struct {
 //
 // Fields must not be changed after the first call. An Alert must not be copied.
 type Alert struct {
-	// Threshold is the limit for refusals and failures of a key. It must be valid.
+	// Threshold is the limit for rejections and failures of a key. It must be valid.
 	Threshold throttle.Limit
 
 	// Quiet is how long the level must stay at or below half of the burst to end an incident. Zero
@@ -80,10 +80,10 @@ type keyState struct {
 	alert *Alert
 	meter meter
 
-	// quietSince is the time from which the level is low, or will be without further refusals.
+	// quietSince is the time from which the level is low, or will be without further rejections.
 	quietSince int64
 	reported   bool  // an incident has begun and is not over
-	refused    int64 // since the level was 0 or an incident ended
+	rejected   int64 // since the level was 0 or an incident ended
 	failed     int64
 }
 
@@ -122,15 +122,15 @@ func (a *Alert) Observed(c throttle.Claim, d throttle.Decision, f throttle.Feedb
 	a.record(c.Key, at, 0, 1)
 }
 
-func (a *Alert) record(key string, at time.Time, refused, failed int64) {
+func (a *Alert) record(key string, at time.Time, rejected, failed int64) {
 	a.once.Do(a.setup)
-	if e, begins := a.count(key, at, refused, failed); begins {
+	if e, begins := a.count(key, at, rejected, failed); begins {
 		a.OnIncident(e)
 	}
 }
 
-// count records refusals and failures of key. It reports whether an incident begins.
-func (a *Alert) count(key string, at time.Time, refused, failed int64) (e Incident, begins bool) {
+// count records rejections and failures of key. It reports whether an incident begins.
+func (a *Alert) count(key string, at time.Time, rejected, failed int64) (e Incident, begins bool) {
 	const far = math.MaxInt64 / 4
 	now := min(max(int64(at.Sub(a.start)), -far), far)
 	a.mu.Lock()
@@ -140,12 +140,12 @@ func (a *Alert) count(key string, at time.Time, refused, failed int64) (e Incide
 		return e, false
 	}
 	state.endIncident(now)
-	state.refused += refused
+	state.rejected += rejected
 	state.failed += failed
 	if !state.raiseLevel(now) {
 		return e, false
 	}
-	return Incident{Key: key, At: at, Refused: state.refused, Failed: state.failed}, true
+	return Incident{Key: key, At: at, Rejected: state.rejected, Failed: state.failed}, true
 }
 
 // find returns the state of the key with hash h. It returns nil if the key cannot be tracked.
@@ -162,11 +162,11 @@ func (a *Alert) find(h uint64, now int64) *keyState {
 	return state
 }
 
-// endIncident ends an incident if the key has been quiet for long enough. Later refusals and
+// endIncident ends an incident if the key has been quiet for long enough. Later rejections and
 // failures belong to the next incident.
 func (s *keyState) endIncident(now int64) {
 	if s.reported && max(now, s.meter.at)-s.quietSince >= s.alert.quiet {
-		s.reported, s.refused, s.failed = false, 0, 0
+		s.reported, s.rejected, s.failed = false, 0, 0
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 type incidents struct{ all []string }
 
 func (s *incidents) record(e monitor.Incident) {
-	s.all = append(s.all, fmt.Sprintf("%s at %v: %d+%d", e.Key, e.At.Sub(noon), e.Refused, e.Failed))
+	s.all = append(s.all, fmt.Sprintf("%s at %v: %d+%d", e.Key, e.At.Sub(noon), e.Rejected, e.Failed))
 }
 
-func refuse(a *monitor.Alert, key string, at time.Duration) {
+func reject(a *monitor.Alert, key string, at time.Duration) {
 	a.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon.Add(at)})
 }
 
-// TestAlert_reportsOncePerIncident checks that four refusals in ten seconds are tolerated and the
+// TestAlert_reportsOncePerIncident checks that four rejections in ten seconds are tolerated and the
 // fifth is reported. After that the level is 4, and falls by one in 2.5 s.
 func TestAlert_reportsOncePerIncident(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -45,8 +45,8 @@ func TestAlert_reportsOncePerIncident(t *testing.T) {
 		var s incidents
 		a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, OnIncident: s.record}
 		for _, at := range tt.at {
-			refuse(a, "ann", time.Duration(at*float64(time.Second)))
-			refuse(a, "bob", time.Duration(at*float64(time.Hour))) // another key has no effect
+			reject(a, "ann", time.Duration(at*float64(time.Second)))
+			reject(a, "bob", time.Duration(at*float64(time.Hour))) // another key has no effect
 		}
 		var ann []string
 		for _, line := range s.all {
@@ -88,20 +88,20 @@ func TestAlert_boundsKeys(t *testing.T) {
 	var s incidents
 	a := &monitor.Alert{Threshold: throttle.PerMinute(2), MaxKeys: 10, OnIncident: s.record}
 	for range 3 {
-		refuse(a, "ann", 0)
+		reject(a, "ann", 0)
 	}
 	for i := range 10_000 {
-		refuse(a, strconv.Itoa(i), 0)
+		reject(a, strconv.Itoa(i), 0)
 	}
-	refuse(a, "ann", time.Second)
+	reject(a, "ann", time.Second)
 	require.Equal(t, []string{"ann at 0s: 3+0"}, s.all)
 	for range 3 {
-		refuse(a, "eve", time.Hour)
+		reject(a, "eve", time.Hour)
 	}
 	require.Equal(t, []string{"ann at 0s: 3+0", "eve at 1h0m0s: 3+0"}, s.all)
 }
 
-func TestAlert_reportsOnceForConcurrentRefusals(t *testing.T) {
+func TestAlert_reportsOnceForConcurrentRejections(t *testing.T) {
 	var mu sync.Mutex
 	n := 0
 	a := &monitor.Alert{Threshold: throttle.PerMinute(10), OnIncident: func(monitor.Incident) { mu.Lock(); n++; mu.Unlock() }}
@@ -109,7 +109,7 @@ func TestAlert_reportsOnceForConcurrentRefusals(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 500 {
-				refuse(a, "ann", 0)
+				reject(a, "ann", 0)
 			}
 		})
 	}
@@ -119,22 +119,22 @@ func TestAlert_reportsOnceForConcurrentRefusals(t *testing.T) {
 
 func TestAlert_panicsWithoutRequiredFields(t *testing.T) {
 	require.PanicsWithValue(t, "monitor: Alert: OnIncident is nil", func() {
-		refuse(&monitor.Alert{Threshold: throttle.PerMinute(1)}, "", 0)
+		reject(&monitor.Alert{Threshold: throttle.PerMinute(1)}, "", 0)
 	})
-	require.Panics(t, func() { refuse(&monitor.Alert{OnIncident: new(incidents).record}, "", 0) })
+	require.Panics(t, func() { reject(&monitor.Alert{OnIncident: new(incidents).record}, "", 0) })
 }
 
-// TestAlert_countsRefusalAfterQuiet checks that an incident that ends while the level is above 0
-// leaves its record to the next one, and that each refusal is counted once. The burst is 4; the
+// TestAlert_countsRejectionAfterQuiet checks that an incident that ends while the level is above 0
+// leaves its record to the next one, and that each rejection is counted once. The burst is 4; the
 // level reaches half of it after 5 s, and the incident ends 2 s later.
-func TestAlert_countsRefusalAfterQuiet(t *testing.T) {
+func TestAlert_countsRejectionAfterQuiet(t *testing.T) {
 	var s incidents
 	a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}
 	for range 5 {
-		refuse(a, "ann", 0)
+		reject(a, "ann", 0)
 	}
 	for range 3 { // the level is 4 less 2.8
-		refuse(a, "ann", 7*time.Second)
+		reject(a, "ann", 7*time.Second)
 	}
 	require.Equal(t, []string{"ann at 0s: 5+0", "ann at 7s: 3+0"}, s.all)
 }
@@ -151,7 +151,7 @@ func TestAlert_countsFailureAfterQuiet(t *testing.T) {
 	for range 2 {
 		fail(7 * time.Second)
 	}
-	refuse(a, "ann", 7*time.Second)
+	reject(a, "ann", 7*time.Second)
 	require.Equal(t, []string{"ann at 0s: 0+5", "ann at 7s: 1+2"}, s.all)
 }
 
@@ -162,7 +162,7 @@ func TestAlert_quietOfOneNanosecond(t *testing.T) {
 		var s incidents
 		a := &monitor.Alert{Threshold: throttle.Limit{Count: 1, Per: 10 * time.Second}, Quiet: quiet, OnIncident: s.record}
 		for _, at := range []time.Duration{0, 0, 10*time.Second + 1, 10*time.Second + 1} { // the level is low at 10 s
-			refuse(a, "ann", at)
+			reject(a, "ann", at)
 		}
 		require.Len(t, s.all, want, quiet)
 	}

@@ -15,9 +15,9 @@ type Counts struct {
 	From, To time.Time
 
 	// Allowed counts granted claims, including those of OverLimit, Shadowed and Cancelled and the
-	// granted ones of Degraded. Refused counts rejected claims.
-	Allowed int64
-	Refused int64
+	// granted ones of Degraded. Rejected counts rejected claims.
+	Allowed  int64
+	Rejected int64
 
 	// OverLimit counts claims granted beyond a soft limit, or by borrowing.
 	OverLimit int64
@@ -34,23 +34,23 @@ type Counts struct {
 	// Undecided counts claims that were neither granted nor rejected, because of an error.
 	Undecided int64
 
-	// Returned counts streaks of refusals of one key that ended in a grant within
+	// Returned counts streaks of rejections of one key that ended in a grant within
 	// Stats.ReturnWithin, Abandoned streaks that did not. Streaks that may still end in a grant
 	// are in neither.
 	Returned, Abandoned int64
 
-	// Demand is what refused keys asked for. It is zero without Stats.Limit.
+	// Demand is what rejected keys asked for. It is zero without Stats.Limit.
 	Demand Demand
 }
 
 // Decided returns the number of claims that were granted or rejected.
-func (c Counts) Decided() int64 { return c.Allowed + c.Refused }
+func (c Counts) Decided() int64 { return c.Allowed + c.Rejected }
 
-// RefusedShare returns the share of the decided claims that were rejected, or would have been
+// RejectedShare returns the share of the decided claims that were rejected, or would have been
 // without shadow mode. It is between 0 and 1.
-func (c Counts) RefusedShare() float64 { return share(c.Refused+c.Shadowed, c.Decided()) }
+func (c Counts) RejectedShare() float64 { return share(c.Rejected+c.Shadowed, c.Decided()) }
 
-// ReturnedShare returns the share of streaks of refusals that ended in a grant, between 0 and 1.
+// ReturnedShare returns the share of streaks of rejections that ended in a grant, between 0 and 1.
 // It is high for a limit that only slows clients down.
 func (c Counts) ReturnedShare() float64 { return share(c.Returned, c.Returned+c.Abandoned) }
 
@@ -58,7 +58,7 @@ func share(n, of int64) float64 { return float64(n) / float64(max(of, 1)) }
 
 func (c *Counts) plus(o Counts) {
 	c.Allowed += o.Allowed
-	c.Refused += o.Refused
+	c.Rejected += o.Rejected
 	c.OverLimit += o.OverLimit
 	c.Shadowed += o.Shadowed
 	c.Degraded += o.Degraded
@@ -107,7 +107,7 @@ func (s *shard) addActive(n *Counts, seen *sessionTotals, last int64) {
 		if v.inStreak && v.streakExpired(last) {
 			n.Abandoned++
 		}
-		if v.refused {
+		if v.rejected {
 			seen.add(v)
 		}
 	}

@@ -2,11 +2,11 @@ package monitor
 
 import "math/bits"
 
-// Demand describes what sessions with at least one refusal asked for, where a claim that only
-// shadow mode granted counts as refused. Burst and Peak hold for at least 19 of 20 of these
+// Demand describes what sessions with at least one rejection asked for, where a claim that only
+// shadow mode granted counts as rejected. Burst and Peak hold for at least 19 of 20 of these
 // sessions, so that the highest demand does not determine the result.
 type Demand struct {
-	// Sessions is the number of sessions with a refusal, see Stats. Zero means that the demand is
+	// Sessions is the number of sessions with a rejection, see Stats. Zero means that the demand is
 	// not known.
 	Sessions int64
 

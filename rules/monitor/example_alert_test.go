@@ -19,7 +19,7 @@ func ExampleAlert() {
 	l := &monitor.Instrument{
 		Limiter: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}), clk),
 		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
-			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
+			fmt.Println(e.Key, e.Rejected, "rejections,", e.Failed, "failures")
 		}},
 	}
 	for range 200 {
@@ -33,5 +33,5 @@ func ExampleAlert() {
 		}
 	}
 	// Output:
-	// 192.0.2.1 6 refusals, 5 failures
+	// 192.0.2.1 6 rejections, 5 failures
 }

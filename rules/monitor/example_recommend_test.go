@@ -29,15 +29,15 @@ func ExampleRecommend() {
 	}
 	sendBursts(&monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(limit), clk), Stats: stats})
 	n := stats.Snapshot()
-	fmt.Println(n.Allowed, "allowed,", n.Refused, "refused,", n.Returned, "times she came back")
+	fmt.Println(n.Allowed, "allowed,", n.Rejected, "rejected,", n.Returned, "times she came back")
 	recommendation := monitor.Recommend(limit, n)
 	fmt.Println(recommendation)
 
 	stats.Reset()
 	sendBursts(&monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(recommendation.Limit), clk), Stats: stats})
-	fmt.Println(stats.Snapshot().Refused, "refused then")
+	fmt.Println(stats.Snapshot().Rejected, "rejected then")
 	// Output:
-	// 10 allowed, 290 refused, 9 times she came back
-	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, from keys that send bursts but keep to the rate.
-	// 0 refused then
+	// 10 allowed, 290 rejected, 9 times she came back
+	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were rejected, from keys that send bursts but keep to the rate.
+	// 0 rejected then
 }

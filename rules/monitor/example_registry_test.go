@@ -39,9 +39,9 @@ descriptors:
 		fmt.Printf("%s: %v\n", l.Policy(), registry.Recommend(l))
 	}
 	user := registry.Stats(set.All()[0])
-	fmt.Println(user.TopRefusedCleartext(1)[0].Key, "was refused most often,", user.Snapshot().Refused, "times")
+	fmt.Println(user.TopRejectedCleartext(1)[0].Key, "was rejected most often,", user.Snapshot().Rejected, "times")
 	// Output:
-	// shop/user: Raise to 80 per 1m0s: 19.5 % of all claims were refused, from keys that need no more than that.
-	// shop/country: Keep it: it refuses 0.0 % of all claims.
-	// ann was refused most often, 195 times
+	// shop/user: Raise to 80 per 1m0s: 19.5 % of all claims were rejected, from keys that need no more than that.
+	// shop/country: Keep it: it rejects 0.0 % of all claims.
+	// ann was rejected most often, 195 times
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Instrument is a limiter that passes claims to Limiter, counts the decisions in Stats, and
-// reports refusals and failures to Alert. Several Instruments may share a Stats or an Alert.
+// reports rejections and failures to Alert. Several Instruments may share a Stats or an Alert.
 //
 // Limiter must be set; fields must not be changed after the first claim. A rejection of a claim
 // with Claim.Waits set is not counted, because the caller waits for a grant. A wait that fails is
@@ -19,7 +19,7 @@ type Instrument struct {
 	// Stats counts the decisions of Limiter. Nil means no counts.
 	Stats *Stats
 
-	// Alert receives refusals and failures. Nil means no alerts.
+	// Alert receives rejections and failures. Nil means no alerts.
 	Alert *Alert
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // TestInstrument_countsAWaitOnce checks that a caller that waits in a queue.Queue is counted once,
-// however often its limits are asked: as granted, or as refused if the wait fails.
+// however often its limits are asked: as granted, or as rejected if the wait fails.
 func TestInstrument_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(Stats)
@@ -29,10 +29,10 @@ func TestInstrument_countsAWaitOnce(t *testing.T) {
 		for range 3 {
 			require.NoError(t, wait(time.Minute))
 		}
-		require.ErrorIs(t, wait(500*time.Millisecond), throttle.ErrRefused)
+		require.ErrorIs(t, wait(500*time.Millisecond), throttle.ErrRejected)
 		n := stats.Snapshot()
 		require.EqualValues(t, 3, n.Allowed)
-		require.EqualValues(t, 1, n.Refused)
+		require.EqualValues(t, 1, n.Rejected)
 		require.True(t, l.Traits().CountsRejected)
 	})
 }

@@ -58,26 +58,26 @@ func (a Recommendation) String() string {
 }
 
 const (
-	minClaims       = 100  // fewer claims are too few for a recommendation
-	minRefusedShare = 0.01 // a smaller share of refusals needs no change
-	abuseFactor     = 10   // a demand of so many times the limit counts as abuse
+	minClaims        = 100  // fewer claims are too few for a recommendation
+	minRejectedShare = 0.01 // a smaller share of rejections needs no change
+	abuseFactor      = 10   // a demand of so many times the limit counts as abuse
 )
 
 // Recommend returns a recommendation for l, given the Counts of a Stats with that Limit. The first
 // condition that is true decides:
 //
 //	Keep            fewer than 100 claims were decided
-//	Keep            fewer than 1 in 100 of them were refused
-//	Keep            the demand of the refused keys is not known
-//	Keep            more than half of the streaks of refusals ended without a grant,
+//	Keep            fewer than 1 in 100 of them were rejected
+//	Keep            the demand of the rejected keys is not known
+//	Keep            more than half of the streaks of rejections ended without a grant,
 //	                as is usual for abuse
-//	Keep            the refused keys asked for 10 times the limit, or more
+//	Keep            the rejected keys asked for 10 times the limit, or more
 //	UseTokenBucket  a token bucket with the rate of l and the burst Demand.Burst would have
 //	                granted all claims, and that burst is at most Demand.Peak: the keys send
 //	                bursts, but keep to the rate
 //	Raise           otherwise, to Demand.Peak units per Per
 //
-// Refused keys are the sessions with a refusal, including refusals that shadow mode turned into
+// Rejected keys are the sessions with a rejection, including rejections that shadow mode turned into
 // grants. The demand is that of 19 of 20 such sessions, without those that asked for most. A token
 // bucket with the recommended limit would have granted all claims of these 19. After Raise a fixed
 // window or a sliding log would have too.
@@ -93,22 +93,22 @@ func Recommend(l throttle.Limit, c Counts) Recommendation {
 	switch {
 	case c.Decided() < minClaims:
 		return keep("%d claims are too few to judge by", c.Decided())
-	case c.RefusedShare() < minRefusedShare:
-		return keep("it refuses %s of all claims", percent(c.RefusedShare()))
+	case c.RejectedShare() < minRejectedShare:
+		return keep("it rejects %s of all claims", percent(c.RejectedShare()))
 	case d.Sessions == 0:
-		return keep("the demand of the refused keys is not known")
+		return keep("the demand of the rejected keys is not known")
 	case c.Returned < c.Abandoned:
-		return keep("of the refused keys, %s were granted nothing afterwards", percent(1-c.ReturnedShare()))
+		return keep("of the rejected keys, %s were granted nothing afterwards", percent(1-c.ReturnedShare()))
 	case demanded/abuseFactor >= max(l.Count, l.Burst):
-		return keep("the refused keys wanted %d times as much", demanded/max(l.Count, l.Burst))
+		return keep("the rejected keys wanted %d times as much", demanded/max(l.Count, l.Burst))
 	case d.Burst <= d.Peak:
 		l.Burst = d.Burst
-		return Recommendation{UseTokenBucket, l, fmt.Sprintf("%s of all claims were refused, from keys that send bursts but keep to the rate", percent(c.RefusedShare()))}
+		return Recommendation{UseTokenBucket, l, fmt.Sprintf("%s of all claims were rejected, from keys that send bursts but keep to the rate", percent(c.RejectedShare()))}
 	}
 	if l.Count = d.Peak; l.Burst <= d.Peak {
 		l.Burst = 0
 	}
-	return Recommendation{Raise, l, fmt.Sprintf("%s of all claims were refused, from keys that need no more than that", percent(c.RefusedShare()))}
+	return Recommendation{Raise, l, fmt.Sprintf("%s of all claims were rejected, from keys that need no more than that", percent(c.RejectedShare()))}
 }
 
 // percent returns a share as a percentage.

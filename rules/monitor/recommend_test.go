@@ -22,19 +22,19 @@ type call struct {
 	key string
 }
 
-// replay claims a unit from l for each call, and returns the number of refusals of each key.
-func replay(l throttle.Limiter, calls []call) (refused map[string]int) {
-	refused = map[string]int{}
+// replay claims a unit from l for each call, and returns the number of rejections of each key.
+func replay(l throttle.Limiter, calls []call) (rejected map[string]int) {
+	rejected = map[string]int{}
 	for _, c := range calls {
 		d, err := l.Reserve(context.Background(), throttle.Claim{Key: c.key, Now: noon.Add(c.at)})
 		if err != nil {
 			panic(err)
 		}
 		if !d.OK {
-			refused[c.key]++
+			rejected[c.key]++
 		}
 	}
-	return refused
+	return rejected
 }
 
 // limiterFunc creates a limiter that applies a limit to each key.
@@ -100,22 +100,22 @@ func TestRecommend_byTraffic(t *testing.T) {
 		want  string
 	}{
 		"nobody came":  {nil, tokenBuckets, "Keep it: 0 claims are too few to judge by."},
-		"enough":       {evenly("ann", 1000, time.Second), tokenBuckets, "Keep it: it refuses 0.0 % of all claims."},
-		"rarely short": {merge(evenly("ann", 9000, time.Second), bursts("bob", 1, 80, 0)), tokenBuckets, "Keep it: it refuses 0.2 % of all claims."},
+		"enough":       {evenly("ann", 1000, time.Second), tokenBuckets, "Keep it: it rejects 0.0 % of all claims."},
+		"rarely short": {merge(evenly("ann", 9000, time.Second), bursts("bob", 1, 80, 0)), tokenBuckets, "Keep it: it rejects 0.2 % of all claims."},
 		"too tight": {evenly("ann", 5400, time.Minute/90), tokenBuckets,
-			"Raise to 96 per 1m0s: 32.2 % of all claims were refused, from keys that need no more than that."},
+			"Raise to 96 per 1m0s: 32.2 % of all claims were rejected, from keys that need no more than that."},
 		"too tight for many": {merge(forClients(50, func(key string) []call { return evenly(key, 600, time.Minute/80) })), fixedWindows,
-			"Raise to 85 per 1m0s: 23.3 % of all claims were refused, from keys that need no more than that."},
+			"Raise to 85 per 1m0s: 23.3 % of all claims were rejected, from keys that need no more than that."},
 		"crowds": {bursts("ann", 100, 30, time.Minute), leakyBuckets,
-			"Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, from keys that send bursts but keep to the rate."},
+			"Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were rejected, from keys that send bursts but keep to the rate."},
 		"crowds at the edge": {bursts("ann", 100, 100, 2*time.Minute), fixedWindows,
-			"Use a token bucket of 60 per 1m0s, burst 100: 40.0 % of all claims were refused, from keys that send bursts but keep to the rate."},
+			"Use a token bucket of 60 per 1m0s, burst 100: 40.0 % of all claims were rejected, from keys that send bursts but keep to the rate."},
 		"one is greedy": {merge(evenly("eve", 5000, 10*time.Millisecond), evenly("ann", 50, time.Second)), tokenBuckets,
-			"Keep it: the refused keys wanted 82 times as much."},
+			"Keep it: the rejected keys wanted 82 times as much."},
 		"one of many is greedy": {merge(evenly("eve", 20000, 10*time.Millisecond), forClients(50, func(key string) []call { return bursts(key, 5, 40, time.Minute) })), leakyBuckets,
-			"Use a token bucket of 60 per 1m0s, burst 41: 98.5 % of all claims were refused, from keys that send bursts but keep to the rate."},
+			"Use a token bucket of 60 per 1m0s, burst 41: 98.5 % of all claims were rejected, from keys that send bursts but keep to the rate."},
 		"they try and go": {merge(forClients(100, func(key string) []call { return evenly(key, 62, 10*time.Millisecond) }), evenly("ann", 600, time.Second)), tokenBuckets,
-			"Keep it: of the refused keys, 100.0 % were granted nothing afterwards."},
+			"Keep it: of the rejected keys, 100.0 % were granted nothing afterwards."},
 	} {
 		stats := &monitor.Stats{Limit: sixty}
 		replay(&monitor.Instrument{Limiter: tt.kept(sixty), Stats: stats}, tt.calls)
@@ -184,7 +184,7 @@ func TestRecommend_treatsShadowLikeLimit(t *testing.T) {
 	stats := &monitor.Stats{Limit: sixty, Shadow: true}
 	l := &monitor.Instrument{Limiter: throttle.Shadow(tokenBuckets(sixty), nil), Stats: stats}
 	require.Empty(t, replay(l, evenly("ann", 5400, time.Minute/90)))
-	require.Equal(t, "Raise to 96 per 1m0s: 32.2 % of all claims were refused, from keys that need no more than that.",
+	require.Equal(t, "Raise to 96 per 1m0s: 32.2 % of all claims were rejected, from keys that need no more than that.",
 		monitor.Recommend(sixty, stats.Snapshot()).String())
 }
 
@@ -200,7 +200,7 @@ func TestRecommend_keepsLargerBurst(t *testing.T) {
 func TestRecommend_keepsUnknownLimit(t *testing.T) {
 	stats := &monitor.Stats{}
 	replay(&monitor.Instrument{Limiter: throttle.DenyAll, Stats: stats}, evenly("ann", 200, time.Second))
-	require.Equal(t, "Keep it: the demand of the refused keys is not known.", monitor.Recommend(sixty, stats.Snapshot()).String())
+	require.Equal(t, "Keep it: the demand of the rejected keys is not known.", monitor.Recommend(sixty, stats.Snapshot()).String())
 	require.Equal(t, "raise", monitor.Raise.String())
 	require.Equal(t, "action 9", monitor.Action(9).String())
 }

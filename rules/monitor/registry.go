@@ -35,7 +35,7 @@ type Registry struct {
 	// ReturnWithin is Stats.ReturnWithin of each Stats.
 	ReturnWithin time.Duration
 
-	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit,
+	// Alert returns the Alert for rejections and failures of a limit. It is called once per limit,
 	// without a lock held; decisions that are made until it returns are not reported to the Alert. A
 	// nil function or a nil result means no alerts.
 	Alert func(l *rules.Limit) *Alert

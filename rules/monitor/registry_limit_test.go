@@ -34,19 +34,19 @@ func TestRegistry_skipsUnmeasurableLimits(t *testing.T) {
 // TestRegistry_alertMayUseTheRegistry checks that Alert is called without a lock, so that its Alert
 // can report the Stats of the limit.
 func TestRegistry_alertMayUseTheRegistry(t *testing.T) {
-	var refused []int64
+	var rejected []int64
 	g := &Registry{}
 	g.Alert = func(l *rules.Limit) *Alert {
 		require.True(t, g.mu.TryLock(), "a call of Stats would block")
 		g.mu.Unlock()
 		stats := g.Stats(l)
-		return &Alert{Threshold: throttle.PerMinute(2), OnIncident: func(Incident) { refused = append(refused, stats.Snapshot().Refused) }}
+		return &Alert{Threshold: throttle.PerMinute(2), OnIncident: func(Incident) { rejected = append(rejected, stats.Snapshot().Rejected) }}
 	}
 	l := &rules.Limit{ID: "api/user", Spec: throttle.PerMinute(60)}
 	for range 5 {
 		g.Decided(l, throttle.Claim{Key: "ann"}, throttle.Decision{At: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)})
 	}
-	require.Equal(t, []int64{3}, refused)
+	require.Equal(t, []int64{3}, rejected)
 }
 
 // TestRegistry_keepsFewLimits checks that a file that is read often does not fill memory, and that

@@ -59,9 +59,9 @@ func TestRegistry_recommendsPerLimit(t *testing.T) {
 	set := mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)})
 	reserveEvenly(t, set, 9000, time.Minute/90)
 	all := strings.Join(recommendations(g, set), "\n")
-	require.Equal(t, `api/user: Raise to 96 per 1m0s: 33.3 % of all claims were refused, from keys that need no more than that.
-api/country: Keep it: it refuses 0.0 % of all claims.
-api/plan: Keep it: it refuses 0.0 % of all claims.`, all)
+	require.Equal(t, `api/user: Raise to 96 per 1m0s: 33.3 % of all claims were rejected, from keys that need no more than that.
+api/country: Keep it: it rejects 0.0 % of all claims.
+api/plan: Keep it: it rejects 0.0 % of all claims.`, all)
 }
 
 // TestRegistry_keepsStatsOfUnchangedLimits checks that a limit keeps its counts when other limits
@@ -72,7 +72,7 @@ func TestRegistry_keepsStatsOfUnchangedLimits(t *testing.T) {
 	set := mustParse(t, tightFile, s)
 	reserveEvenly(t, set, 100, time.Millisecond)
 	user, country := set.All()[0], set.All()[1]
-	require.EqualValues(t, 40, g.Stats(user).Snapshot().Refused)
+	require.EqualValues(t, 40, g.Stats(user).Snapshot().Rejected)
 
 	changed := mustParse(t, strings.Replace(tightFile, "1000000", "2000000", 1), s)
 	require.Same(t, g.Stats(user), g.Stats(changed.All()[0]))
@@ -91,14 +91,14 @@ func TestRegistry_alertsOncePerLimitAndKey(t *testing.T) {
 			return nil
 		}
 		return &monitor.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e monitor.Incident) {
-			incidents = append(incidents, fmt.Sprintf("%s %s: %d+%d", l.Policy(), e.Key, e.Refused, e.Failed))
+			incidents = append(incidents, fmt.Sprintf("%s %s: %d+%d", l.Policy(), e.Key, e.Rejected, e.Failed))
 		}}
 	}}
 	reserveEvenly(t, mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)}), 100, time.Millisecond)
 	require.Equal(t, []string{"api/user ann: 0+31", "api/plan free: 0+31"}, incidents)
 }
 
-func TestRegistry_alertsOfRefusals(t *testing.T) {
+func TestRegistry_alertsOfRejections(t *testing.T) {
 	var incidents []monitor.Incident
 	g := &monitor.Registry{Alert: func(*rules.Limit) *monitor.Alert {
 		return &monitor.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e monitor.Incident) { incidents = append(incidents, e) }}
@@ -108,7 +108,7 @@ func TestRegistry_alertsOfRefusals(t *testing.T) {
 		g.Decided(l, throttle.Claim{Key: "ann"}, throttle.Decision{At: hour.Add(time.Duration(i) * time.Millisecond)})
 	}
 	require.Len(t, incidents, 1)
-	require.EqualValues(t, 31, incidents[0].Refused)
+	require.EqualValues(t, 31, incidents[0].Rejected)
 	require.Zero(t, incidents[0].Failed)
 }
 

@@ -58,7 +58,7 @@ func (t *Stats) finishSession(s *shard, v *session) {
 	if v.inStreak {
 		s.addStreaks(0, 1)
 	}
-	if !v.refused {
+	if !v.rejected {
 		return
 	}
 	t.mu.Lock()

@@ -28,9 +28,9 @@ type session struct {
 	sum  int64
 	peak int64
 
-	refused   bool  // at least once
-	inStreak  bool  // the latest claim was refused
-	refusedAt int64 // time of the latest refusal
+	rejected   bool  // at least once
+	inStreak   bool  // the latest claim was rejected
+	rejectedAt int64 // time of the latest rejection
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 type sessionParams struct {
 	rate         drainRate
 	binWidth     int64 // nanoseconds
-	returnWithin int64 // a later grant does not end a streak of refusals
+	returnWithin int64 // a later grant does not end a streak of rejections
 }
 
 func newSessionParams(l throttle.Limit, returnWithin int64) *sessionParams {
@@ -93,29 +93,29 @@ func binIndex(bin int64) int64 {
 	return bin%(binsPerPer+1) + binsPerPer + 1
 }
 
-// addDecision updates the streak of refusals. It returns 1 as returned if a streak has ended in a
+// addDecision updates the streak of rejections. It returns 1 as returned if a streak has ended in a
 // grant within returnWithin, and 1 as abandoned if a streak has ended otherwise.
-func (v *session) addDecision(refused bool, now int64) (returned, abandoned int64) {
+func (v *session) addDecision(rejected bool, now int64) (returned, abandoned int64) {
 	now = max(now, v.last)
 	if v.inStreak {
 		switch expired := v.streakExpired(now); {
 		case expired:
 			abandoned = 1
-		case !refused:
+		case !rejected:
 			returned = 1
 		}
 	}
-	if v.inStreak = refused; refused {
-		v.refused, v.refusedAt = true, now
+	if v.inStreak = rejected; rejected {
+		v.rejected, v.rejectedAt = true, now
 	}
 	return returned, abandoned
 }
 
 // resetTotals clears the results of v, but keeps its current level and bins.
-func (v *session) resetTotals() { v.minBurst, v.peak, v.refused = v.meter.level, v.sum, false }
+func (v *session) resetTotals() { v.minBurst, v.peak, v.rejected = v.meter.level, v.sum, false }
 
-// streakExpired reports whether a grant at now is too late to end a streak of refusals.
-func (v *session) streakExpired(now int64) bool { return now-v.refusedAt > v.params.returnWithin }
+// streakExpired reports whether a grant at now is too late to end a streak of rejections.
+func (v *session) streakExpired(now int64) bool { return now-v.rejectedAt > v.params.returnWithin }
 
 // expired implements tableRecord. It reports whether no claim of v affects the limit at now.
 func (v *session) expired(now int64) bool {

@@ -31,8 +31,8 @@ func randomArrivals(r *rand.Rand, per time.Duration) (all []arrival) {
 	return all
 }
 
-// countRefusals returns how many arrivals a limiter rejects.
-func countRefusals(t *testing.T, l throttle.Limiter, start time.Time, all []arrival) (n int) {
+// countRejections returns how many arrivals a limiter rejects.
+func countRejections(t *testing.T, l throttle.Limiter, start time.Time, all []arrival) (n int) {
 	for _, a := range all {
 		d, err := l.Reserve(t.Context(), throttle.Claim{Cost: a.units, Now: start.Add(a.at)})
 		require.NoError(t, err)
@@ -59,9 +59,9 @@ func TestSession_minBurstIsExact(t *testing.T) {
 		}
 
 		l.Burst = v.minBurst
-		require.Zero(t, countRefusals(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
+		require.Zero(t, countRejections(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
 		if l.Burst--; l.Burst > 0 {
-			require.NotZero(t, countRefusals(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
+			require.NotZero(t, countRejections(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
 		}
 		least, most := mostWithin(all, l.Per), mostWithin(all, l.Per+2*time.Duration(m.binWidth))
 		require.True(t, least <= v.peak && v.peak <= most, "seed %d: %d is not within %d and %d", seed, v.peak, least, most)
@@ -93,7 +93,7 @@ func TestSession_expires(t *testing.T) {
 	require.False(t, v.expired(21*160-1), "not all has come back")
 	require.True(t, v.expired(21*160))
 	v.addDecision(true, 0)
-	require.False(t, v.expired(5000), "a grant would end its refusals")
+	require.False(t, v.expired(5000), "a grant would end its rejections")
 	require.True(t, v.expired(5001))
 }
 

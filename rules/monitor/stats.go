@@ -16,7 +16,7 @@ import (
 // a recommendation from its Snapshot. The zero Stats counts decisions; with a Limit it measures
 // demand too.
 //
-//	refused  ####          ##         #
+//	rejected  ####          ##         #
 //	granted      ...  ..         ...       . .
 //	         ──────────────────────────────────────▶ time
 //	         a streak,     another    a streak without a grant
@@ -24,7 +24,7 @@ import (
 //	         a grant                  abandoned
 //
 // The claims of a key are grouped into sessions: a session begins with a claim and ends when the
-// limit no longer depends on any of its claims. Sessions without a refusal are not kept.
+// limit no longer depends on any of its claims. Sessions without a rejection are not kept.
 //
 // Invariant: at most MaxSessions sessions are tracked (rounded up to a multiple of 16) and at most
 // TopKeys keys are counted by name, however many keys there are. All other counts are exact, and
@@ -53,7 +53,7 @@ type Stats struct {
 	// negative value means 128.
 	TopKeys int
 
-	// ReturnWithin is the time after a refusal within which a grant ends a streak. Zero or a
+	// ReturnWithin is the time after a rejection within which a grant ends a streak. Zero or a
 	// negative value means twice Limit.Per.
 	ReturnWithin time.Duration
 
@@ -66,7 +66,7 @@ type Stats struct {
 	pseudonyms pseudonymKey
 
 	mu       sync.Mutex     // guards finished; acquired after the locks of shards
-	finished *sessionTotals // sessions that have ended; nil if none of them was refused
+	finished *sessionTotals // sessions that have ended; nil if none of them was rejected
 }
 
 const numShards = 16
@@ -112,16 +112,16 @@ func (t *Stats) Decided(c throttle.Claim, d throttle.Decision) {
 	}
 	t.once.Do(t.setup)
 	h, now := maphash.String(t.seed, c.Key), t.nanos(d.At)
-	refused := !d.OK || t.Shadow && d.OverLimit
+	rejected := !d.OK || t.Shadow && d.OverLimit
 	s := t.shard(h)
 	s.mu.Lock()
 	s.count(d, now, t.Shadow)
 	if v := t.session(s, h, now); v != nil {
 		v.addClaim(n, now)
-		s.addStreaks(v.addDecision(refused, now))
+		s.addStreaks(v.addDecision(rejected, now))
 	}
 	s.mu.Unlock()
-	if refused {
+	if rejected {
 		t.top.Load().Add(t.truncateKey(c.Key), 1)
 	}
 }
@@ -166,7 +166,7 @@ func (s *shard) count(d throttle.Decision, now int64, shadow bool) {
 	s.first, s.last = min(s.first, now), max(s.last, now)
 	switch {
 	case !d.OK:
-		n.Refused++
+		n.Rejected++
 	case d.OverLimit && shadow:
 		n.Allowed++
 		n.Shadowed++

@@ -69,10 +69,10 @@ func TestStats_countsEachDecision(t *testing.T) {
 		shadow bool
 		want   monitor.Counts
 	}{
-		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Refused: 3}},
+		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Rejected: 3}},
 		"a shadow":   {throttle.Shadow(bucket(), nil), true, monitor.Counts{Allowed: 5, Shadowed: 3}},
-		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
-		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
+		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Rejected: 2}},
+		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Rejected: 3, Degraded: 5}},
 		"no store":   {down, false, monitor.Counts{Undecided: 5}},
 		"all or not": {throttle.AllowAll, false, monitor.Counts{Allowed: 5}},
 	} {
@@ -93,13 +93,13 @@ func TestStats_countsCancelled(t *testing.T) {
 	l := &monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(1)), fixedClock(noon)), Stats: stats}
 	for range 3 {
 		c := throttle.Claim{Key: "ann", Now: noon}
-		granted, refused := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
+		granted, rejected := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
 		require.True(t, granted.OK)
-		l.Report(t.Context(), c, refused, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+		l.Report(t.Context(), c, rejected, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		l.Report(t.Context(), c, granted, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	}
 	n := stats.Snapshot()
-	require.Equal(t, [3]int64{3, 3, 3}, [3]int64{n.Allowed, n.Refused, n.Cancelled})
+	require.Equal(t, [3]int64{3, 3, 3}, [3]int64{n.Allowed, n.Rejected, n.Cancelled})
 }
 
 func TestStats_timeRange(t *testing.T) {
@@ -112,7 +112,7 @@ func TestStats_timeRange(t *testing.T) {
 	require.True(t, n.From.Equal(noon.Add(time.Second)) && n.To.Equal(noon.Add(3*time.Second)), "%v %v", n.From, n.To)
 }
 
-// TestStats_countsReturnedAndAbandoned checks that a streak of refusals counts as returned if a
+// TestStats_countsReturnedAndAbandoned checks that a streak of rejections counts as returned if a
 // grant follows, and as abandoned otherwise.
 func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 	one := throttle.Limit{Count: 1, Per: 10 * time.Second}
@@ -120,7 +120,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 		asks             []int // seconds
 		returned, gaveUp int64
 	}{
-		"never refused":           {[]int{0, 10, 20}, 0, 0},
+		"never rejected":          {[]int{0, 10, 20}, 0, 0},
 		"nobody knows yet":        {[]int{0, 1, 2}, 0, 0},
 		"came back":               {[]int{0, 1, 2, 10}, 1, 0},
 		"came back twice":         {[]int{0, 1, 10, 12, 20}, 2, 0},
@@ -147,14 +147,14 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 
 	// Other keys continue while one has abandoned.
 	stats := &monitor.Stats{Limit: one}
-	refusal := throttle.Decision{At: noon}
-	stats.Decided(throttle.Claim{Key: "ann"}, refusal)
+	rejection := throttle.Decision{At: noon}
+	stats.Decided(throttle.Claim{Key: "ann"}, rejection)
 	require.Zero(t, stats.Snapshot().Abandoned)
 	stats.Decided(throttle.Claim{Key: "bob"}, throttle.Decision{OK: true, At: noon.Add(time.Minute)})
 	require.EqualValues(t, 1, stats.Snapshot().Abandoned)
 }
 
-func TestStats_topRefused(t *testing.T) {
+func TestStats_topRejected(t *testing.T) {
 	stats := &monitor.Stats{TopKeys: 10}
 	for i, key := range []string{"ann", "bob", "192.0.2.1"} {
 		for range 3 * (i + 1) {
@@ -162,12 +162,12 @@ func TestStats_topRefused(t *testing.T) {
 		}
 		stats.Decided(throttle.Claim{Key: "guest"}, throttle.Decision{OK: true, At: noon})
 	}
-	clear := stats.TopRefusedCleartext(2)
+	clear := stats.TopRejectedCleartext(2)
 	require.Equal(t, "192.0.2.1", clear[0].Key)
 	require.EqualValues(t, 9, clear[0].Count)
 	require.Equal(t, "bob", clear[1].Key)
 
-	hidden := stats.TopRefused(10)
+	hidden := stats.TopRejected(10)
 	require.Len(t, hidden, 3)
 	for _, h := range hidden {
 		require.Len(t, h.Key, 16)
@@ -183,11 +183,11 @@ func TestStats_truncatesLongKeys(t *testing.T) {
 	for _, key := range []string{long + "a", long + "b", long + "b"} {
 		stats.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
 	}
-	hits := stats.TopRefusedCleartext(3)
+	hits := stats.TopRejectedCleartext(3)
 	require.Len(t, hits, 2, "they are told apart all the same")
 	require.Len(t, hits[0].Key, 256)
 	require.EqualValues(t, 2, hits[0].Count)
-	require.Equal(t, stats.Pseudonym(long+"b"), stats.TopRefused(1)[0].Key)
+	require.Equal(t, stats.Pseudonym(long+"b"), stats.TopRejected(1)[0].Key)
 }
 
 // TestStats_boundedSampleIsFair checks that a million keys do not increase the memory, and that
@@ -207,11 +207,11 @@ func TestStats_boundedSampleIsFair(t *testing.T) {
 		}
 	}
 	n := stats.Snapshot()
-	require.EqualValues(t, (11+22)*numKeys/2, n.Refused)
+	require.EqualValues(t, (11+22)*numKeys/2, n.Rejected)
 	require.EqualValues(t, 22, n.Demand.Burst)
 	require.EqualValues(t, 22, n.Demand.Peak)
 	require.InDelta(t, numKeys, n.Demand.Sessions, numKeys*.6, "each of them stands for those who are not followed")
-	require.Len(t, stats.TopRefused(100), 10)
+	require.Len(t, stats.TopRejected(100), 10)
 
 	// After the sessions of these keys have ended, the sample grows again.
 	for i := range 30_000 {
@@ -263,7 +263,7 @@ func TestStats_resetKeepsSessionLevels(t *testing.T) {
 	}
 	stats.Reset()
 	require.Equal(t, monitor.Counts{}, stats.Snapshot())
-	require.Empty(t, stats.TopRefused(1))
+	require.Empty(t, stats.TopRejected(1))
 	stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon.Add(time.Second)})
 	d := stats.Snapshot().Demand
 	require.EqualValues(t, 30, d.Burst, "20 of the 30 units had not come back")
@@ -286,7 +286,7 @@ func TestStats_snapshotIsConsistent(t *testing.T) {
 		n := stats.Snapshot()
 		require.Equal(t, n.Allowed, n.Shadowed)
 		require.Equal(t, n.Allowed, n.Degraded)
-		stats.TopRefused(3)
+		stats.TopRejected(3)
 	}
 	wg.Wait()
 	require.EqualValues(t, 8000, stats.Snapshot().Shadowed)
@@ -305,13 +305,13 @@ func TestStats_acceptsAnyTimeAndCost(t *testing.T) {
 		}
 	}
 	n := stats.Snapshot()
-	require.EqualValues(t, 15, n.Refused)
+	require.EqualValues(t, 15, n.Rejected)
 	require.Positive(t, n.Demand.Burst)
 }
 
 func TestInstrument_doesNotAllocate(t *testing.T) {
 	wide := throttle.Limit{Count: 1 << 30, Per: time.Second}
-	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide), "refused": throttle.DenyAll} {
+	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide), "rejected": throttle.DenyAll} {
 		l := &monitor.Instrument{Limiter: inner, Stats: &monitor.Stats{Limit: wide}, Alert: &monitor.Alert{Threshold: wide, OnIncident: func(monitor.Incident) {}}}
 		c, i := throttle.Claim{Key: "client 0"}, 0
 		keys := []string{"ann", "bob", "eve"}

@@ -22,18 +22,18 @@ func TestRecommend_thresholds(t *testing.T) {
 		want   string
 		burst  int64 // of the recommended limit
 	}{
-		"99 claims":         {sixty, monitor.Counts{Allowed: 1, Refused: 98, Demand: demand}, "Keep it: 99 claims are too few to judge by.", 0},
-		"100 claims":        {sixty, monitor.Counts{Allowed: 99, Refused: 1, Demand: demand}, "Raise to 200 per 1m0s: 1.0 % of all claims were refused, from keys that need no more than that.", 0},
-		"fewer refusals":    {sixty, monitor.Counts{Allowed: 100, Refused: 1, Demand: demand}, "Keep it: it refuses 1.0 % of all claims.", 0},
-		"no demand":         {sixty, monitor.Counts{Refused: 100}, "Keep it: the demand of the refused keys is not known.", 0},
-		"as many left":      {sixty, monitor.Counts{Refused: 100, Returned: 5, Abandoned: 5, Demand: demand}, "Raise to 200 per 1m0s: 100.0 % of all claims were refused, from keys that need no more than that.", 0},
-		"more left":         {sixty, monitor.Counts{Refused: 100, Returned: 1, Abandoned: 3, Demand: demand}, "Keep it: of the refused keys, 75.0 % were granted nothing afterwards.", 0},
-		"ten times":         {sixty, monitor.Counts{Refused: 100, Demand: monitor.Demand{Sessions: 9, Burst: 700, Peak: 600}}, "Keep it: the refused keys wanted 10 times as much.", 0},
-		"less":              {sixty, monitor.Counts{Refused: 100, Demand: monitor.Demand{Sessions: 9, Burst: 700, Peak: 599}}, "Raise to 599 per 1m0s: 100.0 % of all claims were refused, from keys that need no more than that.", 0},
-		"bursts":            {sixty, monitor.Counts{Refused: 100, Demand: monitor.Demand{Sessions: 9, Burst: 70, Peak: 70}}, "Use a token bucket of 60 per 1m0s, burst 70: 100.0 % of all claims were refused, from keys that send bursts but keep to the rate.", 70},
-		"a smaller burst":   {throttle.Limit{Count: 60, Per: time.Minute, Burst: 200}, monitor.Counts{Refused: 100, Demand: demand}, "Raise to 200 per 1m0s: 100.0 % of all claims were refused, from keys that need no more than that.", 0},
-		"a larger burst":    {throttle.Limit{Count: 60, Per: time.Minute, Burst: 201}, monitor.Counts{Refused: 100, Demand: demand}, "Raise to 200 per 1m0s, burst 201: 100.0 % of all claims were refused, from keys that need no more than that.", 201},
-		"ten times a burst": {throttle.Limit{Count: 6, Per: time.Minute, Burst: 20}, monitor.Counts{Refused: 100, Demand: demand}, "Keep it: the refused keys wanted 10 times as much.", 20},
+		"99 claims":         {sixty, monitor.Counts{Allowed: 1, Rejected: 98, Demand: demand}, "Keep it: 99 claims are too few to judge by.", 0},
+		"100 claims":        {sixty, monitor.Counts{Allowed: 99, Rejected: 1, Demand: demand}, "Raise to 200 per 1m0s: 1.0 % of all claims were rejected, from keys that need no more than that.", 0},
+		"fewer rejections":  {sixty, monitor.Counts{Allowed: 100, Rejected: 1, Demand: demand}, "Keep it: it rejects 1.0 % of all claims.", 0},
+		"no demand":         {sixty, monitor.Counts{Rejected: 100}, "Keep it: the demand of the rejected keys is not known.", 0},
+		"as many left":      {sixty, monitor.Counts{Rejected: 100, Returned: 5, Abandoned: 5, Demand: demand}, "Raise to 200 per 1m0s: 100.0 % of all claims were rejected, from keys that need no more than that.", 0},
+		"more left":         {sixty, monitor.Counts{Rejected: 100, Returned: 1, Abandoned: 3, Demand: demand}, "Keep it: of the rejected keys, 75.0 % were granted nothing afterwards.", 0},
+		"ten times":         {sixty, monitor.Counts{Rejected: 100, Demand: monitor.Demand{Sessions: 9, Burst: 700, Peak: 600}}, "Keep it: the rejected keys wanted 10 times as much.", 0},
+		"less":              {sixty, monitor.Counts{Rejected: 100, Demand: monitor.Demand{Sessions: 9, Burst: 700, Peak: 599}}, "Raise to 599 per 1m0s: 100.0 % of all claims were rejected, from keys that need no more than that.", 0},
+		"bursts":            {sixty, monitor.Counts{Rejected: 100, Demand: monitor.Demand{Sessions: 9, Burst: 70, Peak: 70}}, "Use a token bucket of 60 per 1m0s, burst 70: 100.0 % of all claims were rejected, from keys that send bursts but keep to the rate.", 70},
+		"a smaller burst":   {throttle.Limit{Count: 60, Per: time.Minute, Burst: 200}, monitor.Counts{Rejected: 100, Demand: demand}, "Raise to 200 per 1m0s: 100.0 % of all claims were rejected, from keys that need no more than that.", 0},
+		"a larger burst":    {throttle.Limit{Count: 60, Per: time.Minute, Burst: 201}, monitor.Counts{Rejected: 100, Demand: demand}, "Raise to 200 per 1m0s, burst 201: 100.0 % of all claims were rejected, from keys that need no more than that.", 201},
+		"ten times a burst": {throttle.Limit{Count: 6, Per: time.Minute, Burst: 20}, monitor.Counts{Rejected: 100, Demand: demand}, "Keep it: the rejected keys wanted 10 times as much.", 20},
 	} {
 		r := monitor.Recommend(c.limit, c.counts)
 		require.Equal(t, c.want, r.String(), name)
@@ -46,8 +46,8 @@ func TestAlert_tracksUpTo4096Keys(t *testing.T) {
 	n := 0
 	a := &monitor.Alert{Threshold: throttle.PerMinute(1), OnIncident: func(monitor.Incident) { n++ }}
 	for i := range 4100 {
-		refuse(a, strconv.Itoa(i), 0)
-		refuse(a, strconv.Itoa(i), 0)
+		reject(a, strconv.Itoa(i), 0)
+		reject(a, strconv.Itoa(i), 0)
 	}
 	require.Equal(t, 4096, n)
 }
@@ -56,18 +56,18 @@ func TestAlert_tracksUpTo4096Keys(t *testing.T) {
 // another one. Its level falls by one in 2.5 s; an incident is over 10 s after the level
 // was half of the burst of 4.
 func TestAlert_replacesAKeyThatIsQuiet(t *testing.T) {
-	for refusals, over := range map[int]time.Duration{1: 2500 * time.Millisecond, 4: 10 * time.Second, 5: 15 * time.Second} {
+	for rejections, over := range map[int]time.Duration{1: 2500 * time.Millisecond, 4: 10 * time.Second, 5: 15 * time.Second} {
 		for _, early := range []time.Duration{1, 0} {
 			var s incidents
 			a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, MaxKeys: 1, OnIncident: s.record}
-			for range refusals {
-				refuse(a, "ann", 0)
+			for range rejections {
+				reject(a, "ann", 0)
 			}
 			s.all = nil
 			for range 5 {
-				refuse(a, "bob", over-early)
+				reject(a, "bob", over-early)
 			}
-			require.Equal(t, early == 0, len(s.all) == 1, "%d refusals, %v", refusals, over-early)
+			require.Equal(t, early == 0, len(s.all) == 1, "%d rejections, %v", rejections, over-early)
 		}
 	}
 }
@@ -149,13 +149,13 @@ func TestStats_pseudonymsDifferBetweenKeys(t *testing.T) {
 	require.NotEqual(t, stats.Pseudonym("ann"), stats.Pseudonym("bob"))
 	for n, complete := range map[int]bool{256: true, 257: false} {
 		stats, key := &monitor.Stats{}, strings.Repeat("k", n)
-		require.Empty(t, stats.TopRefused(1))
+		require.Empty(t, stats.TopRejected(1))
 		stats.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
-		top := stats.TopRefusedCleartext(1)
+		top := stats.TopRejectedCleartext(1)
 		require.Len(t, top, 1)
 		require.Equal(t, complete, top[0].Key == key, n)
 		require.Len(t, top[0].Key, 256)
-		require.Equal(t, stats.Pseudonym(key), stats.TopRefused(1)[0].Key)
+		require.Equal(t, stats.Pseudonym(key), stats.TopRejected(1)[0].Key)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestStats_pseudonymsDifferBetweenKeys(t *testing.T) {
 // depends on its claims, and that claims with an older time belong to its latest time.
 func TestStats_sessionsEndAfterTheirLastClaim(t *testing.T) {
 	for name, c := range map[string]struct {
-		at   []time.Duration // of twelve claims each, two of which are refused
+		at   []time.Duration // of twelve claims each, two of which are rejected
 		want monitor.Demand
 	}{
 		"a minute of a claim":   {[]time.Duration{0, 50 * time.Second, 100 * time.Second}, monitor.Demand{Sessions: 1, Burst: 20, Peak: 24}},
@@ -181,7 +181,7 @@ func TestStats_sessionsEndAfterTheirLastClaim(t *testing.T) {
 	}
 }
 
-// TestStats_streaksCountFromTheLatestTime checks a refusal with an older time.
+// TestStats_streaksCountFromTheLatestTime checks a rejection with an older time.
 func TestStats_streaksCountFromTheLatestTime(t *testing.T) {
 	stats := &monitor.Stats{Limit: throttle.PerMinute(10), ReturnWithin: 20 * time.Second}
 	for _, c := range []struct {

@@ -67,7 +67,7 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 		return throttle.AllowAll.Reserve(ctx, c)
 	}
 	if f != nil && f.kind == blocked {
-		return a.refuse(ctx, c)
+		return a.reject(ctx, c)
 	}
 	b := a.bucket.Load()
 	missing := f != nil && f.kind == missing && !a.source.hasDefault()
@@ -88,8 +88,8 @@ func (a *keyLimiter) state(ctx context.Context, c throttle.Claim) (throttle.Deci
 	return throttle.AllowAll.Reserve(ctx, c)
 }
 
-// refuse rejects a claim of a key whose limit is 0.
-func (a *keyLimiter) refuse(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+// reject rejects a claim of a key whose limit is 0.
+func (a *keyLimiter) reject(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if c.Now.IsZero() {
 		c.Now = a.source.clock.Now()
 	}

@@ -38,7 +38,7 @@ func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 		}
 		return sent
 	}
-	require.Equal(t, 1000, second(1000), "nothing is refused while all is accepted")
+	require.Equal(t, 1000, second(1000), "nothing is rejected while all is accepted")
 	for range 240 {
 		second(100)
 	}
@@ -63,7 +63,7 @@ func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 	for range 1000 {
 		require.False(t, reserve(t, l, throttle.Claim{Now: now, DryRun: true}).OK)
 	}
-	draw = .92 // of 10 requests none was accepted: 10/11 are refused
+	draw = .92 // of 10 requests none was accepted: 10/11 are rejected
 	require.True(t, reserve(t, l, throttle.Claim{Now: now, DryRun: true}).OK, "dry runs do not count")
 	draw = 0
 	require.False(t, reserve(t, l, throttle.Claim{Now: now.Add(time.Minute), DryRun: true}).OK)

@@ -20,7 +20,7 @@ func ExampleLimiter() {
 	l := throttle.WithClock(adaptive.New(adaptive.Config{}), clk)
 	server := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}), clk)
 	for second := range 20 {
-		refused := 0
+		rejected := 0
 		for end := clk.Now().Add(time.Second); clk.Now().Before(end); {
 			d, _ := l.Reserve(ctx, throttle.Claim{})
 			if !d.OK {
@@ -31,31 +31,31 @@ func ExampleLimiter() {
 			f := throttle.Feedback{}
 			if answer, _ := server.Reserve(ctx, throttle.Claim{}); !answer.OK {
 				f.Outcome = throttle.Throttled
-				refused++
+				rejected++
 			}
 			l.Report(ctx, throttle.Claim{}, d, f)
 		}
-		fmt.Printf("%2d |%s*%s\n", second, strings.Repeat(" ", int(l.Rate())), strings.Repeat(" refused", refused))
+		fmt.Printf("%2d |%s*%s\n", second, strings.Repeat(" ", int(l.Rate())), strings.Repeat(" rejected", rejected))
 	}
 	// Output:
-	// 0 |          * refused
+	// 0 |          * rejected
 	//  1 |           *
 	//  2 |            *
 	//  3 |              *
 	//  4 |                      *
-	//  5 |              * refused
+	//  5 |              * rejected
 	//  6 |                   *
 	//  7 |                     *
 	//  8 |                     *
-	//  9 |               * refused
+	//  9 |               * rejected
 	// 10 |                    *
 	// 11 |                     *
 	// 12 |                     *
-	// 13 |                  * refused
+	// 13 |                  * rejected
 	// 14 |                     *
 	// 15 |                     *
-	// 16 |                  * refused
+	// 16 |                  * rejected
 	// 17 |                     *
 	// 18 |                     *
-	// 19 |               * refused
+	// 19 |               * rejected
 }

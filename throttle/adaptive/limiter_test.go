@@ -19,8 +19,8 @@ import (
 // Many callers use a server that allows a given number of requests per second and rejects
 // the others without stating its limit. It returns the numbers of accepted and rejected
 // requests in the given time.
-func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, callers int, latency, d time.Duration) (accepted, refused int64) {
-	var accepts, refusals atomic.Int64
+func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, callers int, latency, d time.Duration) (accepted, rejected int64) {
+	var accepts, rejections atomic.Int64
 	q := new(queue.Queue)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -39,7 +39,7 @@ func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, ca
 				f := throttle.Feedback{}
 				if accepts.Add(1); !decision.OK {
 					accepts.Add(-1)
-					refusals.Add(1)
+					rejections.Add(1)
 					f.Outcome = throttle.Throttled
 				}
 				q.Observe(t.Context(), &ticket, f)
@@ -47,7 +47,7 @@ func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, ca
 		})
 	}
 	wg.Wait()
-	return accepts.Load(), refusals.Load()
+	return accepts.Load(), rejections.Load()
 }
 
 // Fifty callers find the limit of a server and follow its changes with few rejections.
@@ -61,10 +61,10 @@ func TestLimiter_findsTheLimit(t *testing.T) {
 				for _, allowed := range []int64{40, 10, 80, 80} {
 					require.NoError(t, server.SetLimit(limit(allowed)))
 					runCallers(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
-					accepted, refused := runCallers(t, server, own, 50, 50*time.Millisecond, 60*time.Second)
-					t.Logf("%d/s allowed: %d accepted, %d refused in a minute", allowed, accepted, refused)
+					accepted, rejected := runCallers(t, server, own, 50, 50*time.Millisecond, 60*time.Second)
+					t.Logf("%d/s allowed: %d accepted, %d rejected in a minute", allowed, accepted, rejected)
 					require.Greater(t, float64(accepted), .85*60*float64(allowed))
-					require.Less(t, float64(refused), .06*float64(accepted))
+					require.Less(t, float64(rejected), .06*float64(accepted))
 				}
 			})
 		})
@@ -124,7 +124,7 @@ func (p *pacer) work(interval, d time.Duration) {
 	}
 }
 
-func (p *pacer) refuse(f throttle.Feedback) {
+func (p *pacer) reject(f throttle.Feedback) {
 	var d throttle.Decision
 	for d = reserve(p.T, p.l, throttle.Claim{}); !d.OK; d = reserve(p.T, p.l, throttle.Claim{}) {
 		p.now = p.now.Add(d.Wait)
@@ -139,7 +139,7 @@ func TestLimiter_followsItsCurve(t *testing.T) {
 	for _, curve := range []adaptive.Curve{adaptive.Cubic{}, adaptive.AIMD{}, adaptive.Cubic{Beta: .5, Scale: 2}, adaptive.AIMD{Beta: .5, Step: 4}} {
 		p := newPacer(t, adaptive.Config{Curve: curve})
 		p.work(10*time.Millisecond, 10*time.Second)
-		p.refuse(throttle.Feedback{})
+		p.reject(throttle.Feedback{})
 		cut := p.now
 		require.InDelta(t, curve.DecreaseFactor()*100, p.l.Rate(), 1)
 		for range 12 {
@@ -157,7 +157,7 @@ func TestLimiter_followsItsCurve(t *testing.T) {
 func TestLimiter_doesNotRaiseTheRateWhileIdle(t *testing.T) {
 	p := newPacer(t, adaptive.Config{})
 	p.work(10*time.Millisecond, 10*time.Second)
-	p.refuse(throttle.Feedback{})
+	p.reject(throttle.Feedback{})
 	before := p.l.Rate()
 	p.now = p.now.Add(200 * time.Millisecond)
 	p.work(16*time.Millisecond, time.Minute) // no claim waits
@@ -178,11 +178,11 @@ func TestLimiter_neverFallsBelowMinRate(t *testing.T) {
 	p := newPacer(t, adaptive.Config{InitialRate: 100})
 	require.Equal(t, 100., p.l.Rate())
 	for range 100 {
-		p.refuse(throttle.Feedback{})
+		p.reject(throttle.Feedback{})
 	}
 	require.Equal(t, .5, p.l.Rate())
 	began := p.now
-	p.refuse(throttle.Feedback{RetryAfter: time.Minute})
+	p.reject(throttle.Feedback{RetryAfter: time.Minute})
 	require.LessOrEqual(t, p.now.Sub(began), 2*time.Second)
 	began = p.now
 	p.work(0, time.Second)
@@ -206,7 +206,7 @@ func TestLimiter_rateIsANumber(t *testing.T) {
 func TestLimiter_cancelAfterADecreaseRefundsNothing(t *testing.T) {
 	p := newPacer(t, adaptive.Config{InitialRate: 10, Burst: time.Second})
 	before := reserve(t, p.l, throttle.Claim{Cost: 5})
-	p.refuse(throttle.Feedback{})
+	p.reject(throttle.Feedback{})
 	wait := reserve(t, p.l, throttle.Claim{DryRun: true}).Wait
 	p.l.Report(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{State: throttle.Unused})
 	p.l.Report(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{Cost: 1})
@@ -235,7 +235,7 @@ func TestLimiter_doesNotCountCancelledClaims(t *testing.T) {
 	for range 9 {
 		reserve(t, p.l, throttle.Claim{})
 	}
-	p.refuse(throttle.Feedback{})
+	p.reject(throttle.Feedback{})
 	require.InDelta(t, .7*10/.5, p.l.Rate(), 1e-9)
 }
 

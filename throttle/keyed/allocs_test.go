@@ -32,8 +32,8 @@ func TestNoAllocs(t *testing.T) {
 		{"Buckets", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide}), false},
 		{"Buckets, exact", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide, Exact: true}), false},
 		{"Buckets, spilled", withKeys(1000, keyed.NewBuckets(keyed.BucketsConfig{Limit: shut, Max: 1, Overflow: bucket})), false},
-		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second}), false},
-		{"Ban, refused", keyed.NewBan(closed, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Millisecond}), false},
+		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Rejections: 3, Within: time.Second, Duration: time.Second}), false},
+		{"Ban, rejected", keyed.NewBan(closed, keyed.BanConfig{Rejections: 3, Within: time.Second, Duration: time.Millisecond}), false},
 	} {
 		if row.pools && keyed.Racing {
 			continue

@@ -15,11 +15,11 @@ type BanConfig struct {
 	// Name is returned as Decision.Policy during a ban. Empty means "ban".
 	Name string
 
-	// Refusals is the number of rejections within Within that cause a ban. It must be
+	// Rejections is the number of rejections within Within that cause a ban. It must be
 	// positive.
-	Refusals int
+	Rejections int
 
-	// Within is the span in which Refusals are counted. It must be positive.
+	// Within is the span in which Rejections are counted. It must be positive.
 	Within time.Duration
 
 	// Duration is the length of the first ban. It must be positive.
@@ -41,8 +41,8 @@ type BanConfig struct {
 // Validate returns an error that states the invalid field if s is invalid.
 func (s BanConfig) Validate() error {
 	switch {
-	case s.Refusals <= 0:
-		return fmt.Errorf("keyed: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
+	case s.Rejections <= 0:
+		return fmt.Errorf("keyed: ban %q: Rejections is %d: it must be positive", s.Name, s.Rejections)
 	case s.Within <= 0 || s.Duration <= 0:
 		return fmt.Errorf("keyed: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
 	case s.MaxDuration != 0 && s.MaxDuration < s.Duration:
@@ -55,11 +55,11 @@ func (s BanConfig) Validate() error {
 	return nil
 }
 
-// Ban rejects all claims of a key that keeps exceeding its limit. A key with Refusals
+// Ban rejects all claims of a key that keeps exceeding its limit. A key with Rejections
 // rejections within Within is banned for Duration, and for twice as long each further
 // time, until ForgetAfter has passed without a rejection or ban:
 //
-//	rejections      Refusals 3, Duration d, MaxDuration 4d
+//	rejections      Rejections 3, Duration d, MaxDuration 4d
 //	 │││               │││                    │││              │││
 //	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
 //	     |-d-|             |- 2d --|             |---- 4d ----|
@@ -67,7 +67,7 @@ func (s BanConfig) Validate() error {
 // Rejections during a ban are not counted.
 //
 // Invariant: what is granted obeys the inner limiter. No more than MaxKeys keys are
-// tracked, with Refusals readings each; keys that are never rejected need no memory.
+// tracked, with Rejections readings each; keys that are never rejected need no memory.
 //
 // Limitations: if more than MaxKeys keys exceed their limits, a key whose ForgetAfter has
 // passed is evicted; if there is none, new keys are not tracked and cannot be banned.
@@ -84,12 +84,12 @@ type Ban struct {
 
 // A banState is the state of a key.
 type banState struct {
-	pos      tablePosition
-	refusals []int64 // readings of the latest rejections; a ring
-	oldest   int     // index of the oldest of them
-	until    int64   // end of the latest ban
-	duration int64   // length of that ban; 0: none yet
-	forgetAt int64   // when the state is reset
+	pos        tablePosition
+	rejections []int64 // readings of the latest rejections; a ring
+	oldest     int     // index of the oldest of them
+	until      int64   // end of the latest ban
+	duration   int64   // length of that ban; 0: none yet
+	forgetAt   int64   // when the state is reset
 }
 
 func (o *banState) position() *tablePosition { return &o.pos }
@@ -138,7 +138,7 @@ func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 		return throttle.Decision{}, err
 	}
 	if now >= until && !d.OK && !c.DryRun && !c.Waits {
-		until = p.countRefusal(c.Key, now)
+		until = p.countRejection(c.Key, now)
 	}
 	if now < until {
 		d = p.banned(d, until, now)
@@ -164,7 +164,7 @@ func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	if d.OK {
 		d.Wait = 0
 	}
-	d = d.AsRefusal()
+	d = d.AsRejection()
 	if left > d.Wait {
 		d.Wait, d.Policy = left, p.config.Name
 	}
@@ -182,8 +182,8 @@ func (p *Ban) bannedUntil(key string) int64 {
 	return ticks.Never
 }
 
-// countRefusal counts a rejection of key at now, and returns the end of its latest ban.
-func (p *Ban) countRefusal(key string, now int64) (until int64) {
+// countRejection counts a rejection of key at now, and returns the end of its latest ban.
+func (p *Ban) countRejection(key string, now int64) (until int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o, ok := p.keys.byKey[key]
@@ -217,22 +217,22 @@ func (p *Ban) track(key string, now int64) *banState {
 }
 
 func (o *banState) reset() {
-	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, ticks.Never, 0
+	o.rejections, o.oldest, o.until, o.duration = o.rejections[:0], 0, ticks.Never, 0
 }
 
 // count records a rejection at now. It reports whether that causes a ban, and if so resets
 // the count.
 func (o *banState) count(now int64, s BanConfig) bool {
-	if len(o.refusals) < s.Refusals {
-		o.refusals = append(o.refusals, now)
+	if len(o.rejections) < s.Rejections {
+		o.rejections = append(o.rejections, now)
 	} else {
-		o.refusals[o.oldest] = now
-		o.oldest = (o.oldest + 1) % s.Refusals
+		o.rejections[o.oldest] = now
+		o.oldest = (o.oldest + 1) % s.Rejections
 	}
-	if len(o.refusals) < s.Refusals || ticks.Sub(now, o.refusals[o.oldest]) >= int64(s.Within) {
+	if len(o.rejections) < s.Rejections || ticks.Sub(now, o.rejections[o.oldest]) >= int64(s.Within) {
 		return false
 	}
-	o.refusals, o.oldest = o.refusals[:0], 0
+	o.rejections, o.oldest = o.rejections[:0], 0
 	return true
 }
 

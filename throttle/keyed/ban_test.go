@@ -17,7 +17,7 @@ func newBan(s keyed.BanConfig, inner func(string) throttle.Limiter, clk throttle
 	return throttle.WithClock(keyed.NewBan(&keyed.Limiter{New: inner, Clock: clk}, s), clk)
 }
 
-var banAfterThree = keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute}
+var banAfterThree = keyed.BanConfig{Rejections: 3, Within: time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute}
 
 func TestBan_doublesUpToMaxDuration(t *testing.T) {
 	clk := clock.NewMock()
@@ -55,7 +55,7 @@ func TestBan_resetsAfterForgetAfter(t *testing.T) {
 	require.Equal(t, 10*time.Second, exceed())
 }
 
-func TestBan_countsRefusalsWithinOnly(t *testing.T) {
+func TestBan_countsRejectionsWithinOnly(t *testing.T) {
 	clk := clock.NewMock()
 	p := throttle.WithClock(keyed.NewBan(throttle.DenyAll, banAfterThree), clk)
 	for range 50 {
@@ -74,7 +74,7 @@ func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 func TestBan_agreesWithAList(t *testing.T) {
 	for seed := range uint64(300) {
 		r, clk := rand.New(rand.NewPCG(seed, 9)), &manualClock{now: time.Unix(0, 0)}
-		s := keyed.BanConfig{Refusals: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
+		s := keyed.BanConfig{Rejections: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
 		p := throttle.WithClock(keyed.NewBan(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}), clk), s), clk)
 		model := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}), clk)
 		var list []int64
@@ -95,7 +95,7 @@ func TestBan_agreesWithAList(t *testing.T) {
 					list, duration = nil, 0
 				}
 				list, forgetAt = append(list, now), now+100
-				if n := len(list) - s.Refusals; n >= 0 && now-list[n] < 50 {
+				if n := len(list) - s.Rejections; n >= 0 && now-list[n] < 50 {
 					duration = min(max(2*duration, 20), 150)
 					until, list = now+duration, nil
 					forgetAt = until + 100
@@ -121,7 +121,7 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 		return isBanned(p.Reserve(t.Context(), throttle.Claim{Key: key, Now: clk.Now(), DryRun: true}))
 	}
 	require.False(t, exceed("eve"), "Blocked says Forever, which is longer than any penalty")
-	p = throttle.WithClock(keyed.NewBan(refusing(time.Millisecond), s), clk)
+	p = throttle.WithClock(keyed.NewBan(rejecting(time.Millisecond), s), clk)
 	require.True(t, exceed("eve"))
 	require.True(t, exceed("mallory"))
 	for i := range 100 {
@@ -136,7 +136,7 @@ func isBanned(d throttle.Decision, err error) bool { return err == nil && d.Poli
 
 func TestNewBan_panicsOnInvalidConfig(t *testing.T) {
 	for _, s := range []keyed.BanConfig{
-		{}, {Refusals: 1}, {Refusals: 1, Within: 1}, {Refusals: 1, Within: 1, Duration: 2, MaxDuration: 1}, {Refusals: 1, Within: 2, Duration: 2, ForgetAfter: 1}, {Refusals: 1, Within: 2, Duration: 2, MaxKeys: -1},
+		{}, {Rejections: 1}, {Rejections: 1, Within: 1}, {Rejections: 1, Within: 1, Duration: 2, MaxDuration: 1}, {Rejections: 1, Within: 2, Duration: 2, ForgetAfter: 1}, {Rejections: 1, Within: 2, Duration: 2, MaxKeys: -1},
 	} {
 		require.Error(t, s.Validate())
 		require.Panics(t, func() { keyed.NewBan(throttle.DenyAll, s) })

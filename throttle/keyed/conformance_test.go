@@ -38,9 +38,9 @@ func TestConformance(t *testing.T) {
 			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
 		// A Ban counts rejections.
 		{"Ban", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(keyed.NewBan(bucket(clk), keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}), clk)
+			return throttle.WithClock(keyed.NewBan(bucket(clk), keyed.BanConfig{Rejections: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}), clk)
 		}, throttletest.Spec{Limit: ten, CountsRejected: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return keyed.NewBan(l, keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1})
+			return keyed.NewBan(l, keyed.BanConfig{Rejections: 1, Within: 1, Duration: 1})
 		}}},
 	} {
 		t.Run(l.name, func(t *testing.T) {

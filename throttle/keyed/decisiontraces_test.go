@@ -33,10 +33,10 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 		},
 		func(throttle.Clock) throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: ten}) },
 		func(c throttle.Clock) throttle.Limiter {
-			return keyed.NewBan(bucket(c), keyed.BanConfig{Refusals: 2, Within: 30 * time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute})
+			return keyed.NewBan(bucket(c), keyed.BanConfig{Rejections: 2, Within: 30 * time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute})
 		},
 		func(throttle.Clock) throttle.Limiter {
-			return keyed.NewBan(throttle.NewTokenBucket(ten), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute, MaxKeys: 2})
+			return keyed.NewBan(throttle.NewTokenBucket(ten), keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Minute, MaxKeys: 2})
 		},
 	} {
 		trace.Add(t, fmt.Sprint(i), newLimiter, uint64(i), "a", "b", "c")
@@ -48,7 +48,7 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 // first ones that are not.
 func TestValidate_boundaries(t *testing.T) {
 	ban := func(change func(*keyed.BanConfig)) keyed.BanConfig {
-		s := keyed.BanConfig{Refusals: 1, Within: 2, Duration: 3}
+		s := keyed.BanConfig{Rejections: 1, Within: 2, Duration: 3}
 		change(&s)
 		return s
 	}
@@ -60,7 +60,7 @@ func TestValidate_boundaries(t *testing.T) {
 		{keyed.BucketsConfig{Limit: throttle.PerSecond(1), Max: -1}, "Max is -1"},
 		{keyed.BucketsConfig{}, "Count is 0"},
 		{ban(func(*keyed.BanConfig) {}), ""},
-		{ban(func(s *keyed.BanConfig) { s.Refusals = 0 }), "Refusals is 0"},
+		{ban(func(s *keyed.BanConfig) { s.Rejections = 0 }), "Rejections is 0"},
 		{ban(func(s *keyed.BanConfig) { s.Within = 1 }), ""},
 		{ban(func(s *keyed.BanConfig) { s.Within = 0 }), "Within is 0s"},
 		{ban(func(s *keyed.BanConfig) { s.Duration = 0 }), "Duration 0s"},

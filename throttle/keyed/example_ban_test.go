@@ -17,7 +17,7 @@ func ExampleBan() {
 	logins := &keyed.Limiter{Clock: clk, New: func(string) throttle.Limiter {
 		return throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "logins", Count: 1, Per: time.Second, Burst: 2}), clk)
 	}}
-	l := throttle.WithClock(keyed.NewBan(logins, keyed.BanConfig{Refusals: 2, Within: time.Minute, Duration: time.Minute, MaxDuration: time.Hour}), clk)
+	l := throttle.WithClock(keyed.NewBan(logins, keyed.BanConfig{Rejections: 2, Within: time.Minute, Duration: time.Minute, MaxDuration: time.Hour}), clk)
 	for range 8 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Key: "eve"})
 		fmt.Printf("%-5v %s: again in %v\n", d.OK, d.Policy, d.Wait)

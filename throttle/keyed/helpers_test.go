@@ -49,8 +49,8 @@ func granting(grant uint64, left int64) *fakeLimiter {
 	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
 }
 
-func refusing(wait time.Duration) *fakeLimiter {
-	return &fakeLimiter{decision: throttle.Decision{Policy: "refusal", Wait: wait, Limit: 100}}
+func rejecting(wait time.Duration) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{Policy: "rejection", Wait: wait, Limit: 100}}
 }
 
 func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {

@@ -333,7 +333,7 @@ func TestLimiter_mayBlockOnceALimiterOfNewMay(t *testing.T) {
 }
 
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
-	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
+	config := keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"Ban": func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config) },
 		"Limiter, overflow": func(l throttle.Limiter) throttle.Limiter {

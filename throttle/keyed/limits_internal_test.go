@@ -12,12 +12,12 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A key is banned by the rejection that is the last of Refusals within Within. The count
+// A key is banned by the rejection that is the last of Rejections within Within. The count
 // starts again after a ban and after a reset.
 func TestBanState_agreesWithAList(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		s := BanConfig{Refusals: 1 + r.IntN(5), Within: 20}
+		s := BanConfig{Rejections: 1 + r.IntN(5), Within: 20}
 		o, now := new(banState), int64(0)
 		var list []int64
 		for range 300 {
@@ -27,7 +27,7 @@ func TestBanState_agreesWithAList(t *testing.T) {
 			}
 			list = append(list, now)
 			n := len(list)
-			want := n >= s.Refusals && now-list[n-s.Refusals] < int64(s.Within)
+			want := n >= s.Rejections && now-list[n-s.Rejections] < int64(s.Within)
 			require.Equal(t, want, o.count(now, s), "seed %d, at %d", seed, now)
 			if want {
 				list = nil
@@ -37,7 +37,7 @@ func TestBanState_agreesWithAList(t *testing.T) {
 }
 
 func TestNewBan_defaults(t *testing.T) {
-	p := NewBan(throttle.AllowAll, BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour})
+	p := NewBan(throttle.AllowAll, BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Hour})
 	require.Equal(t, 65536, p.config.MaxKeys)
 	require.Equal(t, time.Hour, p.config.MaxDuration)
 	require.Equal(t, time.Hour, p.config.ForgetAfter)
@@ -124,7 +124,7 @@ func TestIsFresh_asksByADryRun(t *testing.T) {
 // A key is forgotten only after ForgetAfter, and the Ban is in use until then.
 func TestBan_freshOnceItsOnlyKeyIsForgotten(t *testing.T) {
 	start := time.Unix(0, 0)
-	p := throttle.WithClock(NewBan(throttle.DenyAll, BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: 8, ForgetAfter: time.Minute}), fixedClock(start))
+	p := throttle.WithClock(NewBan(throttle.DenyAll, BanConfig{Rejections: 1, Within: 1, Duration: 1, MaxDuration: 8, ForgetAfter: time.Minute}), fixedClock(start))
 	require.True(t, fresh(t, p, start))
 	claim := func(at time.Duration) throttle.Decision {
 		d, err := p.Reserve(t.Context(), throttle.Claim{Key: "a", Now: start.Add(at)})
@@ -152,7 +152,7 @@ func TestBan_waitOfAClaimThatCouldBeginLater(t *testing.T) {
 		{throttle.Decision{Wait: time.Second}, time.Minute},
 		{throttle.Decision{Wait: time.Minute}, time.Minute},
 	} {
-		p := NewBan(throttle.DenyAll, BanConfig{Refusals: 1, Within: 1, Duration: time.Minute})
+		p := NewBan(throttle.DenyAll, BanConfig{Rejections: 1, Within: 1, Duration: time.Minute})
 		d := p.banned(tt.inner, int64(time.Minute), 0)
 		require.False(t, d.OK)
 		require.Equal(t, tt.want, d.Wait, "%+v", tt)
@@ -195,7 +195,7 @@ func TestKeyTable_evictsWhatIsUnused(t *testing.T) {
 func TestNonBlocking_asksTheLimiters(t *testing.T) {
 	blocking := remote{throttle.AllowAll}
 	require.False(t, blocking.Traits().NonBlocking)
-	limit, ban := throttle.PerSecond(1), BanConfig{Refusals: 1, Within: 1, Duration: 1}
+	limit, ban := throttle.PerSecond(1), BanConfig{Rejections: 1, Within: 1, Duration: 1}
 	for _, tt := range []struct {
 		l    throttle.Limiter
 		want bool

@@ -50,7 +50,7 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 	retryAt, exact := q.retryTime(delayed)
 	err := q.cannotWait(w, key.key, delayed, retryAt, exact)
 	if err == nil && q.stands(key, w) && q.isLate(w, retryAt) {
-		err = &throttle.RefusedError{Key: key.key, Decision: delayed, Reason: context.DeadlineExceeded}
+		err = &throttle.RejectedError{Key: key.key, Decision: delayed, Reason: context.DeadlineExceeded}
 	}
 	if err != nil {
 		q.reject(w, err)

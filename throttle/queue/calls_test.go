@@ -81,12 +81,12 @@ func TestQueue_waitEndsDuringALocalCall(t *testing.T) {
 		want             time.Duration
 		err              error // nil: granted
 	}{
-		"MaxWait, rejected":     {2 * time.Second, 0, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
+		"MaxWait, rejected":     {2 * time.Second, 0, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRejected},
 		"MaxWait, granted":      {2 * time.Second, 0, grants(3 * time.Second), 4 * time.Second, nil},
 		"context, rejected":     {0, 2 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, context.Canceled},
 		"context, granted":      {0, 2 * time.Second, grants(3 * time.Second), 4 * time.Second, context.Canceled},
 		"neither, rejected":     {20 * time.Second, 20 * time.Second, rejects(3*time.Second, 4*time.Second), 5 * time.Second, nil},
-		"short of both, failed": {20 * time.Second, 20 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
+		"short of both, failed": {20 * time.Second, 20 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRejected},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, start := &Queue{MaxWait: tt.maxWait}, time.Now()
@@ -121,7 +121,7 @@ func TestQueue_waitEndsDuringALocalCall(t *testing.T) {
 // A call to a limiter ends because MaxWait has passed. The error states the last rejection: of
 // that call if the limiter returned one, else of the call before it.
 func TestQueue_maxWaitDuringARemoteCallNamesTheLimit(t *testing.T) {
-	refusedAnyway := func(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	rejectedAnyway := func(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 		<-ctx.Done()
 		return throttle.Decision{At: c.Now, Wait: 7 * time.Second}, nil
 	}
@@ -130,7 +130,7 @@ func TestQueue_maxWaitDuringARemoteCallNamesTheLimit(t *testing.T) {
 		wait time.Duration
 	}{
 		"no rejection": {hangs, 0},
-		"a rejection":  {refusedAnyway, 7 * time.Second},
+		"a rejection":  {rejectedAnyway, 7 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, start := &Queue{MaxWait: 3 * time.Second}, time.Now()
@@ -138,12 +138,12 @@ func TestQueue_maxWaitDuringARemoteCallNamesTheLimit(t *testing.T) {
 			tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: "key"}}}
 			err := q.Wait(t.Context(), tk)
 			require.Equal(t, 3*time.Second, time.Since(start), name)
-			var refused *throttle.RefusedError
-			require.ErrorAs(t, err, &refused, name)
-			require.Equal(t, "l", refused.Decision.Policy, name)
-			require.Equal(t, "key", refused.Key, name)
-			require.Equal(t, tt.wait, refused.Decision.Wait, name)
-			require.NotZero(t, refused.Decision.At, name)
+			var rejected *throttle.RejectedError
+			require.ErrorAs(t, err, &rejected, name)
+			require.Equal(t, "l", rejected.Decision.Policy, name)
+			require.Equal(t, "key", rejected.Key, name)
+			require.Equal(t, tt.wait, rejected.Decision.Wait, name)
+			require.NotZero(t, rejected.Decision.At, name)
 			requireEmpty(t, q)
 		})
 	}
@@ -248,7 +248,7 @@ func TestQueue_checksAllLimitsUpFront(t *testing.T) {
 				err := q.Wait(ctx, ticket(&holdLimiter{until: start.Add(a)}, &holdLimiter{until: start.Add(b)}))
 				took := time.Since(start)
 				if max(a, b) > timeout {
-					require.ErrorIs(t, err, throttle.ErrRefused, "%v, %v", a, b)
+					require.ErrorIs(t, err, throttle.ErrRejected, "%v, %v", a, b)
 					require.Zero(t, took, "%v, %v", a, b)
 					return
 				}
@@ -488,7 +488,7 @@ func TestQueue_returnsUnitsThatAreGrantedTooLate(t *testing.T) {
 		maxWait, closed time.Duration
 		want            error
 	}{
-		"MaxWait": {3 * time.Second, time.Hour, throttle.ErrRefused},
+		"MaxWait": {3 * time.Second, time.Hour, throttle.ErrRejected},
 		"Close":   {0, 3 * time.Second, ErrClosed},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -568,7 +568,7 @@ func TestQueue_anImmediateRejectionIsNoWait(t *testing.T) {
 		tk.Add(throttle.Demand{Limiter: &holdLimiter{until: time.Unix(60, 0), serverImposed: true}})
 		queued := 0
 		err = q.WaitHooks(t.Context(), tk, Hooks{Queued: func(Position) { queued++ }})
-		require.ErrorIs(t, err, throttle.ErrRefused, name)
+		require.ErrorIs(t, err, throttle.ErrRejected, name)
 		require.Zero(t, queued, name)
 		require.Zero(t, tk.Waited(), name)
 	}
@@ -650,10 +650,10 @@ func TestQueue_tryAsksLimitsForWhichNoOneWaits(t *testing.T) {
 		for _, demands := range [][MaxDemands]throttle.Demand{
 			{{Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}}, {{}, {Limiter: throttle.AllowAll, Key: "c"}, {Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}},
 		} {
-			var refused *throttle.RefusedError
-			require.ErrorAs(t, q.Try(t.Context(), &Ticket{Demands: demands}), &refused)
-			require.Equal(t, "a", refused.Key)
-			require.Equal(t, time.Minute, refused.Decision.Wait)
+			var rejected *throttle.RejectedError
+			require.ErrorAs(t, q.Try(t.Context(), &Ticket{Demands: demands}), &rejected)
+			require.Equal(t, "a", rejected.Key)
+			require.Equal(t, time.Minute, rejected.Decision.Wait)
 		}
 		wg.Wait()
 		requireEmpty(t, q)

@@ -30,7 +30,7 @@ type class struct {
 	reserving         *waiter
 	reserveTime       int64  // Claim.Now of the call
 	reserveGeneration uint64 // generation() at the start of the call
-	reserveRefusals   uint64 // Queue.numRefusals at the start of the call
+	reserveRejections uint64 // Queue.numRejections at the start of the call
 	abandoned         bool   // the context of reserving ended during the call
 	renewed           bool   // Queue.Renew was called during the latest call
 	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed

@@ -181,7 +181,7 @@ func TestQueue_fullErrorReportsTheNumberOfWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		err := q.Wait(t.Context(), ticket(l))
-		require.ErrorIs(t, err, throttle.ErrRefused)
+		require.ErrorIs(t, err, throttle.ErrRejected)
 		require.Equal(t, &FullError{Waiting: 3, Max: 3}, err)
 		require.ErrorContains(t, err, "3 callers wait already")
 		require.NoError(t, q.Wait(t.Context(), retry), "a retry has its turn already")

@@ -103,7 +103,7 @@ func (q *Queue) rejectExpired(until int64) {
 }
 
 // deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the
-// RefusedError.
+// RejectedError.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	if q.latencyEnd(w) <= q.now {
 		return true, context.DeadlineExceeded
@@ -115,17 +115,17 @@ func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 // w waited for.
 func (q *Queue) expiredError(w *waiter, reason error) error {
 	if e := w.class.blockedAt; e != nil {
-		refused := q.refusedError(e.limitQueue, reason)
-		refused.Decision.ServerImposed = refused.Decision.ServerImposed || w.class.estimated
-		refused.Decision.Estimated = w.class.estimated
-		return refused
+		rejected := q.rejectedError(e.limitQueue, reason)
+		rejected.Decision.ServerImposed = rejected.Decision.ServerImposed || w.class.estimated
+		rejected.Decision.Estimated = w.class.estimated
+		return rejected
 	}
-	return &throttle.RefusedError{Decision: throttle.Decision{At: q.time.At(q.now)}, Reason: reason}
+	return &throttle.RejectedError{Decision: throttle.Decision{At: q.time.At(q.now)}, Reason: reason}
 }
 
-// refusedError returns an error that names the limit of lq.
-func (q *Queue) refusedError(lq *limitQueue, reason error) *throttle.RefusedError {
-	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name, ServerImposed: lq.last.serverImposed}, Reason: reason}
+// rejectedError returns an error that names the limit of lq.
+func (q *Queue) rejectedError(lq *limitQueue, reason error) *throttle.RejectedError {
+	e := &throttle.RejectedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name, ServerImposed: lq.last.serverImposed}, Reason: reason}
 	if lq.retryExact {
 		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
 	}

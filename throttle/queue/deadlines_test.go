@@ -23,7 +23,7 @@ func ticketWithin(t *testing.T, l throttle.Limiter, deadline, latency time.Durat
 	return ctx, tk
 }
 
-func TestQueue_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
+func TestQueue_rejectsWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, l, start := new(Queue), wrap(bucket(10*time.Second, 1)), time.Now()
 		require.NoError(t, q.Wait(t.Context(), ticket(l)))
@@ -36,10 +36,10 @@ func TestQueue_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
 		} {
 			ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
 			err := q.Wait(ctx, tk)
-			var refused *throttle.RefusedError
-			require.ErrorAs(t, err, &refused)
-			require.Equal(t, context.DeadlineExceeded, refused.Reason)
-			require.Equal(t, 10*time.Second, refused.Decision.Wait)
+			var rejected *throttle.RejectedError
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, context.DeadlineExceeded, rejected.Reason)
+			require.Equal(t, 10*time.Second, rejected.Decision.Wait)
 			require.Zero(t, time.Since(start))
 		}
 		ctx, tk := ticketWithin(t, l, 12*time.Second, 2*time.Second-1)
@@ -83,10 +83,10 @@ func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, [3]time.Duration{6 * time.Second, 5 * time.Second, 6500 * time.Millisecond}, took)
 		for _, err := range errs[:2] {
-			var refused *throttle.RefusedError
-			require.ErrorAs(t, err, &refused)
-			require.Equal(t, context.DeadlineExceeded, refused.Reason)
-			require.Equal(t, "slots", refused.Decision.Policy)
+			var rejected *throttle.RejectedError
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, context.DeadlineExceeded, rejected.Reason)
+			require.Equal(t, "slots", rejected.Decision.Policy)
 		}
 		require.NoError(t, errs[2])
 		require.EqualValues(t, 1, s.free)
@@ -108,9 +108,9 @@ func TestQueue_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
 		} {
 			wg.Go(func() {
 				ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
-				var refused *throttle.RefusedError
-				if assert.ErrorAs(t, q.Wait(ctx, tk), &refused) {
-					assert.Equal(t, tt.reason, refused.Reason)
+				var rejected *throttle.RejectedError
+				if assert.ErrorAs(t, q.Wait(ctx, tk), &rejected) {
+					assert.Equal(t, tt.reason, rejected.Reason)
 				}
 				assert.Equal(t, tt.took, time.Since(start))
 			})
@@ -133,7 +133,7 @@ func TestQueue_latencyCountsOnTheClockOfContexts(t *testing.T) {
 		require.Empty(t, done)
 		time.Sleep(9 * time.Second)
 		clk.jump(8 * time.Second)
-		require.ErrorIs(t, <-done, throttle.ErrRefused)
+		require.ErrorIs(t, <-done, throttle.ErrRejected)
 		requireEmpty(t, q)
 	})
 }
@@ -173,10 +173,10 @@ func TestQueue_estimatesHoldForAtMostMaxServerWait(t *testing.T) {
 						assert.ErrorIs(t, err, context.DeadlineExceeded)
 						return
 					}
-					var refused *throttle.RefusedError
-					if assert.ErrorAs(t, err, &refused) {
-						assert.True(t, refused.Decision.Estimated)
-						assert.Equal(t, "learned rate", refused.Decision.Policy)
+					var rejected *throttle.RejectedError
+					if assert.ErrorAs(t, err, &rejected) {
+						assert.True(t, rejected.Decision.Estimated)
+						assert.Equal(t, "learned rate", rejected.Decision.Policy)
 					}
 					assert.Equal(t, time.Minute, ticket.Waited())
 					assert.Equal(t, time.Minute+time.Duration(i)*time.Second, time.Since(start))

@@ -154,8 +154,8 @@ func (q *Queue) onGrant(w *waiter) {
 	q.removeWaiter(w)
 }
 
-// onRefusal lets the class of w wait at the limit that rejected demand i with d.
-func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
+// onRejection lets the class of w wait at the limit that rejected demand i with d.
+func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	c, m := w.class, &w.ticket.Demands[i]
 	retryAt, exact := q.retryTime(d)
 	if err := q.cannotWait(w, m.Key, d, retryAt, exact); err != nil {
@@ -164,8 +164,8 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	}
 	e := c.entryAt(limitKeyOf(m, d.Part()))
 	q.setEstimated(c, d.Estimated)
-	q.numRefusals++
-	e.limitQueue.lastRefusal = q.numRefusals
+	q.numRejections++
+	e.limitQueue.lastRejection = q.numRejections
 	c.resetBroken(e)
 	if e.limitQueue.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
@@ -275,16 +275,16 @@ func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt i
 	retryAt, exact = q.expectedTime(d, retryAt, exact)
 	switch d.Wait = max(d.Wait, d.Expected); {
 	case d.Wait == throttle.Forever:
-		return &throttle.RefusedError{Key: key, Decision: d}
+		return &throttle.RejectedError{Key: key, Decision: d}
 	case !exact, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
 		return nil
 	case retryAt > q.maxWaitEnd(w):
-		return &throttle.RefusedError{Key: key, Decision: d}
+		return &throttle.RejectedError{Key: key, Decision: d}
 	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow(),
 		w.ticket.Latency <= 0 && d.Per > 0 && !d.ServerImposed && q.isLate(w, retryAt):
-		return &throttle.RefusedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
+		return &throttle.RejectedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
 	case d.ServerImposed && w.ticket.MaxServerWait > 0 && retryAt-q.now > int64(w.ticket.MaxServerWait):
-		return &throttle.RefusedError{Key: key, Decision: d}
+		return &throttle.RejectedError{Key: key, Decision: d}
 	}
 	return nil
 }

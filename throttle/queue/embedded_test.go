@@ -67,7 +67,7 @@ func TestQueue_limitersInAWrapper(t *testing.T) {
 // A wait that failed counts as one rejection of a Ban in a wrapper.
 func TestQueue_countsAFailedWaitOfAWrapperOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := keyed.NewBan(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 1}), keyed.BanConfig{Refusals: 2, Within: time.Hour, Duration: time.Hour})
+		ban := keyed.NewBan(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 1}), keyed.BanConfig{Rejections: 2, Within: time.Hour, Duration: time.Hour})
 		q, l := &Queue{MaxWait: time.Second}, embedding{ban}
 		for i, policy := range []string{"", "1 per 1m0s", "ban"} {
 			tk := ticket(l)

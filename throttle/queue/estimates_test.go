@@ -72,11 +72,11 @@ func TestQueue_maxServerWaitOfEachWaiter(t *testing.T) {
 							assert.NoError(t, err)
 							return
 						}
-						var refused *throttle.RefusedError
-						if assert.ErrorAs(t, err, &refused) {
-							assert.Equal(t, "estimate", refused.Decision.Policy)
-							assert.LessOrEqual(t, refused.Decision.Wait, time.Second)
-							assert.Equal(t, got[i] < tt.to, refused.Decision.Estimated)
+						var rejected *throttle.RejectedError
+						if assert.ErrorAs(t, err, &rejected) {
+							assert.Equal(t, "estimate", rejected.Decision.Policy)
+							assert.LessOrEqual(t, rejected.Decision.Wait, time.Second)
+							assert.Equal(t, got[i] < tt.to, rejected.Decision.Estimated)
 						}
 					})
 					synctest.Wait()
@@ -100,14 +100,14 @@ func TestQueue_maxWaitAfterAnEstimate(t *testing.T) {
 		wg.Go(func() {
 			tk := ticket(l)
 			tk.MaxServerWait = 2500 * time.Millisecond
-			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRejected)
 			d.record("first")
 		})
 		time.Sleep(500 * time.Millisecond)
 		wg.Go(func() {
 			tk := ticket(l)
 			tk.Priority = 5
-			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRejected)
 			d.record("urgent")
 		})
 		wg.Wait()
@@ -157,7 +157,7 @@ func TestQueue_maxWaitDuringASlowCall(t *testing.T) {
 		})
 		synctest.Wait()
 		for range 4 {
-			require.ErrorIs(t, q.Wait(t.Context(), ticket(held)), throttle.ErrRefused)
+			require.ErrorIs(t, q.Wait(t.Context(), ticket(held)), throttle.ErrRejected)
 			time.Sleep(500 * time.Millisecond)
 		}
 		wg.Wait()

@@ -22,9 +22,9 @@ func ExampleQueue_maxWait() {
 		var t queue.Ticket
 		t.Add(throttle.Demand{Limiter: perMinute})
 		err := q.Wait(context.Background(), &t)
-		var refused *throttle.RefusedError
-		if errors.As(err, &refused) {
-			fmt.Printf("rejected by %q, possible in %v\n", refused.Decision.Policy, refused.Decision.Wait)
+		var rejected *throttle.RejectedError
+		if errors.As(err, &rejected) {
+			fmt.Printf("rejected by %q, possible in %v\n", rejected.Decision.Policy, rejected.Decision.Wait)
 			continue
 		}
 		fmt.Println("granted:", err == nil)
@@ -56,7 +56,7 @@ func ExampleQueue_maxTotal() {
 
 	err := q.Wait(ctx, &third)
 	fmt.Println("third: ", err)
-	fmt.Println("       ", errors.Is(err, throttle.ErrRefused))
+	fmt.Println("       ", errors.Is(err, throttle.ErrRejected))
 
 	cancel() // the second caller stops waiting
 	fmt.Println("second:", <-ended)

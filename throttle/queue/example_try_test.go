@@ -25,7 +25,7 @@ func ExampleQueue_Try() {
 		case err == nil:
 			fmt.Println("refreshed")
 			q.Observe(context.Background(), &t, throttle.Feedback{})
-		case errors.Is(err, throttle.ErrRefused):
+		case errors.Is(err, throttle.ErrRejected):
 			fmt.Println("skipped:", err)
 		default:
 			fmt.Println(err)

@@ -136,9 +136,9 @@ func TestQueue_maxWaitHoldsWhileALimiterHangs(t *testing.T) {
 			q, l := &Queue{MaxWait: 5 * time.Second}, newHangingLimiter(responds)
 			start := time.Now()
 			time.AfterFunc(500*time.Millisecond, func() { l.responds.Store(false) })
-			var refused *throttle.RefusedError
-			require.ErrorAs(t, q.Wait(t.Context(), ticket(l)), &refused)
-			require.NoError(t, refused.Reason)
+			var rejected *throttle.RejectedError
+			require.ErrorAs(t, q.Wait(t.Context(), ticket(l)), &rejected)
+			require.NoError(t, rejected.Reason)
 			require.Equal(t, q.MaxWait, time.Since(start))
 			requireEmpty(t, q)
 		})
@@ -150,7 +150,7 @@ func TestQueue_latencyHoldsWhileALimiterHangs(t *testing.T) {
 		q, l, start := new(Queue), newHangingLimiter(true), time.Now()
 		time.AfterFunc(500*time.Millisecond, func() { l.responds.Store(false) })
 		ctx, tk := ticketWithin(t, l, 10*time.Second, 4*time.Second)
-		require.ErrorIs(t, q.Wait(ctx, tk), throttle.ErrRefused)
+		require.ErrorIs(t, q.Wait(ctx, tk), throttle.ErrRejected)
 		require.Equal(t, 6*time.Second, time.Since(start))
 		requireEmpty(t, q)
 	})

@@ -55,7 +55,7 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	q := new(Queue)
 	q.initOnce.Do(q.init)
-	refuse := func(c *class, limit int, wait int64) {
+	reject := func(c *class, limit int, wait int64) {
 		e := &c.entries[limit]
 		q.updateReservation(c, e, q.now+wait)
 		c.blockedAt = e
@@ -69,15 +69,15 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 		}
 		for range r.IntN(6) {
 			q.now += r.Int64N(300) * ms
-			refuse(old, r.IntN(3), r.Int64N(1200)*ms)
+			reject(old, r.IntN(3), r.Int64N(1200)*ms)
 		}
 		q.headChanged(old)
 		fresh := &class{numEntries: 3, newHead: true}
 		for range 6 {
 			limit, wait := r.IntN(3), r.Int64N(1200)*ms
 			q.now += r.Int64N(100) * ms
-			refuse(old, limit, wait)
-			refuse(fresh, limit, wait)
+			reject(old, limit, wait)
+			reject(fresh, limit, wait)
 			require.Equal(t, fresh.reservedUntil, old.reservedUntil)
 			if fresh.reservedUntil != 0 {
 				reserved++

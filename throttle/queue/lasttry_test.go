@@ -72,7 +72,7 @@ func TestQueue_lastTry(t *testing.T) {
 			err := q.Wait(ctx, tk)
 			require.Len(t, l.asked, tt.asked, name)
 			if tt.want == 0 {
-				require.ErrorIs(t, err, throttle.ErrRefused, name)
+				require.ErrorIs(t, err, throttle.ErrRejected, name)
 				require.False(t, tk.isGranted(), name)
 			} else {
 				require.NoError(t, err, name)
@@ -94,7 +94,7 @@ func TestQueue_noLastTry(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.DeadlineExceeded)
 		require.Empty(t, l.asked)
-		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRefused)
+		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRejected)
 		require.Len(t, l.asked, 1)
 		requireEmpty(t, q)
 	})

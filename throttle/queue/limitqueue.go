@@ -44,7 +44,7 @@ type limitQueue struct {
 	changedAt        int64                                  // when they began to
 	broken           int                                    // consecutive rejections at a time that the limit stated itself
 	generation       uint64                                 // incremented by each event that may change the limiter's decision
-	lastRefusal      uint64                                 // Queue.numRefusals after the last rejection
+	lastRejection    uint64                                 // Queue.numRejections after the last rejection
 	announcedRetryAt int64                                  // the latest retryAt for which rejectHopeless has run
 }
 

@@ -56,7 +56,7 @@ func TestQueue_waitQueuedDescribesALimitOfTheServer(t *testing.T) {
 
 		l.until = time.Now().Add(time.Minute)
 		q.MaxWait = time.Second
-		require.ErrorIs(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}), throttle.ErrRefused)
+		require.ErrorIs(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: got.add}), throttle.ErrRejected)
 		require.Len(t, got.all, 1, "rejected immediately")
 	})
 }

@@ -37,7 +37,7 @@ type Queue struct {
 	Clock throttle.Clock
 
 	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a
-	// *throttle.RefusedError. Zero means the value of SetDefaults; a negative value means as
+	// *throttle.RejectedError. Zero means the value of SetDefaults; a negative value means as
 	// long as ctx allows.
 	MaxWait time.Duration
 
@@ -89,8 +89,8 @@ type Queue struct {
 	timer            wakeTimer
 	closed           bool
 
-	numRefusals uint64 // rejections by limits since the Queue was made
-	numGranted  uint64 // tickets granted after they had joined a class
+	numRejections uint64 // rejections by limits since the Queue was made
+	numGranted    uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
 	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
@@ -100,7 +100,7 @@ type Queue struct {
 const closedBit = 1 << 62
 
 // A FullError is returned by Wait when a class has MaxPerClass waiters, or the Queue has
-// MaxTotal. It matches throttle.ErrRefused.
+// MaxTotal. It matches throttle.ErrRejected.
 type FullError struct {
 	// Waiting is the number of waiters in the class, or in the Queue.
 	Waiting int
@@ -116,20 +116,20 @@ func (e *FullError) Error() string {
 		strconv.Itoa(e.Max) + ": ask again later"
 }
 
-// Is reports whether target is throttle.ErrRefused.
-func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused }
+// Is reports whether target is throttle.ErrRejected.
+func (e *FullError) Is(target error) bool { return target == throttle.ErrRejected }
 
 // Wait blocks until all demands of t are granted, and returns nil. A Ticket that is passed to
 // Wait again is a retry and keeps its time of arrival.
 //
-// Wait returns a *throttle.RefusedError as soon as it is known that the wait would not end
+// Wait returns a *throttle.RejectedError as soon as it is known that the wait would not end
 // Ticket.Latency before the deadline of ctx, that it would exceed MaxWait or
 // Ticket.MaxServerWait, or that a limit can never grant its demand. In the first case the
 // error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
 // of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
 // limiters. After an error t holds no units.
 //
-// Before Wait returns a RefusedError whose Decision.ServerImposed is set, it repeats the claims once
+// Before Wait returns a RejectedError whose Decision.ServerImposed is set, it repeats the claims once
 // without Claim.Waits, unless t is a retry. If the limits grant them, it returns nil.
 func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
@@ -198,8 +198,8 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64)
 	if !t.isNonBlocking() {
 		return q.reserveBlocking(ctx, t, c, now)
 	}
-	var refusal throttle.Decision
-	_, err = t.reserve(ctx, c, &refusal)
+	var rejection throttle.Decision
+	_, err = t.reserve(ctx, c, &rejection)
 	return err
 }
 
@@ -208,9 +208,9 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64)
 // caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one. The wait
 // began at began.
 func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, began time.Duration) error {
-	refused, ok := err.(*throttle.RefusedError)
-	if !ok || retry || !refused.Decision.ServerImposed || ctx.Err() != nil {
-		q.countRefusal(ctx, t, err)
+	rejected, ok := err.(*throttle.RejectedError)
+	if !ok || retry || !rejected.Decision.ServerImposed || ctx.Err() != nil {
+		q.countRejection(ctx, t, err)
 		return err
 	}
 	now, waited := q.time.Read(time.Time{}), t.waited
@@ -236,10 +236,10 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 	}
 	bounded, stop := q.boundedContext(ctx, remaining)
 	defer stop()
-	var refusal throttle.Decision
-	if _, err = t.reserve(bounded, c, &refusal); err != nil && bounded.Err() != nil && ctx.Err() == nil {
+	var rejection throttle.Decision
+	if _, err = t.reserve(bounded, c, &rejection); err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		if err = context.Cause(bounded); err == errWaitExpired {
-			err = &throttle.RefusedError{Decision: throttle.Decision{At: c.Now}}
+			err = &throttle.RejectedError{Decision: throttle.Decision{At: c.Now}}
 		}
 	}
 	return err
@@ -294,8 +294,8 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 			}
 		}
 		if t.isEmpty() {
-			var refusal throttle.Decision
-			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &refusal)
+			var rejection throttle.Decision
+			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &rejection)
 			return err
 		}
 		if n > 0 {
@@ -358,10 +358,10 @@ func (q *Queue) renew(w *waiter) {
 	}
 }
 
-// countRefusal repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a
+// countRejection repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a
 // rejection, so that limits that count rejections count this one. The caller must not hold the lock.
-func (q *Queue) countRefusal(ctx context.Context, t *Ticket, err error) {
-	if _, refused := err.(*throttle.RefusedError); !refused {
+func (q *Queue) countRejection(ctx context.Context, t *Ticket, err error) {
+	if _, rejected := err.(*throttle.RejectedError); !rejected {
 		return
 	}
 	for i := range t.Demands {

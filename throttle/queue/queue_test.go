@@ -174,20 +174,20 @@ func TestQueue_failsImmediatelyWhenItCannotEndInTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 		defer cancel()
 		err := q.Wait(ctx, ticket(l))
-		var refused *throttle.RefusedError
-		require.ErrorAs(t, err, &refused)
+		var rejected *throttle.RejectedError
+		require.ErrorAs(t, err, &rejected)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, throttle.ErrRefused)
-		require.Equal(t, 10*time.Second, refused.Decision.Wait)
-		require.Equal(t, "10s", refused.Decision.Policy)
+		require.ErrorIs(t, err, throttle.ErrRejected)
+		require.Equal(t, 10*time.Second, rejected.Decision.Wait)
+		require.Equal(t, "10s", rejected.Decision.Policy)
 
 		go q.Wait(t.Context(), ticket(l)) // other waiters change nothing
 		synctest.Wait()
 		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.DeadlineExceeded)
 
 		err = q.Wait(t.Context(), &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Cost: 2}}})
-		require.ErrorAs(t, err, &refused)
-		require.Equal(t, throttle.Forever, refused.Decision.Wait)
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, throttle.Forever, rejected.Decision.Wait)
 		require.Zero(t, time.Since(start))
 		time.Sleep(time.Minute)
 		requireEmpty(t, q)
@@ -201,9 +201,9 @@ func TestQueue_maxWait(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				if err := q.Wait(t.Context(), ticket(l)); err != nil {
-					assert.ErrorIs(t, err, throttle.ErrRefused)
+					assert.ErrorIs(t, err, throttle.ErrRejected)
 					assert.NotErrorIs(t, err, context.DeadlineExceeded)
-					d.record("refused")
+					d.record("rejected")
 					return
 				}
 				d.record("granted")
@@ -211,7 +211,7 @@ func TestQueue_maxWait(t *testing.T) {
 		}
 		wg.Wait()
 		require.Len(t, d.times["granted"], 4)
-		require.LessOrEqual(t, d.last("refused"), q.MaxWait)
+		require.LessOrEqual(t, d.last("rejected"), q.MaxWait)
 		requireEmpty(t, q)
 	})
 }
@@ -223,9 +223,9 @@ func TestQueue_maxWaitEndsUnknownWaits(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				var refused *throttle.RefusedError
-				assert.ErrorAs(t, q.Wait(t.Context(), ticket(l)), &refused)
-				assert.Equal(t, "slots", refused.Decision.Policy)
+				var rejected *throttle.RejectedError
+				assert.ErrorAs(t, q.Wait(t.Context(), ticket(l)), &rejected)
+				assert.Equal(t, "slots", rejected.Decision.Policy)
 				assert.Equal(t, q.MaxWait, time.Since(start))
 			})
 		}
@@ -234,18 +234,18 @@ func TestQueue_maxWaitEndsUnknownWaits(t *testing.T) {
 	})
 }
 
-func TestQueue_longerThanMaxWaitIsRefusedImmediately(t *testing.T) {
+func TestQueue_longerThanMaxWaitIsRejectedImmediately(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, l := &Queue{MaxWait: time.Second}, wrap(&holdLimiter{until: time.Now().Add(time.Minute)})
 		start := time.Now()
-		require.ErrorIs(t, q.Wait(t.Context(), ticket(l)), throttle.ErrRefused)
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(l)), throttle.ErrRejected)
 		require.Zero(t, time.Since(start))
 	})
 }
 
 // The server imposes a wait of an hour while callers wait. Those with a shorter
 // MaxServerWait are rejected immediately, also behind callers that may wait longer.
-func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
+func TestQueue_longerThanMaxServerWaitIsRejectedImmediately(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
 		l, start := wrap(g), time.Now()
@@ -275,7 +275,7 @@ func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
 		const opened = time.Hour + time.Second
 		require.Equal(t, [6]time.Duration{time.Second, opened, time.Second, opened, time.Second, opened}, took)
 		for i, err := range errs {
-			var r *throttle.RefusedError
+			var r *throttle.RejectedError
 			if took[i] == opened {
 				require.NoError(t, err)
 				continue
@@ -289,7 +289,7 @@ func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
 }
 
 // Waiters of other tenants are rejected, too, although their class is not the first.
-func TestQueue_longerThanMaxServerWaitIsRefusedInAllClasses(t *testing.T) {
+func TestQueue_longerThanMaxServerWaitIsRejectedInAllClasses(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
 		l, other, start := wrap(g), wrap(bucket(time.Second, 5)), time.Now()
@@ -326,7 +326,7 @@ func TestQueue_longerThanMaxServerWaitIsNeverStarted(t *testing.T) {
 		for range 3 {
 			tk := ticket(g)
 			tk.MaxServerWait = time.Minute
-			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRejected)
 		}
 		require.Zero(t, time.Since(start))
 
@@ -378,21 +378,21 @@ func TestQueue_close(t *testing.T) {
 	})
 }
 
-// A refuseAfter limiter rejects all claims with throttle.Forever, the first after running f.
-type refuseAfter struct {
+// A rejectAfter limiter rejects all claims with throttle.Forever, the first after running f.
+type rejectAfter struct {
 	once sync.Once
 	f    func()
 }
 
-func (a *refuseAfter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+func (a *rejectAfter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	a.once.Do(a.f)
 	return throttle.Decision{Policy: "afterwards", Wait: throttle.Forever}, nil
 }
 
-func (*refuseAfter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
+func (*rejectAfter) Report(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {}
 
 // Traits implements throttle.Limiter.
-func (*refuseAfter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+func (*rejectAfter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
 
 // A ticket that is rejected by its second limit has held the units of the first for a moment. A
 // ticket that was rejected meanwhile is granted immediately when they are returned.
@@ -402,7 +402,7 @@ func TestQueue_unitsHeldBrieflyDoNotDelayOthers(t *testing.T) {
 		start := time.Now()
 		var waited atomic.Int64
 		waited.Store(-1)
-		first := ticket(l, &refuseAfter{f: func() {
+		first := ticket(l, &rejectAfter{f: func() {
 			go func() {
 				if q.Wait(t.Context(), ticket(l)) == nil {
 					waited.Store(int64(time.Since(start)))
@@ -411,12 +411,12 @@ func TestQueue_unitsHeldBrieflyDoNotDelayOthers(t *testing.T) {
 			synctest.Wait()
 			require.Negative(t, waited.Load())
 		}})
-		require.ErrorIs(t, q.Wait(t.Context(), first), throttle.ErrRefused)
+		require.ErrorIs(t, q.Wait(t.Context(), first), throttle.ErrRejected)
 		require.Zero(t, waited.Load())
 	})
 }
 
-func TestQueue_unknownWaitsAreNotRefused(t *testing.T) {
+func TestQueue_unknownWaitsAreNotRejected(t *testing.T) {
 	for name, set := range map[string]func(g *unknownHold){
 		"imposed": func(g *unknownHold) { g.serverImposed = true },
 		"own":     func(*unknownHold) {},

@@ -11,7 +11,7 @@ import (
 // the bound was known and exceed it are rejected, the newest first; one whose limiters are being
 // asked is checked when they have rejected it. setBound reports whether w is one of those that
 // were rejected.
-func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refused bool) {
+func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (rejected bool) {
 	prev := lq.bound
 	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {
 		return false
@@ -29,13 +29,13 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refuse
 		switch {
 		case !lq.overBound():
 		case x.isWaiting():
-			refused = refused || x == w
-			q.reject(x, &throttle.RefusedError{Key: lq.key.key, Decision: d})
+			rejected = rejected || x == w
+			q.reject(x, &throttle.RejectedError{Key: lq.key.key, Decision: d})
 		default: // its limiters are being asked: it may not have to wait
 			x.class.checksBounds = true
 		}
 	}
-	return refused
+	return rejected
 }
 
 // overBound reports whether more units wait for lq than its limit allows.
@@ -45,7 +45,7 @@ func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits
 func (q *Queue) checkBounds(w *waiter) error {
 	for i := range w.class.entries[:w.class.numEntries] {
 		if lq := w.class.entries[i].limitQueue; lq.overBound() {
-			return q.refusedError(lq, nil)
+			return q.rejectedError(lq, nil)
 		}
 	}
 	return nil

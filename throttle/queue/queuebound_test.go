@@ -53,7 +53,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 			localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 				q, l, start := new(Queue), wrap(tt.limiter()), time.Now()
 				var mu sync.Mutex
-				var granted, refused []time.Duration
+				var granted, rejected []time.Duration
 				var wg sync.WaitGroup
 				for range 8 {
 					wg.Go(func() {
@@ -63,8 +63,8 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						if err != nil {
-							assert.ErrorIs(t, err, throttle.ErrRefused)
-							refused = append(refused, took)
+							assert.ErrorIs(t, err, throttle.ErrRejected)
+							rejected = append(rejected, took)
 							return
 						}
 						q.Observe(t.Context(), tk, throttle.Feedback{})
@@ -74,7 +74,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 				wg.Wait()
 				slices.Sort(granted)
 				require.Equal(t, tt.want, granted)
-				require.Equal(t, make([]time.Duration, 8-len(granted)), refused)
+				require.Equal(t, make([]time.Duration, 8-len(granted)), rejected)
 				requireEmpty(t, q)
 			})
 		})
@@ -119,7 +119,7 @@ func TestQueue_priorityDoesNotExceedAQueueBound(t *testing.T) {
 		synctest.Wait()
 		first := ticket(l)
 		first.Priority = 1
-		require.ErrorIs(t, q.Wait(t.Context(), first), throttle.ErrRefused)
+		require.ErrorIs(t, q.Wait(t.Context(), first), throttle.ErrRejected)
 		require.Zero(t, time.Since(start))
 		require.NoError(t, <-waits)
 		require.Equal(t, 100*time.Millisecond, time.Since(start))
@@ -156,9 +156,9 @@ func TestQueue_boundThatBecomesKnownMeanwhile(t *testing.T) {
 		require.NoError(t, <-wait("", 0))
 		slow := wait("a", 0, 20*ms) // asked directly, and as the head of its class
 		fast := wait("b", 0, ms)
-		require.ErrorIs(t, <-fast, throttle.ErrRefused)
+		require.ErrorIs(t, <-fast, throttle.ErrRejected)
 		require.Equal(t, ms, time.Since(start))
-		require.ErrorIs(t, <-slow, throttle.ErrRefused)
+		require.ErrorIs(t, <-slow, throttle.ErrRejected)
 		require.Equal(t, 20*ms, time.Since(start))
 		requireEmpty(t, q)
 	})

@@ -79,7 +79,7 @@ func TestQueue_renewedWaitEnds(t *testing.T) {
 		at      time.Duration
 	}{
 		{"with the error of the hook", 0, func(*Queue, context.CancelFunc) error { return errGone }, errGone, 10 * time.Second},
-		{"at MaxWait, which counts from the beginning", 15 * time.Second, func(*Queue, context.CancelFunc) error { return nil }, throttle.ErrRefused, 15 * time.Second},
+		{"at MaxWait, which counts from the beginning", 15 * time.Second, func(*Queue, context.CancelFunc) error { return nil }, throttle.ErrRejected, 15 * time.Second},
 		{"when the hook closes the Queue", 0, func(q *Queue, _ context.CancelFunc) error { return q.Close() }, ErrClosed, 10 * time.Second},
 		{"when the context ends in the hook", 0, func(_ *Queue, cancel context.CancelFunc) error { cancel(); return nil }, context.Canceled, 10 * time.Second},
 	}

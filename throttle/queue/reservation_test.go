@@ -58,14 +58,14 @@ func TestQueue_reservationsEndAfterASecond(t *testing.T) {
 // TestQueue_reservationBegins rejects the head of a class by the limits a and b in turn, and
 // checks after each rejection how long the class keeps a reservation.
 func TestQueue_reservationBegins(t *testing.T) {
-	type refusal struct {
+	type rejection struct {
 		at, wait int64 // milliseconds
 		limit    int
 		newHead  bool
 		want     int64 // end of the reservation; 0: none
 	}
 	const a, b = 0, 1
-	for name, refusals := range map[string][]refusal{
+	for name, rejections := range map[string][]rejection{
 		"two limits":                 {{0, 100, a, true, 0}, {5, 100, b, false, 1005}},
 		"a shorter wait":             {{0, 100, a, true, 0}, {5, 99, b, false, 1005}},
 		"a longer wait":              {{0, 100, a, true, 0}, {5, 101, b, false, 0}},
@@ -81,13 +81,13 @@ func TestQueue_reservationBegins(t *testing.T) {
 		"it begins again later":      {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {200, 801, b, false, 0}, {300, 802, a, false, 0}, {400, 900, b, false, 1400}},
 	} {
 		q, c := new(Queue), &class{numEntries: 2}
-		for i, r := range refusals {
+		for i, r := range rejections {
 			q.now = r.at * int64(time.Millisecond)
 			c.newHead = c.newHead || r.newHead
 			e := &c.entries[r.limit]
 			q.updateReservation(c, e, q.now+r.wait*int64(time.Millisecond))
 			c.blockedAt = e
-			require.Equal(t, r.want, c.reservedUntil/int64(time.Millisecond), "%s, refusal %d", name, i)
+			require.Equal(t, r.want, c.reservedUntil/int64(time.Millisecond), "%s, rejection %d", name, i)
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 // A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
 // one demand, or an error.
 type reserveResult struct {
-	demand  int
-	refusal throttle.Decision
-	err     error
-	aborted error // why the call was ended before its result; nil: it was not
+	demand    int
+	rejection throttle.Decision
+	err       error
+	aborted   error // why the call was ended before its result; nil: it was not
 }
 
 // A panicError carries a panic of a limiter to the goroutine that called Wait.
@@ -33,7 +33,7 @@ var (
 // has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
-	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRefusals = w, q.claimTime, c.generation(), q.numRefusals
+	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRejections = w, q.claimTime, c.generation(), q.numRejections
 	c.renewed, c.checksBounds = false, false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
@@ -62,7 +62,7 @@ func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 		q.finishLocal(w, reserveResult{err: errGoexit})
 		q.unlock()
 	}()
-	r.demand, r.err = w.ticket.reserve(context.Background(), q.baseClaim(w, w.class.reserveTime), &r.refusal)
+	r.demand, r.err = w.ticket.reserve(context.Background(), q.baseClaim(w, w.class.reserveTime), &r.rejection)
 	returned = true
 	return r
 }
@@ -169,7 +169,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 		first, changed := c.waiters.First() == w, c.generation() != c.reserveGeneration
 		q.wakeRolledBack(w, r.demand)
 		if first && !changed {
-			q.onRefusal(w, r.demand, r.refusal)
+			q.onRejection(w, r.demand, r.rejection)
 		} else {
 			q.retryHead(c)
 		}
@@ -190,7 +190,7 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 			lq := q.limitQueues[limitKeyOf(m, k)]
 			switch {
 			case lq == nil:
-			case lq.lastRefusal > w.class.reserveRefusals:
+			case lq.lastRejection > w.class.reserveRejections:
 				q.wakeLimit(lq)
 			default:
 				lq.generation++ // invalidates the results of calls under way
@@ -219,7 +219,7 @@ func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 	}
 	reserveCtx, stop := q.boundedContext(ctx, remaining)
 	defer stop()
-	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w, w.class.reserveTime), &r.refusal)
+	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w, w.class.reserveTime), &r.rejection)
 	if reserveCtx.Err() != nil && ctx.Err() == nil {
 		r.aborted = context.Cause(reserveCtx)
 	}
@@ -246,10 +246,10 @@ func (q *Queue) leaveError(w *waiter, r reserveResult) error {
 	}
 	passed, reason := q.deadlinePassed(w)
 	switch {
-	case r.aborted != nil && r.refusal == (throttle.Decision{}):
+	case r.aborted != nil && r.rejection == (throttle.Decision{}):
 		return q.expiredError(w, reason)
 	case passed || r.aborted != nil:
-		return &throttle.RefusedError{Key: w.ticket.Demands[r.demand].Key, Decision: r.refusal, Reason: reason}
+		return &throttle.RejectedError{Key: w.ticket.Demands[r.demand].Key, Decision: r.rejection, Reason: reason}
 	}
 	return nil
 }

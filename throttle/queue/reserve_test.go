@@ -77,7 +77,7 @@ func TestQueue_oneRemoteCallPerClass(t *testing.T) {
 	})
 }
 
-func TestTicket_givesBackNoMoreThanIsDueAfterASlowRefusal(t *testing.T) {
+func TestTicket_givesBackNoMoreThanIsDueAfterASlowRejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := bucket(100*time.Millisecond, 10)
 		remote := &store{Limiter: &holdLimiter{until: time.Now().Add(time.Hour)}, delay: 300 * time.Millisecond}
@@ -118,7 +118,7 @@ func (l *delayedSlots) Reserve(ctx context.Context, c throttle.Claim) (throttle.
 func TestQueue_wakesDuringARemoteCallAreNotLost(t *testing.T) {
 	for name, tt := range map[string]struct{ early, fail bool }{
 		"granted":       {early: true},
-		"refused":       {},
+		"rejected":      {},
 		"limiter fails": {fail: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ type Snapshot struct {
 	Granted uint64
 
 	// Rejected is the number of calls of Wait and Try whose error matches
-	// throttle.ErrRefused: a wait would have been too long, or the queue was full.
+	// throttle.ErrRejected: a wait would have been too long, or the queue was full.
 	Rejected uint64
 
 	// Failed is the number of calls of Wait and Try with another error: the context ended,
@@ -206,7 +206,7 @@ func (q *Queue) classSnapshot(c *class) ClassSnapshot {
 
 // countError counts a call of Wait or Try that returns err.
 func (q *Queue) countError(err error) {
-	if errors.Is(err, throttle.ErrRefused) {
+	if errors.Is(err, throttle.ErrRejected) {
 		q.numRejected.Add(1)
 	} else {
 		q.numFailed.Add(1)
@@ -215,7 +215,7 @@ func (q *Queue) countError(err error) {
 
 // countRejection counts err, the error of w, at the limit that w waits for.
 func countRejection(w *waiter, err error) {
-	if _, refused := err.(*throttle.RefusedError); refused && w.class.blockedAt != nil {
+	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
 		w.class.blockedAt.limitQueue.rejected++
 	}
 }

@@ -54,8 +54,8 @@ func TestQueue_snapshot(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(t, q.Wait(ctx, ticket(l)), throttle.ErrRefused)
-		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRefused)
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), throttle.ErrRejected)
+		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRejected)
 		cancel()
 		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled)
 		s = q.Snapshot()
@@ -79,7 +79,7 @@ func TestQueue_snapshotCountsRejectionsOfALimit(t *testing.T) {
 		for range 3 {
 			tk := ticket(l)
 			tk.MaxServerWait = time.Second
-			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRejected)
 		}
 		s := q.Snapshot()
 		require.Len(t, s.Limits, 1)
@@ -124,7 +124,7 @@ func TestQueue_trace(t *testing.T) {
 			Started: func(*Ticket) { add("started") },
 			Queued:  func(_ *Ticket, l ClassSnapshot) { add("queued at %s, place %d", l.Limit, l.Waiting) },
 			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
-			Failed:  func(_ *Ticket, err error) { add("refused: %v", err) },
+			Failed:  func(_ *Ticket, err error) { add("rejected: %v", err) },
 		}}
 		g, l := &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Second, 1)
 		var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func TestQueue_trace(t *testing.T) {
 		require.Equal(t, []string{
 			"started", "queued at hold, place 1",
 			"started", "queued at hold, place 2",
-			"started", "refused: queue: full: 2 callers wait already and the limit is 2: ask again later",
+			"started", "rejected: queue: full: 2 callers wait already and the limit is 2: ask again later",
 			`granted after 1m0s for "hold"`,
 			`granted after 1m1s for "hold"`,
 		}, events)

@@ -172,21 +172,21 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 	if t.isGranted() {
 		return throttle.Decision{}, errAlreadyGranted
 	}
-	var refusal throttle.Decision
-	_, err := t.reserve(ctx, throttle.Claim{Now: now}, &refusal)
+	var rejection throttle.Decision
+	_, err := t.reserve(ctx, throttle.Claim{Now: now}, &rejection)
 	if err == nil && t.isGranted() {
 		return throttle.Decision{OK: true, At: t.grant.at}, nil
 	}
-	return refusal, err
+	return rejection, err
 }
 
-// reserve grants t, which is not granted. If a limiter rejects its demand, reserve sets refusal
+// reserve grants t, which is not granted. If a limiter rejects its demand, reserve sets rejection
 // and returns the index of the demand.
 //
 // The claim c has the fields that are common to all demands. After a rejection the units of
 // other limits are returned as of c.Now, or as of the current time if a blocking limiter was
 // asked, because part of the units may have been restored by time meanwhile.
-func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttle.Decision) (i int, err error) {
+func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
 	var sw ticks.Stopwatch // runs while blocking limiters are asked, except the first of all
 	var asked, timed bool
@@ -213,8 +213,8 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 			asked = true
 			c.Key, c.Cost = m.Key, m.Cost
 			if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
-				if *refusal = *d; err == nil {
-					t.checkRepeated(ctx, c, i, refusal)
+				if *rejection = *d; err == nil {
+					t.checkRepeated(ctx, c, i, rejection)
 				}
 				d.OK = false
 				return i, err
@@ -228,10 +228,10 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 	return 0, nil
 }
 
-// checkRepeated sets refusal.Wait, of the rejection of demand i with the claim c, to throttle.Forever
+// checkRepeated sets rejection.Wait, of the rejection of demand i with the claim c, to throttle.Forever
 // if other demands of t have the same limit and it never has enough units for all of them. Otherwise
 // t would wait for units that it holds itself.
-func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, refusal *throttle.Decision) {
+func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, rejection *throttle.Decision) {
 	m := &t.Demands[i]
 	repeated := false
 	c.Cost = max(m.Cost, 1)
@@ -245,7 +245,7 @@ func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, ref
 	}
 	c.DryRun = true
 	if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.Wait == throttle.Forever {
-		refusal.Wait = d.Wait
+		rejection.Wait = d.Wait
 	}
 }
 

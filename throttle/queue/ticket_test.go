@@ -291,9 +291,9 @@ func TestTicket_sameLimitInSeveralDemands(t *testing.T) {
 					q.Observe(t.Context(), &tk, throttle.Feedback{})
 					continue
 				}
-				require.ErrorIs(t, err, throttle.ErrRefused, name)
+				require.ErrorIs(t, err, throttle.ErrRejected, name)
 				require.Zero(t, time.Since(start), name)
-				var r *throttle.RefusedError
+				var r *throttle.RejectedError
 				require.ErrorAs(t, err, &r, name)
 				require.Equal(t, throttle.Forever, r.Decision.Wait, name)
 			}

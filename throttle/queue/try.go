@@ -8,7 +8,7 @@ import (
 )
 
 // Try is like Wait, but does not wait. It returns nil if all demands of t are granted now, and
-// a *throttle.RefusedError if one of them is not, or if other callers wait for its limits.
+// a *throttle.RejectedError if one of them is not, or if other callers wait for its limits.
 // Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
 // t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
@@ -19,9 +19,9 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 		err = ErrClosed
 	default:
 		t.waited = 0
-		err = findRefusal(ctx, t, q.time.At(now))
+		err = findRejection(ctx, t, q.time.At(now))
 		if !asked { // the claims of t without Claim.Waits have not been counted
-			q.countRefusal(ctx, t, err)
+			q.countRejection(ctx, t, err)
 		}
 	}
 	if err != nil || q.Trace != nil {
@@ -30,9 +30,9 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	return err
 }
 
-// findRefusal returns the rejection of the first demand of t that is rejected. It takes no units.
-func findRefusal(ctx context.Context, t *Ticket, now time.Time) error {
-	e := &throttle.RefusedError{Decision: throttle.Decision{At: now}}
+// findRejection returns the rejection of the first demand of t that is rejected. It takes no units.
+func findRejection(ctx context.Context, t *Ticket, now time.Time) error {
+	e := &throttle.RejectedError{Decision: throttle.Decision{At: now}}
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		if m.Limiter == nil {

@@ -15,10 +15,10 @@ import (
 
 func TestQueue_tryDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var granted, refused int
+		var granted, rejected int
 		q := &queue.Queue{Trace: &queue.Trace{
 			Granted: func(*queue.Ticket) { granted++ },
-			Failed:  func(*queue.Ticket, error) { refused++ },
+			Failed:  func(*queue.Ticket, error) { rejected++ },
 		}}
 		minute := throttle.NewTokenBucket(throttle.PerMinute(1))
 		many := throttle.NewTokenBucket(throttle.PerSecond(10))
@@ -32,21 +32,21 @@ func TestQueue_tryDoesNotWait(t *testing.T) {
 		require.NoError(t, q.Try(t.Context(), first))
 		require.Error(t, q.Try(t.Context(), first), "it is granted already")
 		start := time.Now()
-		var r *throttle.RefusedError
+		var r *throttle.RejectedError
 		require.ErrorAs(t, q.Try(t.Context(), ticket()), &r)
 		require.Equal(t, "k", r.Key)
 		require.Equal(t, time.Minute, r.Decision.Wait)
 		require.Zero(t, time.Since(start))
 		d, err := many.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
-		require.EqualValues(t, 9, d.Remaining, "what was refused took nothing")
+		require.EqualValues(t, 9, d.Remaining, "what was rejected took nothing")
 
 		q.Cancel(t.Context(), first)
 		again := ticket()
 		require.NoError(t, q.Try(t.Context(), again))
 		require.Zero(t, again.Waited())
 		require.Equal(t, 2, granted)
-		require.Equal(t, 2, refused)
+		require.Equal(t, 2, rejected)
 
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -70,15 +70,15 @@ func TestQueue_tryDoesNotOvertake(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- q.Wait(t.Context(), demand(2)) }()
 		synctest.Wait()
-		require.ErrorIs(t, q.Try(t.Context(), demand(1)), throttle.ErrRefused, "one unit is there, and not for us")
+		require.ErrorIs(t, q.Try(t.Context(), demand(1)), throttle.ErrRejected, "one unit is there, and not for us")
 		require.NoError(t, <-done)
 	})
 }
 
 // A rejected Try counts as one rejection, as a failed wait does.
-func TestWaiter_tryCountsARefusal(t *testing.T) {
+func TestWaiter_tryCountsARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		ban := keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Hour}
 		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1)), ban)
 		w := new(queue.Queue)
 		ticket := func() *queue.Ticket {
@@ -88,7 +88,7 @@ func TestWaiter_tryCountsARefusal(t *testing.T) {
 		}
 		require.NoError(t, w.Try(t.Context(), ticket()))
 		for range 3 {
-			require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrRefused)
+			require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrRejected)
 		}
 		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestWaiter_tryCountsARefusal(t *testing.T) {
 // A Try that is rejected because other callers wait for the limit counts once, too.
 func TestQueue_tryCountsARejectionWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		ban := keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Hour}
 		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1)), ban)
 		q := new(queue.Queue)
 		ticket := func() *queue.Ticket {
@@ -116,7 +116,7 @@ func TestQueue_tryCountsARejectionWhileOthersWait(t *testing.T) {
 			d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
 			require.NoError(t, err)
 			require.LessOrEqual(t, d.Wait, time.Minute, "%d rejections", n)
-			require.ErrorIs(t, q.Try(t.Context(), ticket()), throttle.ErrRefused)
+			require.ErrorIs(t, q.Try(t.Context(), ticket()), throttle.ErrRejected)
 		}
 		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)

@@ -189,7 +189,7 @@ func TestQueue_processesWhatIsDueNowOnAMockClock(t *testing.T) {
 		synctest.Wait()
 		clk.Add(time.Second) // the limit is asked again
 		synctest.Wait()
-		require.ErrorIs(t, err, throttle.ErrRefused)
+		require.ErrorIs(t, err, throttle.ErrRejected)
 		wg.Wait()
 		requireEmpty(t, q)
 	})

@@ -60,7 +60,7 @@ func (s *suite) checkRefund(ctx context.Context, n int64, later time.Duration, g
 	}
 }
 
-func (s *suite) cancelsRefusal() {
+func (s *suite) cancelsRejection() {
 	sub := s.newSubject(epoch)
 	_, _, dry := sub.drain()
 	if !dry {
@@ -72,7 +72,7 @@ func (s *suite) cancelsRefusal() {
 	sub.cancel(1, throttle.Decision{})
 	sub.observe(1, d, throttle.Feedback{State: throttle.Ongoing})
 	if after := sub.peek(); !sameState(before, after) {
-		s.Errorf("a refusal was cancelled: before %s, after %s", describe(before), describe(after))
+		s.Errorf("a rejection was cancelled: before %s, after %s", describe(before), describe(after))
 	}
 }
 

@@ -66,24 +66,24 @@ func (s *suite) dryRuns() {
 	})
 }
 
-// refusals does the same as dryRuns with rejected claims.
-func (s *suite) refusals() {
+// rejections does the same as dryRuns with rejected claims.
+func (s *suite) rejections() {
 	if !s.CountsRejected {
-		s.refusalsTakeNothing(throttle.Claim{})
+		s.rejectionsTakeNothing(throttle.Claim{})
 	}
 }
 
-// refusalsOfWaits does the same as refusals with claims that set Waits.
-func (s *suite) refusalsOfWaits() {
+// rejectionsOfWaits does the same as rejections with claims that set Waits.
+func (s *suite) rejectionsOfWaits() {
 	if s.CountsRejected && !s.newSubject(epoch).l.Traits().CountsRejected {
 		s.Errorf("the limiter counts rejected claims: Traits.CountsRejected must be true, so that a wait counts as one")
 	}
-	s.refusalsTakeNothing(throttle.Claim{Waits: true})
+	s.rejectionsTakeNothing(throttle.Claim{Waits: true})
 }
 
-func (s *suite) refusalsTakeNothing(c throttle.Claim) {
+func (s *suite) rejectionsTakeNothing(c throttle.Claim) {
 	s.comparePair(func(sub *subject, ats []time.Time) {
-		if s.RefusalAdvancesClock {
+		if s.RejectionAdvancesClock {
 			ats = ats[:2]
 		}
 		for _, at := range ats {
@@ -206,7 +206,7 @@ func (s *suite) tooLarge() {
 			c := tt.claim
 			d := sub.reserveAhead(c, tt.maxWait)
 			if limit > 0 && !s.AllowsDebt && (d.OK || d.Wait != throttle.Forever) {
-				s.Errorf("Reserve(%+v): %s; the limit is %d: want a refusal with Wait Forever", c, describe(d), limit)
+				s.Errorf("Reserve(%+v): %s; the limit is %d: want a rejection with Wait Forever", c, describe(d), limit)
 			}
 		}
 		sub.clk.add(year)

@@ -55,9 +55,9 @@ type Spec struct {
 	// state it in its Traits.
 	CountsRejected bool
 
-	// RefusalAdvancesClock means that the reading of a rejected claim counts, so that older
+	// RejectionAdvancesClock means that the reading of a rejected claim counts, so that older
 	// readings count as that one. An AllOf takes units from one limit before it asks the next.
-	RefusalAdvancesClock bool
+	RejectionAdvancesClock bool
 
 	// AcceptsOlderReadings means that a reading of the clock older than the latest one at
 	// which a claim was granted counts as itself. Even then no unit may be credited twice; a
@@ -108,14 +108,14 @@ var requirements = []requirement{
 	{"no cost means one unit", (*suite).zeroCost},
 	{"At is the reading of the clock", (*suite).readings},
 	{"a dry run takes nothing", (*suite).dryRuns},
-	{"a refusal takes nothing", (*suite).refusals},
-	{"a refusal of a claim that Waits takes nothing", (*suite).refusalsOfWaits},
+	{"a rejection takes nothing", (*suite).rejections},
+	{"a rejection of a claim that Waits takes nothing", (*suite).rejectionsOfWaits},
 	{"an equal claim after Wait is granted", (*suite).waitIsSufficient},
 	{"Remaining is what is granted", (*suite).remaining},
 	{"a cost over the limit waits Forever", (*suite).tooLarge},
 	{"Cancel gives back", (*suite).cancels},
 	{"Cancel works when ctx is done", (*suite).cancelsWhenDone},
-	{"Cancel of a refusal does nothing", (*suite).cancelsRefusal},
+	{"Cancel of a rejection does nothing", (*suite).cancelsRejection},
 	{"a second end does nothing", (*suite).endsTwice},
 	{"Partial feedback does not end a claim", (*suite).partialThenFinal},
 	{"the end of a claim releases its units", (*suite).releasesUnits},
@@ -193,7 +193,7 @@ func burst(l throttle.Limit) int64 {
 
 // describe returns the fields of d that failure messages contain.
 func describe(d throttle.Decision) string {
-	verb := "refused"
+	verb := "rejected"
 	if d.OK {
 		verb = "granted"
 	}

@@ -26,7 +26,7 @@ func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 		{"slots that leak", newConcurrencyLimiter("leaks"), Spec{Concurrency: 5, WaitUnknown: true}, "the end of a claim releases its units"},
 		{"slots free at More", newConcurrencyLimiter("more"), Spec{Concurrency: 5, WaitUnknown: true}, "random histories obey the bound"},
 		{"slots too many", newConcurrencyLimiter("six"), Spec{Concurrency: 5, WaitUnknown: true}, "concurrent claims obey the bound"},
-		{"slots that say they know", newConcurrencyLimiter(""), Spec{Concurrency: 5}, "a refusal takes nothing"},
+		{"slots that say they know", newConcurrencyLimiter(""), Spec{Concurrency: 5}, "a rejection takes nothing"},
 
 		{"a bucket that ends twice", newBucket(""), Spec{Limit: five, EndsOnce: true}, "a second end does nothing"},
 		{"nothing to check", newBucket(""), Spec{}, "a negative cost is ErrCost"},
@@ -40,9 +40,9 @@ func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 		{"wrapper that hands back the latest", func(clk throttle.Clock) throttle.Limiter {
 			return &latest{Limiter: newBucket("")(clk)}
 		}, Spec{Limit: five, Wrap: func(l throttle.Limiter) throttle.Limiter { return &latest{Limiter: l} }}, wrapRequirement},
-		{"two limits, the second refuses", func(clk throttle.Clock) throttle.Limiter {
+		{"two limits, the second rejects", func(clk throttle.Clock) throttle.Limiter {
 			return wastefulPair{newBucket("")(clk), throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 3, Per: time.Second, Burst: 3}), clk)}
-		}, Spec{Bound: func(time.Duration) int64 { return math.MaxInt64 }}, "a refusal takes nothing"},
+		}, Spec{Bound: func(time.Duration) int64 { return math.MaxInt64 }}, "a rejection takes nothing"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			failed := failuresByRequirement(t, b.new, b.spec)

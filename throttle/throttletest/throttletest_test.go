@@ -66,10 +66,10 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 	for fault, requirement := range map[string]string{
 		"gives back the whole cost":           "random histories obey the bound",
 		"gives nothing back":                  "Cancel gives back",
-		"gives back what it refused":          "Cancel of a refusal does nothing",
+		"gives back what it rejected":         "Cancel of a rejection does nothing",
 		"gives nothing back when ctx is done": "Cancel works when ctx is done",
-		"a refusal takes":                     "a refusal takes nothing",
-		"a refusal advances the clock":        "a refusal takes nothing",
+		"a rejection takes":                   "a rejection takes nothing",
+		"a rejection advances the clock":      "a rejection takes nothing",
 		"a dry run takes":                     "a dry run takes nothing",
 		"a dry run advances the clock":        "a dry run takes nothing",
 		"says half the wait":                  "an equal claim after Wait is granted",
@@ -91,7 +91,7 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 		"shows too much":                      "Remaining is what is granted",
 		"refills too fast":                    "random histories obey the bound",
 		"starts too full":                     "the clock may stop, jump and step back",
-		"refuses with an error":               "an equal claim after Wait is granted",
+		"rejects with an error":               "an equal claim after Wait is granted",
 		"books ahead unasked":                 "an equal claim after Wait is granted",
 		"overflows for large feedback":        "extreme feedback keeps the bound",
 	} {
@@ -142,7 +142,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		d.At = b.clk.Now()
 	}
 	b.decide(&d, n, level)
-	if d.OK && !c.DryRun || c.DryRun && b.fault == "a dry run takes" || !d.OK && b.fault == "a refusal takes" && n < 5 {
+	if d.OK && !c.DryRun || c.DryRun && b.fault == "a dry run takes" || !d.OK && b.fault == "a rejection takes" && n < 5 {
 		if b.fault == "loses updates" {
 			b.mu.Unlock()
 			runtime.Gosched()
@@ -150,11 +150,11 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		}
 		level -= n * interval
 		b.level, b.last, b.used = level, now, true
-	} else if c.DryRun && b.fault == "a dry run advances the clock" || !d.OK && b.fault == "a refusal advances the clock" {
+	} else if c.DryRun && b.fault == "a dry run advances the clock" || !d.OK && b.fault == "a rejection advances the clock" {
 		b.level, b.last, b.used = level, now, true
 	}
 	b.describe(&d, level)
-	if !d.OK && b.fault == "refuses with an error" {
+	if !d.OK && b.fault == "rejects with an error" {
 		return d, errors.New("too many requests")
 	}
 	return d, nil
@@ -237,7 +237,7 @@ func (b *bucket) burst() int64 {
 func (b *bucket) giveBack(n int64, now time.Time, d throttle.Decision) {
 	now, level := b.elapsedLevel(now)
 	left := n*interval - int64(max(now.Sub(d.At), 0))
-	if b.fault == "gives back the whole cost" || b.fault == "gives back what it refused" {
+	if b.fault == "gives back the whole cost" || b.fault == "gives back what it rejected" {
 		left = n * interval
 	}
 	// As of now, but a claim may still be made at any reading since the last grant.
@@ -247,7 +247,7 @@ func (b *bucket) giveBack(n int64, now time.Time, d throttle.Decision) {
 
 func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if f.State == throttle.Unused {
-		if !d.OK && b.fault != "gives back what it refused" || b.fault == "gives nothing back" || b.fault == "gives nothing back when ctx is done" && ctx.Err() != nil {
+		if !d.OK && b.fault != "gives back what it rejected" || b.fault == "gives nothing back" || b.fault == "gives nothing back when ctx is done" && ctx.Err() != nil {
 			return
 		}
 		n, _ := c.Units()

@@ -30,7 +30,7 @@ type Fault struct {
 	RetryAfter []int   // seconds, one of which is stated, at random; none means no header
 	StateEnd   bool    // Retry-After states the time until To, rounded up
 	Delay      Latency // of the response; the zero Latency means that of other responses
-	Refused    bool    // the requests do not count as in flight
+	Rejected   bool    // the requests do not count as in flight
 }
 
 // A Kind is what a Fault concerns.
@@ -100,7 +100,7 @@ func (f *activeFault) response(r Request, delay time.Duration) Response {
 	if f.Delay != (Latency{}) {
 		delay = f.Delay.draw(r.Random)
 	}
-	resp := Response{Status: f.Status, Drop: f.Drop, Hang: f.Hang, Header: f.Header.Clone(), Delay: delay, Body: f.Body, Gateway: f.gateway, Refused: f.Refused}
+	resp := Response{Status: f.Status, Drop: f.Drop, Hang: f.Hang, Header: f.Header.Clone(), Delay: delay, Body: f.Body, Gateway: f.gateway, Rejected: f.Rejected}
 	if resp.Header == nil {
 		resp.Header = http.Header{}
 	}

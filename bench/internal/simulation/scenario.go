@@ -32,7 +32,7 @@ type Site struct {
 type Result struct {
 	Outcome
 	Sent       int           // requests that arrived
-	Refused    int           // requests that failed because of a Fault whose response is not right
+	Rejected   int           // requests that failed because of a Fault whose response is not right
 	Early      int           // requests that were sent again before the Retry-After of their own response
 	Overloaded time.Duration // time at which twice the Capacity was last exceeded
 }
@@ -71,7 +71,7 @@ func (s Scenario) Run(newClient func(base http.RoundTripper) *http.Client, seed 
 	}
 	out := site.run(client, server.URL)
 	result := Result{Outcome: out, Sent: server.Received(), Early: server.Early()}
-	server.Do(func() { result.Refused, result.Overloaded = site.refused, site.overloaded })
+	server.Do(func() { result.Rejected, result.Overloaded = site.rejected, site.overloaded })
 	return result
 }
 
@@ -82,7 +82,7 @@ type openSite struct {
 	faults     []*activeFault
 	statement  func(Request) http.Header // nil: none
 	start      time.Time
-	refused    int
+	rejected   int
 	overloaded time.Duration
 }
 
@@ -175,7 +175,7 @@ func (s *openSite) respond(r Request) Response {
 		return answer
 	}
 	if response.Status < 400 || !slices.Contains(load.Right, response.Status) {
-		s.refused++
+		s.rejected++
 	}
 	return *response
 }

@@ -50,7 +50,7 @@ func TestFault_failsItsShare(t *testing.T) {
 	} {
 		got := run(t, scenario(tt.fault), 7, nil)
 		require.InDelta(t, tt.failed, got.Failed, tt.delta, name)
-		require.Equal(t, got.Failed, got.Refused, name)
+		require.Equal(t, got.Failed, got.Rejected, name)
 		require.Equal(t, 1000, got.Sent, name)
 	}
 }
@@ -105,7 +105,7 @@ func TestScenario_statusesMayBeRight(t *testing.T) {
 	s.Loads[0].Right = []int{403}
 	got := run(t, s, 1, nil)
 	require.Zero(t, got.Failed)
-	require.Zero(t, got.Refused)
+	require.Zero(t, got.Rejected)
 }
 
 func TestScenario_countsEarlyRequests(t *testing.T) {
@@ -144,7 +144,7 @@ func TestScenario_boundsRequestsInFlight(t *testing.T) {
 	s := simulation.Scenario{
 		Loads: []simulation.Load{{Calls: 30}},
 		Site: simulation.Site{Latency: simulation.Latency{Mean: time.Second},
-			Faults: []simulation.Fault{{Above: 10, Status: 429, Refused: true, Delay: simulation.Latency{Mean: time.Millisecond}}}},
+			Faults: []simulation.Fault{{Above: 10, Status: 429, Rejected: true, Delay: simulation.Latency{Mean: time.Millisecond}}}},
 	}
 	got := run(t, s, 1, nil)
 	require.Equal(t, 20, got.Failed)

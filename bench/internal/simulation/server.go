@@ -41,7 +41,7 @@ type Response struct {
 	Body    string
 	Gateway *Gateway
 
-	Refused bool // the request does not count as in flight
+	Rejected bool // the request does not count as in flight
 }
 
 // A Server is an HTTP server in memory. It must be created, used and closed in the same
@@ -169,7 +169,7 @@ func (s *Server) arrive(r Request) Response {
 	s.inFlight++
 	r.N, r.InFlight, r.At = s.received, s.inFlight, time.Now()
 	resp := s.respond(r)
-	if resp.Refused {
+	if resp.Rejected {
 		s.inFlight--
 	}
 	if r.Random != nil {
@@ -181,7 +181,7 @@ func (s *Server) arrive(r Request) Response {
 func (s *Server) leave(r Request, resp Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !resp.Refused {
+	if !resp.Rejected {
 		s.inFlight--
 	}
 	if c, ok := s.calls[r.Call]; ok && resp.Status >= 400 && !resp.Drop {

@@ -45,7 +45,7 @@ func main() {
 		})
 	}
 	workers.Wait()
-	fmt.Printf("the API served %d requests and refused %d\n", a.served.Load(), a.refused.Load())
+	fmt.Printf("the API served %d requests and rejected %d\n", a.served.Load(), a.rejected.Load())
 }
 
 // work runs one process: 20 calls from 2 goroutines.
@@ -57,13 +57,13 @@ func work(name, redisURL, url string) {
 	exchange := &throttleredis.Exchange{Client: client, Prefix: url, Secret: []byte("only our workers know it")}
 	store := &throttleredis.Store{Client: client, Prefix: url, Timeout: time.Second}
 	limit := store.TokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 2})
-	var refused atomic.Int64
+	var rejected atomic.Int64
 	api := heed.NewClient(&heed.Transport{
 		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each process uses half of the limit
 		Quota:   &quota.Tracker{Exchange: exchange},
 		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.AttemptInfo) {
 			if s.Status == http.StatusTooManyRequests {
-				refused.Add(1)
+				rejected.Add(1)
 			}
 		}},
 	})
@@ -79,7 +79,7 @@ func work(name, redisURL, url string) {
 		})
 	}
 	callers.Wait()
-	fmt.Printf("%s made 20 calls in %.1f s, and was refused %d times\n", name, time.Since(start).Seconds(), refused.Load())
+	fmt.Printf("%s made 20 calls in %.1f s, and was rejected %d times\n", name, time.Since(start).Seconds(), rejected.Load())
 	check(exchange.Close(context.Background()))
 	check(client.Close())
 }

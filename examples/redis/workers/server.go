@@ -9,7 +9,7 @@ import (
 
 // An api serves all requests, but pauses for a second after 15 requests.
 type api struct {
-	served, refused atomic.Int64
+	served, rejected atomic.Int64
 
 	mu    sync.Mutex
 	until time.Time
@@ -22,7 +22,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		a.until = time.Now().Add(time.Second)
 	}
 	if time.Now().Before(a.until) {
-		a.refused.Add(1)
+		a.rejected.Add(1)
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
 		return

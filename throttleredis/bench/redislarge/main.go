@@ -85,7 +85,7 @@ func (b *bench) slidingLog(entries int) {
 	b.measure(state, "settle in the middle", func(i int) { settle(len(claims)/2+i, 2) })
 	b.measure(state, "settle the newest", func(i int) { settle(len(claims)-1-i, 2) })
 	b.measure(state, "grant", func(int) { b.reserve(l, throttle.Claim{}) })
-	b.measure(state, "refuse", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
+	b.measure(state, "reject", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
 }
 
 // concurrency claims units that are never returned, waits until the claims are lost, and
@@ -96,7 +96,7 @@ func (b *bench) concurrency(leases int) {
 	l := b.store().Concurrency(configuration)
 	b.fill((&throttleredis.Store{Client: b.pipelined}).Concurrency(configuration), leases)
 	state := fmt.Sprintf("Concurrency, %d claims that were never ended", leases)
-	b.measure(state, "refuse while they hold", func(int) { b.reserve(l, throttle.Claim{Cost: int64(leases)}) })
+	b.measure(state, "reject while they hold", func(int) { b.reserve(l, throttle.Claim{Cost: int64(leases)}) })
 	time.Sleep(configuration.MaxAge)
 	b.measure(state, "dry run when all are lost", func(int) { b.reserve(l, throttle.Claim{DryRun: true}) })
 	b.measure(state, "grant when all are lost", func(int) { b.reserve(l, throttle.Claim{}) })

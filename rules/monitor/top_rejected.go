@@ -40,28 +40,28 @@ func (t *Stats) truncateKey(key string) string {
 	return key[:maxKeyLen-len(h)-1] + "~" + h
 }
 
-// Pseudonym returns the name under which TopRefused shows key. Each Stats uses different names,
+// Pseudonym returns the name under which TopRejected shows key. Each Stats uses different names,
 // also after a restart.
 func (t *Stats) Pseudonym(key string) string {
 	t.once.Do(t.setup)
 	return t.pseudonyms.pseudonym(t.truncateKey(key))
 }
 
-// TopRefused returns the k keys that were rejected most often, or would have been without shadow
+// TopRejected returns the k keys that were rejected most often, or would have been without shadow
 // mode, in descending order. Keys are replaced by names that reveal nothing about them; use
 // Pseudonym to look for a known key. See sketch.TopK for the accuracy of the counts.
-func (t *Stats) TopRefused(k int) []sketch.Item {
-	all := t.TopRefusedCleartext(k)
+func (t *Stats) TopRejected(k int) []sketch.Item {
+	all := t.TopRejectedCleartext(k)
 	for i := range all {
 		all[i].Key = t.pseudonyms.pseudonym(all[i].Key)
 	}
 	return all
 }
 
-// TopRefusedCleartext returns the same list as TopRefused, with the keys as clients sent them.
+// TopRejectedCleartext returns the same list as TopRejected, with the keys as clients sent them.
 // Keys longer than 256 bytes are shortened. Do not publish the result: keys may be addresses or
 // credentials.
-func (t *Stats) TopRefusedCleartext(k int) []sketch.Item {
+func (t *Stats) TopRejectedCleartext(k int) []sketch.Item {
 	t.once.Do(t.setup)
 	return t.top.Load().First(k)
 }
