@@ -118,7 +118,7 @@ func TestReload_errorChangesNothing(t *testing.T) {
 func TestBuild_makesOneLimiterForAllKeys(t *testing.T) {
 	var built []string
 	s := Config{Clock: fixedClock(friday), Build: func(l *Limit) (throttle.Limiter, error) {
-		built = append(built, l.ID+" "+l.Algorithm()+" "+l.Spec.String())
+		built = append(built, l.ID+" "+l.Algorithm()+" "+fmt.Sprint(l.Spec))
 		return throttle.NewTokenBucket(throttle.PerHour(2)), nil
 	}}
 	text := "domain: d\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: %d, burst: 10}}]"

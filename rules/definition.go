@@ -84,7 +84,7 @@ func describe(s Spec) string {
 	case throttle.SlidingLogConfig:
 		return rateText(s.Limit) + optionally(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + optionally(s.CountRejected, "counting rejected")
 	case throttle.SlidingCounterConfig:
-		return rateText(s.Limit) + optionally(s.Parts > 0, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
+		return rateText(s.Limit) + optionally(s.Parts > 0, "by %s", formatDuration(s.Limit.Per/time.Duration(max(s.Parts, 1))))
 	case throttle.NginxConfig:
 		l := throttle.Limit{Count: s.Rate, Per: s.Per}
 		return rateText(l) + optionally(s.Burst > 0, "burst %d", s.Burst) + optionally(s.Delay > 0, "delay %d", s.Delay) + optionally(s.NoDelay, "nodelay")
@@ -94,7 +94,7 @@ func describe(s Spec) string {
 		return rateText(s.Limit) + optionally(s.Period > 0, "warm after %s", formatDuration(s.Period)) +
 			optionally(s.ColdFactor > 0, "cold factor %v", s.ColdFactor) + optionally(s.Outage > 0, "cold after an outage of %s", formatDuration(s.Outage))
 	}
-	return s.String()
+	return fmt.Sprint(s)
 }
 
 // optionally returns ", " and the formatted text if has is true, and "" otherwise.

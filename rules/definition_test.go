@@ -75,7 +75,7 @@ func eachChange(s reflect.Value, visit func(field string, v reflect.Value)) {
 		if !f.IsExported() {
 			continue
 		}
-		if f.Anonymous {
+		if f.Type == reflect.TypeFor[throttle.Limit]() {
 			eachChange(s.Field(i), func(field string, v reflect.Value) {
 				with.Field(i).Set(v)
 				visit(field, with)
@@ -120,6 +120,9 @@ func doubled(s Spec) Spec {
 	v := reflect.New(reflect.TypeOf(s)).Elem()
 	v.Set(reflect.ValueOf(s))
 	f := v.FieldByName("Count")
+	if l := v.FieldByName("Limit"); l.IsValid() {
+		f = l.FieldByName("Count")
+	}
 	if !f.IsValid() {
 		f = v.FieldByName("Rate")
 	}

@@ -24,7 +24,6 @@ import (
 // It is always a valid value of one of these types, never a pointer.
 type Spec interface {
 	Validate() error
-	String() string
 }
 
 // Limit is one limit of a file. Its fields must not be changed.

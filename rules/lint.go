@@ -118,8 +118,8 @@ func (l *linter) windowEdges(r *rule) {
 // coarseSubWindows reports by how much sub-windows shorten the window.
 func (l *linter) coarseSubWindows(r *rule) {
 	if p, ok := r.limit.Spec.(throttle.SlidingCounterConfig); ok && p.Parts > 0 {
-		g := p.Per / time.Duration(p.Parts)
-		what := fmt.Sprintf("a request counts up to %s too short, which is %.3g %% of %s", formatDuration(g), 100/float64(p.Parts), formatDuration(p.Per))
+		g := p.Limit.Per / time.Duration(p.Parts)
+		what := fmt.Sprintf("a request counts up to %s too short, which is %.3g %% of %s", formatDuration(g), 100/float64(p.Parts), formatDuration(p.Limit.Per))
 		l.report(r, what, "where that is too much, write a finer granularity, or algorithm: sliding_log")
 	}
 }

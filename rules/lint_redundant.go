@@ -172,7 +172,7 @@ func upperBound(s Spec) (bound, bool) {
 	case throttle.Limit:
 		return bound{burst: float64(specCapacity(s)), rate: perNanosecond(s)}, true
 	case throttle.SlidingLogConfig:
-		return bound{count: float64(s.Count), per: s.Per, rate: perNanosecond(s.Limit)}, true
+		return bound{count: float64(s.Limit.Count), per: s.Limit.Per, rate: perNanosecond(s.Limit)}, true
 	case throttle.FixedWindowConfig:
 		return bound{count: float64(s.Count), per: s.Per, rate: float64(s.Count) / float64(s.Per), extra: 1}, s.Per > 0
 	}
@@ -188,7 +188,7 @@ func rejectsAbove(s Spec) (units float64, within time.Duration, ok bool) {
 	case throttle.Limit:
 		return float64(specCapacity(s)), 0, true
 	case throttle.SlidingLogConfig:
-		return float64(s.Count), s.Per, s.MinGap == 0
+		return float64(s.Limit.Count), s.Limit.Per, s.MinGap == 0
 	case throttle.FixedWindowConfig:
 		return float64(s.Count), s.Per, s.Per > 0
 	}

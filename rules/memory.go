@@ -41,7 +41,7 @@ func specBytes(s Spec) int64 {
 	n, size := int64(0), int64(0)
 	switch s := s.(type) {
 	case throttle.SlidingLogConfig:
-		n, size = s.Count, bytesPerEntry
+		n, size = s.Limit.Count, bytesPerEntry
 		if n <= math.MaxInt64/4 {
 			n = 1 << bits.Len64(uint64(n-1))
 		}

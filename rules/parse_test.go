@@ -177,7 +177,7 @@ func TestParse_isBounded(t *testing.T) {
 func TestParse_resolvesAliases(t *testing.T) {
 	set, err := Parse([]byte("domain: d\ndescriptors:\n- {key: a, rate_limit: &x {unit: hour, requests_per_unit: 3}}\n- {key: b, rate_limit: *x}\n"), Config{})
 	require.NoError(t, err)
-	require.Equal(t, set.All()[0].Spec.String(), set.All()[1].Spec.String())
+	require.Equal(t, describe(set.All()[0].Spec), describe(set.All()[1].Spec))
 }
 
 // TestError_includesPosition checks the text of an Error.

@@ -58,11 +58,11 @@ func NewLimiter(p LimiterConfig) *Limiter {
 	}
 	r := p.dimensions()
 	blocks, lines := max(int(r.blocks), 1), max(int(r.lines), 1)
-	l := &Limiter{time: ticks.NewTimeline(), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
+	l := &Limiter{time: ticks.NewTimeline(), limit: p.Limit, policy: p.Limit.Name, seed: seedOrRandom(p.Seed)}
 	if l.policy == "" {
-		l.policy = p.String()
+		l.policy = p.Limit.String()
 	}
-	l.windows = windows{int64(p.Per)}
+	l.windows = windows{int64(p.Limit.Per)}
 	l.setOffset()
 	l.locks = stripesFor(min(blocks, lines))
 	l.filter = bitTable{newTable(l.locks.roundToStripes(blocks, p.Bytes > 0), bitWidth), r.bitsPerWord}

@@ -13,7 +13,7 @@ import (
 type LimiterConfig struct {
 	// Limit is the limit of each client: Count units in any Per, estimated as by
 	// throttle.SlidingCounter. Burst must be 0 or Count.
-	throttle.Limit
+	Limit throttle.Limit
 
 	// Clients is the maximum number of different clients that are granted something within a Per.
 	// It must be positive.
@@ -44,16 +44,16 @@ func (p LimiterConfig) Validate() error {
 		return err
 	}
 	switch {
-	case p.Burst != 0 && p.Burst != p.Count:
-		return fmt.Errorf("sketch: LimiterConfig %q: Burst is %d: it has none: leave it 0", p.Name, p.Burst)
-	case p.Count > maxCount:
-		return fmt.Errorf("sketch: LimiterConfig %q: Count is %d: it must be at most %d: count in larger units", p.Name, p.Count, maxCount)
+	case p.Limit.Burst != 0 && p.Limit.Burst != p.Limit.Count:
+		return fmt.Errorf("sketch: LimiterConfig %q: Burst is %d: it has none: leave it 0", p.Limit.Name, p.Limit.Burst)
+	case p.Limit.Count > maxCount:
+		return fmt.Errorf("sketch: LimiterConfig %q: Count is %d: it must be at most %d: count in larger units", p.Limit.Name, p.Limit.Count, maxCount)
 	case p.Clients <= 0:
-		return fmt.Errorf("sketch: LimiterConfig %q: Clients is %d: it must be positive", p.Name, p.Clients)
+		return fmt.Errorf("sketch: LimiterConfig %q: Clients is %d: it must be positive", p.Limit.Name, p.Clients)
 	case p.Returning < 0 || p.Returning > p.Clients:
-		return fmt.Errorf("sketch: LimiterConfig %q: Returning is %d: it must lie between 0 and Clients", p.Name, p.Returning)
+		return fmt.Errorf("sketch: LimiterConfig %q: Returning is %d: it must lie between 0 and Clients", p.Limit.Name, p.Returning)
 	case p.Bytes < 0 || p.Bytes > maxBytes:
-		return fmt.Errorf("sketch: LimiterConfig %q: Bytes is %d: it must lie between 0 and %d", p.Name, p.Bytes, int64(maxBytes))
+		return fmt.Errorf("sketch: LimiterConfig %q: Bytes is %d: it must lie between 0 and %d", p.Limit.Name, p.Bytes, int64(maxBytes))
 	}
 	if err := validateProbability("LimiterConfig", "ErrorRate", p.ErrorRate); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (p LimiterConfig) returning() int64 {
 // counterBits returns the number of bits of a counter: 16 if a counter of 16 bits can hold twice
 // the limit, otherwise 32.
 func (p LimiterConfig) counterBits() uint64 {
-	if p.Count < 1<<15 {
+	if p.Limit.Count < 1<<15 {
 		return 16
 	}
 	return 32

@@ -13,7 +13,7 @@ import (
 // A LeakyBucketConfig configures a LeakyBucket. Count units leak out every Per; Burst
 // units are granted without a wait.
 type LeakyBucketConfig struct {
-	Limit
+	Limit Limit
 
 	// Queue is the number of units that may wait in addition to Burst. The value math.MaxInt64
 	// means as many as Claim.Ahead allows. Zero means none.
@@ -29,7 +29,7 @@ type LeakyBucketConfig struct {
 // Validate returns an error that states the invalid field if l is invalid.
 func (l LeakyBucketConfig) Validate() error {
 	if l.Queue < 0 {
-		return fmt.Errorf("throttle: leaky bucket %q: Queue is %d: it must not be negative", l.Name, l.Queue)
+		return fmt.Errorf("throttle: leaky bucket %q: Queue is %d: it must not be negative", l.Limit.Name, l.Queue)
 	}
 	return l.Limit.Validate()
 }
@@ -74,7 +74,7 @@ type LeakyBucket struct {
 // NewLeakyBucket returns an empty bucket. It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
-	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.policy()), config: l, bookings: newBookings(l.Limit)}
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
 }
 
 // Reserve implements Limiter.

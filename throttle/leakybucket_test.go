@@ -69,7 +69,7 @@ func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk := at(0)
-			tt.nginx.Rate, tt.nginx.Per, tt.leak.Count, tt.leak.Per = 10, time.Second, 10, time.Second
+			tt.nginx.Rate, tt.nginx.Per, tt.leak.Limit.Count, tt.leak.Limit.Per = 10, time.Second, 10, time.Second
 			theirs, ours := WithClock(NewNginx(tt.nginx), clk), WithClock(NewLeakyBucket(tt.leak), clk)
 			r := rand.New(rand.NewPCG(1, 2))
 			for range 1000 {

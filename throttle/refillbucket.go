@@ -11,7 +11,7 @@ import (
 // A RefillBucketConfig configures a RefillBucket. Count units are added every Per, up to
 // Burst.
 type RefillBucketConfig struct {
-	Limit
+	Limit Limit
 
 	// InitialDeficit is the number of units missing at the start. Zero means that the bucket
 	// starts full.
@@ -24,8 +24,8 @@ type RefillBucketConfig struct {
 
 // Validate returns an error that states the invalid field if r is invalid.
 func (r RefillBucketConfig) Validate() error {
-	if r.InitialDeficit < 0 || r.InitialDeficit > r.burst() {
-		return fmt.Errorf("throttle: refill bucket %q: InitialDeficit is %d: it must lie between 0 and the burst", r.Name, r.InitialDeficit)
+	if r.InitialDeficit < 0 || r.InitialDeficit > r.Limit.burst() {
+		return fmt.Errorf("throttle: refill bucket %q: InitialDeficit is %d: it must lie between 0 and the burst", r.Limit.Name, r.InitialDeficit)
 	}
 	return r.Limit.Validate()
 }

@@ -11,7 +11,7 @@ import (
 // A SlidingCounterConfig configures a SlidingCounter: Count units in any Per. Burst must be
 // 0 or Count.
 type SlidingCounterConfig struct {
-	Limit
+	Limit Limit
 
 	// Parts is the number of sub-windows in Per that are counted one by one. Zero means an
 	// estimate from the counts of two windows.
@@ -25,10 +25,10 @@ type SlidingCounterConfig struct {
 // Validate returns an error that states the invalid field if c is invalid.
 func (c SlidingCounterConfig) Validate() error {
 	switch {
-	case c.Parts < 0 || c.Parts > 0 && time.Duration(c.Parts) > c.Per:
-		return fmt.Errorf("throttle: sliding counter %q: Parts is %d: it must lie between 0 and the nanoseconds in Per", c.Name, c.Parts)
+	case c.Parts < 0 || c.Parts > 0 && time.Duration(c.Parts) > c.Limit.Per:
+		return fmt.Errorf("throttle: sliding counter %q: Parts is %d: it must lie between 0 and the nanoseconds in Per", c.Limit.Name, c.Parts)
 	case c.Parts > 0 && c.RoundDown:
-		return fmt.Errorf("throttle: sliding counter %q: RoundDown is set: with Parts nothing is estimated: leave it false", c.Name)
+		return fmt.Errorf("throttle: sliding counter %q: RoundDown is set: with Parts nothing is estimated: leave it false", c.Limit.Name)
 	}
 	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
 		return err
@@ -97,11 +97,11 @@ type slidingCounts interface {
 // NewSlidingCounter returns an unused limiter. It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) *SlidingCounter {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &SlidingCounter{base: newEpochBase(c.policy()), config: c}
+	s := &SlidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
 	if c.Parts > 0 {
 		s.counts = newPartCounts(c)
 	} else {
-		s.counts = &windowCounts{per: int64(c.Per), roundDown: c.RoundDown, window: ticks.Never}
+		s.counts = &windowCounts{per: int64(c.Limit.Per), roundDown: c.RoundDown, window: ticks.Never}
 	}
 	return s
 }
@@ -113,13 +113,13 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 		return d, err
 	}
 	defer s.mu.Unlock()
-	d.Limit, d.Per = s.config.Count, s.config.Per
+	d.Limit, d.Per = s.config.Limit.Count, s.config.Limit.Per
 	used := s.counts.used(r.now)
 	switch {
-	case n > s.config.Count:
+	case n > s.config.Limit.Count:
 		d.Wait = Forever
-	case n > ticks.Sub(s.config.Count, used):
-		d.Wait = s.counts.waitUntilAtMost(s.config.Count-n, r.now)
+	case n > ticks.Sub(s.config.Limit.Count, used):
+		d.Wait = s.counts.waitUntilAtMost(s.config.Limit.Count-n, r.now)
 	default:
 		if d.OK = true; !c.DryRun {
 			d.Grant = s.counts.add(n, r.now)
@@ -127,7 +127,7 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 			s.last = r.now
 		}
 	}
-	d.Remaining = max(ticks.Sub(s.config.Count, used), 0)
+	d.Remaining = max(ticks.Sub(s.config.Limit.Count, used), 0)
 	if used > 0 {
 		d.ResetAfter = s.counts.waitUntilAtMost(0, r.now)
 	}
@@ -160,7 +160,7 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	if l.Per != s.config.Per {
+	if l.Per != s.config.Limit.Per {
 		now := s.latest(time.Time{})
 		s.counts.setPer(int64(l.Per), now)
 		s.last = now // an older reading must not be before the moved count

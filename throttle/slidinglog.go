@@ -12,7 +12,7 @@ import (
 // A SlidingLogConfig configures a SlidingLog: Count units in any Per. Burst must be 0 or
 // Count.
 type SlidingLogConfig struct {
-	Limit
+	Limit Limit
 
 	// MinGap is the minimum time between two claims, at most Per. Zero means none.
 	MinGap time.Duration
@@ -24,10 +24,10 @@ type SlidingLogConfig struct {
 
 // Validate returns an error that states the invalid field if l is invalid.
 func (l SlidingLogConfig) Validate() error {
-	if l.MinGap < 0 || l.MinGap > l.Per {
-		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Name, l.MinGap)
+	if l.MinGap < 0 || l.MinGap > l.Limit.Per {
+		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Limit.Name, l.MinGap)
 	}
-	if err := l.checkNoBurst("sliding log"); err != nil {
+	if err := l.Limit.checkNoBurst("sliding log"); err != nil {
 		return err
 	}
 	return l.Limit.Validate()
@@ -58,7 +58,7 @@ type SlidingLog struct {
 // NewSlidingLog returns an empty log. It panics if l is invalid.
 func NewSlidingLog(l SlidingLogConfig) *SlidingLog {
 	must(l.Validate(), "NewSlidingLog")
-	return &SlidingLog{base: newBase(ticks.NewTimeline(), l.policy()), config: l}
+	return &SlidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
 }
 
 // Reserve implements Limiter.
@@ -68,7 +68,7 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 		return d, err
 	}
 	defer s.mu.Unlock()
-	d.Limit, d.Per, d.Wait = s.config.Count, s.config.Per, s.wait(n, r.now)
+	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, r.now)
 	d.OK = d.Wait == 0
 	// With CountRejected, a rejected claim enters a full log and replaces the oldest units.
 	// This changes no later decision: while they would still count, so do all of the Count
@@ -81,7 +81,7 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 		}
 	}
 	oldest := s.expired(r.now)
-	d.Remaining = max(s.config.Count-s.entries.unitsAfter(oldest), 0)
+	d.Remaining = max(s.config.Limit.Count-s.entries.unitsAfter(oldest), 0)
 	if used := s.entries.len() - oldest; used > 0 {
 		d.ResetAfter = s.expiresAfter(s.entries.len()-1, r.now)
 	}
@@ -119,14 +119,14 @@ func (s *SlidingLog) SetLimit(l Limit) error {
 
 // wait returns how long after now a claim of n units would be granted.
 func (s *SlidingLog) wait(n, now int64) time.Duration {
-	if n > s.config.Count {
+	if n > s.config.Limit.Count {
 		return Forever
 	}
 	var w time.Duration
 	if last := s.entries.len() - 1; last >= 0 {
 		w = time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(last).at, int64(s.config.MinGap)), now), 0))
 	}
-	if i := s.entries.excess(s.config.Count - n); i > 0 {
+	if i := s.entries.excess(s.config.Limit.Count - n); i > 0 {
 		w = max(w, s.expiresAfter(i-1, now))
 	}
 	return w
@@ -134,20 +134,20 @@ func (s *SlidingLog) wait(n, now int64) time.Duration {
 
 // expiresAfter returns how long after now the i-th entry expires, or 0 if it has expired.
 func (s *SlidingLog) expiresAfter(i int, now int64) time.Duration {
-	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Per)), now), 0))
+	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Limit.Per)), now), 0))
 }
 
 // expired returns the number of entries that have expired at now.
 func (s *SlidingLog) expired(now int64) int {
-	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Per)))
+	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Limit.Per)))
 }
 
 // record adds n units at now, and drops the entries that have expired.
 func (s *SlidingLog) record(n, now int64) {
-	n = min(n, s.config.Count)
+	n = min(n, s.config.Limit.Count)
 	s.entries.drop(s.expired(now))
 	if s.config.CountRejected {
-		s.entries.trimTo(s.config.Count - n)
+		s.entries.trimTo(s.config.Limit.Count - n)
 	}
 	s.entries.add(now, n)
 	s.last = now

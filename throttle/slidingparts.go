@@ -21,7 +21,7 @@ type partCounts struct {
 }
 
 func newPartCounts(c SlidingCounterConfig) *partCounts {
-	return &partCounts{per: int64(c.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
+	return &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 }
 
 func (p *partCounts) used(now int64) int64 { return p.sum(p.partAt(now)) }

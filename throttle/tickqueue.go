@@ -13,7 +13,7 @@ import (
 // serves one unit. Count must be at most the number of nanoseconds of Per. Burst must be 0 or
 // Count.
 type TickQueueConfig struct {
-	Limit
+	Limit Limit
 
 	// Queue is the maximum number of units that wait. It must be positive.
 	Queue int64
@@ -26,16 +26,16 @@ type TickQueueConfig struct {
 // Validate returns an error that states the invalid field if t is invalid.
 func (t TickQueueConfig) Validate() error {
 	if t.Queue <= 0 {
-		return fmt.Errorf("throttle: tick queue %q: Queue is %d: it must be positive: every claim waits for a tick", t.Name, t.Queue)
+		return fmt.Errorf("throttle: tick queue %q: Queue is %d: it must be positive: every claim waits for a tick", t.Limit.Name, t.Queue)
 	}
-	if err := t.checkNoBurst("tick queue"); err != nil {
+	if err := t.Limit.checkNoBurst("tick queue"); err != nil {
 		return err
 	}
 	if err := t.Limit.Validate(); err != nil {
 		return err
 	}
-	if t.Count > int64(t.Per) { // the numbers of ticks would not fit in an int64
-		return fmt.Errorf("throttle: tick queue %q: Count is %d and Per is %v: there must be at most one tick per nanosecond", t.Name, t.Count, t.Per)
+	if t.Limit.Count > int64(t.Limit.Per) { // the numbers of ticks would not fit in an int64
+		return fmt.Errorf("throttle: tick queue %q: Count is %d and Per is %v: there must be at most one tick per nanosecond", t.Limit.Name, t.Limit.Count, t.Limit.Per)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ type TickQueue struct {
 // NewTickQueue returns an empty queue. It panics if t is invalid.
 func NewTickQueue(t TickQueueConfig) *TickQueue {
 	must(t.Validate(), "NewTickQueue")
-	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.policy()), config: t, lastBooked: math.MinInt64}
+	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.Limit.policy()), config: t, lastBooked: math.MinInt64}
 	q.anchor = q.readAnchor(t.Anchor)
 	return q
 }
@@ -123,7 +123,7 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 
 // queueTime returns the time in which a full queue is served.
 func (q *TickQueue) queueTime() time.Duration {
-	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Limit.Per), q.config.Limit.Count))
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its
@@ -177,10 +177,10 @@ func (q *TickQueue) refund(n int64, d Decision) {
 
 // tickAt returns the number of the latest tick at or before now.
 func (q *TickQueue) tickAt(now int64) int64 {
-	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
+	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))
 }
 
 // tickTime returns the instant of tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
-	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
+	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Limit.Per), q.config.Limit.Count))
 }

@@ -43,24 +43,24 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 }
 
 func refillBucket(r throttle.RefillBucketConfig) limit {
-	burst := r.Burst
+	burst := r.Limit.Burst
 	if burst == 0 {
-		burst = r.Count
+		burst = r.Limit.Count
 	}
-	per, anchor := micros(r.Per), int64(0)
+	per, anchor := micros(r.Limit.Per), int64(0)
 	if !r.Anchor.IsZero() && per > 0 {
 		anchor = microAtOrAfter(r.Anchor)
 	}
 	return limit{
 		algorithm:     "refillbucket",
-		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Name, r.Per), validateFull(r), validateCount("refill bucket", r.Name, max(burst, r.Count))),
-		name:          r.Name,
-		policy:        policyName(r.Name, r.Limit.String()),
+		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateFull(r), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
+		name:          r.Limit.Name,
+		policy:        policyName(r.Limit.Name, r.Limit.String()),
 		shape:         []any{per, anchor},
 		capacity:      burst,
-		per:           time.Duration(saturated.Mul((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
+		per:           time.Duration(saturated.Mul((burst-1)/max(r.Limit.Count, 1)+1, int64(max(r.Limit.Per, 0)))),
 		ticksPerMicro: 1,
-		args:          []any{per, r.Count, burst, anchor},
+		args:          []any{per, r.Limit.Count, burst, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}), c)
 		},
@@ -71,7 +71,7 @@ func validateFull(r throttle.RefillBucketConfig) error {
 	if r.InitialDeficit == 0 {
 		return nil
 	}
-	return fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Name, r.InitialDeficit)
+	return fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Limit.Name, r.InitialDeficit)
 }
 
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
@@ -90,9 +90,9 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 	return limit{
 		algorithm:     "leakybucket",
 		err:           l.Validate(),
-		name:          l.Name,
-		policy:        policyName(l.Name, l.Limit.String()),
-		shape:         []any{l.Per, split},
+		name:          l.Limit.Name,
+		policy:        policyName(l.Limit.Name, l.Limit.String()),
+		shape:         []any{l.Limit.Per, split},
 		capacity:      most,
 		per:           t.duration(full),
 		ticksPerMicro: t.scale,
@@ -113,10 +113,10 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 }
 
 func tickQueue(t throttle.TickQueueConfig) limit {
-	per := micros(t.Per)
-	err := firstError(t.Validate(), validateMicros("tick queue", t.Name, t.Per), validateCount("tick queue", t.Name, t.Queue))
-	if err == nil && t.Count > min(per, maxScale) {
-		err = fmt.Errorf("throttleredis: tick queue %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Name, t.Count, t.Per, maxScale)
+	per := micros(t.Limit.Per)
+	err := firstError(t.Validate(), validateMicros("tick queue", t.Limit.Name, t.Limit.Per), validateCount("tick queue", t.Limit.Name, t.Queue))
+	if err == nil && t.Limit.Count > min(per, maxScale) {
+		err = fmt.Errorf("throttleredis: tick queue %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Limit.Name, t.Limit.Count, t.Limit.Per, maxScale)
 	}
 	if err != nil {
 		return limit{err: err}
@@ -125,17 +125,17 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 	if !t.Anchor.IsZero() {
 		anchor = microAtOrAfter(t.Anchor)
 	}
-	g := saturated.GCD(t.Count, per)
+	g := saturated.GCD(t.Limit.Count, per)
 	return limit{
 		algorithm:     "tickqueue",
-		name:          t.Name,
-		policy:        policyName(t.Name, t.Limit.String()),
-		shape:         []any{t.Count / g, per / g, anchor},
+		name:          t.Limit.Name,
+		policy:        policyName(t.Limit.Name, t.Limit.String()),
+		shape:         []any{t.Limit.Count / g, per / g, anchor},
 		capacity:      t.Queue,
-		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
-		ticksPerMicro: t.Count / g,
+		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Limit.Per), t.Limit.Count)),
+		ticksPerMicro: t.Limit.Count / g,
 		queueBound:    queueBoundOf(t.Queue),
-		args:          []any{t.Count / g, per / g, t.Queue, anchor},
+		args:          []any{t.Limit.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
 			return throttle.WithClock(throttle.NewTickQueue(part), c)

@@ -17,7 +17,7 @@ func TestSlidingLog_staysExactBeyondTheIntegersOfADouble(t *testing.T) {
 	log := throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1 << 49, Per: time.Second}}
 	l, memory := s.SlidingLog(log), throttle.NewSlidingLog(log)
 	for i := range 300 {
-		c := throttle.Claim{Cost: log.Count/4 - 7, Now: began.Add(time.Duration(i) * 200 * time.Millisecond)}
+		c := throttle.Claim{Cost: log.Limit.Count/4 - 7, Now: began.Add(time.Duration(i) * 200 * time.Millisecond)}
 		remote, err := l.Reserve(t.Context(), c)
 		require.NoError(t, err)
 		local, err := memory.Reserve(t.Context(), c)

@@ -117,23 +117,20 @@ func (s *Store) prefix() string {
 // in Redis. It returns an error where the method of that kind of limit would panic, and for a type
 // that the Store does not have: it has throttle.Limit, and the Config types of the packages throttle
 // and warmup that other methods of Store accept.
-func (s *Store) Limiter(name string, spec interface {
-	Validate() error
-	String() string
-}) (*Limiter, error) {
+func (s *Store) Limiter(name string, spec interface{ Validate() error }) (*Limiter, error) {
 	l := limit{err: fmt.Errorf("throttleredis: limit %q: a %T is not kept in Redis", name, spec)}
 	switch v := spec.(type) {
 	case throttle.Limit:
 		v.Name = name
 		l = tokenBucket(v)
 	case throttle.RefillBucketConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = refillBucket(v)
 	case throttle.LeakyBucketConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = leakyBucket(v)
 	case throttle.TickQueueConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = tickQueue(v)
 	case throttle.NginxConfig:
 		v.Name = name
@@ -142,19 +139,19 @@ func (s *Store) Limiter(name string, spec interface {
 		v.Name = name
 		l = fixedWindow(v)
 	case throttle.SlidingLogConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = slidingLog(v)
 	case throttle.SlidingCounterConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = slidingCounter(v)
 	case throttle.ConcurrencyConfig:
 		v.Name = name
 		l = concurrency(v)
 	case warmup.Config:
-		v.Name = name
+		v.Limit.Name = name
 		l = warmUp(v)
 	case warmup.BurstyConfig:
-		v.Name = name
+		v.Limit.Name = name
 		l = bursty(v)
 	}
 	return s.newLimiter(l)

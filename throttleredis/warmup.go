@@ -19,7 +19,7 @@ func (s *Store) WarmUp(c warmup.Config) *Limiter {
 func warmUp(c warmup.Config) limit {
 	err := c.Validate()
 	if err == nil && c.Outage != 0 {
-		err = fmt.Errorf("throttleredis: warm-up %q: Outage is %v: leave it 0: an outage is not noticed in Redis", c.Name, c.Outage)
+		err = fmt.Errorf("throttleredis: warm-up %q: Outage is %v: leave it 0: an outage is not noticed in Redis", c.Limit.Name, c.Outage)
 	}
 	return smooth(c.Limit, err, warmUpCosts(c), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := c
@@ -91,7 +91,7 @@ type unitCosts struct {
 }
 
 func warmUpCosts(c warmup.Config) unitCosts {
-	interval := float64(c.Per) / float64(c.Count)
+	interval := float64(c.Limit.Per) / float64(c.Limit.Count)
 	p := unitCosts{interval: interval, warm: interval, idlePerUnit: math.Inf(1)}
 	if c.Period == 0 {
 		return p
@@ -112,8 +112,8 @@ func burstyCosts(b warmup.BurstyConfig) unitCosts {
 	if save == 0 {
 		save = time.Second
 	}
-	interval := float64(b.Per) / float64(b.Count)
-	most := float64(save) * float64(b.Count) / float64(b.Per)
+	interval := float64(b.Limit.Per) / float64(b.Limit.Count)
+	most := float64(save) * float64(b.Limit.Count) / float64(b.Limit.Per)
 	return unitCosts{interval: interval, idlePerUnit: interval, maxIdle: most, threshold: most}
 }
 

@@ -66,7 +66,7 @@ func slidingLog(l throttle.SlidingLogConfig) limit {
 	gap := micros(l.MinGap + 999)
 	r := slidingLimit("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRejected: l.CountRejected}), c)
-	}, micros(l.Per), gap, rejected, 0)
+	}, micros(l.Limit.Per), gap, rejected, 0)
 	r.countsRejections = l.CountRejected
 	return r
 }
@@ -85,18 +85,18 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 	}
 	err := c.Validate()
 	if c.Parts > 0 { // a log with one entry for each sub-window
-		if err == nil && int64(c.Parts) > micros(c.Per) {
-			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Name, c.Parts)
+		if err == nil && int64(c.Parts) > micros(c.Limit.Per) {
+			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Limit.Name, c.Parts)
 		}
-		return slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts)
+		return slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Limit.Per), 0, 0, c.Parts)
 	}
 	floor := 0
 	if c.RoundDown {
 		floor = 1
 	}
-	l := slidingLimit("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Per), floor)
-	l.window, l.newRule = c.Per, func(EventualOptions) usageRule {
-		return &windowUsage{config: throttle.FixedWindowConfig{Count: c.Count, Per: c.Per}, sliding: true, roundDown: c.RoundDown}
+	l := slidingLimit("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Limit.Per), floor)
+	l.window, l.newRule = c.Limit.Per, func(EventualOptions) usageRule {
+		return &windowUsage{config: throttle.FixedWindowConfig{Count: c.Limit.Count, Per: c.Limit.Per}, sliding: true, roundDown: c.RoundDown}
 	}
 	return l
 }

@@ -48,7 +48,7 @@ import (
 // Per/Count, as without idle units: a pause that is short compared to Period has no effect on
 // the rate.
 type Config struct {
-	throttle.Limit // Count units per Per when warm; Burst must be 0
+	Limit throttle.Limit // Count units per Per when warm; Burst must be 0
 
 	// Period is the time in which a cold limit becomes warm if units are used as fast as
 	// possible, and also the time in which an idle limit becomes cold. Zero means no warm-up:
@@ -69,11 +69,11 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Period < 0:
-		return fmt.Errorf("warmup: limit %q: Period is %v: it must not be negative", c.Name, c.Period)
+		return fmt.Errorf("warmup: limit %q: Period is %v: it must not be negative", c.Limit.Name, c.Period)
 	case c.ColdFactor < 0 || math.IsNaN(c.ColdFactor) || math.IsInf(c.ColdFactor, 1):
-		return fmt.Errorf("warmup: limit %q: ColdFactor is %v: it must be a positive number, or 0 for 3", c.Name, c.ColdFactor)
+		return fmt.Errorf("warmup: limit %q: ColdFactor is %v: it must be a positive number, or 0 for 3", c.Limit.Name, c.ColdFactor)
 	case c.Outage < 0:
-		return fmt.Errorf("warmup: limit %q: Outage is %v: it must not be negative", c.Name, c.Outage)
+		return fmt.Errorf("warmup: limit %q: Outage is %v: it must not be negative", c.Limit.Name, c.Outage)
 	}
 	return validateLimit(c.Limit)
 }
@@ -96,7 +96,7 @@ func (c Config) After(n int64) time.Duration {
 // A BurstyConfig configures a limit that saves idle time for a burst, as Guava's SmoothBursty
 // does.
 type BurstyConfig struct {
-	throttle.Limit // Count units per Per; Burst must be 0, MaxBurst replaces it
+	Limit throttle.Limit // Count units per Per; Burst must be 0, MaxBurst replaces it
 
 	// MaxBurst is the maximum idle time that is saved. The units of that time, plus one, can
 	// be used immediately. Zero means 1 second, as in Guava.
@@ -110,7 +110,7 @@ type BurstyConfig struct {
 // Validate returns an error that describes the first invalid field of b, or nil.
 func (b BurstyConfig) Validate() error {
 	if b.MaxBurst < 0 {
-		return fmt.Errorf("warmup: limit %q: MaxBurst is %v: it must not be negative; a Config with Period 0 has no burst", b.Name, b.MaxBurst)
+		return fmt.Errorf("warmup: limit %q: MaxBurst is %v: it must not be negative; a Config with Period 0 has no burst", b.Limit.Name, b.MaxBurst)
 	}
 	return validateLimit(b.Limit)
 }
@@ -158,7 +158,7 @@ func (b BurstyConfig) costs() costs {
 		maxBurst = time.Second
 	}
 	p.coolDownInterval = p.stableInterval
-	p.maxIdle = float64(maxBurst) * float64(b.Count) / float64(b.Per)
+	p.maxIdle = float64(maxBurst) * float64(b.Limit.Count) / float64(b.Limit.Per)
 	return p
 }
 

@@ -18,7 +18,7 @@ import (
 // BucketsConfig configures a Buckets.
 type BucketsConfig struct {
 	// Limit is the limit of each key.
-	throttle.Limit
+	Limit throttle.Limit
 
 	// Max is the number of keys in use at the same time for which the table has space, at most
 	// 2^32. The space is allocated in full. Zero means 65,536.
@@ -39,9 +39,9 @@ type BucketsConfig struct {
 func (b BucketsConfig) Validate() error {
 	switch {
 	case b.Max < 0:
-		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
+		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Limit.Name, b.Max)
 	case int64(b.Max) > maxBuckets:
-		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be at most %d, because the space is allocated in full", b.Name, b.Max, int64(maxBuckets))
+		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be at most %d, because the space is allocated in full", b.Limit.Name, b.Max, int64(maxBuckets))
 	}
 	return b.Limit.Validate()
 }
@@ -102,11 +102,11 @@ func NewBuckets(b BucketsConfig) *Buckets {
 	if b.Max == 0 {
 		b.Max = 1 << 16
 	}
-	burst := cmp.Or(b.Burst, b.Count)
+	burst := cmp.Or(b.Limit.Burst, b.Limit.Count)
 	k := &Buckets{
 		time:   ticks.NewTimeline(),
-		params: gcra.New(b.Count, b.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
-		policy: cmp.Or(b.Name, b.String()),
+		params: gcra.New(b.Limit.Count, b.Limit.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
+		policy: cmp.Or(b.Limit.Name, b.Limit.String()),
 		seed:   maphash.MakeSeed(),
 	}
 	k.overflow, k.inner = b.Overflow, k.subGrants.Inner(b.Overflow, true)

@@ -85,7 +85,7 @@ func (b *bench) slidingLog(entries int) {
 	b.measure(state, "settle in the middle", func(i int) { settle(len(claims)/2+i, 2) })
 	b.measure(state, "settle the newest", func(i int) { settle(len(claims)-1-i, 2) })
 	b.measure(state, "grant", func(int) { b.reserve(l, throttle.Claim{}) })
-	b.measure(state, "reject", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
+	b.measure(state, "reject", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Limit.Count / 2}) })
 }
 
 // concurrency claims units that are never returned, waits until the claims are lost, and
