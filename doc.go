@@ -56,7 +56,7 @@
 // response or an error is returned immediately. The units of the callers ahead count if they
 // are of the same tenant and priority and the limit states its rate. The same applies to a wait that the
 // server asks for, in the queue or before a retry, and that is longer than
-// RetryPolicy.MaxWait. [http.Client.Timeout] counts as a deadline of the context, so it
+// RetryPolicy.MaxServerWait. [http.Client.Timeout] counts as a deadline of the context, so it
 // includes the time in the queue.
 //
 // Use a [github.com/heed-go/heed/poll.Poller] for operations that take longer than one

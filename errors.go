@@ -28,7 +28,7 @@ var (
 	ErrBodyNotReplayable = errors.New("heed: the body cannot be sent again: set Request.GetBody")
 
 	// ErrMaxWait means that a wait would be longer than RequestOptions.MaxWait or
-	// RetryPolicy.MaxWait, or that RequestOptions.NoWait is set.
+	// RetryPolicy.MaxServerWait, or that RequestOptions.NoWait is set.
 	ErrMaxWait = errors.New("heed: the wait is too long")
 
 	// ErrMaxElapsed means that the retry would begin later than RetryPolicy.MaxElapsed

@@ -69,8 +69,8 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 		"heed: no attempts are left: RetryPolicy.MaxFailures is 2":                     {RetryPolicy{MaxFailures: 2}, RequestOptions{}, 500},
 		"heed: no attempts are left: RetryPolicy.MaxFailures is 5":                     {RetryPolicy{}, RequestOptions{}, 500},
 		"heed: the time for retries has elapsed: RetryPolicy.MaxBackoff is 3s":         {RetryPolicy{MaxBackoff: 3 * time.Second}, RequestOptions{}, 500},
-		"heed: the wait is too long: RetryPolicy.MaxWait is 30s":                       {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{}, slowDown},
-		"heed: the wait is too long: RequestOptions.MaxWait is 20s":                    {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{MaxWait: 20 * time.Second}, slowDown},
+		"heed: the wait is too long: RetryPolicy.MaxServerWait is 30s":                 {RetryPolicy{MaxServerWait: 30 * time.Second}, RequestOptions{}, slowDown},
+		"heed: the wait is too long: RequestOptions.MaxWait is 20s":                    {RetryPolicy{MaxServerWait: 30 * time.Second}, RequestOptions{MaxWait: 20 * time.Second}, slowDown},
 		"heed: the time for retries has elapsed: RetryPolicy.MaxElapsed is 10s":        {RetryPolicy{MaxElapsed: 10 * time.Second}, RequestOptions{}, slowDown},
 		"heed: no attempts are left: the delay of RetryPolicy.Backoff is backoff.Stop": {RetryPolicy{Backoff: backoff.Constant(backoff.Stop)}, RequestOptions{}, 500},
 	} {
@@ -152,7 +152,7 @@ func TestTransport_returnsARejectionThatLastsTooLongImmediately(t *testing.T) {
 						var cancel context.CancelFunc
 						ctx, cancel = context.WithTimeout(ctx, deadline)
 						defer cancel()
-						tr.Retry = &RetryPolicy{MaxWait: -1, MaxElapsed: -1}
+						tr.Retry = &RetryPolicy{MaxServerWait: -1, MaxElapsed: -1}
 					}
 					resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 					require.NoError(t, err)

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -27,6 +28,10 @@ type RequestOptions struct {
 	// Tenant together are one tenant. Each name that waits has a share, so set only names
 	// that were authenticated: with invented ones a client gets as many shares.
 	Tenant string
+
+	// Weight is the share of Tenant in each limit, relative to the weights of other tenants. Zero, and a
+	// negative value, means 1.
+	Weight int
 
 	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero
 	// means 1. A negative value is an error.
@@ -58,24 +63,28 @@ type RequestOptions struct {
 	NoWait bool
 
 	// MaxWait is the longest single wait: in the queue, for any limit, and before a retry.
-	// Zero or less means RetryPolicy.MaxWait for delays before a retry and for waits that
+	// Zero or less means RetryPolicy.MaxServerWait for delays before a retry and for waits that
 	// the server imposes, and no limit for waits that the program's own limits impose.
 	MaxWait time.Duration
 }
 
-// WithOptions returns a context that carries r to the Transport. It replaces all options
-// that ctx carries. To change some of them, such as in a function that package batch calls
-// and that must keep the Priority of the job, begin with OptionsFrom:
-//
-//	o := heed.OptionsFrom(ctx)
-//	o.Tenant = "acme"
-//	ctx = heed.WithOptions(ctx, o)
+// WithOptions returns a context that carries r to the Transport, with the options that ctx carries
+// already: fields of r that are not zero replace them. So each layer of a program sets what it knows, such as the
+// Priority of a job and the Tenant of an item.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	v := settingsFrom(ctx)
-	if r.QuotaName != v.options.QuotaName {
+	o := &v.options
+	if r.QuotaName != "" && r.QuotaName != o.QuotaName {
 		ctx = quota.WithName(ctx, r.QuotaName)
 	}
-	v.options = r
+	*o = RequestOptions{
+		Priority: cmp.Or(r.Priority, o.Priority), Tenant: cmp.Or(r.Tenant, o.Tenant), Weight: cmp.Or(r.Weight, o.Weight),
+		Cost: cmp.Or(r.Cost, o.Cost), QuotaName: cmp.Or(r.QuotaName, o.QuotaName), MaxWait: cmp.Or(r.MaxWait, o.MaxWait),
+		Idempotent: r.Idempotent || o.Idempotent, NoRetry: r.NoRetry || o.NoRetry, NoWait: r.NoWait || o.NoWait, Costs: o.Costs,
+	}
+	if r.Costs != nil {
+		o.Costs = r.Costs
+	}
 	return context.WithValue(ctx, settingsKey{}, &v)
 }
 

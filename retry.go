@@ -89,12 +89,12 @@ type RetryPolicy struct {
 	// backoff.Budget allows fewer.
 	Budget *backoff.Budget
 
-	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
+	// MaxServerWait is the longest delay before a retry, and the longest wait in the queue that
 	// the server may impose. A request that would have to wait longer fails immediately;
 	// so do requests that are already in the queue when the server states a longer time.
 	// It does not apply to waits that the program's own limits impose. Zero means
 	// 10 minutes; a negative value means no limit.
-	MaxWait time.Duration
+	MaxServerWait time.Duration
 
 	// MaxElapsed is the longest time from the end of the first attempt to the start of
 	// the last. It includes the attempts, delays and waits in the queue between these
@@ -165,7 +165,7 @@ const (
 	defaultMaxAttempts   = 10
 	defaultMaxFailures   = 5
 	defaultMaxBackoff    = time.Minute
-	defaultMaxWait       = 10 * time.Minute
+	defaultMaxServerWait = 10 * time.Minute
 	defaultMaxElapsed    = 15 * time.Minute
 	defaultMaxBodyBuffer = 256 << 10
 )
@@ -217,8 +217,8 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	}
 	p.AttemptTimeout = max(p.AttemptTimeout, 0)
 	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
-	if p.MaxWait = cmp.Or(p.MaxWait, defaultMaxWait); p.MaxWait < 0 {
-		p.MaxWait = throttle.Forever
+	if p.MaxServerWait = cmp.Or(p.MaxServerWait, defaultMaxServerWait); p.MaxServerWait < 0 {
+		p.MaxServerWait = throttle.Forever
 	}
 	if p.MaxElapsed = cmp.Or(p.MaxElapsed, defaultMaxElapsed); p.MaxElapsed < 0 {
 		p.MaxElapsed = throttle.Forever

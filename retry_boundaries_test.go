@@ -31,7 +31,7 @@ func TestTransport_waitsForAtMostMaxWait(t *testing.T) {
 		for _, tracks := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript(response{429, "", []string{"Retry-After", tt.retryAfter}}, 200)
-				tr := &Transport{Base: s, Retry: &RetryPolicy{MaxWait: tt.maxWait}}
+				tr := &Transport{Base: s, Retry: &RetryPolicy{MaxServerWait: tt.maxWait}}
 				if !tracks {
 					tr.Quota = &quota.Tracker{Mode: quota.Disabled}
 				}

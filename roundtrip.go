@@ -176,13 +176,13 @@ func (rt *roundTrip) begin() {
 		}
 	}
 	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != ""
-	switch rt.maxWait = p.MaxWait; {
+	switch rt.maxWait = p.MaxServerWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
 	case rt.opts.MaxWait != 0:
 		rt.maxWait = rt.opts.MaxWait
 	}
-	rt.ticket.Tenant = rt.opts.Tenant
+	rt.ticket.Tenant, rt.ticket.Weight = rt.opts.Tenant, int32(min(max(rt.opts.Weight, 0), math.MaxInt32))
 	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
 	// The Tracker adds a small random time to stated waits, which alone does not make a wait too long.
 	rt.ticket.MaxServerWait = min(rt.maxWait, throttle.Forever-time.Second) + min(rt.maxWait/40, time.Second)

@@ -192,7 +192,7 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 		{"deadline", func(r *waitRules) { r.deadline = 50 * time.Second }, context.DeadlineExceeded, ""},
 		{"MaxElapsed", func(r *waitRules) { r.policy.MaxElapsed = 40 * time.Second }, ErrMaxElapsed, "RetryPolicy.MaxElapsed is 40s"},
 		{"RequestOptions.MaxWait", func(r *waitRules) { r.opts.MaxWait = 30 * time.Second }, ErrMaxWait, "RequestOptions.MaxWait is 30s"},
-		{"RetryPolicy.MaxWait", func(r *waitRules) { r.policy.MaxWait = 20 * time.Second }, ErrMaxWait, "RetryPolicy.MaxWait is 20s"},
+		{"RetryPolicy.MaxServerWait", func(r *waitRules) { r.policy.MaxServerWait = 20 * time.Second }, ErrMaxWait, "RetryPolicy.MaxServerWait is 20s"},
 	}
 	per100s := throttle.Limit{Count: 1, Per: 100 * time.Second}
 	for name, wait := range map[string]struct {
@@ -200,10 +200,10 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 		retried bool
 		tr      func() *Transport
 	}{
-		"start delay": {"MaxElapsed RetryPolicy.MaxWait", false, func() *Transport {
+		"start delay": {"MaxElapsed RetryPolicy.MaxServerWait", false, func() *Transport {
 			return &Transport{Base: newScript(200), StartJitter: 200 * time.Second, StartSeed: deviceSeed}
 		}},
-		"queue": {"MaxElapsed RetryPolicy.MaxWait", false, func() *Transport {
+		"queue": {"MaxElapsed RetryPolicy.MaxServerWait", false, func() *Transport {
 			l := throttle.NewTokenBucket(per100s)
 			_, err := l.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 			next := time.Now().Add(100 * time.Second)
 			return &Transport{Base: newScript(200), Limiter: serverLimit{next: &next}}
 		}},
-		"queue, before a retry": {"RetryPolicy.MaxWait", true, func() *Transport {
+		"queue, before a retry": {"RetryPolicy.MaxServerWait", true, func() *Transport {
 			return &Transport{Base: newScript(503, 200), Limiter: throttle.NewTokenBucket(per100s)}
 		}},
 		"delay before a retry": {"", true, func() *Transport {
@@ -225,7 +225,7 @@ func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
-				r := waitRules{policy: RetryPolicy{Backoff: backoff.Constant(0), MaxWait: -1, MaxElapsed: -1}}
+				r := waitRules{policy: RetryPolicy{Backoff: backoff.Constant(0), MaxServerWait: -1, MaxElapsed: -1}}
 				for _, rule := range rules[first:] {
 					rule.set(&r)
 				}

@@ -94,7 +94,7 @@ func TestTransport_waitsUpToMaxWait(t *testing.T) {
 			s := newScript(response{429, "", []string{"Retry-After", retryAfter}}, 200)
 			seconds, err := time.ParseDuration(retryAfter + "s")
 			require.NoError(t, err)
-			resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxWait: seconds}})
+			resp, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxServerWait: seconds}})
 			require.NoError(t, err)
 			require.Equal(t, 200, resp.StatusCode, retryAfter)
 		})

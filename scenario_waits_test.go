@@ -158,7 +158,7 @@ func expectRetryDelay(status int, value string, least, most time.Duration) func(
 	return func(t *testing.T) {
 		headers := []string{"Retry-After", value, "Date", time.Now().UTC().Format(http.TimeFormat)}
 		s := newScript(response{status, "", headers}, 200)
-		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxWait: -1}})
+		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxServerWait: -1}})
 		require.NoError(t, err)
 		require.Equal(t, 2, s.sent())
 		require.GreaterOrEqual(t, s.gaps()[0], least, value)

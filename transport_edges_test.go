@@ -161,7 +161,7 @@ func TestTransport_budgetDoesNotLimitWhatTheServerRejects(t *testing.T) {
 }
 
 // TestTransport_resetOfARejectionIsAWait checks which reset times of a 429 without Retry-After
-// are waits that RetryPolicy.MaxWait forbids.
+// are waits that RetryPolicy.MaxServerWait forbids.
 func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
 	for _, tt := range []struct {
 		headers string
@@ -185,7 +185,7 @@ func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
 				}
 			}
 			s := newScript(response{429, "", pairs}, 200)
-			resp, err := get(t, &Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{MaxWait: time.Minute}})
+			resp, err := get(t, &Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{MaxServerWait: time.Minute}})
 			require.NoError(t, err)
 			resp.Body.Close()
 			require.Equal(t, tt.sent, s.sent(), tt.headers)
@@ -305,9 +305,9 @@ func TestRetryable_table(t *testing.T) {
 
 func TestRetryPolicy_waitsWithDefaults(t *testing.T) {
 	for d, want := range map[time.Duration][2]time.Duration{
-		0: {defaultMaxWait, defaultMaxElapsed}, 1: {1, 1}, -1: {throttle.Forever, throttle.Forever}, time.Hour: {time.Hour, time.Hour},
+		0: {defaultMaxServerWait, defaultMaxElapsed}, 1: {1, 1}, -1: {throttle.Forever, throttle.Forever}, time.Hour: {time.Hour, time.Hour},
 	} {
-		p := (&RetryPolicy{MaxWait: d, MaxElapsed: d}).withDefaults(nil)
-		require.Equal(t, want, [2]time.Duration{p.MaxWait, p.MaxElapsed}, d)
+		p := (&RetryPolicy{MaxServerWait: d, MaxElapsed: d}).withDefaults(nil)
+		require.Equal(t, want, [2]time.Duration{p.MaxServerWait, p.MaxElapsed}, d)
 	}
 }

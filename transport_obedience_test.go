@@ -90,7 +90,7 @@ func TestTransport_obeysItsOwnRejection(t *testing.T) {
 		}},
 		"no budget":       {0.05, stops, func(tr *Transport) { tr.Retry = &RetryPolicy{Budget: &backoff.Budget{Ratio: 0.01, MinPerSecond: 0.1}} }},
 		"no delay":        {0.2, stops, func(tr *Transport) { tr.Retry = &RetryPolicy{Backoff: backoff.Constant(0)} }},
-		"short max. wait": {0.2, stops, func(tr *Transport) { tr.Retry = &RetryPolicy{MaxWait: 2 * time.Second} }},
+		"short max. wait": {0.2, stops, func(tr *Transport) { tr.Retry = &RetryPolicy{MaxServerWait: 2 * time.Second} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds := uint64(5)

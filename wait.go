@@ -22,7 +22,7 @@ import (
 //	the deadline of the context   all                                        context.DeadlineExceeded
 //	RetryPolicy.MaxElapsed        all after the first attempt                ErrMaxElapsed
 //	RequestOptions.MaxWait        all                                        ErrMaxWait
-//	RetryPolicy.MaxWait           delays before a retry, and waits in the    ErrMaxWait
+//	RetryPolicy.MaxServerWait           delays before a retry, and waits in the    ErrMaxWait
 //	                              queue for limits of the server
 //
 // checkWait applies all but the first to waits outside the queue: the start delay and the
@@ -64,7 +64,7 @@ func (rt *roundTrip) errMaxWait() error {
 	case rt.opts.MaxWait != 0:
 		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
 	}
-	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
+	return withSetting(ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait)
 }
 
 // errMaxElapsed returns ErrMaxElapsed with its setting.

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -402,13 +403,8 @@ func (j *job) maySend() bool {
 
 // withPriority returns ctx with the priority of the job's requests.
 func (j *job) withPriority(ctx context.Context) context.Context {
-	options := heed.OptionsFrom(ctx)
-	if j.o.Priority != 0 {
-		options.Priority = j.o.Priority
-	} else if options.Priority == 0 {
-		options.Priority = DefaultPriority
-	}
-	return heed.WithOptions(ctx, options)
+	p := cmp.Or(j.o.Priority, heed.OptionsFrom(ctx).Priority, DefaultPriority)
+	return heed.WithOptions(ctx, heed.RequestOptions{Priority: p})
 }
 
 // A task is an item that a worker processes.

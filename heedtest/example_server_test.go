@@ -52,7 +52,7 @@ func ExampleServer_StartInMemory() {
 
 			client := heed.NewClient(&heed.Transport{
 				Base:  s.Transport(),
-				Retry: &heed.RetryPolicy{MaxWait: 2 * time.Hour, MaxElapsed: 3 * time.Hour},
+				Retry: &heed.RetryPolicy{MaxServerWait: 2 * time.Hour, MaxElapsed: 3 * time.Hour},
 			})
 			resp, err := client.Get(s.URL)
 			if err != nil {

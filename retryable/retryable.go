@@ -31,7 +31,7 @@ import (
 )
 
 // defaultMaxWait is the longest Retry-After that is waited for by default. It is the default
-// of heed.RetryPolicy.MaxWait.
+// of heed.RetryPolicy.MaxServerWait.
 const defaultMaxWait = 10 * time.Minute
 
 var (

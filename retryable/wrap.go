@@ -23,7 +23,7 @@ import (
 // to a client without Wrap remain:
 //
 //   - An attempt that would have to wait too long, by the deadline of the context or
-//     Retry.MaxWait, fails with a *heed.GiveUpError, and an attempt whose header, host
+//     Retry.MaxServerWait, fails with a *heed.GiveUpError, and an attempt whose header, host
 //     or URL is invalid fails before it is sent. DefaultRetryPolicy retries the
 //     former, as any unknown error, and does not retry the latter, because their texts
 //     are those of net/http.

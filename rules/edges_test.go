@@ -234,7 +234,7 @@ func TestResizable_nothingAndUnchangeable(t *testing.T) {
 		want bool
 	}{
 		{nil, nil, true}, {nil, bucket, false}, {bucket, nil, false}, {nil, nginx, false}, {nginx, nil, false},
-		{nginx, nginx, false}, {places, places, false}, {bucket, throttle.PerMinute(7), true}, {nginx, bucket, false},
+		{nginx, nginx, false}, {places, throttle.ConcurrencyConfig{Count: 9}, true}, {places, throttle.ConcurrencyConfig{Count: 1, MaxAge: 1}, false}, {bucket, throttle.PerMinute(7), true}, {nginx, bucket, false},
 	} {
 		require.Equal(t, tt.want, resizable(tt.a, tt.b), "%v, %v", tt.a, tt.b)
 	}

@@ -41,6 +41,8 @@ func unclocked(s Spec) throttle.Limiter {
 // stay taken.
 func resize(l throttle.Limiter, s Spec) error {
 	switch l := l.(type) {
+	case *throttle.Concurrency:
+		return l.SetCount(s.(throttle.ConcurrencyConfig).Count)
 	case *throttle.FixedWindow:
 		return l.SetConfig(s.(throttle.FixedWindowConfig))
 	case interface{ SetLimit(throttle.Limit) error }:
@@ -93,6 +95,10 @@ func resizable(a, b Spec) bool {
 	case throttle.SlidingCounterConfig:
 		a, ok := a.(throttle.SlidingCounterConfig)
 		a.Limit = b.Limit
+		return ok && a == b
+	case throttle.ConcurrencyConfig:
+		a, ok := a.(throttle.ConcurrencyConfig)
+		a.Name, a.Count = b.Name, b.Count
 		return ok && a == b
 	case warmup.Config:
 		a, ok := a.(warmup.Config)

@@ -54,7 +54,7 @@ func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 1
 // through it.
 //
 // Invariant: the units of the claims that were granted and have not ended are never more
-// than Count.
+// than Count, unless SetCount has lowered it below them.
 //
 // Limitations: ending a claim a second time, or after MaxAge, does nothing.
 type Concurrency struct {
@@ -106,7 +106,7 @@ func (f *Concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 		d.Grant = f.add(n, r.now)
 		f.last = r.now
 	}
-	d.Remaining = f.config.Count - used
+	d.Remaining = max(f.config.Count-used, 0)
 	d.setFresh(&c)
 	return d, nil
 }
@@ -120,6 +120,21 @@ func (f *Concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback
 
 // Traits implements Limiter.
 func (*Concurrency) Traits() Traits { return Traits{NonBlocking: true} }
+
+// SetCount replaces the maximum number of units in use. Claims that are in use keep their units, also if these are
+// more than count: then no claim is granted until enough have ended. If count is not positive, SetCount returns an error and
+// changes nothing. A queue.Queue asks again for its waiters when a claim ends, and after Queue.Wake.
+func (f *Concurrency) SetCount(count int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.config
+	c.Count = count
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	f.config.Count = count
+	return nil
+}
 
 // expiredUnits returns the units of the claims that have reached MaxAge at now. They are
 // removed only when a claim is granted, because a rejection must not change the state.

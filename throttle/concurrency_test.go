@@ -172,3 +172,29 @@ func TestNewConcurrency_panicsOnInvalidConfig(t *testing.T) {
 	})
 	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}) })
 }
+
+// SetCount changes how many units may be in use, and nothing about those that are.
+func TestConcurrency_setCount(t *testing.T) {
+	ctx, now := t.Context(), time.Unix(0, 0)
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
+	claim := func(dry bool) throttle.Decision {
+		d, err := l.Reserve(ctx, throttle.Claim{Now: now, DryRun: dry})
+		require.NoError(t, err)
+		return d
+	}
+	first, second := claim(false), claim(false)
+	require.False(t, claim(false).OK)
+	require.NoError(t, l.SetCount(3))
+	third := claim(false)
+	require.True(t, third.OK)
+	require.NoError(t, l.SetCount(1))
+	require.ErrorContains(t, l.SetCount(0), "Count is 0")
+	d := claim(false)
+	require.Equal(t, []any{false, int64(1), int64(0)}, []any{d.OK, d.Limit, d.Remaining})
+	for _, used := range []throttle.Decision{first, second} {
+		l.Report(ctx, throttle.Claim{}, used, throttle.Feedback{})
+		require.False(t, claim(true).OK, "one is in use")
+	}
+	l.Report(ctx, throttle.Claim{}, third, throttle.Feedback{})
+	require.True(t, claim(true).OK)
+}

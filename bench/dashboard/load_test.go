@@ -100,7 +100,7 @@ func play(t *testing.T, each func(*promheed.Collector)) *history {
 	synctest.Test(t, func(t *testing.T) {
 		h.start = time.Now()
 		l := &load{collector: collector, random: rand.New(rand.NewPCG(1, 2)), start: h.start}
-		l.client = &heed.Transport{Base: l, Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxWait: -1, Budget: budget}}
+		l.client = &heed.Transport{Base: l, Quota: tracker, Trace: collector.Trace(), Retry: &heed.RetryPolicy{MaxServerWait: -1, Budget: budget}}
 		l.handler = (&throttlehttp.Middleware{
 			Trace: collector.Middleware(), Queue: &queue.Queue{Trace: collector.ServerQueue(), MaxWait: 2 * time.Second, MaxTotal: 20},
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "per user", Count: 5, Per: time.Second, Burst: 10}),

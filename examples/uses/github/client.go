@@ -30,8 +30,8 @@ func NewClient(base http.RoundTripper, token string) (*github.Client, error) {
 			return nil
 		},
 		Retry: &heed.RetryPolicy{
-			MaxWait:    time.Hour, // for the quota of the next hour, if that of this one is used up
-			MaxElapsed: 2 * time.Hour,
+			MaxServerWait: time.Hour, // for the quota of the next hour, if that of this one is used up
+			MaxElapsed:    2 * time.Hour,
 			Idempotent: func(req *http.Request) bool { // a label that an issue already has changes nothing
 				addsLabel, _ := path.Match("/repos/*/*/issues/*/labels", req.URL.Path)
 				return addsLabel

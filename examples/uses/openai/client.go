@@ -26,7 +26,7 @@ func NewClient(base http.RoundTripper, key string) openai.Client {
 	transport := &heed.Transport{
 		Base: base,
 		Retry: &heed.RetryPolicy{
-			MaxWait:        time.Hour, // many prompts may wait for tokens longer than the default
+			MaxServerWait:  time.Hour, // many prompts may wait for tokens longer than the default
 			MaxElapsed:     time.Hour,
 			AttemptTimeout: 5 * time.Minute,
 		},

@@ -27,7 +27,7 @@ func NewClient(base http.RoundTripper, region string, credentials aws.Credential
 		Quota:   &quota.Tracker{Mode: quota.Full},                               // S3 rejects by a rate that it does not state
 		Retry: &heed.RetryPolicy{
 			BeforeSend:    sign(region, credentials),
-			MaxWait:       time.Hour, // uploads of many objects may wait longer than the default
+			MaxServerWait: time.Hour, // uploads of many objects may wait longer than the default
 			MaxElapsed:    time.Hour,
 			MaxBodyBuffer: 8 << 20, // the parts of a multipart upload have 5 MiB
 		},

@@ -58,7 +58,7 @@ func overloadedFor(d time.Duration) scenario.Scenario {
 }
 
 func newSignedBySDK(base http.RoundTripper) *s3.Client {
-	transport := &heed.Transport{Base: base, Retry: &heed.RetryPolicy{MaxWait: time.Hour, MaxElapsed: time.Hour}}
+	transport := &heed.Transport{Base: base, Retry: &heed.RetryPolicy{MaxServerWait: time.Hour, MaxElapsed: time.Hour}}
 	return s3.New(s3.Options{Region: region, HTTPClient: heed.NewClient(transport), Credentials: account, Retryer: aws.NopRetryer{}})
 }
 
