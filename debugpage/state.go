@@ -14,9 +14,12 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
+const stateVersion = 1
+
 // A state is what the page shows at one moment. Its JSON is documented in
 // docs/debug-page.md. Times are in seconds.
 type state struct {
+	Version   int           `json:"version"` // of the names and their meanings; new names do not change it
 	Title     string        `json:"title"`
 	At        time.Time     `json:"at"`
 	Summary   summary       `json:"summary"`
@@ -174,7 +177,8 @@ func (p *Page) state(f filter) state {
 	now := p.now()
 	r := p.recorder.copy(now)
 	s := state{
-		Title: clean(cmp.Or(p.Title, "heed")), At: now, Charts: charts(r.bins), NoEvents: r.empty,
+		Version: stateVersion,
+		Title:   clean(cmp.Or(p.Title, "heed")), At: now, Charts: charts(r.bins), NoEvents: r.empty,
 		Quotas: []quotaTable{}, Queues: []queueTable{}, Budgets: []budgetState{}, Batches: newBatchTable(p.Batches, time.Now()), Decisions: f.decisions(r.decisions), filter: f, canForget: p.Forget != nil,
 	}
 	for _, g := range groupBy(transports, func(t transport) *quota.Tracker { return t.parts.Quota }) {

@@ -20,6 +20,10 @@ import (
 // can be stored as JSON, and another process can resume it with Poller.Resume. Its URLs
 // may contain secrets, so it must be protected like them.
 type Operation struct {
+	// Version is the version of this format, 1. Zero means 1. Resume does not accept a later one, whose meaning it
+	// does not know.
+	Version int
+
 	// URL is the URL to poll.
 	URL string
 
@@ -52,6 +56,8 @@ type Operation struct {
 	// Polls is the number of polls so far.
 	Polls int `json:",omitempty"`
 }
+
+const operationVersion = 1
 
 var (
 	// ErrFailed means that the server reports that the operation has failed. Such an
@@ -111,6 +117,7 @@ func (s statusError) Error() string {
 
 // operationOf returns the operation that resp began. Its URL is empty if there is none.
 func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
+	op.Version = operationVersion
 	if resp.StatusCode >= 300 || resp.Request == nil {
 		return op, nil
 	}

@@ -13,6 +13,7 @@ package poll
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -143,6 +144,10 @@ func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Res
 // Follow.
 func (p *Poller) Resume(ctx context.Context, op Operation) (*http.Response, error) {
 	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header, retryAfter: throttle.Forever}
+	if op.Version > operationVersion {
+		return nil, f.fail(fmt.Errorf("poll: the operation has version %d of the format: this program knows %d", op.Version, operationVersion), nil)
+	}
+	f.op.Version = operationVersion
 	return f.run()
 }
 

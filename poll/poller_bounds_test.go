@@ -331,3 +331,13 @@ func TestPoller_returnsTheErrorOfABody(t *testing.T) {
 	_, err = (&Poller{Client: p.client(), MaxBody: 1}).Resume(t.Context(), Operation{URL: ops, Monitor: true})
 	require.ErrorIs(t, err, errNoStatus, "one byte states no status")
 }
+
+// An Operation that a later version has stored is not followed, and not lost.
+func TestPoller_resumeRejectsLaterVersions(t *testing.T) {
+	op := Operation{Version: 2, URL: "https://a.test/", Polls: 3}
+	_, err := new(Poller).Resume(t.Context(), op)
+	require.EqualError(t, err, "poll: operation https://a.test/ after 3 polls: poll: the operation has version 2 of the format: this program knows 1")
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, op, e.Operation)
+}
