@@ -46,7 +46,7 @@ help: ## say what there is to make
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
 
 .PHONY: test
-test: test-systems test-386 test-allocs test-race ## all tests but slow ones, and builds for other systems
+test: test-allocs test-race ## all tests but slow ones
 
 # Slow tests skip with -short. Tests that need a server that is not installed skip too,
 # except with CI=true.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,6 +31,16 @@ func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 	require.NotEmpty(t, pages)
 	index, err := os.ReadFile("docs/README.md")
 	require.NoError(t, err)
+	programs := map[string][]string{} // by module
+	add := func(program string) {
+		module := "."
+		for _, m := range []string{"throttleredis", "otelheed", "promheed"} {
+			if strings.Contains(program, "heed/"+m) {
+				module = m
+			}
+		}
+		programs[module] = append(programs[module], program)
+	}
 	for _, page := range pages {
 		if filepath.Base(page) == "README.md" {
 			continue
@@ -51,26 +62,47 @@ func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 		if page == filepath.Join("docs", "with-sdks.md") {
 			continue // a test of module examples/uses builds it
 		}
-		vetProgram(t, page, program)
+		add(program)
 		for _, block := range strings.Split(rest, "```go\n")[1:] {
 			if program, _, _ := strings.Cut(block, "```"); strings.HasPrefix(program, "package ") {
-				vetProgram(t, page, program)
+				add(program)
 			}
 		}
 	}
+	for module, all := range programs {
+		vetPrograms(t, module, all)
+	}
 }
 
-func vetProgram(t *testing.T, page, program string) {
-	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-	vet := exec.CommandContext(t.Context(), "go", "vet", file)
-	for _, module := range []string{"throttleredis", "otelheed", "promheed"} {
-		if strings.Contains(program, "heed/"+module) {
-			vet.Dir = module
-		}
+// vetPrograms runs go vet for programs with the dependencies of a module.
+func vetPrograms(t *testing.T, module string, programs []string) {
+	root, err := filepath.Abs(".")
+	require.NoError(t, err)
+	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	require.NoError(t, err)
+	sum, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	require.NoError(t, err)
+	name, rest, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
+	rest = regexp.MustCompile(`(?m)^replace .*$`).ReplaceAllString(rest, "")
+	text := "module programs\n" + rest + "\nrequire " + name + " v0.0.0\nreplace " + name + " => " + filepath.Join(root, module) + "\n"
+	if module != "." {
+		text += "replace github.com/heed-go/heed => " + root + "\n"
 	}
+	dir := t.TempDir()
+	write := func(path, text string) {
+		path = filepath.Join(dir, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write("go.mod", text)
+	write("go.sum", string(sum))
+	for i, program := range programs {
+		write(filepath.Join(strconv.Itoa(i), "main.go"), program)
+	}
+	vet := exec.CommandContext(t.Context(), "go", "vet", "-mod=mod", "./...")
+	vet.Dir, vet.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
 	out, err := vet.CombinedOutput()
-	require.NoError(t, err, "%s: %s", page, out)
+	require.NoError(t, err, "%s: %s", module, out)
 }
 
 // TestDocs_onCallExplainsEachAlertAndError checks that docs/on-call.md has a row for each alert rule

@@ -11,9 +11,7 @@ import (
 
 // TestReadme_programsBuild checks that the programs of README.md, a client and a server, are whole.
 func TestReadme_programsBuild(t *testing.T) {
-	for _, heading := range []string{"## Client\n", "## Server\n"} {
-		vetProgram(t, "README.md"+heading, readmeBlock(t, heading, "```go\n"))
-	}
+	vetPrograms(t, ".", []string{readmeBlock(t, "## Client\n", "```go\n"), readmeBlock(t, "## Server\n", "```go\n")})
 }
 
 // TestReadme_coversTheModules checks that the way to try heed before a release covers each published

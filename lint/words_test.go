@@ -45,6 +45,9 @@ func (e exception) permits(f finding) bool {
 }
 
 func TestWords_areNotUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make lint and make test-long run it")
+	}
 	words, exceptions := readWords(t), readExceptions(t)
 	used := map[exception]bool{}
 	checkFiles(t, words, func(f finding) {

@@ -76,6 +76,9 @@ func TestClientAddr(t *testing.T) {
 
 // A key needs no more bytes than bytesPerKey, and at least half of it.
 func TestBytesPerKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	for _, amount := range []string{
 		"{unit: hour, requests_per_unit: 10}",
 		"{unit: hour, requests_per_unit: 10, soft: 10%}",
