@@ -20,6 +20,10 @@ MODULES := . $(sort $(filter-out .,$(FOUND)))
 # without -race, and only on this system.
 SLOW_BUILDS := ./examples/uses
 
+# The simulations of bench are seconds of processor time that the race detector makes ten times as long; what they use has
+# tests of its own with it.
+NO_RACE := $(SLOW_BUILDS) ./bench
+
 # The packages that do arithmetic, as far as they exist: tests with 32-bit ints
 # find what they take for granted.
 PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota rate internal/ticks internal/gcra internal/indexheap internal/sfv))
@@ -61,7 +65,7 @@ test-race: ## go test -race -short in every module
 	{ bad=0
 	  for m in $(MODULES); do
 	    flags="$$race -short -shuffle=on"
-	    case " $(SLOW_BUILDS) " in *" $$m "*) flags="-short -shuffle=on" ;; esac
+	    case " $(NO_RACE) " in *" $$m "*) flags="-short -shuffle=on" ;; esac
 	    echo "== $$m: go test $$flags"
 	    (cd $$m && go test -json $$flags ./...) || bad=1
 	  done
