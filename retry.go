@@ -509,7 +509,7 @@ func (rt *roundTrip) prepareRetry() error {
 	if rt.backoffPolicy == nil { // the first failure
 		rt.backoffPolicy = backoff.ForCall(p.Backoff)
 		if p.MaxElapsed < throttle.Forever {
-			rt.retryUntil = now.Add(p.MaxElapsed)
+			rt.until = now.Add(p.MaxElapsed)
 		}
 	}
 	throttled := rt.outcome == throttle.Throttled

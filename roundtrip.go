@@ -36,81 +36,83 @@ import (
 // begin comes before these steps. A step that a call does not need is skipped: addDemands
 // without limits of the program, waitForStart without a StartJitter.
 //
-// After each step, the claims of the ticket, the body of the request and the context of
-// the attempt have these owners:
-//
-//	               claims                    body         context
-//	addDemands     none yet                  roundTrip    none yet
-//	acquire        roundTrip                 roundTrip    none yet
-//	newAttempt     roundTrip                 roundTrip    roundTrip, if the attempt has its own
-//	send           roundTrip if a limit      Base         roundTrip if the response has a body,
-//	               holds until the end of                 else it has ended
-//	               the response, else they
-//	               have ended
-//	shouldRetry    as before                 roundTrip,   as before
-//	                                         if yes
-//	waitForRetry   ended                     roundTrip    ended
-//	finish         body of the response,     as before    body of the response, or ended
-//	               or ended
-//	fail           ended                     roundTrip    ended
-//
-// end then closes the body of the request if Base did not get it, and releases what the
-// roundTrip still owns. It is also called if a hook, a limiter or Base panics; then it
-// closes the body of the response too.
+// Each value has one owner. The attemptResources own the claims and the context of an attempt: finish gives them to the body
+// of a response that needs them, and fail and waitForRetry end them. body owns the body of the request, until Base gets it.
+// end closes and releases what the roundTrip still owns, also if a hook, a limiter or Base panics; then it closes
+// the body of the response too.
 type roundTrip struct {
 	*attemptResources
 	hooks queue.Hooks // call recordPosition and addQuotaDemands; kept in the pool
 
-	t     *Transport
-	req   *http.Request
-	opts  RequestOptions // the options in the context of req
-	trace *Trace         // of the Transport and of WithTrace; never nil
+	t         *Transport
+	req       *http.Request
+	opts      RequestOptions // the options in the context of req
+	trace     *Trace         // of the Transport and of WithTrace; never nil
+	startedAt time.Time      // when the call began; zero if no hook of the Trace needs it
 
-	noRetry       bool           // the request is sent at most once
-	copyFirst     bool           // the first attempt is a copy of the request, as all later ones are
-	retry         *RetryPolicy   // the policy of the call, with defaults
-	routePolicy   RetryPolicy    // the policy of Transport.RetryFor
-	maxWait       time.Duration  // the longest delay before a retry, and the longest wait that a server may state
-	backoffPolicy backoff.Policy // the policy of this call; nil before the first failure
-	retryUntil    time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed
-
-	quotaSlot  int                   // index in the ticket of the Tracker's demand, which may have no Limiter
-	unitSlots  [queue.MaxDemands]int // indexes of the demands for RequestOptions.Costs
-	unitCount  int                   // used length of unitSlots
-	hasDemands bool                  // whether the ticket has demands
-
-	body           body
+	noRetry        bool          // the request is sent at most once
+	copyFirst      bool          // the first attempt is a copy of the request, as all later ones are
+	retry          *RetryPolicy  // the policy of the call, with defaults
+	routePolicy    RetryPolicy   // the policy of Transport.RetryFor
+	maxWait        time.Duration // the longest delay before a retry, and the longest wait that a server may state
+	highLatency    time.Duration // the longest of the latest latencies of the route; 0: not known
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
-	attempts       int           // attempts sent
-	sent           *http.Request // the latest attempt
-	rejected       bool          // an attempt was throttled
-	failures       int           // attempts that failed and were not throttled
-	resp           *http.Response
-	err            error
-	report         headers.Report          // what resp states about limits, if it is a failure
-	retryAfter     time.Duration           // wait that resp states if it is a rejection
-	endedAt        time.Time               // time of resp or err; zero if it is a success
-	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
-	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
-	grantedAt      time.Time               // when the latest attempt was granted; zero if no limit granted it
-	measured       bool                    // the Tracker gets the time that the server takes to accept the latest attempt
-	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
-	drained        drained                 // what was read of resp to discard it
-	stopReason     error                   // why the request is not retried; nil if no retry is needed
-	stoppedByHook  bool                    // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
-	returned       bool                    // RoundTrip returns without a panic
+	body           body
 
-	lastDelay       time.Duration // latest result of backoffPolicy
-	backoff         time.Duration // total of the delays of backoffPolicy
-	zeroRetryAfters int           // responses with a Retry-After of 0
-	delay           time.Duration // delay before the next attempt
-	highLatency     time.Duration // the longest of the latest latencies of the route; 0: not known
-	info            Info
-	waitStart       WaitInfo      // of the present attempt
-	longestWait     WaitInfo      // the longest wait of the call in the queue
-	retryDelay      time.Duration // time between attempts
-	startedAt       time.Time     // when the call began; zero if no hook of the Trace needs it
-	pastAttempts    []Attempt     // attempts whose outcome was discarded for a retry
+	demands   // of the ticket
+	admission // how the next attempt, or the latest, was granted
+	attempt   // the latest attempt
+	retrying  // how failed attempts are retried
+
+	attempts      int // attempts sent
+	info          Info
+	longestWait   WaitInfo // the longest wait of the call in the queue
+	stopReason    error    // why the request is not retried; nil if no retry is needed
+	stoppedByHook bool     // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
+	returned      bool     // RoundTrip returns without a panic
+}
+
+// demands says what the demands of a ticket are for.
+type demands struct {
+	hasDemands bool                  // whether the ticket has any
+	quotaSlot  int                   // index of the Tracker's, which may have no Limiter
+	unitSlots  [queue.MaxDemands]int // indexes of those for RequestOptions.Costs
+	unitCount  int                   // used length of unitSlots
+}
+
+// An admission says how an attempt was granted. acquire sets it.
+type admission struct {
+	waitStart WaitInfo  // the beginning of the wait
+	grantedAt time.Time // zero if no limit granted it
+	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
+}
+
+// An attempt is what was sent, and its result. send sets all of it.
+type attempt struct {
+	sent       *http.Request
+	resp       *http.Response
+	err        error
+	report     headers.Report          // what resp states about limits, if it is a failure
+	retryAfter time.Duration           // wait that resp states if it is a rejection
+	endedAt    time.Time               // time of resp or err; zero if it is a success
+	tracedAt   time.Time               // when it was sent; zero if no hook of the Trace needs it
+	limitBuf   [2]throttle.RemoteLimit // buffer for the limits of resp
+	drained    drained                 // what was read of resp to discard it
+}
+
+// retrying is the state between attempts. prepareRetry sets it after each failure.
+type retrying struct {
+	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
+	until           time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed
+	rejected        bool           // an attempt was throttled
+	failures        int            // attempts that failed and were not throttled
+	zeroRetryAfters int            // responses with a Retry-After of 0
+	delay           time.Duration  // delay before the next attempt
+	statedDelay     time.Duration  // Retry-After of the latest attempt
+	lastDelay       time.Duration  // latest result of backoffPolicy
+	backoff         time.Duration  // total of the delays of backoffPolicy
+	betweenAttempts time.Duration  // time without an attempt in flight since the first one
+	pastAttempts    []Attempt      // attempts whose outcome was discarded for a retry
 }
 
 // attemptResources holds what a call may need until the end of the response body: the
@@ -499,8 +501,9 @@ func (rt *roundTrip) askBreaker(req *http.Request) error {
 
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
-	rt.attempts++
-	if rt.attempts == 1 && !rt.noRetry {
+	if rt.attempts++; rt.attempts > 1 {
+		rt.attempt = attempt{}
+	} else if !rt.noRetry {
 		rt.countForBudget()
 	}
 	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {

@@ -411,7 +411,7 @@ func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptInfo
 
 // doneInfo describes a call that returns resp and err.
 func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
-	i := DoneInfo{Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.retryDelay, Status: statusOf(resp), Response: resp, Err: err}
+	i := DoneInfo{Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts, Status: statusOf(resp), Response: resp, Err: err}
 	i.Attempts, i.StopReason = rt.attempts, rt.stopReason
 	return i
 }

@@ -39,7 +39,7 @@ func (rt *roundTrip) checkWait(now time.Time, d, maxWait time.Duration) error {
 		return rt.errMaxWait()
 	case hasDeadline && time.Until(deadline) <= d:
 		return deadlineError(d)
-	case !rt.retryUntil.IsZero() && now.Add(d).After(rt.retryUntil):
+	case !rt.until.IsZero() && now.Add(d).After(rt.until):
 		return rt.errMaxElapsed()
 	case d > maxWait:
 		return rt.errMaxWait()
@@ -107,7 +107,7 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	waited := t.resolved.now().Sub(start)
 	rt.info.BackoffWait += waited
 	if rt.attempts > 0 {
-		rt.retryDelay += waited
+		rt.betweenAttempts += waited
 	}
 	return err
 }
@@ -164,8 +164,8 @@ func (rt *roundTrip) waitRule() (r waitRule) {
 	if rt.opts.NoWait {
 		return r // Queue.Try does not wait
 	}
-	if !rt.retryUntil.IsZero() {
-		r.limit, r.reason = max(rt.retryUntil.Sub(rt.t.resolved.now()), 1), rt.errMaxElapsed()
+	if !rt.until.IsZero() {
+		r.limit, r.reason = max(rt.until.Sub(rt.t.resolved.now()), 1), rt.errMaxElapsed()
 	}
 	if m := rt.opts.MaxWait; m != 0 && (r.reason == nil || m < r.limit) {
 		r.limit, r.reason = m, rt.errMaxWait()
@@ -191,7 +191,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 		if hasDeadline && time.Until(deadline) <= max(rule.limit, d.Wait) {
 			return err
 		}
-		if !rt.retryUntil.IsZero() && rt.t.resolved.now().Add(d.Wait).After(rt.retryUntil) {
+		if !rt.until.IsZero() && rt.t.resolved.now().Add(d.Wait).After(rt.until) {
 			reason = rt.errMaxElapsed() // rule has the smaller limit of the two
 		}
 	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
@@ -217,7 +217,7 @@ func (rt *roundTrip) recordPosition(p queue.Position) {
 func (rt *roundTrip) addWait(waited time.Duration, err error) {
 	rt.info.addWait(waited, rt.ticket.WaitedFor())
 	if rt.attempts > 0 {
-		rt.retryDelay += waited
+		rt.betweenAttempts += waited
 	}
 	if waited > rt.longestWait.Waited {
 		rt.longestWait = rt.waitDoneInfo(err)
