@@ -206,6 +206,9 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		f := q.counted(e, now)
 		free, wait := e.Free(now, f, q.Account.Pacing)
 		if free < min(c.Units, max(e.Limit, 1)) {
+			if wait == 0 && f != &q.InFlight && f.Open > 0 { // the units of those in flight come back before their responses
+				wait = max(e.Window()-now.Sub(q.LastGranted), time.Millisecond)
+			}
 			d.Wait, d.ServerImposed, d.server, d.chances = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
 			d.inFlight = f.Open > 0 && e.Left(now) > 0
 			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives

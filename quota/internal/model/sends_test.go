@@ -28,22 +28,27 @@ type slowResponse struct {
 }
 
 // play sends as many requests as q admits of those that want arrives each millisecond, and returns how many were sent,
-// how many of them were rejected, and the longest wait.
+// how many of them were rejected, and the longest wait. Like a Queue, it asks when a wait that q states ends, and after a response.
 func (w *slowWindow) play(q *Quota, from time.Time, length time.Duration, want func(ms int64) int) (sent, rejected int, longest time.Duration) {
 	var waiting []time.Time
+	asks := from
 	for i := range int64(length / ms) {
 		now := from.Add(time.Duration(i) * ms)
 		for len(w.open) > 0 && !w.open[0].at.After(now) {
 			r := w.open[0]
 			w.open = w.open[1:]
 			respond(q, r.decision, r.feedback, now)
+			asks = now
 		}
 		for range want(i) {
 			waiting = append(waiting, now)
 		}
-		for len(waiting) > 0 {
+		for len(waiting) > 0 && !now.Before(asks) {
 			d := reserve(q, now)
 			if !d.OK {
+				if asks = now.Add(d.Wait); d.Wait == 0 {
+					asks = from.Add(length)
+				}
 				break
 			}
 			longest = max(longest, now.Sub(waiting[0]))
@@ -108,4 +113,32 @@ func TestQuota_logOfSentRequests(t *testing.T) {
 	require.Equal(t, before+estimate, q.Account.Memory.Load())
 	slow(at(19*time.Hour), 20*s)
 	require.Equal(t, slices.Max([]int64{before, q.Account.Memory.Load()}), before+q.DropAll())
+}
+
+// While the first request of a window that is shorter than responses is in flight, the wait of the next one ends with the window.
+func TestQuota_aWindowEndsBeforeItsFirstResponse(t *testing.T) {
+	q, now := known(0), start
+	usedUp := throttle.RemoteLimit{Limit: 1, Remaining: 0, ResetAfter: s, Resolution: s}
+	for i := range 4 {
+		d := reserve(q, now)
+		require.True(t, d.OK)
+		now = now.Add(12 * s)
+		respond(q, d, states(accepted, usedUp), now)
+		if i == 1 { // proves the limit
+			d := reserve(q, now.Add(s))
+			require.True(t, d.OK)
+			now = now.Add(13 * s)
+			respond(q, d, states(stated(s), usedUp), now)
+		}
+		now = now.Add(2 * s)
+	}
+	require.True(t, q.Estimates[0].Proven())
+	for range 5 {
+		first := reserve(q, now)
+		require.True(t, first.OK)
+		next := reserve(q, now)
+		require.False(t, next.OK)
+		require.Equal(t, s, next.Wait)
+		now = now.Add(s)
+	}
 }
