@@ -69,8 +69,8 @@ type RequestOptions struct {
 }
 
 // WithOptions returns a context that carries r to the Transport, with the options that ctx carries
-// already: fields of r that are not zero replace them. So each layer of a program sets what it knows, such as the
-// Priority of a job and the Tenant of an item.
+// already: fields of r that are not zero replace them, so that what is set cannot be unset. Each layer of a program sets what
+// it knows, such as the Priority of a job and the Tenant of an item.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	v := settingsFrom(ctx)
 	o := &v.options
