@@ -433,7 +433,7 @@ func (rt *roundTrip) callBeforeSend(req *http.Request) error {
 		returned := make(chan struct{})
 		timer := time.AfterFunc(maxBeforeSend, func() {
 			defer close(returned)
-			rt.t.resolved.queue.Cancel(rt.ctx, &rt.ticket)
+			rt.t.resolved.queue.Report(rt.ctx, &rt.ticket, throttle.Feedback{State: throttle.Unused})
 		})
 		defer func() { // also if the hook panics
 			if !timer.Stop() {
@@ -520,7 +520,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	if rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing
 	}
-	rt.t.resolved.queue.Observe(rt.ctx, &rt.ticket, f)
+	rt.t.resolved.queue.Report(rt.ctx, &rt.ticket, f)
 	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.State == throttle.Ongoing, f.Outcome, f.RetryAfter, f.Now
 	if rt.measured {
 		rt.observeLatency(f.Cause)
@@ -743,9 +743,9 @@ func (l *attemptResources) release() {
 	if l.granted {
 		l.granted = false
 		if q := l.t.resolved.queue; l.sentToBase {
-			q.Observe(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.now(), Outcome: l.outcome})
+			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.now(), Outcome: l.outcome})
 		} else {
-			q.Cancel(l.ctx, &l.ticket)
+			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
 		}
 	}
 	if done := l.breakerDone; done != nil {

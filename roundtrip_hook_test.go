@@ -122,7 +122,7 @@ func TestTransport_slowBeforeSendReturnsItsUnits(t *testing.T) {
 					other := new(queue.Ticket)
 					other.Add(throttle.Demand{Limiter: limit})
 					require.NoError(t, q.Try(t.Context(), other))
-					time.AfterFunc(tt.occupied, func() { q.Cancel(context.Background(), other) })
+					time.AfterFunc(tt.occupied, func() { q.Report(context.Background(), other, throttle.Feedback{State: throttle.Unused}) })
 				}
 				return tt.err
 			}

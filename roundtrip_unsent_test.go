@@ -143,7 +143,7 @@ func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
 }
 
 // TestTransport_aPanicEndsGrantsAndClosesBodies checks that a grant ends exactly once
-// after a panic, with Cancel if the attempt was not sent and with Observe if it was, and
+// after a panic, with the State Unused if the attempt was not sent and Ended if it was, and
 // that the bodies of request and response are closed.
 func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -245,7 +245,7 @@ func (s *stream) onError(cost int64, err error) (retry bool, _ error) {
 
 // endTicket ends the claim of ticket, of which all units were used.
 func (s *stream) endTicket() {
-	s.queue.Observe(s.waits.parent, &s.ticket, throttle.Feedback{})
+	s.queue.Report(s.waits.parent, &s.ticket, throttle.Feedback{})
 }
 
 // returnUnused ends the claim of ticket and returns the units that were not used.

@@ -70,7 +70,7 @@ func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) ti
 				resp := s.serve(ctx)
 				turns.Sleep(ctx, rtt/2)
 				ok = resp.StatusCode == 200
-				w.Observe(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+				w.Report(ctx, &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
 			}
 		}
 	})

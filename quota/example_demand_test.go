@@ -36,7 +36,7 @@ func ExampleTracker_Demand() {
 		}
 		resp, err := server.RoundTrip(req)
 		f := tracker.Feedback(req, t.Demands[0], resp, err, clk.Now(), nil)
-		q.Observe(ctx, &t, f)
+		q.Report(ctx, &t, f)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -97,7 +97,7 @@ func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pa
 		mu.Unlock()
 		time.Sleep(rtt / 2)
 		f := tr.Feedback(req, ticket.Demands[0], &http.Response{StatusCode: status, Header: h}, nil, time.Now(), nil)
-		w.Observe(t.Context(), &ticket, f)
+		w.Report(t.Context(), &ticket, f)
 		return delayed, f, status
 	}
 	send(other.url, other.server)

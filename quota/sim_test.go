@@ -167,7 +167,7 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 			f := tr.Feedback(req, ticket.Demands[0], resp, nil, tr.now(), nil)
 			f.Repeated = rejected
 			rejected = rejected || f.Outcome == throttle.Throttled
-			w.Observe(ctx, &ticket, f)
+			w.Report(ctx, &ticket, f)
 			if status == http.StatusOK {
 				return true
 			}

@@ -102,7 +102,7 @@ func TestUnitQuota_keepsALimitOfTokens(t *testing.T) {
 					ticket.Demands[0], ticket.Demands[1] = tr.Demand(req), tr.DemandUnits(req, "tokens", cost)
 					require.NoError(t, w.Wait(t.Context(), &ticket))
 					resp := serve(cost)
-					w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+					w.Report(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
 				}
 			})
 		}

@@ -156,7 +156,7 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 	t.Demands[0] = throttle.Demand{Limiter: limiter, Key: v.Key, Cost: int64(n)}
 	err := v.waiters.Wait(ctx, t)
 	if err == nil {
-		v.waiters.Observe(ctx, t, throttle.Feedback{})
+		v.waiters.Report(ctx, t, throttle.Feedback{})
 	}
 	*t = queue.Ticket{}
 	ticketPool.Put(t)

@@ -203,7 +203,7 @@ func TestBundle_worksWithQueue(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
-				w.Observe(t.Context(), &ticket, throttle.Feedback{})
+				w.Report(t.Context(), &ticket, throttle.Feedback{})
 				ends <- time.Since(start)
 			}()
 		}

@@ -179,7 +179,7 @@ descriptors:
 			set.Add(&ticket, ds...)
 			_, err := ticket.Reserve(ctx, time.Time{})
 			require.NoError(t, err)
-			ticket.Observe(ctx, throttle.Feedback{})
+			ticket.Report(ctx, throttle.Feedback{})
 		}
 	}
 	require.Equal(t, decisionCounts{

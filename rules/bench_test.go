@@ -60,7 +60,7 @@ func TestSet_limitsDoesNotAllocate(t *testing.T) {
 		if _, err := ticket.Reserve(context.Background(), time.Time{}); err != nil {
 			t.Error(err)
 		}
-		ticket.Observe(context.Background(), throttle.Feedback{})
+		ticket.Report(context.Background(), throttle.Feedback{})
 	}))
 }
 
@@ -80,7 +80,7 @@ func BenchmarkLimits(b *testing.B) {
 			for b.Loop() {
 				ticket := find()
 				_, _ = ticket.Reserve(b.Context(), time.Time{})
-				ticket.Observe(b.Context(), throttle.Feedback{})
+				ticket.Report(b.Context(), throttle.Feedback{})
 			}
 		})
 	}

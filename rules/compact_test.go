@@ -25,14 +25,14 @@ func TestCompact_settlesAndCancels(t *testing.T) {
 		if tt.settled > 0 {
 			ticket.Settle(0, tt.settled)
 		}
-		ticket.Observe(t.Context(), throttle.Feedback{})
+		ticket.Report(t.Context(), throttle.Feedback{})
 		require.Equal(t, tt.left, unitsLeft(t, set, key), key)
 
 		ticket = queue.Ticket{}
 		set.Add(&ticket, Descriptor{{"user", key}})
 		_, err = ticket.Reserve(t.Context(), time.Time{})
 		require.NoError(t, err)
-		ticket.Cancel(t.Context(), time.Time{})
+		ticket.Report(t.Context(), throttle.Feedback{State: throttle.Unused})
 		require.Equal(t, tt.left, unitsLeft(t, set, key), key)
 	}
 }

@@ -384,7 +384,7 @@ func TestLint_costsOfEachAlgorithm(t *testing.T) {
 	}
 }
 
-// A scriptedLimiter returns the same Decision for each claim, and counts Cancel and Observe.
+// A scriptedLimiter returns the same Decision for each claim, and counts the states of Report.
 type scriptedLimiter struct {
 	decision            throttle.Decision
 	cancelled, observed int

@@ -229,7 +229,7 @@ func TestFile_waitersAreRetimed(t *testing.T) {
 				var ticket queue.Ticket
 				f.Add(&ticket, rules.Descriptor{{Key: "a", Value: "x"}})
 				require.NoError(t, w.Wait(context.Background(), &ticket))
-				w.Observe(context.Background(), &ticket, throttle.Feedback{})
+				w.Report(context.Background(), &ticket, throttle.Feedback{})
 			}
 			pass()
 			done := make(chan time.Duration)

@@ -153,7 +153,7 @@ func TestSet_limitsInShadowModeReturnUnits(t *testing.T) {
 		d, err := ticket.Reserve(t.Context(), time.Time{})
 		require.NoError(t, err)
 		require.Equal(t, want == 0, d.OK)
-		ticket.Observe(t.Context(), throttle.Feedback{})
+		ticket.Report(t.Context(), throttle.Feedback{})
 	}
 	d, err := looked.Reserve(t.Context(), throttle.Claim{DryRun: true})
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestReload_underLoadObeysTheLimits(t *testing.T) {
 						set.Load().Add(&ticket, Descriptor{{"a", "x"}})
 						if d, err := ticket.Reserve(context.Background(), time.Time{}); err == nil && d.OK {
 							atomic.AddInt64(&granted, 1)
-							ticket.Observe(context.Background(), throttle.Feedback{})
+							ticket.Report(context.Background(), throttle.Feedback{})
 						}
 						select {
 						case <-done:

@@ -158,7 +158,7 @@ func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 				began = append(began, time.Since(start))
 				mu.Unlock()
 				time.Sleep(time.Second)
-				q.Observe(t.Context(), &ticket, throttle.Feedback{})
+				q.Report(t.Context(), &ticket, throttle.Feedback{})
 			})
 		}
 		wg.Wait()

@@ -8,7 +8,7 @@ import (
 )
 
 // TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that ends the claim again
-// while its own Cancel or Observe is called.
+// while its own Report is called.
 func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
 	e := &reentrantLimiter{Limiter: NewConcurrency(ConcurrencyConfig{Count: 1})}
 	e.all = AllOf(e)

@@ -77,7 +77,7 @@ func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
 	require.GreaterOrEqual(t, kept.Load(), floor(inflow(slow, passed))-8)
 }
 
-// Cancel and Observe return nothing of a claim that was granted before the latest change
+// Report returns nothing of a claim that was granted before the latest change
 // of the limit (issue 13: the history of former limits is gone). The same limit again is
 // no change.
 func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {

@@ -152,9 +152,9 @@ func (p *requestState) settleCosts(r *http.Request, a *responseRecorder) {
 func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedback) {
 	ctx := context.WithoutCancel(r.Context())
 	if m.Queue != nil {
-		m.Queue.Observe(ctx, &p.ticket, f)
+		m.Queue.Report(ctx, &p.ticket, f)
 	} else {
-		p.ticket.Observe(ctx, f)
+		p.ticket.Report(ctx, f)
 	}
 	p.release()
 }

@@ -24,7 +24,7 @@ import (
 type grantCounter struct {
 	granted, cancelled int
 	ended              []throttle.Outcome
-	canceledContext    bool // Cancel or Observe was called with a canceled context
+	canceledContext    bool // Report was called with a canceled context
 }
 
 func (l *grantCounter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {

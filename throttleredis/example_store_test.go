@@ -61,7 +61,7 @@ func ExampleStore_limiters() {
 }
 
 // A limit per second, one per day, and a number of requests at the same time, decided for one
-// user in one round trip. The claim is ended by Observe, which frees its place.
+// user in one round trip. The claim is ended by Report, which frees its place.
 func ExampleAllOf() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer client.Close()

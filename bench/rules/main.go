@@ -120,7 +120,7 @@ func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
 		log.Fatal("rules: a request was rejected that should not be: ", d, err)
 	}
-	t.Observe(ctx, throttle.Feedback{})
+	t.Report(ctx, throttle.Feedback{})
 }
 
 // measure returns the duration of an operation.
@@ -152,7 +152,7 @@ func (f *ruleFile) allocs() float64 {
 		*ticket = queue.Ticket{}
 		f.findLimits(r, ticket)
 		_, _ = ticket.Reserve(context.Background(), time.Time{})
-		ticket.Observe(context.Background(), throttle.Feedback{})
+		ticket.Report(context.Background(), throttle.Feedback{})
 	}
 	runtime.ReadMemStats(&after)
 	return float64((after.Mallocs - before.Mallocs) / requests)

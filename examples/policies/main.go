@@ -92,9 +92,9 @@ func request(set *rules.Set, s scenario, at step) (throttle.Decision, error) {
 		d.OverLimit = d.OverLimit || granted.OverLimit
 	}
 	if at.succeeds {
-		t.Cancel(ctx, now)
+		t.Report(ctx, throttle.Feedback{Now: now, State: throttle.Unused})
 	} else {
-		t.Observe(ctx, throttle.Feedback{Now: now})
+		t.Report(ctx, throttle.Feedback{Now: now})
 	}
 	return d, nil
 }

@@ -90,7 +90,7 @@ func (o *outage) work(ctx context.Context, tr *quota.Tracker, w *queue.Queue, r 
 			resp, wait := o.send(r)
 			f := tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil)
 			f.Repeated = attempt > 0
-			w.Observe(ctx, &ticket, f)
+			w.Report(ctx, &ticket, f)
 			if resp.StatusCode == http.StatusOK {
 				break
 			}

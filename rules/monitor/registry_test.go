@@ -42,7 +42,7 @@ func reserveEvenly(t *testing.T, set *rules.Set, n int, every time.Duration) {
 		d, err := ticket.Reserve(context.Background(), now)
 		require.NoError(t, err)
 		if d.OK {
-			ticket.Observe(context.Background(), throttle.Feedback{Now: now, Outcome: throttle.Failed})
+			ticket.Report(context.Background(), throttle.Feedback{Now: now, Outcome: throttle.Failed})
 		}
 	}
 }

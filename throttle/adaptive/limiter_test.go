@@ -42,7 +42,7 @@ func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, ca
 					rejections.Add(1)
 					f.Outcome = throttle.Throttled
 				}
-				q.Observe(t.Context(), &ticket, f)
+				q.Report(t.Context(), &ticket, f)
 			}
 		})
 	}

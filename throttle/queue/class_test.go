@@ -174,7 +174,7 @@ func TestQueue_fullErrorReportsTheNumberOfWaiters(t *testing.T) {
 		q, l := &Queue{MaxPerClass: 3}, bucket(time.Second, 1)
 		retry := ticket(l)
 		require.NoError(t, q.Wait(t.Context(), retry))
-		q.Observe(t.Context(), retry, throttle.Feedback{Outcome: throttle.Throttled})
+		q.Report(t.Context(), retry, throttle.Feedback{Outcome: throttle.Throttled})
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(l))) })
@@ -224,7 +224,7 @@ func TestQueue_cancelWakesWaitersImmediately(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		g.set(time.Now())
-		q.Cancel(t.Context(), ticket(l))
+		q.Report(t.Context(), ticket(l), throttle.Feedback{State: throttle.Unused})
 		wg.Wait()
 		require.Equal(t, time.Second, d.last("go"))
 		requireEmpty(t, q)

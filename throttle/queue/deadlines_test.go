@@ -74,12 +74,12 @@ func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
 				ctx, tk := ticketWithin(t, l, 10*time.Second, latency)
 				errs[i] = q.Wait(ctx, tk)
 				took[i] = time.Since(start)
-				q.Cancel(ctx, tk)
+				q.Report(ctx, tk, throttle.Feedback{State: throttle.Unused})
 			})
 			synctest.Wait()
 		}
 		time.Sleep(6500 * time.Millisecond) // the first two have left
-		q.Cancel(t.Context(), first)
+		q.Report(t.Context(), first, throttle.Feedback{State: throttle.Unused})
 		wg.Wait()
 		require.Equal(t, [3]time.Duration{6 * time.Second, 5 * time.Second, 6500 * time.Millisecond}, took)
 		for _, err := range errs[:2] {

@@ -14,7 +14,7 @@
 //		return err
 //	}
 //	err := work()
-//	q.Observe(ctx, &t, throttle.Feedback{}) // or q.Cancel if the work was not started
+//	q.Report(ctx, &t, throttle.Feedback{}) // State Unused, if the work was not started
 //
 // A caller that is blocked in Wait is a waiter. Waiters of one tenant that need the same
 // limits form a class. Only the head of each class asks its limiters, or another one where a

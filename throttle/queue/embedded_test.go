@@ -50,7 +50,7 @@ func TestQueue_limitersInAWrapper(t *testing.T) {
 							return
 						}
 						time.Sleep(time.Second)
-						q.Observe(t.Context(), tk, throttle.Feedback{})
+						q.Report(t.Context(), tk, throttle.Feedback{})
 						mu.Lock()
 						granted++
 						mu.Unlock()

@@ -86,10 +86,10 @@ func runInOrder(tickets []namedTicket) {
 				return
 			}
 			fmt.Println(t.name)
-			q.Observe(ctx, &t.ticket, throttle.Feedback{})
+			q.Report(ctx, &t.ticket, throttle.Feedback{})
 		})
 		<-queued
 	}
-	q.Observe(ctx, &busy, throttle.Feedback{})
+	q.Report(ctx, &busy, throttle.Feedback{})
 	wg.Wait()
 }

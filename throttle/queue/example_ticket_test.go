@@ -32,7 +32,7 @@ func ExampleTicket_Settle() {
 		fmt.Println(d.Remaining, d.Policy, "left")
 	}
 	t.Settle(1, 1250)
-	q.Observe(ctx, &t, throttle.Feedback{})
+	q.Report(ctx, &t, throttle.Feedback{})
 
 	d, _ := tokens.Reserve(ctx, throttle.Claim{Now: clk.Now(), DryRun: true})
 	fmt.Println(d.Remaining, d.Policy, "left")

@@ -26,7 +26,7 @@ func ExampleTrace() {
 		t := queue.Ticket{Tenant: tenant}
 		t.Add(mails)
 		if err := q.Wait(context.Background(), &t); err == nil {
-			q.Observe(context.Background(), &t, throttle.Feedback{})
+			q.Report(context.Background(), &t, throttle.Feedback{})
 		}
 	}
 	// Output:

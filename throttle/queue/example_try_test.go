@@ -24,7 +24,7 @@ func ExampleQueue_Try() {
 		switch {
 		case err == nil:
 			fmt.Println("refreshed")
-			q.Observe(context.Background(), &t, throttle.Feedback{})
+			q.Report(context.Background(), &t, throttle.Feedback{})
 		case errors.Is(err, throttle.ErrRejected):
 			fmt.Println("skipped:", err)
 		default:

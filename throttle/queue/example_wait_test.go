@@ -12,8 +12,8 @@ import (
 )
 
 // A request that may start when two limits grant it: 100 per second, and 10 at the same time.
-// Each granted Ticket is ended once: with Observe when the work is done, or with Cancel if
-// the units were not used.
+// Each granted Ticket is ended once, with Report: when the work is done, or with the State Unused if
+// it was not begun.
 func ExampleQueue() {
 	var q queue.Queue // shared by all callers of the same limits
 	rate := throttle.NewTokenBucket(throttle.PerSecond(100))
@@ -31,7 +31,7 @@ func ExampleQueue() {
 		if err != nil {
 			f.Outcome = throttle.Failed
 		}
-		q.Observe(context.WithoutCancel(ctx), &t, f)
+		q.Report(context.WithoutCancel(ctx), &t, f)
 		return err
 	}
 
@@ -43,8 +43,8 @@ func ExampleQueue() {
 	// <nil>
 }
 
-// If the work was not started, Cancel returns the units.
-func ExampleQueue_Cancel() {
+// If the work was not started, the units are returned.
+func ExampleQueue_Report() {
 	ctx, clk := context.Background(), clock.NewMock()
 	q := queue.Queue{Clock: clk}
 	daily := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay})
@@ -58,7 +58,7 @@ func ExampleQueue_Cancel() {
 	d, _ := t.Decision(0)
 	fmt.Println(d.Remaining, "left")
 
-	q.Cancel(ctx, &t)
+	q.Report(ctx, &t, throttle.Feedback{State: throttle.Unused})
 	d, _ = daily.Reserve(ctx, throttle.Claim{Now: clk.Now(), DryRun: true})
 	fmt.Println(d.Remaining, "left")
 	// Output:

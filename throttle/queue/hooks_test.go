@@ -42,7 +42,7 @@ func TestQueue_hooksMayCallTheQueue(t *testing.T) {
 			q.Snapshot()
 			tk := ticket(other)
 			assert.NoError(t, q.Wait(t.Context(), tk))
-			q.Cancel(t.Context(), tk)
+			q.Report(t.Context(), tk, throttle.Feedback{State: throttle.Unused})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
@@ -182,7 +182,7 @@ func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 				for ctx.Err() == nil {
 					if tk := ticket(l); q.Wait(ctx, tk) == nil {
 						time.Sleep(10 * time.Millisecond)
-						q.Cancel(ctx, tk)
+						q.Report(ctx, tk, throttle.Feedback{State: throttle.Unused})
 					}
 				}
 			})
@@ -192,7 +192,7 @@ func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 		big.Demands[0].Cost = 4
 		require.NoError(t, q.Wait(ctx, big))
 		require.LessOrEqual(t, time.Since(start), 30*time.Millisecond)
-		q.Cancel(ctx, big)
+		q.Report(ctx, big, throttle.Feedback{State: throttle.Unused})
 		cancel()
 		wg.Wait()
 		requireEmpty(t, q)
@@ -225,7 +225,7 @@ func TestQueue_panicOfTraceTakesNoUnits(t *testing.T) {
 			}}
 			require.PanicsWithValue(t, "trace", func() { _ = claim(q, t.Context(), ticket(l)) }, name)
 			granted.Wait()
-			q.Cancel(t.Context(), waiting)
+			q.Report(t.Context(), waiting, throttle.Feedback{State: throttle.Unused})
 			requireEmpty(t, q)
 		})
 	}

@@ -302,7 +302,7 @@ func waitAtRandom(ctx context.Context, q *Queue, r *rand.Rand, limiters []thrott
 		return
 	}
 	time.Sleep(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
-	q.Observe(ctx, tk, throttle.Feedback{})
+	q.Report(ctx, tk, throttle.Feedback{})
 }
 
 // A limit announces a longer hold. Waiters that would exceed their MaxServerWait are rejected

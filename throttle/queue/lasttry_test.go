@@ -78,7 +78,7 @@ func TestQueue_lastTry(t *testing.T) {
 				require.NoError(t, err, name)
 				require.True(t, tk.isGranted(), name)
 				require.Equal(t, []time.Duration{tt.want, tt.want}, []time.Duration{time.Since(start), l.asked[0].Waited}, name)
-				q.Cancel(ctx, tk)
+				q.Report(ctx, tk, throttle.Feedback{State: throttle.Unused})
 			}
 			requireEmpty(t, q)
 		})

@@ -15,6 +15,6 @@ func TestQueue_waitQueuedDoesNotAllocate(t *testing.T) {
 	queued := func(Position) {}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		require.NoError(t, q.WaitHooks(t.Context(), tk, Hooks{Queued: queued}))
-		q.Cancel(t.Context(), tk)
+		q.Report(t.Context(), tk, throttle.Feedback{State: throttle.Unused})
 	}))
 }

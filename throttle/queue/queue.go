@@ -257,7 +257,7 @@ func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
 	traced := false
 	defer func() {
 		if !traced && err == nil {
-			q.Cancel(ctx, t)
+			q.Report(ctx, t, throttle.Feedback{State: throttle.Unused})
 		}
 	}()
 	q.Trace.ended(t, err)
@@ -376,23 +376,12 @@ func (q *Queue) countRejection(ctx context.Context, t *Ticket, err error) {
 	}
 }
 
-// Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
-func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
-	q.initOnce.Do(q.init)
-	defer func() { // also if a limiter panics
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t)
-		}
-	}()
-	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
-}
-
-// Observe reports the outcome f of a granted ticket to its limits, and wakes the waiters that
+// Report tells the limits of a granted ticket what became of the grant, see Ticket.Report, and wakes the waiters that
 // may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the
 // time if Clock is nil.
-func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
+func (q *Queue) Report(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	q.initOnce.Do(q.init)
-	if f.Now.IsZero() && q.Clock != nil {
+	if f.Now.IsZero() && (q.Clock != nil || f.State == throttle.Unused) {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
 	defer func() { // also if a limiter panics
@@ -400,9 +389,7 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 			q.wakeLimits(t)
 		}
 	}()
-	if t.isGranted() {
-		t.observe(ctx, 0, f)
-	}
+	t.Report(ctx, f)
 }
 
 // Wake checks all waiters again. Call it after a limit was changed by other means.

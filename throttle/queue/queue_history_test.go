@@ -84,12 +84,12 @@ func (s *simulation) runTicket(ctx context.Context, r *rand.Rand) {
 		}
 		s.recordGrant(t, needs, try)
 		if r.IntN(10) == 0 {
-			s.queue.Cancel(ctx, t)
+			s.queue.Report(ctx, t, throttle.Feedback{State: throttle.Unused})
 			return
 		}
 		s.recordUse(t)
 		time.Sleep(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
-		s.queue.Observe(ctx, t, throttle.Feedback{})
+		s.queue.Report(ctx, t, throttle.Feedback{})
 		if r.IntN(4) > 0 {
 			return
 		}

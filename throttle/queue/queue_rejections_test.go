@@ -39,7 +39,7 @@ func TestQueue_waitingDoesNotCountAsRejections(t *testing.T) {
 					wg.Go(func() {
 						tk := ticket(l)
 						assert.NoError(t, q.Wait(t.Context(), tk))
-						q.Observe(t.Context(), tk, throttle.Feedback{})
+						q.Report(t.Context(), tk, throttle.Feedback{})
 					})
 				}
 				wg.Wait()

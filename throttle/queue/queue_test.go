@@ -101,7 +101,7 @@ func TestQueue_retryKeepsItsPosition(t *testing.T) {
 				d.record(fmt.Sprint(i))
 				if i == 1 {
 					time.Sleep(150 * time.Millisecond)
-					q.Observe(t.Context(), tk, throttle.Feedback{Outcome: throttle.Throttled})
+					q.Report(t.Context(), tk, throttle.Feedback{Outcome: throttle.Throttled})
 					assert.NoError(t, q.Wait(t.Context(), tk))
 					d.record("1 again")
 				}
@@ -141,8 +141,10 @@ func TestQueue_unknownWaitsEndWhenTheLimitChanges(t *testing.T) {
 		end  func(*Queue, *slotLimiter, *Ticket)
 		want time.Duration
 	}{
-		"observe": {func(q *Queue, _ *slotLimiter, tk *Ticket) { q.Observe(context.Background(), tk, throttle.Feedback{}) }, 3 * time.Second},
-		"cancel":  {func(q *Queue, _ *slotLimiter, tk *Ticket) { q.Cancel(context.Background(), tk) }, 3 * time.Second},
+		"observe": {func(q *Queue, _ *slotLimiter, tk *Ticket) { q.Report(context.Background(), tk, throttle.Feedback{}) }, 3 * time.Second},
+		"cancel": {func(q *Queue, _ *slotLimiter, tk *Ticket) {
+			q.Report(context.Background(), tk, throttle.Feedback{State: throttle.Unused})
+		}, 3 * time.Second},
 		"wake":    {func(q *Queue, s *slotLimiter, _ *Ticket) { s.end(); q.Wake() }, 3 * time.Second},
 		"no news": {func(_ *Queue, s *slotLimiter, _ *Ticket) { s.end() }, 5 * time.Second},
 	} {
@@ -482,6 +484,6 @@ func TestQueue_feedbackUsesTheClockOfTheQueue(t *testing.T) {
 	tk := ticket(l)
 	require.NoError(t, q.Wait(t.Context(), tk))
 	clk.Add(time.Hour)
-	q.Observe(t.Context(), tk, throttle.Feedback{})
+	q.Report(t.Context(), tk, throttle.Feedback{})
 	require.True(t, l.got.Now.Equal(clk.Now()))
 }

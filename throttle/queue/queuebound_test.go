@@ -67,7 +67,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 							rejected = append(rejected, took)
 							return
 						}
-						q.Observe(t.Context(), tk, throttle.Feedback{})
+						q.Report(t.Context(), tk, throttle.Feedback{})
 						granted = append(granted, took)
 					})
 				}
@@ -94,7 +94,7 @@ func TestTickQueue_grantsCallersThatWaitAtItsTicks(t *testing.T) {
 				tk := ticket(l)
 				assert.NoError(t, q.Wait(t.Context(), tk))
 				d.record("go")
-				q.Cancel(t.Context(), tk)
+				q.Report(t.Context(), tk, throttle.Feedback{State: throttle.Unused})
 			})
 		}
 		wg.Wait()

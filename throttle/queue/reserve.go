@@ -124,13 +124,13 @@ func (q *Queue) retryHead(c *class) {
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
 	r := q.callRemote(ctx, w)
 	if w.ticket.grant != nil && r.aborted != nil {
-		w.ticket.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
+		w.ticket.Report(ctx, throttle.Feedback{Now: q.time.At(q.time.Read(time.Time{})), State: throttle.Unused})
 	}
 	q.lock()
 	done, err = q.finishReserve(w, r)
 	q.unlock()
 	if done && err != errRenewed && ctx.Err() != nil {
-		q.Cancel(ctx, w.ticket)
+		q.Report(ctx, w.ticket, throttle.Feedback{State: throttle.Unused})
 		err = context.Cause(ctx)
 	}
 	return done, err

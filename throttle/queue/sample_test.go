@@ -85,7 +85,7 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 			wait(t.Context(), tk)
 			again := ticket(bucket(time.Second, 1))
 			require.NoError(t, q.Wait(t.Context(), again))
-			q.Observe(t.Context(), again, throttle.Feedback{Outcome: throttle.Throttled})
+			q.Report(t.Context(), again, throttle.Feedback{Outcome: throttle.Throttled})
 			again.Demands[0] = of(retry).Demands[0]
 			wait(t.Context(), again)
 			wait(canceled, blocked()) // newer, but its class waits at another limit

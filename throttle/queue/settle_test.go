@@ -33,15 +33,15 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 			tk.Settle(1, 5) // the last call counts
 			tk.Settle(1, tt.settle)
 		}
-		tk.Observe(t.Context(), throttle.Feedback{Now: now, State: throttle.Ongoing})
+		tk.Report(t.Context(), throttle.Feedback{Now: now, State: throttle.Ongoing})
 		require.EqualValues(t, 7, leftAt(t, b, now), "%s: not yet", name)
-		tk.Observe(t.Context(), throttle.Feedback{Now: now})
+		tk.Report(t.Context(), throttle.Feedback{Now: now})
 		require.EqualValues(t, 7, leftAt(t, a, now), "%s: the other limit hears nothing of it", name)
 		require.EqualValues(t, tt.want, leftAt(t, b, now), name)
 
 		_, err = tk.Reserve(t.Context(), now.Add(time.Hour))
 		require.NoError(t, err)
-		tk.Observe(t.Context(), throttle.Feedback{Now: now.Add(time.Hour)})
+		tk.Report(t.Context(), throttle.Feedback{Now: now.Add(time.Hour)})
 		require.EqualValues(t, 7, leftAt(t, b, now.Add(time.Hour)), "%s: the next grant is not settled", name)
 	}
 }
@@ -54,7 +54,7 @@ func TestTicket_settlingZeroFreesTheSlot(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.OK)
 		tk.Settle(0, -1)
-		tk.Observe(t.Context(), throttle.Feedback{})
+		tk.Report(t.Context(), throttle.Feedback{})
 	}
 }
 
@@ -103,7 +103,7 @@ func TestQueue_observeReadsAMissingTimeFromItsClock(t *testing.T) {
 		q, l := &Queue{Clock: c.clock}, &observedLimiter{Limiter: throttle.AllowAll}
 		tk := ticket(l)
 		require.NoError(t, q.Wait(t.Context(), tk), name)
-		q.Observe(t.Context(), tk, throttle.Feedback{Now: c.now})
+		q.Report(t.Context(), tk, throttle.Feedback{Now: c.now})
 		require.Len(t, l.times, 1, name)
 		require.True(t, c.want.Equal(l.times[0]), "%s: %v", name, l.times[0])
 	}

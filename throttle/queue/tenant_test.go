@@ -192,7 +192,7 @@ func (w *worker) run(ctx context.Context, q *Queue, tenant func() string, ls ...
 		w.longest = max(w.longest, time.Since(start))
 		if err == nil {
 			w.grants.Add(1)
-			q.Observe(ctx, tk, throttle.Feedback{})
+			q.Report(ctx, tk, throttle.Feedback{})
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestQueue_tenantsShareEvenlyAfterManyUnits(t *testing.T) {
 							mu.Lock()
 							grants[tenant]++
 							mu.Unlock()
-							q.Observe(t.Context(), tk, throttle.Feedback{})
+							q.Report(t.Context(), tk, throttle.Feedback{})
 						}
 					})
 				}

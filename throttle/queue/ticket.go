@@ -81,7 +81,7 @@ type grant struct {
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-var errAlreadyGranted = errors.New("queue: ticket is granted already: end it with Cancel or Observe before it is used again")
+var errAlreadyGranted = errors.New("queue: ticket is granted already: end it with Report before it is used again")
 
 // Add adds the demand d. It panics if the ticket has MaxDemands already.
 func (t *Ticket) Add(d throttle.Demand) {
@@ -274,16 +274,6 @@ func (t *Ticket) isEmpty() bool {
 	return true
 }
 
-// Cancel returns the units of a granted ticket that was not used, as of now. A zero now is
-// read by each limiter. Cancel does nothing if t is not granted.
-func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
-	if !t.isGranted() {
-		return
-	}
-	defer t.endGrant()
-	t.cancel(ctx, 0, t.grant, now)
-}
-
 // cancel returns the units of the demands from i on that g has granted, those of all limiters
 // even if one of them panics.
 func (t *Ticket) cancel(ctx context.Context, i int, g *grant, now time.Time) {
@@ -307,17 +297,17 @@ func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// Observe reports the outcome f of a granted ticket to its limits. Unless f.State is Ongoing
-// it ends the grant. Observe does nothing if t is not granted.
-func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
+// Report tells the limits of a granted ticket what became of the grant: f.State is Ended, Ongoing or Unused. Unless it is
+// Ongoing, the grant ends. A zero f.Now is read by the limiters that need the time. Report does nothing if t is not granted.
+func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
 	if t.isGranted() {
-		t.observe(ctx, 0, f)
+		t.report(ctx, 0, f)
 	}
 }
 
-// observe reports f to the limits of the demands from i on, to all of them even if one panics, and
+// report reports f to the limits of the demands from i on, to all of them even if one panics, and
 // then ends the grant unless f.State is Ongoing.
-func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
+func (t *Ticket) report(ctx context.Context, i int, f throttle.Feedback) {
 	for i < MaxDemands && t.Demands[i].Limiter == nil {
 		i++
 	}
@@ -327,15 +317,18 @@ func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 		}
 		return
 	}
-	defer t.observe(ctx, i+1, f)
+	defer t.report(ctx, i+1, f)
 	m, d := &t.Demands[i], &t.grant.decisions[i]
+	if f.State == throttle.Unused && !d.OK {
+		return // it was added after the grant
+	}
 	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
 	if ctx.Done() != nil {
 		ctx = withoutCancel(ctx, m.Limiter)
 	}
-	if n := t.grant.settled[i]; n == 1 && f.State != throttle.Ongoing {
+	if n := t.grant.settled[i]; n == 1 && f.State == throttle.Ended {
 		f = throttle.Feedback{Now: f.Now, State: throttle.Unused}
-	} else if n > 1 && f.State != throttle.Ongoing {
+	} else if n > 1 && f.State == throttle.Ended {
 		f.Cost = n - 1
 	}
 	m.Limiter.Report(ctx, c, *d, f)

@@ -52,7 +52,7 @@ func TestTicket_reserveReadsOneClock(t *testing.T) {
 			require.Equal(t, throttle.Decision{OK: true, At: want}, d)
 			require.Equal(t, want, tk.GrantedAt())
 			require.Equal(t, [][]time.Time{{now}, {want}}, [][]time.Time{a.read, b.read})
-			tk.Cancel(t.Context(), want)
+			tk.Report(t.Context(), throttle.Feedback{Now: want, State: throttle.Unused})
 		}
 	}
 }
@@ -61,8 +61,10 @@ func TestTicket_reserveReadsOneClock(t *testing.T) {
 // copy.
 func TestTicket_grantedAtWhileGranted(t *testing.T) {
 	for name, end := range map[string]func(*Ticket){
-		"Cancel":  func(tk *Ticket) { tk.Cancel(context.Background(), time.Unix(1000, 0)) },
-		"Observe": func(tk *Ticket) { tk.Observe(context.Background(), throttle.Feedback{}) },
+		"Cancel": func(tk *Ticket) {
+			tk.Report(context.Background(), throttle.Feedback{Now: time.Unix(1000, 0), State: throttle.Unused})
+		},
+		"Observe": func(tk *Ticket) { tk.Report(context.Background(), throttle.Feedback{}) },
 	} {
 		now, l := time.Unix(1000, 0), bucket(time.Hour, 1)
 		tk := ticket(l)
@@ -72,7 +74,7 @@ func TestTicket_grantedAtWhileGranted(t *testing.T) {
 		require.Equal(t, now, tk.GrantedAt(), name)
 		other := *tk
 		require.Zero(t, other.GrantedAt(), name)
-		tk.Observe(t.Context(), throttle.Feedback{State: throttle.Ongoing})
+		tk.Report(t.Context(), throttle.Feedback{State: throttle.Ongoing})
 		require.Equal(t, now, tk.GrantedAt(), "partial feedback does not end the grant")
 		end(tk)
 		require.Zero(t, tk.GrantedAt(), name)

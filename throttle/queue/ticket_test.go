@@ -42,7 +42,7 @@ func TestTicket_takesAllOrNothing(t *testing.T) {
 	require.ErrorContains(t, err, "granted already")
 	require.Equal(t, err, new(Queue).Wait(t.Context(), one))
 
-	one.Cancel(t.Context(), now)
+	one.Report(t.Context(), throttle.Feedback{Now: now, State: throttle.Unused})
 	require.EqualValues(t, 3, left(a))
 	require.EqualValues(t, 1, left(b))
 }
@@ -50,15 +50,15 @@ func TestTicket_takesAllOrNothing(t *testing.T) {
 func TestTicket_endsOnce(t *testing.T) {
 	now := time.Unix(0, 0)
 	for name, end := range map[string]func(*Ticket){
-		"cancel":  func(tk *Ticket) { tk.Cancel(t.Context(), now) },
-		"observe": func(tk *Ticket) { tk.Observe(t.Context(), throttle.Feedback{Now: now}) },
+		"cancel":  func(tk *Ticket) { tk.Report(t.Context(), throttle.Feedback{Now: now, State: throttle.Unused}) },
+		"observe": func(tk *Ticket) { tk.Report(t.Context(), throttle.Feedback{Now: now}) },
 	} {
 		s := &slotLimiter{free: 3}
 		mine, other := ticket(s), ticket(s)
 		_, err := mine.Reserve(t.Context(), now)
 		require.NoError(t, err)
 		copied := *mine
-		mine.Observe(t.Context(), throttle.Feedback{State: throttle.Ongoing})
+		mine.Report(t.Context(), throttle.Feedback{State: throttle.Ongoing})
 		require.EqualValues(t, 2, s.free, name)
 		end(mine)
 		_, err = other.Reserve(t.Context(), now) // may reuse the memory of the grant
@@ -74,7 +74,7 @@ func TestTicket_endsOnce(t *testing.T) {
 func TestTicket_withoutDemandsIsGranted(t *testing.T) {
 	tk := new(Ticket)
 	require.NoError(t, new(Queue).Wait(t.Context(), tk))
-	tk.Cancel(t.Context(), time.Time{})
+	tk.Report(t.Context(), throttle.Feedback{State: throttle.Unused})
 	_, ok := tk.Decision(0)
 	require.False(t, ok)
 }
@@ -151,10 +151,10 @@ func TestTicket_allocatesNothing(t *testing.T) {
 	ctx, q, l := context.Background(), new(Queue), bucket(time.Nanosecond, 1000)
 	tk := ticket(l, throttle.AllOf(l, l))
 	for name, use := range map[string]func(){
-		"reserve, cancel":  func() { tk.Reserve(ctx, time.Time{}); tk.Cancel(ctx, time.Time{}) },
-		"reserve, observe": func() { tk.Reserve(ctx, time.Time{}); tk.Observe(ctx, throttle.Feedback{}) },
-		"wait, cancel":     func() { q.Wait(ctx, tk); q.Cancel(ctx, tk) },
-		"wait, observe":    func() { q.Wait(ctx, tk); q.Observe(ctx, tk, throttle.Feedback{}) },
+		"reserve, cancel":  func() { tk.Reserve(ctx, time.Time{}); tk.Report(ctx, throttle.Feedback{State: throttle.Unused}) },
+		"reserve, observe": func() { tk.Reserve(ctx, time.Time{}); tk.Report(ctx, throttle.Feedback{}) },
+		"wait, cancel":     func() { q.Wait(ctx, tk); q.Report(ctx, tk, throttle.Feedback{State: throttle.Unused}) },
+		"wait, observe":    func() { q.Wait(ctx, tk); q.Report(ctx, tk, throttle.Feedback{}) },
 	} {
 		use()
 		n := testing.AllocsPerRun(100, use)
@@ -195,11 +195,11 @@ func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, end := range []func(){
-		func() { q.Cancel(ctx, tk) },
-		func() { tk.Cancel(ctx, time.Time{}) },
-		func() { q.Observe(ctx, tk, throttle.Feedback{}) },
-		func() { tk.Observe(ctx, throttle.Feedback{}) },
-		func() { tk.Settle(0, 0); tk.Observe(ctx, throttle.Feedback{}) },
+		func() { q.Report(ctx, tk, throttle.Feedback{State: throttle.Unused}) },
+		func() { tk.Report(ctx, throttle.Feedback{State: throttle.Unused}) },
+		func() { q.Report(ctx, tk, throttle.Feedback{}) },
+		func() { tk.Report(ctx, throttle.Feedback{}) },
+		func() { tk.Settle(0, 0); tk.Report(ctx, throttle.Feedback{}) },
 	} {
 		require.NoError(t, q.Wait(t.Context(), tk))
 		end()
@@ -238,19 +238,19 @@ func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 
 			p.reserve, p.cancel = false, true
 			require.NoError(t, q.Wait(t.Context(), tk))
-			require.Panics(t, func() { q.Cancel(t.Context(), tk) })
+			require.Panics(t, func() { q.Report(t.Context(), tk, throttle.Feedback{State: throttle.Unused}) })
 			requireFree(t, a, b)
 			*inner = *concurrencyOf(1)
 
 			p.cancel, p.observe = false, true
 			require.NoError(t, q.Wait(t.Context(), tk))
-			require.Panics(t, func() { q.Observe(t.Context(), tk, throttle.Feedback{}) })
+			require.Panics(t, func() { q.Report(t.Context(), tk, throttle.Feedback{}) })
 			requireFree(t, a, b)
 			*inner = *concurrencyOf(1)
 
 			p.observe = false
 			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
-			q.Observe(t.Context(), tk, throttle.Feedback{})
+			q.Report(t.Context(), tk, throttle.Feedback{})
 			requireFree(t, a, b, inner)
 		})
 	}
@@ -288,7 +288,7 @@ func TestTicket_sameLimitInSeveralDemands(t *testing.T) {
 				err := q.Wait(t.Context(), &tk)
 				if !tt.fails {
 					require.NoError(t, err, name)
-					q.Observe(t.Context(), &tk, throttle.Feedback{})
+					q.Report(t.Context(), &tk, throttle.Feedback{})
 					continue
 				}
 				require.ErrorIs(t, err, throttle.ErrRejected, name)

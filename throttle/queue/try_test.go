@@ -41,7 +41,7 @@ func TestQueue_tryDoesNotWait(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 9, d.Remaining, "what was rejected took nothing")
 
-		q.Cancel(t.Context(), first)
+		q.Report(t.Context(), first, throttle.Feedback{State: throttle.Unused})
 		again := ticket()
 		require.NoError(t, q.Try(t.Context(), again))
 		require.Zero(t, again.Waited())

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
 // A waiter is one call of Wait that waits.
@@ -178,7 +179,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 		} else if err != nil {
 			return err
 		}
-		q.Cancel(ctx, w.ticket)
+		q.Report(ctx, w.ticket, throttle.Feedback{State: throttle.Unused})
 	}
 	return context.Cause(ctx)
 }
