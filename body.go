@@ -225,7 +225,7 @@ func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 }
 
 // getBody is Request.GetBody of the attempts. net/http calls it for retries of its own:
-// of requests on connections that were closed, and of HTTP/2 streams that were rejected.
+// of requests on connections that were closed, and of HTTP/2 streams that were refused.
 func (r *rewindBody) getBody() (io.ReadCloser, error) { return r.rewind(context.Background()) }
 
 // finish records that no further bodyReader follows. Base may still be reading the last

@@ -62,7 +62,7 @@ type roundTrip struct {
 	demands   // of the ticket
 	admission // how the next attempt, or the latest, was granted
 	attempt   // the latest attempt
-	retrying  // how failed attempts are retried
+	retrying  // what is kept from one attempt to the next
 
 	attempts      int // attempts sent
 	info          Info
@@ -80,14 +80,14 @@ type demands struct {
 	unitCount  int                   // used length of unitSlots
 }
 
-// An admission says how an attempt was granted. acquire sets it.
+// An admission says how an attempt was granted. acquire replaces it.
 type admission struct {
 	waitStart WaitInfo  // the beginning of the wait
 	grantedAt time.Time // zero if no limit granted it
 	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
 }
 
-// An attempt is what was sent, and its result. send sets all of it.
+// An attempt is what was sent, and its result. send replaces it.
 type attempt struct {
 	sent       *http.Request
 	resp       *http.Response
@@ -100,7 +100,7 @@ type attempt struct {
 	drained    drained                 // what was read of resp to discard it
 }
 
-// retrying is the state between attempts. prepareRetry sets it after each failure.
+// retrying is what a call keeps from one attempt to the next.
 type retrying struct {
 	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
 	until           time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed

@@ -32,14 +32,14 @@ func TestFault_overHTTP2(t *testing.T) {
 		conns    int
 		tls      bool
 	}{
-		"rejected once":         {answer: once(heedtest.RefuseStream), arrivals: 2, conns: 1},
-		"rejected always":       {answer: respondAlways(heedtest.Response{Fault: heedtest.RefuseStream}), err: "REFUSED_STREAM", conns: 1},
-		"rejected, body":        {answer: once(heedtest.RefuseStream), body: io.MultiReader(strings.NewReader("x")), err: "REFUSED_STREAM", arrivals: 1, conns: 1},
+		"refused once":          {answer: once(heedtest.RefuseStream), arrivals: 2, conns: 1},
+		"refused always":        {answer: respondAlways(heedtest.Response{Fault: heedtest.RefuseStream}), err: "REFUSED_STREAM", conns: 1},
+		"refused, body":         {answer: once(heedtest.RefuseStream), body: io.MultiReader(strings.NewReader("x")), err: "REFUSED_STREAM", arrivals: 1, conns: 1},
 		"go away once":          {answer: once(heedtest.GoAway), arrivals: 2, conns: 2},
 		"go away, body":         {answer: once(heedtest.GoAway), body: io.MultiReader(strings.NewReader("x")), err: "cannot retry", arrivals: 1, conns: 1},
 		"calm, stream":          {answer: once(heedtest.EnhanceYourCalmStream), err: "ENHANCE_YOUR_CALM", arrivals: 1, conns: 1},
 		"calm, connection":      {answer: once(heedtest.EnhanceYourCalmConn), err: "ENHANCE_YOUR_CALM", arrivals: 1, conns: 1},
-		"rejected once, TLS":    {answer: once(heedtest.RefuseStream), arrivals: 2, conns: 1, tls: true},
+		"refused once, TLS":     {answer: once(heedtest.RefuseStream), arrivals: 2, conns: 1, tls: true},
 		"calm, connection, TLS": {answer: once(heedtest.EnhanceYourCalmConn), err: "ENHANCE_YOUR_CALM", arrivals: 1, conns: 1, tls: true},
 	} {
 		s := &heedtest.Server{HTTP2: true, TLS: tt.tls, Respond: tt.answer}

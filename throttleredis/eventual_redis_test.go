@@ -106,7 +106,7 @@ func TestEventual_regionsOverLinksWithFaults(t *testing.T) {
 	}
 	use()
 	awaitRemaining(t, left, hosts)
-	for _, fault := range []redistest.Fault{redistest.BlackHole, redistest.Reject, redistest.Reset, redistest.NoReplies} {
+	for _, fault := range []redistest.Fault{redistest.BlackHole, redistest.Refuse, redistest.Reset, redistest.NoReplies} {
 		for _, p := range links[2] {
 			p.Set(fault)
 		}
@@ -143,7 +143,7 @@ func TestEventual_worksInACluster(t *testing.T) {
 // Close.
 func TestEventual_closesWhateverHappens(t *testing.T) {
 	server := redistest.Start(t)
-	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Reject, redistest.Reset, redistest.NoReplies} {
+	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Refuse, redistest.Reset, redistest.NoReplies} {
 		p := redistest.StartProxy(t, server.Addr)
 		c := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 		before := runtime.NumGoroutine()

@@ -157,7 +157,7 @@ func TestExchange_fetchesWhatItMissed(t *testing.T) {
 	other, updates := newTestBus(t, dial(t, p.Addr), "")
 	other.Fetch("a")
 	updates.find(t, "")
-	p.Set(redistest.Reject)
+	p.Set(redistest.Refuse)
 	redistest.Await(t, "noticing it", func() bool { return !other.Stats().Connected })
 	one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "missed", Keep: time.Hour})
 	redistest.Await(t, "posting it", func() bool { return one.Stats().Published == 1 })
@@ -168,7 +168,7 @@ func TestExchange_fetchesWhatItMissed(t *testing.T) {
 // A server that stops responding does not delay callers or Close.
 func TestExchange_closesWhateverHappens(t *testing.T) {
 	s := redistest.Start(t)
-	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Reject, redistest.Reset, redistest.NoReplies} {
+	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Refuse, redistest.Reset, redistest.NoReplies} {
 		p := redistest.StartProxy(t, s.Addr)
 		c := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 		before := runtime.NumGoroutine()

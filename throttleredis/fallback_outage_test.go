@@ -127,7 +127,7 @@ func TestFallback_survivesFaultsOnTheWay(t *testing.T) {
 		faults []redistest.Fault
 	}{
 		{"slow", []redistest.Fault{redistest.Slow}},
-		{"resets and rejections", []redistest.Fault{redistest.Reset, redistest.Reject}},
+		{"resets and refused connections", []redistest.Fault{redistest.Reset, redistest.Refuse}},
 		{"silence", []redistest.Fault{redistest.BlackHole, redistest.NoReplies}},
 	} {
 		p := redistest.StartProxy(t, s.Addr)

@@ -229,7 +229,7 @@ func TestGroups_oneClaimFails(t *testing.T) {
 	g.open()
 }
 
-// A client of one server of a cluster groups by key once the server has rejected to run a script with
+// A client of one server of a cluster groups by key once the server has refused to run a script with
 // keys of several slots.
 func TestGroups_onOneServerOfACluster(t *testing.T) {
 	t.Parallel()

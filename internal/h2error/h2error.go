@@ -23,7 +23,7 @@ type streamError struct {
 
 func (streamError) Error() string { return "h2error: HTTP/2 stream error" }
 
-// NotProcessed reports whether err states that the server has not begun to process the request: it rejected the
+// NotProcessed reports whether err states that the server has not begun to process the request: it refused the
 // stream, or ended the connection before it. net/http sends such a request again itself if it can repeat the
 // body.
 func NotProcessed(err error) bool {

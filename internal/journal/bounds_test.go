@@ -289,7 +289,7 @@ func TestLog_whenItSyncs(t *testing.T) {
 // TestLog_longestRecord checks records of 64 MiB, and of one byte more.
 func TestLog_longestRecord(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes 128 MiB")
+		t.Skip("only make test-long runs it")
 	}
 	path := filepath.Join(t.TempDir(), "log")
 	l, _ := open(t, path)

@@ -122,8 +122,8 @@ func TestRecorder_classifiesTheEndOfAWait(t *testing.T) {
 		{t.Context(), &throttle.RejectedError{Decision: throttle.Decision{Wait: throttle.Forever}}, "rejected", "rejected"},
 		{t.Context(), &queue.FullError{}, "rejected", "rejected"},
 		{t.Context(), queue.ErrClosed, "rejected", "errors.errorString"},
-		{t.Context(), &net.OpError{Op: "dial", Err: errors.New("rejected")}, "failed", "net.OpError"},
-		{t.Context(), &heed.GiveUpError{Err: &url.Error{Op: "Get", URL: "secret", Err: &net.OpError{Err: errors.New("rejected")}}}, "failed", "net.OpError"},
+		{t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}, "failed", "net.OpError"},
+		{t.Context(), &heed.GiveUpError{Err: &url.Error{Op: "Get", URL: "secret", Err: &net.OpError{Err: errors.New("refused")}}}, "failed", "net.OpError"},
 	} {
 		result, kind := r.WaitResult(tt.ctx, tt.err)
 		require.Equal(t, []string{tt.result, tt.kind}, []string{result, kind}, "%v", tt.err)

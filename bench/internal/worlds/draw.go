@@ -311,7 +311,7 @@ func (d draw) trouble(l Load) Trouble {
 	t.By = weighted(d, kinds)
 	t.Status = weighted(d, map[int]float64{
 		http.StatusTooManyRequests: 3, http.StatusServiceUnavailable: 3, http.StatusInternalServerError: 2, http.StatusBadGateway: 1.5,
-		http.StatusGatewayTimeout: 1, 529: .3, Reset: 1, GoAway: .5, Rejected: .5,
+		http.StatusGatewayTimeout: 1, 529: .3, Reset: 1, GoAway: .5, Refused: .5,
 	})
 	switch t.By {
 	case ByTenant:

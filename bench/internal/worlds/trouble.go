@@ -26,9 +26,9 @@ const (
 
 // The statuses of a Trouble that are no status codes.
 const (
-	Reset    = -1 // the connection is closed after the request was sent
-	GoAway   = -2 // the HTTP/2 connection is closed with GOAWAY
-	Rejected = -3 // the connection cannot be opened
+	Reset   = -1 // the connection is closed after the request was sent
+	GoAway  = -2 // the HTTP/2 connection is closed with GOAWAY
+	Refused = -3 // the connection cannot be opened
 )
 
 // A Trouble is a reason for which requests fail although no limit is exceeded.
@@ -40,7 +40,7 @@ type Trouble struct {
 	To     time.Duration // zero means until the end
 	Period time.Duration // the interval recurs; zero means that it does not
 
-	Status  int // a status code, or Reset, GoAway or Rejected
+	Status  int // a status code, or Reset, GoAway or Refused
 	Body    int // number of the body, see bodies
 	Retry   RetryAfter
 	Seconds int     // of Retry
@@ -169,8 +169,8 @@ func statusName(status int) string {
 		return "closed connection"
 	case GoAway:
 		return "GOAWAY"
-	case Rejected:
-		return "rejected connection"
+	case Refused:
+		return "refused connection"
 	}
 	return strconv.Itoa(status)
 }
@@ -181,7 +181,7 @@ func connectionError(status int, n uint64) error {
 	case GoAway:
 		codes := [...]string{"NO_ERROR", "ENHANCE_YOUR_CALM", "INTERNAL_ERROR"}
 		return fmt.Errorf("http2: server sent GOAWAY and closed the connection; LastStreamID=%d, ErrCode=%s, debug=\"\"", 1+2*(n%1000), codes[n%3])
-	case Rejected:
+	case Refused:
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	if n%3 == 0 {

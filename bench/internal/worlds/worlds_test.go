@@ -73,7 +73,7 @@ func TestNew_drawsAllKinds(t *testing.T) {
 	for _, kind := range []any{
 		Constant, Lognormal, Bimodal, HeavyTail, Open, Closed, Bursts, Cron, Cold,
 		Authorization, APIKeyHeader, APIKeyQuery, TenantQuery, Cookie, Path, true, false,
-		ByRequest, ByBackend, ByResource, ByTenant, ByRoute, 403, 404, 429, 500, 502, 503, 504, Reset, GoAway, Rejected,
+		ByRequest, ByBackend, ByResource, ByTenant, ByRoute, 403, 404, 429, 500, 502, 503, 504, Reset, GoAway, Refused,
 		AfterSeconds, AfterDate, AfterEnd, AfterPast, AfterText,
 		Distant, ConstantValue, Cached, OtherClients, SomeOthers, WrongScope, Vanishing, Daily, CountedDown,
 		FixedWindow, SlidingLog, SlidingCounter, Bucket, InFlight, PerHost, PerTenant, PerRoute,

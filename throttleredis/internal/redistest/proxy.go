@@ -16,7 +16,7 @@ const (
 	Reset                  // connections are accepted and reset immediately
 	BlackHole              // connections are accepted and no data is forwarded
 	NoReplies              // commands are forwarded and executed, but responses are not forwarded
-	Reject                 // connections are rejected
+	Refuse                 // connections are refused
 )
 
 // A Proxy forwards connections of clients to a server. It begins without a fault.
@@ -34,7 +34,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	target   string
 	fault    Fault
-	listener net.Listener // nil: connections are rejected
+	listener net.Listener // nil: connections are refused
 	conns    map[*net.TCPConn]struct{}
 	closed   bool
 }
@@ -62,15 +62,15 @@ func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	before := p.fault
 	p.fault = f
-	if before > Slow || f == Reset || f == Reject {
+	if before > Slow || f == Reset || f == Refuse {
 		p.reset()
 	}
-	if f == Reject {
-		p.reject()
+	if f == Refuse {
+		p.refuse()
 	}
 	listens := p.listener != nil
 	p.mu.Unlock()
-	if f != Reject && !listens {
+	if f != Refuse && !listens {
 		Await(p.t, "the port of the proxy", func() bool { return p.listen() == nil })
 	}
 }
@@ -225,7 +225,7 @@ func (p *Proxy) current() (f Fault, target string) {
 func (p *Proxy) add(conn *net.TCPConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.fault == Reset || p.fault == Reject {
+	if p.closed || p.fault == Reset || p.fault == Refuse {
 		resetConn(conn)
 		return false
 	}
@@ -247,8 +247,8 @@ func (p *Proxy) reset() {
 	}
 }
 
-// reject stops listening. p.mu must be held.
-func (p *Proxy) reject() {
+// refuse stops listening. p.mu must be held.
+func (p *Proxy) refuse() {
 	if p.listener != nil {
 		_ = p.listener.Close()
 		p.listener = nil
@@ -259,7 +259,7 @@ func (p *Proxy) reject() {
 func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
-	p.reject()
+	p.refuse()
 	p.reset()
 	p.mu.Unlock()
 	p.wg.Wait()

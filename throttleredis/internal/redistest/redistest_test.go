@@ -66,7 +66,7 @@ func TestProxy_hasFaults(t *testing.T) {
 		"reset":      {fault: redistest.Reset},
 		"black hole": {fault: redistest.BlackHole, patience: 50 * time.Millisecond},
 		"mute":       {fault: redistest.NoReplies, done: true, patience: 2 * time.Second}, // in this time the write must complete
-		"reject":     {fault: redistest.Reject},
+		"refuse":     {fault: redistest.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
