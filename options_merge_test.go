@@ -74,12 +74,10 @@ func TestRequestOptions_weight(t *testing.T) {
 			}
 		}
 		time.Sleep(100 * time.Second)
-		mu.Lock()
+		cancel()
+		all.Wait()
 		require.InDelta(t, 60, sent["large"], 2)
 		require.InDelta(t, 20, sent["small"], 2)
 		require.InDelta(t, 20, sent["third"], 2)
-		mu.Unlock()
-		cancel()
-		all.Wait()
 	})
 }
