@@ -31,6 +31,7 @@ func filtered(t *testing.T, p *Page, query string) (s state, page string) {
 	page = serve(p, r).Body.String()
 	r.Header.Set("Accept", "application/json")
 	require.NoError(t, json.Unmarshal(serve(p, r).Body.Bytes(), &s))
+	require.Equal(t, 1, s.Version, "a name that goes, or changes its meaning, needs another version")
 	return s, page
 }
 
