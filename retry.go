@@ -76,8 +76,8 @@ type RetryPolicy struct {
 	Backoff backoff.Policy
 
 	// RetryAfterJitter adds a random delay to a Retry-After that a rejection because of a
-	// limit states. Its zero value adds up to 500 ms or 10 %, whichever is longer. If the
-	// server states 0 and RetryAfterJitter.Min is not set, the
+	// limit states. Its zero value adds up to 500 ms or 10 %, whichever is longer, and up to twice
+	// as much after each further attempt. If the server states 0 and RetryAfterJitter.Min is not set, the
 	// first retry is sent immediately, and each later one after a tenth of the delay of
 	// Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
@@ -636,7 +636,7 @@ func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held b
 // retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
 // Jitter does not increase a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
-	d := rt.retry.RetryAfterJitter.Delay(retryAfter, 1) // what is rejected repeatedly waits for the Tracker, too, which spreads it
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, rt.attempts)
 	if retryAfter <= rt.maxWait {
 		d = min(d, rt.maxWait)
 	}

@@ -211,15 +211,15 @@ func Example_retryAfterOnly() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted   100 │▂          █          █        █          █       ▆
+	// accepted   100 │▂          █          █        █          █       █
 	//                │█          █          █        █          █       █
-	//                │█▄▃        █          █        █          █       █▃
-	// rejected       │  42 1  1  +2   1     +      1 +          +
-	// waits for      │   aaaaaaaasaaaaaaaaaasaaaaaaaaaaaaaaaaaaasaaaaaaaa
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	//                │█▄▃        █          █        █          █       █
+	// rejected       │  42 1  1  +2   1     1      1 1          1
+	// waits for      │   aaaaaaaasaaaaaaaaaasaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after
-	// 600 calls: 772 requests sent, 172 rejected, 0 calls failed, 25.5 s (ideal 25 s)
+	// 600 calls: 653 requests sent, 53 rejected, 0 calls failed, 25.5 s (ideal 25 s)
 }
 
 var headersInRejections = scenario{
@@ -269,8 +269,8 @@ func Example_bareWindow() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
-	// accepted   100 │▂                      █         █
-	//                │█            ▁█        █         █
+	// accepted   100 │▂             ▁        █         █
+	//                │█             █        █         █
 	//                │█▄▃          ██        █         █
 	// rejected       │  42 1  1         1
 	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
@@ -358,7 +358,7 @@ func Example_ban() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    74 │█
 	//                │█
-	//                │█▅▄                             ▁▅███▅         ▁▁▁▂▂▃▂▄▄▅▅█▁
+	//                │█▅▄                             ▁▅███▆         ▁▁▁▂▂▃▂▄▄▅▅█▁
 	// rejected       │  42 1  1    1      1
 	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
@@ -416,17 +416,17 @@ func Example_lateRejections() {
 	//                │█▅▅▅▅▁
 	//                │██████
 	// accepted    50 │█    █   ▁      █     █
-	//                │█    █   █▇     █     █  █▄▃▄
-	//                │█    █ ▂███     █     █ ▄████▃▁ ▁▁
+	//                │█    █   █▇     █     █  ▇▄▅▅
+	//                │█    █ ▂███     █     █ ▃████▁ ▁
 	// rejected       │+++7      ++++1 ++++1 ++2
-	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬────┬────┬────┬────┬────┬────┬───
+	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬────┬────┬────┬────┬────┬────┬─
 	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s
 	// 1 column = 2 s, + = 10 or more, r = learned rate
 	//  10.2 s  quota api.example.com (learned rate): learned limit of 50 per 10 s
 	//  15.2 s  quota api.example.com (learned rate): dropped learned limit
 	//  15.2 s  quota api.example.com (learned rate): learned limit of 4.84 per second
-	// 400 calls: 1552 requests sent, 1152 rejected, 0 calls failed, 66.6 s (ideal 16 s)
+	// 400 calls: 1554 requests sent, 1154 rejected, 0 calls failed, 62 s (ideal 16 s)
 }
 
 var overloaded = scenario{

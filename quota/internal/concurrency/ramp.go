@@ -15,6 +15,8 @@ import (
 type Ramp struct {
 	start, end time.Time
 	before     int64 // requests in flight before
+	few        int64 // requests after which it pauses; 0: it does not
+	paused     bool  // it has paused since the last of them
 }
 
 const doublings = 10 // of the bound, from the start to the end
@@ -22,6 +24,27 @@ const doublings = 10 // of the bound, from the start to the end
 // NewRamp returns a Ramp that begins at start with one request in flight, besides those that were before.
 func NewRamp(before int64, start time.Time, length time.Duration) Ramp {
 	return Ramp{start: start, end: start.Add(length), before: before}
+}
+
+// PauseAfter makes r pause after so many requests, to begin again with one. 0 means that it does not.
+func (r *Ramp) PauseAfter(requests int64) { r.few = requests }
+
+// Sent applies that a request is sent now, the last one of open in flight. A pause that begins with it lasts for pause.
+func (r *Ramp) Sent(open int64, pause time.Duration, now time.Time) {
+	if r.few == 0 || !r.On(now) {
+		return
+	}
+	if r.few--; r.few == 0 {
+		*r = NewRamp(open, now.Add(pause), max(r.end.Sub(now), pause))
+		r.paused = true
+	}
+}
+
+// Resume ends a pause that is over, with open in flight.
+func (r *Ramp) Resume(open int64, now time.Time) {
+	if r.paused && !now.Before(r.start) {
+		r.before, r.paused = min(r.before, open), false
+	}
 }
 
 // Check reports whether one more request may be sent as of now, with open in flight. If not, wait is the time

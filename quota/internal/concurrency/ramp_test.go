@@ -70,6 +70,47 @@ func TestRamp_whatWasInFlightBefore(t *testing.T) {
 	}
 }
 
+// A ramp pauses after so many requests. Then it begins again with one, for what is left of its time, and those in flight that
+// have ended since do not permit others.
+func TestRamp_pauses(t *testing.T) {
+	const ms = time.Millisecond
+	start := time.Unix(1000, 0)
+	for _, tt := range []struct {
+		at, pause, end time.Duration // of the last request before the pause; end of the ramp
+		open, left     int64         // in flight then, and at the end of the pause
+	}{
+		{500 * ms, 100 * ms, 1100 * ms, 7, 0}, {500 * ms, 100 * ms, 1100 * ms, 7, 7}, {500 * ms, 100 * ms, 1100 * ms, 7, 3},
+		{950 * ms, 100 * ms, 1150 * ms, 3, 1}, {0, 2000 * ms, 4000 * ms, 1, 0},
+	} {
+		r := NewRamp(0, start, time.Second)
+		r.PauseAfter(3)
+		now := start.Add(tt.at)
+		for range 2 {
+			before := r
+			r.Sent(tt.open, tt.pause, now)
+			require.Equal(t, before.end, r.end)
+		}
+		r.Sent(tt.open, tt.pause, now)
+		r.Sent(tt.open+1, tt.pause, now) // one whose caller does not wait
+		resumes := now.Add(tt.pause)
+		r.Resume(tt.left, resumes.Add(-1))
+		wait, ok := r.Check(tt.left, resumes.Add(-1))
+		require.Equal(t, []any{time.Duration(1), false}, []any{wait, ok}, "%+v", tt)
+		r.Resume(tt.left, resumes)
+		_, ok = r.Check(tt.left, resumes)
+		require.True(t, ok, "%+v: one is sent", tt)
+		_, ok = r.Check(tt.left+1, resumes)
+		require.False(t, ok, "%+v: a second one", tt)
+		require.True(t, r.On(start.Add(tt.end-1)))
+		require.False(t, r.On(start.Add(tt.end)))
+	}
+	r := NewRamp(0, start, time.Second)
+	r.PauseAfter(1)
+	ended := r
+	r.Sent(1, time.Second, start.Add(time.Second))
+	require.Equal(t, ended, r, "what is sent after its end causes no pause")
+}
+
 // The zero Ramp, and one without a length, bound nothing.
 func TestRamp_zero(t *testing.T) {
 	start := time.Unix(1000, 0)

@@ -24,14 +24,15 @@ import (
 //	  └───────────────────┘                                               ▼
 //	                                                     what waited is sent at a growing rate
 //
-// Enough are as many as random rejections in the share of late would produce once in a hundred times, if half of them are
-// of requests that were not rejected before, because one that was may be rejected for what it is, and if more in flight
-// than usual do not explain all of them. Each hold that proves to be wrong doubles that number, so that wrong holds
-// become rare however many requests there are, and each that proves to be right halves it. After two right ones in a row
-// the first rejection begins the next hold.
+// Enough are as many as random rejections in the share of late would produce once in a hundred times, if more in flight
+// than usual do not explain all of them, and if half of them are of requests that were not rejected before: one that was may
+// be rejected for what it is, unless the latest hold was right and explains that. Each hold that proves to be wrong doubles the
+// number, so that wrong holds become rare however many requests there are, and each that proves to be right halves it. After two
+// right ones in a row the first rejection begins the next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
-// accepted. The acceptance of a request that was sent after all rejected ones ends it, too.
+// accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
+// it, too: two that were sent before may have arrived in another order.
 //
 // A Hold is not safe for concurrent use. The zero Hold delays nothing.
 type Hold struct {
@@ -89,7 +90,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if !first && r.Claim > h.sentBy {
 		h.row++
 		h.uncrowded = h.uncrowded || !r.Crowded
-		if !r.Repeated {
+		if !r.Repeated || h.right > 0 {
 			h.others++
 		}
 	}
@@ -101,7 +102,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
 	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded
-	if h.Held || !enough && (h.right < trusted || r.Crowded || r.Repeated) {
+	if h.Held || !enough && h.right < trusted {
 		return false
 	}
 	h.Held = true
@@ -145,10 +146,10 @@ func (h *Hold) Waits(now time.Time) (wait time.Duration, waits bool) {
 func (h *Hold) Estimated() bool { return h.Until.IsZero() }
 
 // Accepted applies that claim n was accepted. It reports whether that ends the hold, and whether the hold was
-// right: it lasted until its stated end, or so many tests were rejected before that this was no chance.
+// right: it lasted for half of the stated time, which servers round up, or so many tests were rejected before that this was no chance.
 func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 	switch {
-	case !h.Suspected || n <= h.sentBy && !h.Held || h.Held && n <= h.Highest:
+	case !h.Suspected || n <= h.sentBy || h.Held && n <= h.Highest:
 		return false, false
 	case !h.Held:
 		h.Suspected = false
@@ -160,7 +161,8 @@ func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 // End ends the hold, because a later request was accepted, which another process may have sent. It reports whether the
 // hold was right.
 func (h *Hold) End(now time.Time) (right bool) {
-	right = math.Pow(h.share, float64(h.Rejected)) <= rightChance || !h.Until.IsZero() && !now.Before(h.Until)
+	lasted := !h.Until.IsZero() && h.Until.Sub(now) <= h.Until.Sub(h.Since)/2
+	right = lasted || math.Pow(h.share, float64(h.Rejected)) <= rightChance
 	h.Suspected, h.Held = false, false
 	if right {
 		h.right = min(h.right+1, trusted)
@@ -174,6 +176,9 @@ func (h *Hold) End(now time.Time) (right bool) {
 
 // Release ends the hold, because the estimate that it is based on was dropped.
 func (h *Hold) Release() { h.Suspected, h.Held, h.Ending = false, false, false }
+
+// Right reports whether the latest hold was right.
+func (h *Hold) Right() bool { return h.right > 0 }
 
 // Trusted reports whether the latest holds were right.
 func (h *Hold) Trusted() bool { return h.right >= trusted }

@@ -88,6 +88,19 @@ func TestHold_laterRejectionsBeginIt(t *testing.T) {
 	require.False(t, h.Held)
 }
 
+// The acceptance of a request that was in flight when the first rejection arrived does not end a hold: the server may have
+// received it earlier than the one that it rejected.
+func TestHold_whatWasInFlightDoesNotEndIt(t *testing.T) {
+	h := Hold{right: trusted}
+	require.True(t, h.Add(Rejection{Claim: 336, Sent: 340}, start))
+	for n := uint64(330); n <= 340; n++ {
+		ended, _ := h.Accepted(n, start)
+		require.False(t, ended, "%d", n)
+	}
+	ended, right := h.Accepted(341, start)
+	require.Equal(t, []bool{true, false}, []bool{ended, right})
+}
+
 // toBegin returns how many rejections of later requests begin the next hold; -1: more than 10,000. It
 // works on a copy.
 func (h Hold) toBegin(share float64, first Rejection) int {
@@ -144,12 +157,30 @@ func TestHold_trustAndDoubt(t *testing.T) {
 		}
 		require.Equal(t, want, h.toBegin(.1, Rejection{}), history)
 		require.Equal(t, want == 0, h.Trusted(), history)
-		require.Equal(t, max(want, 1), h.toBegin(.1, Rejection{Crowded: true}), history)
-		require.Equal(t, max(want, 1), h.toBegin(.1, Rejection{Repeated: true}), history)
+		require.Equal(t, want, h.toBegin(.1, Rejection{Crowded: true}), history)
+		require.Equal(t, want, h.toBegin(.1, Rejection{Repeated: true}), history)
+		require.Equal(t, strings.HasSuffix(history, "r"), h.Right(), history)
 	}
 }
 
-// A hold was right if it lasted until its stated end, or if random rejections would hardly have rejected
+// Requests that were rejected before show that others would be rejected, too, if the latest hold was right: that one had
+// rejected them. Otherwise they may be rejected for what they are.
+func TestHold_repeatedRequestsCountAfterARightHold(t *testing.T) {
+	for history, want := range map[string]string{"": "suspected", "w": "suspected", "rw": "suspected", "r": "held", "wr": "held"} {
+		var h Hold
+		for _, c := range history {
+			for !h.Held {
+				h.respond("x", .5)
+			}
+			h.Rejected = map[rune]int{'w': 0, 'r': 4}[c]
+			h.Accepted(h.Highest+1, start)
+		}
+		h.respond(strings.Repeat("r", 100), .1)
+		require.Equal(t, want == "held", h.Held, history)
+	}
+}
+
+// A hold was right if it lasted for half of the stated time, or if random rejections would hardly have rejected
 // all of its tests.
 func TestHold_wasRight(t *testing.T) {
 	const s = time.Second
@@ -159,15 +190,16 @@ func TestHold_wasRight(t *testing.T) {
 		stated, after time.Duration // 0: not stated
 		right         bool
 	}{
-		"the first test":                {.1, 0, 0, s, false},
-		"the second":                    {.05, 1, 0, s, true},
-		"the second, many rejections":   {.2, 1, 0, s, false},
-		"the third":                     {.2, 2, 0, s, true},
-		"the fourth":                    {.5, 3, 0, s, false},
-		"the fifth":                     {.5, 4, 0, s, true},
-		"before its stated end":         {.1, 0, 3 * s, 3*s - 1, false},
-		"at its stated end":             {.1, 0, 3 * s, 3 * s, true},
-		"before it, after another test": {.05, 1, 3 * s, 2 * s, true},
+		"the first test":                 {.1, 0, 0, s, false},
+		"the second":                     {.05, 1, 0, s, true},
+		"the second, many rejections":    {.2, 1, 0, s, false},
+		"the third":                      {.2, 2, 0, s, true},
+		"the fourth":                     {.5, 3, 0, s, false},
+		"the fifth":                      {.5, 4, 0, s, true},
+		"before half of the stated time": {.1, 0, 3 * s, 3*s/2 - 1, false},
+		"after half of it":               {.1, 0, 3 * s, 3 * s / 2, true},
+		"at its stated end":              {.1, 0, 3 * s, 3 * s, true},
+		"before it, after another test":  {.05, 1, 3 * s, 2 * s, true},
 	} {
 		var h Hold
 		h.Add(Rejection{Claim: 1, Sent: 1, After: tt.stated, Share: tt.share}, start)

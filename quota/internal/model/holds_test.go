@@ -167,6 +167,53 @@ func TestQuota_aStatedHold(t *testing.T) {
 	require.Equal(t, ramp, q.Ramp, "it does not begin again")
 }
 
+// After a hold that was right, as many requests are sent as after the hold before, and one more. The others wait for its
+// response: a server that permits five in each second rejects one of them, and not all that have waited.
+func TestQuota_aReleasePausesAfterWhatWasAccepted(t *testing.T) {
+	for _, permits := range []int{1, 5, 50} {
+		q := known(0)
+		q.Hold.Begin(0, at(s), start)
+		now, sent, rejected := at(s), 0, 0
+		for window := range 10 { // 100 callers wait; responses arrive after 50 ms
+			used := 0
+			end := now.Add(s)
+			type exchange struct {
+				d  throttle.Decision
+				f  throttle.Feedback
+				at time.Time
+			}
+			var open []exchange
+			for ; now.Before(end); now = now.Add(ms) {
+				for len(open) > 0 && !now.Before(open[0].at) {
+					respond(q, open[0].d, open[0].f, now)
+					open = open[1:]
+				}
+				for len(open) < 100 {
+					d := reserve(q, now)
+					if !d.OK {
+						break
+					}
+					sent++
+					used++
+					f := accepted
+					if used > permits {
+						f = stated(end.Sub(now))
+						if window >= 3 {
+							rejected++
+						}
+					}
+					open = append(open, exchange{d, f, now.Add(50 * ms)})
+				}
+			}
+			for _, e := range open {
+				respond(q, e.d, e.f, now)
+			}
+		}
+		require.LessOrEqual(t, rejected, 7*2, "%d in each window: the others do not wait in vain", permits)
+		require.GreaterOrEqual(t, sent, 10*permits)
+	}
+}
+
 // The rate at which what has waited is sent grows from the stated end on, whether or not one is sent then: a burst that comes
 // after it is not slowed.
 func TestQuota_aBurstAfterAStatedHoldIsNotSlowed(t *testing.T) {

@@ -39,10 +39,11 @@ type Quota struct {
 
 	FetchUntil time.Time // requests wait until then for what other processes know; zero: they do not
 
-	trip    roundTrip
-	tests   tests
-	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
-	follows bool                 // another process sends the tests of the hold
+	trip         roundTrip
+	tests        tests
+	sinceRelease int64                // requests accepted since what had waited for a hold was sent
+	sends        *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
+	follows      bool                 // another process sends the tests of the hold
 }
 
 // A Claim asks for units of a Quota.
@@ -154,11 +155,25 @@ func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
 func (q *Quota) prepare(now time.Time) {
 	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
 		h.Ending = true
-		q.release(h.Since, releaseTrips, h.Until)
+		q.releaseHeld(h.Until)
 	}
+	q.Ramp.Resume(q.InFlight.Open, now)
 	if l := q.Learned; l != nil && l.Loop.On() && l.Loop.Grow(now, q.LastGranted, &l.accepted) {
 		q.dropLoop(false, now)
 	}
+}
+
+// releaseHeld sends what has waited for the hold. If the latest hold was right, the server probably accepts as many requests
+// as it did after that one. So the others wait for the response to the one after these:
+//
+//	hold  accepted  hold   as many, and one   pause   at a growing rate
+//	├────┤✓✓✓✓✓    ├──────┤✓✓✓✓✓ ?           │ ? ✗: the next hold, or ✓
+func (q *Quota) releaseHeld(now time.Time) {
+	q.release(q.Hold.Since, releaseTrips, now)
+	if q.Hold.Right() {
+		q.Ramp.PauseAfter(q.Span.N + 1)
+	}
+	q.Span = learnedlimit.AcceptedSpan{Since: now}
 }
 
 // release sends what has waited since then at a growing rate from now on, in so many round trips at least.
@@ -308,6 +323,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	}
 	q.logSend(now)
 	claim := q.InFlight.Add()
+	q.Ramp.Sent(q.InFlight.Open, min(releaseTrips*q.trip.Typical(), maxRelease), now)
 	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)
 	q.LastGranted = now

@@ -153,7 +153,7 @@ func (q *Quota) failed(n uint64, cause throttle.Cause, now time.Time) (counted b
 
 // accepted applies that claim n was accepted.
 func (q *Quota) accepted(n uint64, now time.Time) {
-	q.Span.N++
+	defer func() { q.Span.N++ }()
 	if q.Learned != nil {
 		q.succeeded(n, now)
 	}
@@ -167,7 +167,7 @@ func (q *Quota) accepted(n uint64, now time.Time) {
 	}
 	q.tests.on = false
 	if !q.Hold.Ending {
-		q.release(q.Hold.Since, releaseTrips, now)
+		q.releaseHeld(now)
 	}
 	q.Hold.Ending, q.follows = false, false
 	if right {
