@@ -269,8 +269,8 @@ func Example_bareWindow() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
-	// accepted   100 │▂             ▁        █         █
-	//                │█             █        █         █
+	// accepted   100 │▂                      █         █
+	//                │█            ▁█        █         █
 	//                │█▄▃          ██        █         █
 	// rejected       │  42 1  1         1
 	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
@@ -298,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▄▅                     ▅▄
-	//                │██████████████████████████████████████████████████████████▅
-	// rejected       │+                     392                    4+
-	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	//                │█                    ▂▆▇▂                     ▂▇▆▂▁
+	//                │███▇██████▇█████▇███████████████▇██████▇█████▇████████▇████▅
+	// rejected       │++                      695                      685
+	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.9 per second
-	// 600 calls: 713 requests sent, 113 rejected, 0 calls failed, 29.3 s (ideal 28.9 s)
+	//   0.6 s  quota api.example.com (learned rate): learned limit of 17.7 per second
+	// 600 calls: 743 requests sent, 143 rejected, 0 calls failed, 29.8 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -358,7 +358,7 @@ func Example_ban() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    74 │█
 	//                │█
-	//                │█▅▄                             ▁▅███▆         ▁▁▁▂▂▃▂▄▄▅▅█▁
+	//                │█▅▄                             ▁▅███▅         ▁▁▁▂▂▃▂▄▄▅▅█▁
 	// rejected       │  42 1  1    1      1
 	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
@@ -416,17 +416,17 @@ func Example_lateRejections() {
 	//                │█▅▅▅▅▁
 	//                │██████
 	// accepted    50 │█    █   ▁      █     █
-	//                │█    █   █▇     █     █  ▇▄▅▅
-	//                │█    █ ▂███     █     █ ▃████▁ ▁
+	//                │█    █   █▇     █     █  ▇▃▄▄
+	//                │█    █ ▂███     █     █ ▃████▄ ▁▁
 	// rejected       │+++7      ++++1 ++++1 ++2
-	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬────┬────┬────┬────┬────┬────┬─
+	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬────┬────┬────┬────┬────┬────┬──
 	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s
 	// 1 column = 2 s, + = 10 or more, r = learned rate
 	//  10.2 s  quota api.example.com (learned rate): learned limit of 50 per 10 s
 	//  15.2 s  quota api.example.com (learned rate): dropped learned limit
 	//  15.2 s  quota api.example.com (learned rate): learned limit of 4.84 per second
-	// 400 calls: 1554 requests sent, 1154 rejected, 0 calls failed, 62 s (ideal 16 s)
+	// 400 calls: 1554 requests sent, 1154 rejected, 0 calls failed, 64.2 s (ideal 16 s)
 }
 
 var overloaded = scenario{

@@ -14,9 +14,9 @@ import (
 // does not bound.
 type Ramp struct {
 	start, end time.Time
-	before     int64 // requests in flight before
-	few        int64 // requests after which it pauses; 0: it does not
-	paused     bool  // it has paused since the last of them
+	before     int64  // requests in flight before
+	few        int64  // requests after which it pauses; 0: it does not
+	last       uint64 // claim after which it pauses, or has paused; 0: it has not
 }
 
 const doublings = 10 // of the bound, from the start to the end
@@ -26,24 +26,29 @@ func NewRamp(before int64, start time.Time, length time.Duration) Ramp {
 	return Ramp{start: start, end: start.Add(length), before: before}
 }
 
-// PauseAfter makes r pause after so many requests, to begin again with one. 0 means that it does not.
+// PauseAfter makes r pause after so many requests, until the response to the last of them. 0 means that it does not.
 func (r *Ramp) PauseAfter(requests int64) { r.few = requests }
 
-// Sent applies that a request is sent now, the last one of open in flight. A pause that begins with it lasts for pause.
-func (r *Ramp) Sent(open int64, pause time.Duration, now time.Time) {
+// Sent applies that claim n is sent now, the last one of open in flight. A pause that begins with it lasts for at most longest. Then
+// r begins again with one.
+func (r *Ramp) Sent(n uint64, open int64, longest time.Duration, now time.Time) {
 	if r.few == 0 || !r.On(now) {
 		return
 	}
 	if r.few--; r.few == 0 {
-		*r = NewRamp(open, now.Add(pause), max(r.end.Sub(now), pause))
-		r.paused = true
+		*r = NewRamp(open, now.Add(longest), max(r.end.Sub(now), longest))
+		r.last = n
 	}
 }
 
-// Resume ends a pause that is over, with open in flight.
-func (r *Ramp) Resume(open int64, now time.Time) {
-	if r.paused && !now.Before(r.start) {
-		r.before, r.paused = min(r.before, open), false
+// Resume ends a pause that is over, with open in flight. accepted is a claim that the server has accepted; 0: none.
+func (r *Ramp) Resume(accepted uint64, open int64, now time.Time) {
+	switch {
+	case r.last == 0:
+	case accepted == r.last:
+		*r = NewRamp(open, now, r.end.Sub(r.start))
+	case !now.Before(r.start):
+		r.before, r.last = min(r.before, open), 0
 	}
 }
 

@@ -85,29 +85,39 @@ func TestRamp_pauses(t *testing.T) {
 		r := NewRamp(0, start, time.Second)
 		r.PauseAfter(3)
 		now := start.Add(tt.at)
-		for range 2 {
+		for n := range uint64(2) {
 			before := r
-			r.Sent(tt.open, tt.pause, now)
+			r.Sent(n+1, tt.open, tt.pause, now)
 			require.Equal(t, before.end, r.end)
 		}
-		r.Sent(tt.open, tt.pause, now)
-		r.Sent(tt.open+1, tt.pause, now) // one whose caller does not wait
+		r.Sent(3, tt.open, tt.pause, now)
+		r.Sent(4, tt.open+1, tt.pause, now) // one whose caller does not wait
 		resumes := now.Add(tt.pause)
-		r.Resume(tt.left, resumes.Add(-1))
-		wait, ok := r.Check(tt.left, resumes.Add(-1))
-		require.Equal(t, []any{time.Duration(1), false}, []any{wait, ok}, "%+v", tt)
-		r.Resume(tt.left, resumes)
-		_, ok = r.Check(tt.left, resumes)
+		for _, accepted := range []uint64{0, 2, 4} {
+			r.Resume(accepted, tt.left, resumes.Add(-1))
+			wait, ok := r.Check(tt.left, resumes.Add(-1))
+			require.Equal(t, []any{time.Duration(1), false}, []any{wait, ok}, "%+v", tt)
+		}
+		last := r
+		r.Resume(0, tt.left, resumes)
+		_, ok := r.Check(tt.left, resumes)
 		require.True(t, ok, "%+v: one is sent", tt)
 		_, ok = r.Check(tt.left+1, resumes)
 		require.False(t, ok, "%+v: a second one", tt)
 		require.True(t, r.On(start.Add(tt.end-1)))
 		require.False(t, r.On(start.Add(tt.end)))
+
+		last.Resume(3, tt.left, now.Add(1)) // the last one is accepted
+		_, ok = last.Check(tt.left, now.Add(1))
+		require.True(t, ok, "%+v: one is sent", tt)
+		_, ok = last.Check(tt.left+1, now.Add(1))
+		require.False(t, ok, "%+v: a second one", tt)
+		require.False(t, last.On(start.Add(tt.end-tt.pause+1)), "it ends earlier")
 	}
 	r := NewRamp(0, start, time.Second)
 	r.PauseAfter(1)
 	ended := r
-	r.Sent(1, time.Second, start.Add(time.Second))
+	r.Sent(1, 1, time.Second, start.Add(time.Second))
 	require.Equal(t, ended, r, "what is sent after its end causes no pause")
 }
 

@@ -25,10 +25,10 @@ import (
 //	                                                     what waited is sent at a growing rate
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if more in flight
-// than usual do not explain all of them, and if half of them are of requests that were not rejected before: one that was may
-// be rejected for what it is, unless the latest hold was right and explains that. Each hold that proves to be wrong doubles the
-// number, so that wrong holds become rare however many requests there are, and each that proves to be right halves it. After two
-// right ones in a row the first rejection begins the next hold.
+// than usual do not explain all of them, and if half of them are not repeated: a request that was rejected before may be
+// rejected for what it is. Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
+// requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the
+// next hold.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
 // accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
@@ -72,7 +72,7 @@ type Rejection struct {
 	After    time.Duration // wait that the server stated; 0: none
 	Server   bool          // it is a 5xx
 	Crowded  bool          // more were in flight than when others were accepted, which may be the reason
-	Repeated bool          // the same request was rejected before
+	Repeated bool          // the same request was rejected before, and most others were not
 	Share    float64       // part of the latest responses that were rejections or failures
 }
 
@@ -90,7 +90,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if !first && r.Claim > h.sentBy {
 		h.row++
 		h.uncrowded = h.uncrowded || !r.Crowded
-		if !r.Repeated || h.right > 0 {
+		if !r.Repeated {
 			h.others++
 		}
 	}

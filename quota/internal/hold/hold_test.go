@@ -163,23 +163,6 @@ func TestHold_trustAndDoubt(t *testing.T) {
 	}
 }
 
-// Requests that were rejected before show that others would be rejected, too, if the latest hold was right: that one had
-// rejected them. Otherwise they may be rejected for what they are.
-func TestHold_repeatedRequestsCountAfterARightHold(t *testing.T) {
-	for history, want := range map[string]string{"": "suspected", "w": "suspected", "rw": "suspected", "r": "held", "wr": "held"} {
-		var h Hold
-		for _, c := range history {
-			for !h.Held {
-				h.respond("x", .5)
-			}
-			h.Rejected = map[rune]int{'w': 0, 'r': 4}[c]
-			h.Accepted(h.Highest+1, start)
-		}
-		h.respond(strings.Repeat("r", 100), .1)
-		require.Equal(t, want == "held", h.Held, history)
-	}
-}
-
 // A hold was right if it lasted for half of the stated time, or if random rejections would hardly have rejected
 // all of its tests.
 func TestHold_wasRight(t *testing.T) {

@@ -167,6 +167,30 @@ func TestQuota_aStatedHold(t *testing.T) {
 	require.Equal(t, ramp, q.Ramp, "it does not begin again")
 }
 
+// Repeated rejections begin no hold while most requests are accepted when they are sent first: what is rejected may be one
+// resource. They do where half of the others are rejected, too: then each caller of a used-up limit has been.
+func TestQuota_repeatedRejectionsWhereMostAreRejected(t *testing.T) {
+	again := bare
+	again.Repeated = true
+	for first, want := range map[int]bool{0: false, 1: false, 7: false, 9: true, 16: true} { // of 16 requests that many are rejected
+		q := known(0)
+		for i := range 10 * 16 {
+			f := accepted
+			if (i+1)*first/16 > i*first/16 {
+				f = bare
+			}
+			q.firsts.add(&f)
+			q.firsts.add(&again) // it does not count
+		}
+		now := start
+		for range 200 {
+			now = now.Add(rtt)
+			exchange(q, now, again)
+		}
+		require.Equal(t, want, q.Hold.Held, "%d", first)
+	}
+}
+
 // After a hold that was right, as many requests are sent as after the hold before, and one more. The others wait for its
 // response: a server that permits five in each second rejects one of them, and not all that have waited.
 func TestQuota_aReleasePausesAfterWhatWasAccepted(t *testing.T) {

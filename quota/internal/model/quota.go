@@ -41,6 +41,7 @@ type Quota struct {
 
 	trip         roundTrip
 	tests        tests
+	firsts       firstAttempts
 	sinceRelease int64                // requests accepted since what had waited for a hold was sent
 	sends        *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
 	follows      bool                 // another process sends the tests of the hold
@@ -157,7 +158,7 @@ func (q *Quota) prepare(now time.Time) {
 		h.Ending = true
 		q.releaseHeld(h.Until)
 	}
-	q.Ramp.Resume(q.InFlight.Open, now)
+	q.Ramp.Resume(0, q.InFlight.Open, now)
 	if l := q.Learned; l != nil && l.Loop.On() && l.Loop.Grow(now, q.LastGranted, &l.accepted) {
 		q.dropLoop(false, now)
 	}
@@ -323,7 +324,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	}
 	q.logSend(now)
 	claim := q.InFlight.Add()
-	q.Ramp.Sent(q.InFlight.Open, min(releaseTrips*q.trip.Typical(), maxRelease), now)
+	q.Ramp.Sent(claim, q.InFlight.Open, min(releaseTrips*q.trip.Typical(), maxRelease), now)
 	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)
 	q.LastGranted = now

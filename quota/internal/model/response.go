@@ -40,6 +40,7 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	case f.Cause == throttle.CauseOtherQuota:
 		return
 	}
+	q.firsts.add(f)
 	explained := unitsUsedUp
 	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
 		explained = q.updateEstimates(n, f, test || last, now) || unitsUsedUp
@@ -60,6 +61,26 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 		q.countOutcome(grant, f, now)
 	}
 }
+
+// FirstAttempts measures the part of the latest requests that were rejected, of those that had not been rejected before. If it is
+// half of them, a request that was rejected before is no different from others: most callers of a used-up limit have been.
+type firstAttempts struct{ rejected float32 } // part of them
+
+const firstsOf = 16 // requests in which the part follows the present one
+
+// add counts f, the response to a request.
+func (a *firstAttempts) add(f *throttle.Feedback) {
+	switch {
+	case f.Repeated:
+	case f.Outcome == throttle.Throttled:
+		a.rejected += (1 - a.rejected) / firstsOf
+	default:
+		a.rejected -= a.rejected / firstsOf
+	}
+}
+
+// tells reports whether a rejection may be because of what its request is, which is repeated or not.
+func (a *firstAttempts) tells(repeated bool) bool { return repeated && a.rejected < .5 }
 
 // canceledInFlight applies that the caller of claim n gave up. If q has delayed it, that was too late.
 func (q *Quota) canceledInFlight(n uint64, now time.Time) {
@@ -104,7 +125,7 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 	}
 	first, ending := !q.Hold.Suspected, q.Hold.Ending
 	begins := q.Hold.Add(hold.Rejection{
-		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: f.Repeated, After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Share: q.Overload.Share(),
+		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: q.firsts.tells(f.Repeated), After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Share: q.Overload.Share(),
 	}, now)
 	if first && q.Account.Full && !explained {
 		q.rememberSpan(now)
@@ -154,6 +175,7 @@ func (q *Quota) failed(n uint64, cause throttle.Cause, now time.Time) (counted b
 // accepted applies that claim n was accepted.
 func (q *Quota) accepted(n uint64, now time.Time) {
 	defer func() { q.Span.N++ }()
+	q.Ramp.Resume(n, q.InFlight.Open, now)
 	if q.Learned != nil {
 		q.succeeded(n, now)
 	}
@@ -227,7 +249,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		e := &q.Estimates[i]
 		usedUp = usedUp || e.TooFew(l.Remaining)
 		hadLog := e.HasLog()
-		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, f.Repeated, now, &q.InFlight)
+		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), now, &q.InFlight)
 		q.reserveLog(e, hadLog)
 	}
 	if f.Outcome == throttle.Accepted {
