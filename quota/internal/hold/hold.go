@@ -28,7 +28,7 @@ import (
 // than usual do not explain all of them, and if half of them are not repeated: a request that was rejected before may be
 // rejected for what it is. Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
 // requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the
-// next hold.
+// next hold, as it does while what has waited for a right one is being sent.
 //
 // A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
 // accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
@@ -73,6 +73,7 @@ type Rejection struct {
 	Server   bool          // it is a 5xx
 	Crowded  bool          // more were in flight than when others were accepted, which may be the reason
 	Repeated bool          // the same request was rejected before, and most others were not
+	Released bool          // what has waited for a hold is being sent
 	Share    float64       // part of the latest responses that were rejections or failures
 }
 
@@ -102,7 +103,8 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
 	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded
-	if h.Held || !enough && h.right < trusted {
+	known := h.right >= trusted || h.right > 0 && r.Released
+	if h.Held || !enough && !known {
 		return false
 	}
 	h.Held = true
@@ -176,9 +178,6 @@ func (h *Hold) End(now time.Time) (right bool) {
 
 // Release ends the hold, because the estimate that it is based on was dropped.
 func (h *Hold) Release() { h.Suspected, h.Held, h.Ending = false, false, false }
-
-// Right reports whether the latest hold was right.
-func (h *Hold) Right() bool { return h.right > 0 }
 
 // Trusted reports whether the latest holds were right.
 func (h *Hold) Trusted() bool { return h.right >= trusted }

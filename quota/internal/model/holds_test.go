@@ -247,7 +247,7 @@ func TestQuota_aBurstAfterAStatedHoldIsNotSlowed(t *testing.T) {
 
 	q = held(t, 0, stated(20*s))
 	for range 100 {
-		require.True(t, reserve(q, at(22*s)).OK)
+		require.True(t, reserve(q, at(22*s+4*rtt/10)).OK) // a tenth of the wait, which began with the first rejection
 	}
 }
 

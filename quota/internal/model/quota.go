@@ -164,16 +164,14 @@ func (q *Quota) prepare(now time.Time) {
 	}
 }
 
-// releaseHeld sends what has waited for the hold. If the latest hold was right, the server probably accepts as many requests
-// as it did after that one. So the others wait for the response to the one after these:
+// releaseHeld sends what has waited for the hold. The server probably accepts as many requests as it did after the hold before.
+// So the others wait for the response to the one after these:
 //
 //	hold  accepted  hold   as many, and one   pause   at a growing rate
 //	├────┤✓✓✓✓✓    ├──────┤✓✓✓✓✓ ?           │ ? ✗: the next hold, or ✓
 func (q *Quota) releaseHeld(now time.Time) {
 	q.release(q.Hold.Since, releaseTrips, now)
-	if q.Hold.Right() {
-		q.Ramp.PauseAfter(q.Span.N + 1)
-	}
+	q.Ramp.PauseAfter(q.Span.N + 1)
 	q.Span = learnedlimit.AcceptedSpan{Since: now}
 }
 
