@@ -76,10 +76,10 @@ type RetryPolicy struct {
 	Backoff backoff.Policy
 
 	// RetryAfterJitter adds a random delay to a Retry-After that a rejection because of a
-	// limit states. Its zero value adds up to 500 ms or 10 %, whichever is longer, and up to twice
-	// as much after each further attempt. If the server states 0 and RetryAfterJitter.Min is not set, the
-	// first retry is sent immediately, and each later one after a tenth of the delay of
-	// Backoff.
+	// limit states. Its zero value adds up to 500 ms or 10 %, whichever is longer, up to twice as
+	// much after the second attempt, and four times from the third on. If the server states 0 and
+	// RetryAfterJitter.Min is not set, the first retry is sent immediately, and each later one
+	// after a tenth of the delay of Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
 	// Budget limits retries to a fraction of the requests, except those after a rejection because of
@@ -633,10 +633,14 @@ func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held b
 	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || max(d.Wait, d.Expected) >= minWait)
 }
 
+// widestJitter is the attempt after which the jitter of a Retry-After grows no more: with 1 s it is then up to 2 s. A longer one
+// leaves a server idle that rejects what is beyond a number in flight.
+const widestJitter = 3
+
 // retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
 // Jitter does not increase a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
-	d := rt.retry.RetryAfterJitter.Delay(retryAfter, rt.attempts)
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, min(rt.attempts, widestJitter))
 	if retryAfter <= rt.maxWait {
 		d = min(d, rt.maxWait)
 	}

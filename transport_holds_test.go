@@ -81,7 +81,7 @@ func TestTransport_learnsThatRetryAfterIsTooShort(t *testing.T) {
 		for _, gap := range s.gaps() {
 			require.GreaterOrEqual(t, gap, time.Second, "never earlier than stated")
 			require.LessOrEqual(t, gap, time.Second+spread)
-			spread *= 2
+			spread = min(2*spread, 2*time.Second)
 		}
 	})
 }
