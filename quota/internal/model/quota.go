@@ -39,12 +39,11 @@ type Quota struct {
 
 	FetchUntil time.Time // requests wait until then for what other processes know; zero: they do not
 
-	trip         roundTrip
-	tests        tests
-	firsts       firstAttempts
-	sinceRelease int64                // requests accepted since what had waited for a hold was sent
-	sends        *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
-	follows      bool                 // another process sends the tests of the hold
+	trip    roundTrip
+	tests   tests
+	firsts  firstAttempts
+	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
+	follows bool                 // another process sends the tests of the hold
 }
 
 // A Claim asks for units of a Quota.
