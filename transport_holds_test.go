@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -127,6 +128,50 @@ func TestTransport_aBacklogOfRejectedCalls(t *testing.T) {
 		wg.Wait()
 		require.LessOrEqual(t, rejected, 2*calls) // about 200; a test that is accepted early, which is rare, costs a few hundred once
 		require.LessOrEqual(t, time.Since(start), calls/permits*window*5/4)
+	})
+}
+
+// TestTransport_aCrowdOnASlowServer checks that a limit is obeyed that the server states to a crowd, all of which but two it
+// rejects: then all requests have been rejected before. What it accepts takes longer than a window lasts.
+func TestTransport_aCrowdOnASlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, permits = 200, 2
+		start := time.Now()
+		var mu sync.Mutex
+		current, used, rejected := time.Duration(-1), 0, 0
+		tr := &Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			mu.Lock()
+			if w := time.Since(start) / time.Second; w != current {
+				current, used = w, 0
+			}
+			used++
+			n := used
+			if n > permits {
+				rejected++
+			}
+			mu.Unlock()
+			if n > permits {
+				time.Sleep(time.Second / 20)
+			} else {
+				time.Sleep(6 * time.Second)
+			}
+			h := []string{"RateLimit-Policy", `"default";q=2;w=1`, "RateLimit", fmt.Sprintf(`"default";r=%d;t=0`, max(permits-n, 0))}
+			if n > permits {
+				return newResponse(429, "", append(h, "Retry-After", "1")...), nil
+			}
+			return newResponse(200, "", h...), nil
+		})}
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() {
+				resp, err := get(t, tr)
+				if err != nil || resp.StatusCode != 200 {
+					t.Error(err, resp)
+				}
+			})
+		}
+		wg.Wait()
+		require.LessOrEqual(t, rejected, 3*calls)
 	})
 }
 

@@ -185,7 +185,7 @@ func TestHold_wasRight(t *testing.T) {
 		"before half of the stated time": {.1, 0, 3 * s, 3*s/2 - 1, false},
 		"after half of it":               {.1, 0, 3 * s, 3 * s / 2, true},
 		"at its stated end":              {.1, 0, 3 * s, 3 * s, true},
-		"before it, after another test":  {.05, 1, 3 * s, 2 * s, true},
+		"before it, after another test":  {.05, 1, 3 * s, s, true},
 	} {
 		var h Hold
 		h.Add(Rejection{Claim: 1, Sent: 1, After: tt.stated, Share: tt.share}, start)

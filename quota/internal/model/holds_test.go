@@ -191,7 +191,7 @@ func TestQuota_repeatedRejectionsWhereMostAreRejected(t *testing.T) {
 	}
 }
 
-// After a hold that was right, as many requests are sent as after the hold before, and one more. The others wait for its
+// After a hold, as many requests are sent as were accepted after the hold before, and one more. The others wait for its
 // response: a server that permits five in each second rejects one of them, and not all that have waited.
 func TestQuota_aReleasePausesAfterWhatWasAccepted(t *testing.T) {
 	for _, permits := range []int{1, 5, 50} {
