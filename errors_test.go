@@ -116,10 +116,9 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 		opts RequestOptions
 		want error
 	}{
-		"a Breaker":        {&Transport{Breaker: func(*http.Request) Breaker { return &attemptBreaker{} }}, RequestOptions{}, errBroken},
-		"a closed Queue":   {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, queue.ErrClosed},
-		"a negative cost":  {&Transport{Limiter: bucket}, RequestOptions{Cost: -1}, throttle.ErrCost},
-		"too many demands": {&Transport{Limits: fillTicket}, RequestOptions{}, errTooManyDemands},
+		"a Breaker":       {&Transport{Breaker: func(*http.Request) Breaker { return &attemptBreaker{} }}, RequestOptions{}, errBroken},
+		"a closed Queue":  {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, queue.ErrClosed},
+		"a negative cost": {&Transport{Limiter: bucket}, RequestOptions{Cost: -1}, throttle.ErrCost},
 	} {
 		tt.tr.Base = newScript(200)
 		_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), tt.opts)))

@@ -27,7 +27,7 @@ const modulePath = "github.com/heed-go/heed"
 // An entry that ends in "/*" stands for each folder in it. One that ends in "/..." stands
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
-	{"internal/adapter", "internal/ticks", "internal/explain", "internal/closenotify", "internal/networks"},
+	{"internal/ticks", "internal/explain", "internal/closenotify", "internal/networks"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/h2error", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive", "internal/limitertest"},

@@ -53,8 +53,7 @@ type RequestOptions struct {
 	// Costs holds the estimated costs of the request in the units that the server counts
 	// besides requests, for example {"tokens": 1500}. The request waits until the server
 	// has that many units left. Units that the server never mentions in its responses are
-	// ignored; see quota.Tracker.DemandUnits. Each of the others takes a demand of the
-	// ticket: see Transport.Limits. Nil means that only the number of requests is limited.
+	// ignored; see quota.Tracker.DemandUnits. Nil means that only the number of requests is limited.
 	Costs map[string]int64
 
 	// NoWait makes the request fail immediately if it would have to wait, in the queue or

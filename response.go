@@ -129,7 +129,7 @@ func (b *bodyEOFSignal) end() {
 		l.t.resolved.openBodies.remove(b)
 	}
 	l.release()
-	*l = attemptResources{}
+	l.reset()
 	attemptResourcesPool.Put(l)
 }
 

@@ -74,10 +74,8 @@ type roundTrip struct {
 
 // demands says what the demands of a ticket are for.
 type demands struct {
-	hasDemands bool                  // whether the ticket has any
-	quotaSlot  int                   // index of the Tracker's, which may have no Limiter
-	unitSlots  [queue.MaxDemands]int // indexes of those for RequestOptions.Costs
-	unitCount  int                   // used length of unitSlots
+	hasDemands bool // whether the ticket has any
+	quotaIndex int  // index of the Tracker's, which may have no Limiter; those for RequestOptions.Costs follow it
 }
 
 // An admission says how an attempt was granted. acquire replaces it.
@@ -123,6 +121,7 @@ type attemptResources struct {
 	t                   *Transport
 	ctx                 context.Context // context of the request
 	ticket              queue.Ticket
+	demandSpace         []throttle.Demand       // memory for the demands of the ticket
 	hasConfiguredLimits bool                    // whether the ticket has limits other than the Tracker's
 	granted             bool                    // whether the ticket has a grant that has not ended
 	sentToBase          bool                    // whether Base got the attempt of the grant
@@ -148,6 +147,7 @@ func (rt *roundTrip) begin() {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
 	rt.attemptResources.t, rt.ctx, rt.trace = t, req.Context(), t.resolved.trace
+	rt.ticket.Demands = rt.demandSpace
 	if v, ok := rt.ctx.Value(settingsKey{}).(*settings); ok {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
@@ -190,102 +190,53 @@ func (rt *roundTrip) begin() {
 	rt.ticket.MaxServerWait = min(rt.maxWait, throttle.Forever-time.Second) + min(rt.maxWait/40, time.Second)
 }
 
-// Errors for requests whose demands do not fit in a ticket.
-const (
-	errTooManyDemands = invalidRequestError("heed: Transport.Limits added too many demands: one demand of the ticket is reserved for the server's limits, and one for Transport.Limiter if it is set: combine some with throttle.AllOf")
-	errTooManyUnits   = invalidRequestError("heed: RequestOptions.Costs has more units than the ticket has demands left beside those of Transport.Limits and Transport.Limiter")
-)
-
 // addDemands adds the demands of Transport.Limits and Transport.Limiter to the ticket, and
-// reserves a slot for the Tracker's. The Limits hook is called first, so that a hook that
+// one for the Tracker. The Limits hook is called first, so that a hook that
 // assigns demands instead of adding them does not overwrite those of the Transport. The
-// error is that of the hook, or errTooManyDemands.
+// error is that of the hook.
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
-		if err := rt.addLimits(); err != nil {
+		if err := t.Limits(rt.req, &rt.ticket); err != nil {
 			rt.stoppedByHook = true
 			return fmt.Errorf("heed: Transport.Limits: %w", err)
 		}
+		// The hook may have assigned a slice of its own, which is not ours to change.
+		rt.demandSpace = append(rt.demandSpace[:0], rt.ticket.Demands...)
+		rt.ticket.Demands = rt.demandSpace
 	}
 	if t.Limiter != nil {
-		if rt.freeSlot() == queue.MaxDemands {
-			return errTooManyDemands
-		}
 		d := throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost}
 		if t.Key != nil {
 			d.Key = t.Key(rt.req)
 		}
 		rt.ticket.Add(d)
 	}
-	if rt.quotaSlot = rt.freeSlot(); rt.quotaSlot == queue.MaxDemands {
-		return errTooManyDemands
-	}
 	for i := range rt.ticket.Demands {
 		if l := rt.ticket.Demands[i].Limiter; l != nil {
 			rt.hasConfiguredLimits, rt.hasDemands = true, true
 		}
 	}
+	rt.quotaIndex = len(rt.ticket.Demands)
 	return nil
-}
-
-// addLimits calls Transport.Limits. The ticket keeps demands free for the server's limits, for
-// Transport.Limiter and for each unit of RequestOptions.Costs, but leaves one for Limits.
-func (rt *roundTrip) addLimits() error {
-	own := 1 + len(rt.opts.Costs)
-	if rt.t.Limiter != nil {
-		own++
-	}
-	rt.ticket.KeepFree(min(own, queue.MaxDemands-1))
-	err := rt.t.Limits(rt.req, &rt.ticket)
-	rt.ticket.KeepFree(0)
-	return err
-}
-
-// freeSlot returns the index of the first slot of the ticket without a demand, or
-// MaxDemands if there is none.
-func (rt *roundTrip) freeSlot() (i int) {
-	for i < queue.MaxDemands && rt.ticket.Demands[i].Limiter != nil {
-		i++
-	}
-	return i
 }
 
 // addQuotaDemands updates the Tracker's demands in the ticket. They may change after each
 // response and while the request waits; there is none while no limit of the server is known.
-// The error is errTooManyUnits.
+// It is a queue.Hooks.Renew, and returns nil.
 func (rt *roundTrip) addQuotaDemands() error {
-	d := rt.t.resolved.quota.Demand(rt.req)
-	rt.ticket.Demands[rt.quotaSlot] = d
-	rt.hasDemands = rt.hasDemands || d.Limiter != nil
-	if len(rt.opts.Costs) > 0 {
-		return rt.addUnitDemands()
-	}
-	return nil
-}
-
-// addUnitDemands updates the Tracker's demands for the units of RequestOptions.Costs. The
-// error is errTooManyUnits.
-func (rt *roundTrip) addUnitDemands() error {
-	for _, slot := range rt.unitSlots[:rt.unitCount] {
-		rt.ticket.Demands[slot] = throttle.Demand{}
-	}
-	rt.unitCount = 0
-	slot := 0
-	for _, unit := range slices.Sorted(maps.Keys(rt.opts.Costs)) {
-		d := rt.t.resolved.quota.DemandUnits(rt.req, unit, rt.opts.Costs[unit])
-		if d.Limiter == nil {
-			continue
+	q := rt.t.resolved.quota
+	d := q.Demand(rt.req)
+	all := append(rt.ticket.Demands[:rt.quotaIndex], d)
+	if len(rt.opts.Costs) > 0 { // Sorted allocates
+		for _, unit := range slices.Sorted(maps.Keys(rt.opts.Costs)) {
+			if d = q.DemandUnits(rt.req, unit, rt.opts.Costs[unit]); d.Limiter != nil {
+				all = append(all, d)
+			}
 		}
-		for slot < queue.MaxDemands && (slot == rt.quotaSlot || rt.ticket.Demands[slot].Limiter != nil) {
-			slot++
-		}
-		if slot == queue.MaxDemands {
-			return errTooManyUnits
-		}
-		rt.ticket.Demands[slot] = d
-		rt.unitSlots[rt.unitCount], rt.unitCount, rt.hasDemands = slot, rt.unitCount+1, true
 	}
+	rt.hasDemands = rt.hasDemands || len(all) > rt.quotaIndex+1 || all[rt.quotaIndex].Limiter != nil
+	rt.ticket.Demands, rt.demandSpace = all, all
 	return nil
 }
 
@@ -338,7 +289,7 @@ func (rt *roundTrip) countForBudget() {
 // reportGaveUp reports to the limit of the server that the call stops waiting because of err, unless that is the
 // decision of the caller.
 func (rt *roundTrip) reportGaveUp(err error) {
-	if d := rt.ticket.Demands[rt.quotaSlot]; d.Limiter != nil && !errors.Is(err, context.Canceled) {
+	if d := rt.ticket.Demands[rt.quotaIndex]; d.Limiter != nil && !errors.Is(err, context.Canceled) {
 		d.Limiter.Report(rt.ctx, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
 	}
 }
@@ -514,7 +465,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.resolved.now()
 	}
-	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaSlot], resp, err, now, rt.limitBuf[:0], &rt.report)
+	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Repeated = rt.rejected
 	rt.rejected = rt.rejected || f.Outcome == throttle.Throttled
 	if rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
@@ -754,6 +705,19 @@ func (l *attemptResources) release() {
 	}
 }
 
+// reset clears l, which holds nothing, for the next call.
+func (l *attemptResources) reset() {
+	clear(l.demandSpace[:cap(l.demandSpace)])
+	space := l.demandSpace[:0]
+	if cap(space) > maxDemandSpace {
+		space = nil
+	}
+	*l = attemptResources{demandSpace: space}
+}
+
+// maxDemandSpace is the number of demands up to which their memory is used again.
+const maxDemandSpace = 16
+
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.
 func (rt *roundTrip) end() {
@@ -766,7 +730,7 @@ func (rt *roundTrip) end() {
 	l := rt.attemptResources
 	if l != nil { // not owned by the body of a response
 		l.release()
-		*l = attemptResources{}
+		l.reset()
 	}
 	*rt = roundTrip{attemptResources: l, hooks: rt.hooks}
 	roundTripPool.Put(rt)

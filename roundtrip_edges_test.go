@@ -19,7 +19,6 @@ import (
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 )
 
 // TestTransport_noWaitRetriesWithoutADelay checks the retries that RequestOptions.NoWait leaves:
@@ -51,30 +50,6 @@ func TestTransport_noWaitRetriesWithoutADelay(t *testing.T) {
 				require.Equal(t, tt.sent, s.sent(), "%s, tracked: %v", name, tracked)
 				require.Zero(t, time.Since(start), name)
 			})
-		}
-	}
-}
-
-// TestTransport_limitsSeesTheDemandsThatAreLeft checks Ticket.Free in Transport.Limits: one demand
-// is for the server's limits, one for Limiter, and one for each unit of Costs; one is always left.
-func TestTransport_limitsSeesTheDemandsThatAreLeft(t *testing.T) {
-	for limiter := range 2 {
-		for units := range 6 {
-			free := -1
-			tr := &Transport{Base: newScript(200), Limits: func(_ *http.Request, tk *queue.Ticket) error {
-				free = tk.Free()
-				return nil
-			}}
-			if limiter > 0 {
-				tr.Limiter = throttle.AllowAll
-			}
-			costs := map[string]int64{}
-			for i := range units {
-				costs[fmt.Sprint("unit", i)] = 0
-			}
-			_, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Costs: costs})))
-			require.NoError(t, err)
-			require.Equal(t, max(queue.MaxDemands-1-limiter-units, 1), free, "Limiter: %d, units: %d", limiter, units)
 		}
 	}
 }

@@ -212,8 +212,6 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 		"the Breaker rejects, and there is a timer":   {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, getBody, RequestOptions{}},
 		"the Breaker rejects a body that is not kept": {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second, MaxBodyBuffer: -1}}, nil, RequestOptions{}},
 		"the Breaker rejects, and there is no retry":  {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, nil, RequestOptions{NoRetry: true}},
-		"too many demands":                            {&Transport{Limiter: throttle.AllowAll, Limits: fillTicket}, getBody, RequestOptions{}},
-		"too many units":                              {&Transport{Limiter: throttle.AllowAll}, getBody, RequestOptions{Costs: map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1}}},
 	} {
 		s, body := newScript(200), &opaque{Reader: strings.NewReader("x")}
 		tt.tr.Base = s
@@ -225,34 +223,6 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 		require.Equal(t, 1, body.closed, name)
 		require.Zero(t, s.sent(), name)
 	}
-}
-
-// fillTicket sets as many demands as a ticket can hold.
-func fillTicket(_ *http.Request, t *queue.Ticket) error {
-	for range queue.MaxDemands {
-		t.Add(throttle.Demand{Limiter: throttle.AllowAll})
-	}
-	return nil
-}
-
-// TestTransport_tooManyDemandsAreAnError checks that more demands than a ticket can hold
-// are an error that is not retried, if Limits sets them or RequestOptions.Costs requires
-// them.
-func TestTransport_tooManyDemandsAreAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, limiter := range []throttle.Limiter{nil, throttle.AllowAll} {
-			s := newScript(200)
-			_, err := get(t, &Transport{Base: s, Limiter: limiter, Limits: fillTicket})
-			require.ErrorIs(t, err, errTooManyDemands)
-			require.False(t, Retryable(request(t, "GET", ""), nil, err))
-			require.Zero(t, s.sent())
-		}
-		s := newScript(200)
-		ctx := WithOptions(t.Context(), RequestOptions{Costs: map[string]int64{"tokens": 1500, "input_tokens": 1000, "output_tokens": 500}})
-		_, err := (&Transport{Base: s, Limiter: throttle.AllowAll}).RoundTrip(request(t, "GET", "").WithContext(ctx))
-		require.ErrorIs(t, err, errTooManyUnits)
-		require.Zero(t, s.sent())
-	})
 }
 
 // contextBody is a response body that cannot be read after the end of the context of its

@@ -52,12 +52,7 @@ type Transport struct {
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
-	// Weight. It can add three demands, or two if Limiter is set, because one of
-	// queue.MaxDemands is reserved for the server's limits; each unit of
-	// RequestOptions.Costs that the server limits takes one more. The ticket's Free method
-	// returns how many are left. throttle.AllOf combines limits into one demand, and the
-	// Limits method of a rules.Set or rules.File combines those that are too many. Limits is
-	// called once per request, before the first attempt.
+	// Weight. Limits is called once per request, before the first attempt.
 	// It must not modify the request, and must not retain the ticket, which is reused. After
 	// an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no
 	// further limits.

@@ -154,7 +154,7 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 		s := newScript(response{429, "", []string{"Retry-After", "10"}}, 200)
 		tr := &Transport{Base: s, Limiter: perMinute(), Limits: func(_ *http.Request, tk *queue.Ticket) error {
 			hooks++
-			tk.Demands[0] = throttle.Demand{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1))}
+			tk.Demands = []throttle.Demand{{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1))}}
 			return nil
 		}}
 		for range 2 {

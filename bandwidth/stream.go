@@ -193,8 +193,8 @@ func (s *stream) claim(n int64) error {
 			return err
 		}
 		cost := s.nextCost(n)
-		s.ticket = queue.Ticket{Tenant: s.tenant}
-		s.ticket.Demands[0] = throttle.Demand{Limiter: s.limiter, Key: s.key, Cost: cost}
+		s.ticket = queue.Ticket{Tenant: s.tenant, Demands: s.ticket.Demands[:0]}
+		s.ticket.Add(throttle.Demand{Limiter: s.limiter, Key: s.key, Cost: cost})
 		err = s.queue.WaitHooks(ctx, &s.ticket, queue.Hooks{Queued: s.onWait})
 		if err == nil {
 			s.onGrant(cost)

@@ -62,7 +62,7 @@ func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) ti
 			req := request(t, users)
 			var ticket queue.Ticket
 			for ok := false; !ok; {
-				ticket.Demands[0] = tr.Demand(req)
+				ticket.Demands = append(ticket.Demands[:0], tr.Demand(req))
 				if !assertNoError(t, w.Wait(ctx, &ticket)) {
 					return
 				}

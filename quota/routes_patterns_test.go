@@ -86,7 +86,7 @@ func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pa
 	send := func(url string, s server) (time.Duration, throttle.Feedback, int) {
 		req, asked := request(t, url), time.Now()
 		var ticket queue.Ticket
-		ticket.Demands[0] = tr.Demand(req)
+		ticket.Demands = append(ticket.Demands[:0], tr.Demand(req))
 		if err := w.Wait(t.Context(), &ticket); err != nil {
 			return 0, throttle.Feedback{}, 0
 		}

@@ -158,7 +158,7 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 		var delay time.Duration
 		rejected := false
 		for attempt := 1; attempt <= 10; attempt++ { // as many attempts as RetryPolicy.MaxAttempts
-			ticket.Demands[0] = tr.Demand(req)
+			ticket.Demands = append(ticket.Demands[:0], tr.Demand(req))
 			if err := w.Wait(ctx, &ticket); err != nil {
 				return false
 			}

@@ -99,7 +99,7 @@ func TestUnitQuota_keepsALimitOfTokens(t *testing.T) {
 					cost := int64(100 + 60*((i+j)%20))
 					req := request(t, users)
 					var ticket queue.Ticket
-					ticket.Demands[0], ticket.Demands[1] = tr.Demand(req), tr.DemandUnits(req, "tokens", cost)
+					ticket.Demands = []throttle.Demand{tr.Demand(req), tr.DemandUnits(req, "tokens", cost)}
 					require.NoError(t, w.Wait(t.Context(), &ticket))
 					resp := serve(cost)
 					w.Report(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))

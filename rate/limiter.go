@@ -153,12 +153,13 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 		return nil
 	}
 	t := ticketPool.Get().(*queue.Ticket)
-	t.Demands[0] = throttle.Demand{Limiter: limiter, Key: v.Key, Cost: int64(n)}
+	t.Add(throttle.Demand{Limiter: limiter, Key: v.Key, Cost: int64(n)})
 	err := v.waiters.Wait(ctx, t)
 	if err == nil {
 		v.waiters.Report(ctx, t, throttle.Feedback{})
 	}
-	*t = queue.Ticket{}
+	clear(t.Demands)
+	*t = queue.Ticket{Demands: t.Demands[:0]}
 	ticketPool.Put(t)
 	return err
 }

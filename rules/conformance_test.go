@@ -53,9 +53,6 @@ func TestConformance(t *testing.T) {
 			g.retire(activeLimitFunc(t, bucket)(clk).(*activeLimit))
 			return g
 		}, throttletest.Spec{Limit: ten, EndsOnce: true}},
-		"bundle": {func(clk throttle.Clock) throttle.Limiter {
-			return new(bundles).limiterFor([]hit{{rule: &rule{limit: &Limit{}, limiter: activeLimitFunc(t, bucket)(clk).(*activeLimit)}}})
-		}, throttletest.Spec{Limit: ten, EndsOnce: true, RejectionAdvancesClock: true}},
 	} {
 		tt.spec.Histories = 200
 		t.Run(name, func(t *testing.T) { throttletest.TestLimiter(t, tt.new, tt.spec) })

@@ -95,9 +95,7 @@ func (f *File) Limits(r *http.Request, t *queue.Ticket) error { return f.Set().L
 
 // Add adds the limits that the descriptors lead to to t, as Set.Add does. It panics before Open or
 // Reload has succeeded.
-func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) error {
-	return f.Set().Add(t, descriptors...)
-}
+func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) { f.Set().Add(t, descriptors...) }
 
 // Set returns the limits in force. It panics before Open or Reload has succeeded.
 func (f *File) Set() *Set {

@@ -112,7 +112,7 @@ func TestSet_addsTheDeepestDescriptors(t *testing.T) {
 	}{{d, true}, {d[:maxDepth-1], false}, {append(d[:maxDepth:maxDepth], Entry{"k", "x"}), false}, {nil, false}} {
 		var ticket queue.Ticket
 		set.Add(&ticket, c.d)
-		require.Equal(t, c.want, ticket.Demands[0].Limiter != nil, "%d entries", len(c.d))
+		require.Equal(t, c.want, len(ticket.Demands) > 0, "%d entries", len(c.d))
 	}
 }
 
@@ -129,8 +129,8 @@ func TestPatterns_matchTheirParts(t *testing.T) {
 		var ticket queue.Ticket
 		set.Add(&ticket, Descriptor{{"a", value}})
 		got := ""
-		if l, ok := ticket.Demands[0].Limiter.(*activeLimit); ok {
-			_, got, _ = strings.Cut(l.limit().ID, "=")
+		if len(ticket.Demands) > 0 {
+			_, got, _ = strings.Cut(ticket.Demands[0].Limiter.(*activeLimit).limit().ID, "=")
 		}
 		require.Equal(t, want, strings.Trim(got, `"`), "%q", value)
 	}
@@ -146,7 +146,7 @@ func TestFile_limitsRequests(t *testing.T) {
 	for path, want := range map[string]bool{"/x": true, "/y": false} {
 		var ticket queue.Ticket
 		f.Limits(&http.Request{Method: "GET", URL: &url.URL{Path: path}}, &ticket)
-		require.Equal(t, want, ticket.Demands[0].Limiter != nil, path)
+		require.Equal(t, want, len(ticket.Demands) > 0, path)
 	}
 }
 

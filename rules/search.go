@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -215,33 +214,9 @@ func (s *search) replaced(name string) bool {
 // skippable reports whether r grants everything and no DecisionHook counts its decisions.
 func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config.DecisionHook == nil }
 
-var errFullTicket = errors.New("rules: limits apply, but the ticket has no free demand: combine its demands with throttle.AllOf")
-
-// addDemands adds the limits that were found to t. Limits that exceed the free demands of t, see
-// queue.Ticket.Free, become one demand for a bundle. The error is errFullTicket.
-func (s *search) addDemands(t *queue.Ticket) error {
-	free, alone := t.Free(), len(s.hits)
-	switch {
-	case alone > 0 && free == 0:
-		return errFullTicket
-	case alone > free:
-		alone = free - 1
-	}
-	for _, h := range s.hits[:alone] {
+// addDemands adds the limits that were found to t.
+func (s *search) addDemands(t *queue.Ticket) {
+	for _, h := range s.hits {
 		t.Add(throttle.Demand{Limiter: h.rule.limiter, Key: h.key, Cost: h.rule.limit.Cost})
 	}
-	if rest := s.hits[alone:]; len(rest) > 0 {
-		b := s.set.bundles.limiterFor(rest)
-		t.Add(throttle.Demand{Limiter: b, Key: s.joinKeys(rest)})
-	}
-	return nil
-}
-
-// joinKeys returns the keys of all hits as one key.
-func (s *search) joinKeys(hits []hit) string {
-	s.key = s.key[:0]
-	for _, h := range hits {
-		s.key = appendPart(s.key, h.key)
-	}
-	return string(s.key)
 }

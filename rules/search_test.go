@@ -2,14 +2,10 @@ package rules
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 )
 
 // TestSearch_keepsNothingOfARequest checks that a pooled search does not keep strings of a request
@@ -27,36 +23,6 @@ func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	s.key = make([]byte, 0, 1<<12+1)
 	s.reset()
 	require.Nil(t, s.key, "a long key is not kept")
-}
-
-// TestSet_limitsRejectsAFullTicket checks that a limit for which a ticket has no free demand is
-// not dropped.
-func TestSet_limitsRejectsAFullTicket(t *testing.T) {
-	for name, text := range map[string]string{
-		"one":  "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}]",
-		"some": "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}, {name: b, rate_limit: {unit: hour, requests_per_unit: 1}}]",
-	} {
-		set, err := Parse([]byte(text), Config{})
-		require.NoError(t, err)
-		r := &http.Request{Method: "GET", URL: &url.URL{Path: "/"}}
-		var full queue.Ticket
-		for range queue.MaxDemands {
-			full.Add(throttle.Demand{Limiter: throttle.AllowAll})
-		}
-		require.ErrorIs(t, set.Limits(r, &full), errFullTicket, name)
-
-		var almost queue.Ticket
-		for range queue.MaxDemands - 1 {
-			almost.Add(throttle.Demand{Limiter: throttle.AllowAll})
-		}
-		require.NoError(t, set.Limits(r, &almost))
-		last := almost.Demands[queue.MaxDemands-1].Limiter
-		for _, want := range []bool{true, false} {
-			d, err := last.Reserve(t.Context(), throttle.Claim{Key: almost.Demands[queue.MaxDemands-1].Key, Now: friday})
-			require.NoError(t, err)
-			require.Equal(t, want, d.OK, name)
-		}
-	}
 }
 
 func TestLint_findsALimitOfOneThatCostsTwo(t *testing.T) {

@@ -18,25 +18,22 @@ type Set struct {
 	router   router
 	sources  []*valueSource
 	replaces map[string]bool // names that at least one limit replaces
-	bundles  bundles
 }
 
 // Limits adds the limits that apply to r to t. It has the signature of heed.Transport.Limits and
 // of throttlehttp.Middleware.Limits.
 //
 // A limit of a descriptor applies if r has a value for each key on the path to the limit; a limit
-// of the section limits applies if its match does. Any number of limits may apply: those that
-// exceed the free demands of t, see queue.Ticket.Free, are combined into one demand. Limits
-// returns an error if limits apply and t has no free demand.
+// of the section limits applies if its match does. Any number of limits may apply. Limits returns nil.
 func (s *Set) Limits(r *http.Request, t *queue.Ticket) error {
 	q := s.newSearch()
 	q.req = r
 	q.descend(s.root, 0)
 	s.router.find(q)
 	q.applyReplaces()
-	err := q.addDemands(t)
+	q.addDemands(t)
 	q.release()
-	return err
+	return nil
 }
 
 // Descriptor is a list of keys and values, as in a request to envoyproxy/ratelimit. The entries
@@ -48,16 +45,15 @@ type Entry struct{ Key, Value string }
 
 // Add adds the limits that the descriptors lead to to t. It is for programs that supply keys and
 // values themselves. Each descriptor finds at most one limit, nested as deeply in the file as the
-// descriptor has entries. Add returns an error if limits apply and t has no free demand.
-func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) error {
+// descriptor has entries.
+func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) {
 	q := s.newSearch()
 	for _, d := range descriptors {
 		q.matchDescriptor(s.root, d)
 	}
 	q.applyReplaces()
-	err := q.addDemands(t)
+	q.addDemands(t)
 	q.release()
-	return err
 }
 
 func (s *Set) newSearch() *search {

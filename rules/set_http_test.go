@@ -140,9 +140,13 @@ func TestSet_limitsInShadowModeReturnUnits(t *testing.T) {
 	}
 	text += "- {name: d, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}\n- {name: e, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
 	looked := &source.Source{Lookup: func(context.Context, string) (throttle.Limit, error) { return throttle.PerHour(2), nil }}
+	last := &source.Source{Lookup: func(context.Context, string) (throttle.Limit, error) { return throttle.PerHour(1), nil }}
 	set, err := rules.Parse([]byte(text), rules.Config{DecisionHook: counts, Build: func(l *rules.Limit) (throttle.Limiter, error) {
-		if l.Name == "d" {
-			return looked, nil // its Cancel depends on Decision.Limit
+		switch l.Name {
+		case "d":
+			return looked, nil // what it does with Unused depends on Decision.Limit
+		case "e":
+			return last, nil // may block as looked may, so that it is asked after it
 		}
 		return nil, nil
 	}})

@@ -245,23 +245,6 @@ type movingClock struct{ now time.Time }
 func (c *movingClock) Now() time.Time                     { return c.now }
 func (*movingClock) After(time.Duration) <-chan time.Time { return nil }
 
-// TestBundle_waitsForAnUnknownTime checks the wait of a rejection by a limit in a bundle.
-func TestBundle_waitsForAnUnknownTime(t *testing.T) {
-	for words, want := range map[string]time.Duration{
-		"rate_limit: {concurrency: 1}":                                              100 * time.Millisecond,
-		"rate_limit: {unit: minute, requests_per_unit: 1, algorithm: token_bucket}": time.Minute,
-		"rate_limit: {unit: minute, requests_per_unit: 0}":                          throttle.Forever,
-		"shadow_mode: true, value: b, rate_limit: {concurrency: 1}":                 0,
-	} {
-		m := &member{activeLimitOf(t, words), 0, 1}
-		_, err := m.Reserve(t.Context(), throttle.Claim{Now: friday})
-		require.NoError(t, err)
-		d, err := m.Reserve(t.Context(), throttle.Claim{Now: friday})
-		require.NoError(t, err)
-		require.Equal(t, want, d.Wait, words)
-	}
-}
-
 func TestWellKnownValues_ofUnusualRequests(t *testing.T) {
 	withURL := &http.Request{URL: &url.URL{Host: "API.test:80", Path: "/a"}}
 	ofPath := func(path string) *http.Request { return &http.Request{URL: &url.URL{Path: path}} }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 )
 
 const singleLimitDialects = headers.XRateLimit | headers.XResetAfter | headers.Draft03 // dialects that describe a single limit
@@ -33,7 +32,8 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	if hasLowerRemaining(h, tightest.Remaining) {
 		dialect &^= singleLimitDialects
 	}
-	all := [queue.MaxDemands]headers.Limit{limitOf(&tightest)}
+	var buf [4]headers.Limit
+	all := append(buf[:0], limitOf(&tightest))
 	if n == 1 && h["Ratelimit"] == nil {
 		headers.Write(h, dialect, headers.Report{Limits: all[:1]})
 		return

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/heed-go/heed/quota/headers"
@@ -39,8 +38,7 @@ type Middleware struct {
 	// demands.
 	//
 	// A request must pass all demands of Limiter, Rules and Limits; if one rejects it, no
-	// units are taken from the others. A request can have at most queue.MaxDemands
-	// demands; for more, nest a second Middleware.
+	// units are taken from the others.
 	Limits func(*http.Request, *queue.Ticket) error
 
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
@@ -110,8 +108,7 @@ type Trace struct {
 	Failed func(r *http.Request, err error, open bool)
 }
 
-// Handler returns a handler that limits the requests to next. It panics if m has more
-// limits than queue.MaxDemands, of which a function Limits needs at least one, or an invalid
+// Handler returns a handler that limits the requests to next. It panics if m has an invalid
 // Rule.
 //
 // With the default Dialect, responses carry X-RateLimit-Limit (the most units that can be
@@ -128,7 +125,9 @@ type Trace struct {
 // to the limits once, when next returns or panics; a hijacked connection counts as in use
 // until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
-	m.check()
+	for i := range m.Rules {
+		m.Rules[i].check(i)
+	}
 	if m.Queue != nil {
 		m.Queue.SetDefaults(defaultMaxTotal, defaultMaxWait)
 	}
@@ -160,39 +159,22 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// check panics if m has too many limits or an invalid Rule.
-func (m *Middleware) check() {
-	n, limits := len(m.Rules), " limits"
-	if m.Limiter != nil {
-		n++
-	}
-	if m.Limits != nil {
-		n++
-		limits = " limits with at least one of Limits"
-	}
-	if n > queue.MaxDemands {
-		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + limits + ": a request can pass " +
-			strconv.Itoa(queue.MaxDemands) + " together: nest a second Middleware")
-	}
-	for i := range m.Rules {
-		m.Rules[i].check(i)
-	}
-}
-
 // addDemands adds the demands of r to p. It returns false if a Rule rejects r. The error is
 // that of Limits.
 func (m *Middleware) addDemands(r *http.Request, p *requestState) (ok bool, err error) {
 	if m.Limiter != nil {
-		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
-		p.n++
+		p.addDemand(throttle.Demand{Limiter: m.Limiter}, nil)
 	}
 	for i := range m.Rules {
 		if !p.add(&m.Rules[i], r) {
 			return false, nil
 		}
 	}
+	p.ticket.Demands = p.demandSpace
 	if m.Limits != nil {
 		err = m.Limits(r, &p.ticket)
+		p.demandSpace = append(p.demandSpace[:0], p.ticket.Demands...) // the hook may have assigned a slice of its own
+		p.ticket.Demands = p.demandSpace
 	}
 	return err == nil, err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -346,35 +347,64 @@ func TestMiddleware_anErrorOfLimitsRejects(t *testing.T) {
 	require.Equal(t, grantCounter{}, *l)
 }
 
-// TestMiddleware_takesAtMostFourLimits checks which numbers of limits Handler rejects. (Review M9: with
-// four Rules and Limits each request that Limits applied to got a 503.)
-func TestMiddleware_takesAtMostFourLimits(t *testing.T) {
-	none := func(*http.Request, *queue.Ticket) error { return nil }
-	for name, tt := range map[string]struct {
-		rules   int
-		limiter throttle.Limiter
-		limits  func(*http.Request, *queue.Ticket) error
-		want    string
-	}{
-		"four rules":             {4, nil, nil, ""},
-		"three rules and others": {3, nil, none, ""},
-		"five":                   {4, throttle.AllowAll, nil, "throttlehttp: Middleware: 5 limits: a request can pass 4 together: nest a second Middleware"},
-		"four rules and others":  {4, nil, none, "throttlehttp: Middleware: 5 limits with at least one of Limits: a request can pass 4 together: nest a second Middleware"},
-		"all":                    {3, throttle.AllowAll, none, "throttlehttp: Middleware: 5 limits with at least one of Limits: a request can pass 4 together: nest a second Middleware"},
-	} {
-		m := &throttlehttp.Middleware{Limiter: tt.limiter, Limits: tt.limits, Rules: make([]throttlehttp.Rule, tt.rules)}
-		for i := range m.Rules {
-			m.Rules[i].Limiter = throttle.AllowAll
-		}
-		var got any = ""
-		func() {
-			defer func() {
-				if v := recover(); v != nil {
-					got = v
+// TestMiddleware_anyNumberOfLimits sends requests through a Limiter, Rules and Limits that are together more than
+// fit in the memory that is used again. Each limit counts each request once, and those that one of them
+// rejects not at all. (Review M9: with four Rules and Limits each request that Limits applied to got a 503.)
+func TestMiddleware_anyNumberOfLimits(t *testing.T) {
+	for _, rules := range []int{0, 1, 4, 5, 20} {
+		for _, limits := range []int{0, 1, 20} {
+			var all []throttle.Limiter
+			day := func(n int64) throttle.Limiter {
+				return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: n, Per: 24 * time.Hour})
+			}
+			nine := func() throttle.Limiter {
+				all = append(all, day(9))
+				return all[len(all)-1]
+			}
+			m := &throttlehttp.Middleware{Limiter: nine()}
+			for range rules {
+				m.Rules = append(m.Rules, throttlehttp.Rule{Limiter: nine()})
+			}
+			var own []throttle.Demand
+			for range limits {
+				own = append(own, throttle.Demand{Limiter: nine()})
+			}
+			own = append(own, throttle.Demand{Limiter: day(3)})
+			m.Limits = func(_ *http.Request, tk *queue.Ticket) error {
+				for _, d := range own {
+					tk.Add(d)
 				}
-			}()
-			m.Handler(ok)
-		}()
-		require.Equal(t, tt.want, got, name)
+				return nil
+			}
+			h := m.Handler(ok)
+			for i := range 5 {
+				want := http.StatusOK
+				if i >= 3 {
+					want = http.StatusTooManyRequests
+				}
+				require.Equal(t, want, serveGet(h).StatusCode, "%d rules, %d of Limits, request %d", rules, limits, i)
+			}
+			for _, l := range all {
+				d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+				require.NoError(t, err)
+				require.EqualValues(t, 9-3, d.Remaining)
+			}
+		}
+	}
+}
+
+// TestMiddleware_limitsMayAssignDemands checks that a slice which Limits assigns, and which all requests share, is
+// not changed when the request ends.
+func TestMiddleware_limitsMayAssignDemands(t *testing.T) {
+	shared := append(make([]throttle.Demand, 0, 8), throttle.Demand{Limiter: throttle.AllowAll, Cost: 3})
+	before := slices.Clone(shared[:8])
+	m := &throttlehttp.Middleware{Limits: func(_ *http.Request, tk *queue.Ticket) error {
+		tk.Demands = shared
+		return nil
+	}}
+	h := m.Handler(ok)
+	for range 3 {
+		require.Equal(t, http.StatusOK, serveGet(h).StatusCode)
+		require.Equal(t, before, shared[:8])
 	}
 }

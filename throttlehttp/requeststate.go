@@ -14,9 +14,9 @@ import (
 // A requestState is the state of a request in a Middleware.
 type requestState struct {
 	ticket        queue.Ticket
-	rules         [queue.MaxDemands]*Rule // the rule of each demand; nil for a demand without a rule
-	n             int                     // number of demands that have been added
-	needsResponse bool                    // one of the rules has a FinalCost
+	demandSpace   []throttle.Demand // memory for the demands of ticket
+	rules         []*Rule           // the rules of the first demands; nil for a demand without a rule
+	needsResponse bool              // one of the rules has a FinalCost
 
 	onWait  func() error  // beginWait of this requestState
 	request *http.Request // the request, until it begins to wait; nil outside of wait
@@ -30,22 +30,39 @@ var requestStates = sync.Pool{New: func() any {
 	return p
 }}
 
+// maxPooledDemands is the number of demands up to which a requestState is used again.
+const maxPooledDemands = 16
+
 // release returns p, which must not hold a grant, to the pool.
 func (p *requestState) release() {
-	*p = requestState{onWait: p.onWait}
-	requestStates.Put(p)
+	clear(p.demandSpace[:cap(p.demandSpace)])
+	clear(p.rules)
+	if *p = (requestState{onWait: p.onWait, demandSpace: p.demandSpace[:0], rules: p.rules[:0]}); cap(p.demandSpace) <= maxPooledDemands {
+		requestStates.Put(p)
+	}
 }
 
 // add adds the demand of r on u, if any. It returns false if r is rejected.
 func (p *requestState) add(u *Rule, r *http.Request) bool {
 	d, ok := u.demand(r)
 	if ok && d.Limiter != nil {
-		p.ticket.Add(d)
-		p.rules[p.n] = u
-		p.n++
+		p.addDemand(d, u)
 		p.needsResponse = p.needsResponse || u.FinalCost != nil
 	}
 	return ok
+}
+
+// addDemand adds d, the demand of u, or of no rule if u is nil.
+func (p *requestState) addDemand(d throttle.Demand, u *Rule) {
+	p.demandSpace, p.rules = append(p.demandSpace, d), append(p.rules, u)
+}
+
+// ruleOf returns the rule of demand i, or nil.
+func (p *requestState) ruleOf(i int) *Rule {
+	if i < len(p.rules) {
+		return p.rules[i]
+	}
+	return nil
 }
 
 // reserve claims all demands of p. With a Queue it waits until they are granted.
@@ -77,7 +94,7 @@ func (p *requestState) reserve(m *Middleware, waiting *waitingKeys, r *http.Requ
 // one with the longest wait, so that a client that waits that long is not rejected by another
 // limit afterwards.
 func (p *requestState) rejectedDecision(ctx context.Context, d throttle.Decision) throttle.Decision {
-	if p.ticket.Demands[1].Limiter == nil {
+	if len(p.ticket.Demands) == 1 {
 		return d
 	}
 	return p.longestWait(ctx, d)
@@ -160,7 +177,7 @@ func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedba
 }
 
 // isHidden reports whether the limit of demand i must not appear in responses.
-func (p *requestState) isHidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
+func (p *requestState) isHidden(i int) bool { return p.ruleOf(i) != nil && p.ruleOf(i).Hidden }
 
 // lowestRemaining returns the number of limits of a granted p that report a state, and sets d
 // to the decision of the one with the fewest such requests left; among equal ones, of the one

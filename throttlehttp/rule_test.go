@@ -194,14 +194,12 @@ func TestRule_validatesItsFields(t *testing.T) {
 	for name, m := range map[string]*throttlehttp.Middleware{
 		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: senderKey}}},
 		"Rules[0] has no Key":     {Rules: []throttlehttp.Rule{{Limiter: throttle.AllowAll, MissingKey: throttlehttp.Reject}}},
-		"5 limits":                {Limiter: throttle.AllowAll, Rules: []throttlehttp.Rule{one, one, one, one}},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), name) }()
 			m.Handler(ok)
 		}()
 	}
-	(&throttlehttp.Middleware{Rules: []throttlehttp.Rule{one, one, one, one}}).Handler(ok)
 }
 
 func TestRule_hiddenIsNotReported(t *testing.T) {

@@ -45,7 +45,7 @@ type waitingKey struct {
 // waitingKey returns the key of demand i of p. It returns false if all requests share it.
 func (p *requestState) waitingKey(i int) (k waitingKey, ok bool) {
 	m := &p.ticket.Demands[i]
-	if m.Limiter == nil || m.Key == "" && (p.rules[i] == nil || p.rules[i].Key == nil) {
+	if m.Limiter == nil || m.Key == "" && (p.ruleOf(i) == nil || p.ruleOf(i).Key == nil) {
 		return k, false
 	}
 	k.key = m.Key

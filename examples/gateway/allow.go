@@ -27,13 +27,9 @@ func allow(limits *rules.File, trace *throttlehttp.Trace) http.Handler {
 		Trace: trace,
 		Limits: func(r *http.Request, t *queue.Ticket) error {
 			key, cost, _ := parseRequest(r)
-			if err := limits.Add(t, rules.Descriptor{{Key: "allow", Value: clientOf(r).name + " " + key}}); err != nil {
-				return err
-			}
+			limits.Add(t, rules.Descriptor{{Key: "allow", Value: clientOf(r).name + " " + key}})
 			for i := range t.Demands {
-				if t.Demands[i].Limiter != nil {
-					t.Demands[i].Cost *= cost
-				}
+				t.Demands[i].Cost *= cost
 			}
 			return nil
 		},

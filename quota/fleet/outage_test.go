@@ -81,7 +81,7 @@ func (o *outage) work(ctx context.Context, tr *quota.Tracker, w *queue.Queue, r 
 			}
 			callCtx, cancel := context.WithTimeout(ctx, 3*time.Second)
 			var ticket queue.Ticket
-			ticket.Demands[0] = tr.Demand(req)
+			ticket.Demands = append(ticket.Demands[:0], tr.Demand(req))
 			err := w.Wait(callCtx, &ticket)
 			cancel()
 			if err != nil {

@@ -135,7 +135,7 @@ func TestQueue_maxWaitDuringARemoteCallNamesTheLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			q, start := &Queue{MaxWait: 3 * time.Second}, time.Now()
 			l := &scriptedLimiter{name: "l", blocks: true, script: []step{rejects(0, time.Second), rejects(0, time.Second), tt.last}}
-			tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: "key"}}}
+			tk := &Ticket{Demands: []throttle.Demand{{Limiter: l, Key: "key"}}}
 			err := q.Wait(t.Context(), tk)
 			require.Equal(t, 3*time.Second, time.Since(start), name)
 			var rejected *throttle.RejectedError
@@ -647,7 +647,7 @@ func TestQueue_tryAsksLimitsForWhichNoOneWaits(t *testing.T) {
 		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(a))) })
 		synctest.Wait()
 		require.NoError(t, q.Try(t.Context(), ticket(throttle.AllowAll)))
-		for _, demands := range [][MaxDemands]throttle.Demand{
+		for _, demands := range [][]throttle.Demand{
 			{{Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}}, {{}, {Limiter: throttle.AllowAll, Key: "c"}, {Limiter: a, Key: "a"}, {Limiter: b, Key: "b"}},
 		} {
 			var rejected *throttle.RejectedError

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -15,8 +16,7 @@ import (
 type class struct {
 	key          classKey
 	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is not held
-	entries      [maxLimitQueues]queueEntry          // one for each limit, the first numEntries are used
-	numEntries   int                                 // number of entries in use
+	entries      []queueEntry                        // one for each limit
 	newest       int64                               // latest arrival of its waiters since it was made
 	mixed        bool                                // its waiters have different priorities, or had since it was made
 	blockedAt    *queueEntry                         // the entry of the limit that rejected the head; nil: the head has not been rejected
@@ -45,11 +45,8 @@ type class struct {
 	reservedUntil int64 // 0: the class waits at blockedAt only
 }
 
-// A classKey holds the ids of the limitQueues of a class in ascending order, and the tenant.
-type classKey struct {
-	limitIDs [maxLimitQueues]uint64
-	tenant   string
-}
+// A classKey holds the ids of the limitQueues of a class in ascending order, 8 bytes each, and the tenant.
+type classKey struct{ limitIDs, tenant string }
 
 // byPriority orders waiters by arrival, less Queue.Aging for each step of priority. The late ones
 // of a class come after the others, those with the most time left first; see demoteLate.
@@ -156,7 +153,7 @@ func (q *Queue) uncount() {
 // reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
 	c.bounces, c.reservedUntil, c.newHead = 0, 0, true
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		switch e := &c.entries[i]; {
 		case e.index < 0:
 		case e == c.blockedAt:
@@ -172,7 +169,7 @@ func (q *Queue) blockAt(c *class, e *queueEntry) {
 	c.addBlockedTime(q.now)
 	c.blockedAt = e
 	q.insert(e)
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		switch other := &c.entries[i]; {
 		case other == e:
 		case c.reservedUntil == 0:
@@ -189,7 +186,7 @@ func (q *Queue) endReservation(c *class) {
 		return
 	}
 	c.reservedUntil = 0
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		if e := &c.entries[i]; e != c.blockedAt {
 			q.remove(e)
 		}
@@ -209,7 +206,7 @@ func (c *class) addBlockedTime(now int64) {
 // current and the previous period, and not per waiter.
 func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
-		for i := range c.entries[:c.numEntries] {
+		for i := range c.entries {
 			c.entries[i].prevBlockedTime, c.entries[i].blockedTime = c.entries[i].blockedTime, 0
 		}
 		c.periodStart = now
@@ -218,7 +215,7 @@ func (c *class) longestWait(joined, now int64) *limitState {
 		return nil
 	}
 	worst := c.blockedAt
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		if e := &c.entries[i]; e.blockedTime+e.prevBlockedTime > worst.blockedTime+worst.prevBlockedTime {
 			worst = e
 		}
@@ -233,43 +230,45 @@ func (c *class) longestWait(joined, now int64) *limitState {
 // classOf returns the class of t. It adds a class if there is none; the caller must then add
 // a waiter to it or remove it.
 func (q *Queue) classOf(t *Ticket) *class {
-	queues, n := q.limitQueuesOf(t)
-	key := classKey{tenant: t.Tenant}
-	for i, lq := range queues[:n] {
-		key.limitIDs[i] = lq.id
+	var queuesBuf [8]*limitQueue
+	var idsBuf [8 * len(queuesBuf)]byte
+	queues, ids := q.limitQueuesOf(t, queuesBuf[:0]), idsBuf[:0]
+	for _, lq := range queues {
+		ids = binary.BigEndian.AppendUint64(ids, lq.id)
 	}
-	c := q.classes[key]
+	c := q.classes[classKey{string(ids), t.Tenant}] // does not allocate
 	if c != nil {
 		return c
 	}
-	c = &class{key: key, numEntries: n, blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking()}
+	c = &class{
+		key: classKey{string(ids), t.Tenant}, entries: make([]queueEntry, len(queues)),
+		blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
+	}
 	c.waiters.Order.aging = q.aging
-	for i, lq := range queues[:n] {
+	for i, lq := range queues {
 		c.entries[i] = queueEntry{class: c, limitQueue: lq, tenantQueue: lq.tenantFor(t.Tenant), index: -1}
 		lq.numClasses++
 	}
 	if q.classes == nil {
 		q.classes = make(map[classKey]*class)
 	}
-	q.classes[key] = c
+	q.classes[c.key] = c
 	return c
 }
 
-// limitQueuesOf returns the n limitQueues of the limits that t needs, in ascending order of id.
-func (q *Queue) limitQueuesOf(t *Ticket) (queues [maxLimitQueues]*limitQueue, n int) {
+// limitQueuesOf appends the limitQueues of the limits that t needs to queues, which is empty, in ascending order of id.
+func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {
 			lq := q.limitQueueFor(limitKeyOf(m, k))
-			at, found := slices.BinarySearchFunc(queues[:n], lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
+			at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
 			if !found {
-				copy(queues[at+1:], queues[at:n])
-				queues[at] = lq
-				n++
+				queues = slices.Insert(queues, at, lq)
 			}
 		}
 	}
-	return queues, n
+	return queues
 }
 
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.
@@ -277,7 +276,7 @@ func (q *Queue) removeClass(c *class) {
 	if delete(q.classes, c.key); len(q.classes) == 0 {
 		q.classes = nil // release the memory: a map does not shrink
 	}
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		e := &c.entries[i]
 		q.remove(e)
 		e.limitQueue.leave(e)
@@ -292,7 +291,7 @@ func (e *queueEntry) units(t *Ticket) (n int64) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {
-			if e.class.numEntries == 1 || limitKeyOf(m, k) == e.limitQueue.key {
+			if len(e.class.entries) == 1 || limitKeyOf(m, k) == e.limitQueue.key {
 				n = ticks.Add(n, max(m.Cost, 1))
 			}
 		}
@@ -302,7 +301,7 @@ func (e *queueEntry) units(t *Ticket) (n int64) {
 
 // entryAt returns the entry of c at the limit k.
 func (c *class) entryAt(k limitKey) *queueEntry {
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		if c.entries[i].limitQueue.key == k {
 			return &c.entries[i]
 		}

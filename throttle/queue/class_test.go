@@ -68,7 +68,7 @@ func TestQueue_largeClaimsAreNotStarvedBySmallOnes(t *testing.T) {
 				wg.Go(func() { q.Wait(ctx, ticket(wrap(bucket(1, 1)), l)) })
 			}
 		})
-		require.NoError(t, q.Wait(ctx, &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Cost: 10}}}))
+		require.NoError(t, q.Wait(ctx, &Ticket{Demands: []throttle.Demand{{Limiter: l, Cost: 10}}}))
 		require.LessOrEqual(t, time.Since(start), 2*time.Second) // 10 units of earlier tickets, then 10 of its own
 		stop()
 		wg.Wait()
@@ -196,7 +196,7 @@ func TestQueue_maxTotalBoundsAllClassesTogether(t *testing.T) {
 		q := &Queue{MaxTotal: 5}
 		var wg sync.WaitGroup
 		keyed := func(key string) *Ticket {
-			return &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: &holdLimiter{until: time.Now().Add(time.Second)}, Key: key}}}
+			return &Ticket{Demands: []throttle.Demand{{Limiter: &holdLimiter{until: time.Now().Add(time.Second)}, Key: key}}}
 		}
 		for i := range 5 {
 			wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), keyed(string(rune('a'+i))))) })

@@ -129,10 +129,10 @@ func (q *Queue) tryHead(c *class) {
 	if c.yieldRound != q.round {
 		c.yieldRound, c.yields = q.round, 0
 	}
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		// Another class goes first at this limit: asking now would take its units. Both may yield to
 		// each other at different limits, but each only once at each limit.
-		if e := &c.entries[i]; c.yields < c.numEntries && e.mustYield() {
+		if e := &c.entries[i]; c.yields < len(c.entries) && e.mustYield() {
 			c.yields++
 			c.reservedUntil = 0
 			q.blockAt(c, e)
@@ -147,7 +147,7 @@ func (q *Queue) onGrant(w *waiter) {
 	c, t := w.class, w.ticket
 	c.resetBroken(nil)
 	q.numGranted++
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		e := &c.entries[i]
 		q.charge(e, e.share(t))
 	}
@@ -199,7 +199,7 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
 	var affected []*waiter
 	for _, c := range q.classes {
-		for i := range c.entries[:c.numEntries] {
+		for i := range c.entries {
 			if c.entries[i].limitQueue == lq {
 				affected = append(affected, c.waiters.Items...)
 			}

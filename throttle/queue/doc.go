@@ -1,6 +1,6 @@
 // Package queue lets callers wait, in a fair order, until limiters admit them.
 //
-// A [Ticket] names up to [MaxDemands] limits and the units that a caller needs of each.
+// A [Ticket] names any number of limits and the units that a caller needs of each.
 // [Queue.Wait] blocks until all of them grant the ticket at the same instant.
 //
 //	var q queue.Queue // shared by all callers of the same limits

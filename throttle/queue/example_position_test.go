@@ -15,7 +15,7 @@ func ExampleQueue_WaitHooks() {
 	var q queue.Queue
 	limit := throttle.NewTokenBucket(throttle.Limit{Name: "reports", Count: 1, Per: time.Hour})
 	newTicket := func() *queue.Ticket {
-		return &queue.Ticket{Demands: [queue.MaxDemands]throttle.Demand{{Limiter: limit}}}
+		return &queue.Ticket{Demands: []throttle.Demand{{Limiter: limit}}}
 	}
 	if err := q.Wait(context.Background(), newTicket()); err != nil {
 		fmt.Println(err)

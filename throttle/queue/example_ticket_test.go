@@ -19,7 +19,7 @@ func ExampleTicket_Settle() {
 	requests := throttle.NewTokenBucket(throttle.Limit{Name: "requests", Count: 500, Per: time.Minute})
 	tokens := throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 30_000, Per: time.Minute})
 
-	t := queue.Ticket{Demands: [queue.MaxDemands]throttle.Demand{
+	t := queue.Ticket{Demands: []throttle.Demand{
 		{Limiter: requests},
 		{Limiter: tokens, Cost: 4000}, // the maximum
 	}}

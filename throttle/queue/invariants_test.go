@@ -63,7 +63,7 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 	reserved := 0
 	for range 500 {
 		q.now = 1000 * ms
-		old := &class{numEntries: 3, newHead: true}
+		old := &class{entries: make([]queueEntry, 3), newHead: true}
 		for i := range old.entries {
 			old.entries[i].index = -1
 		}
@@ -72,7 +72,7 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 			reject(old, r.IntN(3), r.Int64N(1200)*ms)
 		}
 		q.headChanged(old)
-		fresh := &class{numEntries: 3, newHead: true}
+		fresh := &class{entries: make([]queueEntry, 3), newHead: true}
 		for range 6 {
 			limit, wait := r.IntN(3), r.Int64N(1200)*ms
 			q.now += r.Int64N(100) * ms
@@ -152,7 +152,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 			}
 			require.False(t, c.waiters.Order.Less(w, c.waiters.First()))
 		}
-		for i := range c.entries[:c.numEntries] {
+		for i := range c.entries {
 			e := &c.entries[i]
 			classes[e.limitQueue]++
 			waiters[e.limitQueue] += c.waiters.Len()
@@ -217,7 +217,7 @@ func requireNoneMissed(t *testing.T, q *Queue) {
 	defer q.mu.Unlock()
 	q.now = q.time.Read(time.Time{})
 	for _, c := range q.classes {
-		yields := slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool {
+		yields := slices.ContainsFunc(c.entries, func(e queueEntry) bool {
 			first := e.limitQueue.first()
 			return first != nil && first.class != c
 		})

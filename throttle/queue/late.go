@@ -57,7 +57,7 @@ func (w *waiter) setLate(late bool) {
 		sign = -1
 	}
 	w.late = late
-	for i := range w.class.entries[:w.class.numEntries] {
+	for i := range w.class.entries {
 		e := &w.class.entries[i]
 		e.limitQueue.lateUnits += sign * e.units(w.ticket)
 	}

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/heed-go/heed/internal/adapter"
 	"github.com/heed-go/heed/internal/indexheap"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
@@ -74,10 +73,7 @@ type limitKey struct {
 
 // maxParts is the maximum number of limits of a throttle.AllOf that each have a limitQueue. A
 // larger AllOf has a single limitQueue.
-const (
-	maxParts       = 4
-	maxLimitQueues = MaxDemands * maxParts
-)
+const maxParts = 4
 
 // numLimits returns the number of limits of m. The limits of a throttle.AllOf count
 // separately, so that they share their limitQueues with demands for these limits alone.
@@ -97,10 +93,6 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	k := limitKey{m.Limiter, m.Key}
 	if parts := m.Limiter.Traits().Parts; len(parts) <= maxParts && len(parts) > 0 {
 		k.limiter = parts[min(i, len(parts)-1)]
-		if a, ok := k.limiter.(adapter.Adapter); ok {
-			to := a.Adapted(m.Key)
-			k = limitKey{to.Limiter, to.Key}
-		}
 	} else {
 		i = 0
 	}

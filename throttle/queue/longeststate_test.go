@@ -44,7 +44,7 @@ func TestQueue_waitedForTheLongestReason(t *testing.T) {
 		q := new(Queue)
 		l := &phaseLimiter{time.Now(), []phase{{name: "quota", lasts: 2 * time.Second}, {name: "retry-after", lasts: 5 * time.Second}, {name: "slow start", lasts: time.Second}}}
 		waitedFor := func() string {
-			tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l}}}
+			tk := &Ticket{Demands: []throttle.Demand{{Limiter: l}}}
 			require.NoError(t, q.Wait(t.Context(), tk))
 			return tk.WaitedFor()
 		}

@@ -340,7 +340,7 @@ func (q *Queue) Renew(l throttle.Limiter) {
 // renewAt renews all waiters that need the limit of lq.
 func (q *Queue) renewAt(lq *limitQueue) {
 	for _, c := range q.classes {
-		if !slices.ContainsFunc(c.entries[:c.numEntries], func(e queueEntry) bool { return e.limitQueue == lq }) {
+		if !slices.ContainsFunc(c.entries, func(e queueEntry) bool { return e.limitQueue == lq }) {
 			continue
 		}
 		for _, w := range slices.Clone(c.waiters.Items) {
@@ -499,7 +499,7 @@ func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
 	if q.numWaiting.Load() == 0 {
 		return true
 	}
-	return q.canBypass(&Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: key}}})
+	return q.canBypass(&Ticket{Demands: []throttle.Demand{{Limiter: l, Key: key}}})
 }
 
 // canBypass reports whether no waiter needs a limit of t, so that t need not queue. It needs

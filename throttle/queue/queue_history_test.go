@@ -69,7 +69,7 @@ func (s *simulation) runTicket(ctx context.Context, r *rand.Rand) {
 			t.Add(throttle.Demand{Limiter: l, Cost: 1 + r.Int64N(3)})
 		}
 	}
-	if len(t.Demands) > 3 && t.Demands[3].Limiter == nil && r.IntN(2) == 0 {
+	if r.IntN(2) == 0 {
 		t.Add(throttle.Demand{Limiter: s.slots})
 		needs |= 1 << len(s.limiters)
 	}

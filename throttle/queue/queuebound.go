@@ -18,7 +18,7 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (reject
 	}
 	var waiting []*waiter
 	for _, c := range q.classes {
-		for i := range c.entries[:c.numEntries] {
+		for i := range c.entries {
 			if c.entries[i].limitQueue == lq {
 				waiting = append(waiting, c.waiters.Items...)
 			}
@@ -43,7 +43,7 @@ func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits
 
 // checkBounds returns an error if w, which has just joined, exceeds a queue bound.
 func (q *Queue) checkBounds(w *waiter) error {
-	for i := range w.class.entries[:w.class.numEntries] {
+	for i := range w.class.entries {
 		if lq := w.class.entries[i].limitQueue; lq.overBound() {
 			return q.rejectedError(lq, nil)
 		}
@@ -54,7 +54,7 @@ func (q *Queue) checkBounds(w *waiter) error {
 // addWaiting adds sign to the number of waiters of the limits of w, and the units of w times
 // sign to their waitingUnits.
 func (w *waiter) addWaiting(sign int64) {
-	for i := range w.class.entries[:w.class.numEntries] {
+	for i := range w.class.entries {
 		e := &w.class.entries[i]
 		e.limitQueue.waiting += int(sign)
 		e.limitQueue.waitingUnits += sign * e.units(w.ticket)

@@ -80,7 +80,7 @@ func TestQueue_reservationBegins(t *testing.T) {
 		"it begins again":            {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {200, 801, b, false, 0}, {300, 801, a, false, 1300}},
 		"it begins again later":      {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {200, 801, b, false, 0}, {300, 802, a, false, 0}, {400, 900, b, false, 1400}},
 	} {
-		q, c := new(Queue), &class{numEntries: 2}
+		q, c := new(Queue), &class{entries: make([]queueEntry, 2)}
 		for i, r := range rejections {
 			q.now = r.at * int64(time.Millisecond)
 			c.newHead = c.newHead || r.newHead

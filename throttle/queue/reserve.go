@@ -93,7 +93,7 @@ func (q *Queue) finishLocal(w *waiter, r reserveResult) {
 // generation returns the sum of the generations of the limits of c. If it has changed since a
 // call to the limiters began, the result of the call is out of date.
 func (c *class) generation() (n uint64) {
-	for i := range c.entries[:c.numEntries] {
+	for i := range c.entries {
 		n += c.entries[i].limitQueue.generation
 	}
 	return n

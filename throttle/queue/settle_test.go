@@ -25,7 +25,7 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 		"more":       {3, 8, 2},
 	} {
 		a, b := bucket(time.Second, 10), bucket(time.Minute, 10)
-		tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: a, Cost: 3}, {Limiter: b, Cost: tt.units}}}
+		tk := &Ticket{Demands: []throttle.Demand{{Limiter: a, Cost: 3}, {Limiter: b, Cost: tt.units}}}
 		tk.Settle(1, 9) // no effect: not granted yet
 		_, err := tk.Reserve(t.Context(), now)
 		require.NoError(t, err)

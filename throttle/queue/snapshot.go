@@ -101,7 +101,7 @@ type LimitSnapshot struct {
 // limits.
 type ClassSnapshot struct {
 	// Demands are those of the first waiter.
-	Demands [MaxDemands]throttle.Demand
+	Demands []throttle.Demand
 
 	// Tenant is Ticket.Tenant of the waiters.
 	Tenant string
@@ -189,7 +189,7 @@ func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
 func (q *Queue) classSnapshot(c *class) ClassSnapshot {
 	first := c.waiters.First().ticket
 	s := ClassSnapshot{
-		Demands:    first.Demands,
+		Demands:    slices.Clone(first.Demands),
 		Tenant:     c.key.tenant,
 		Waiting:    c.waiters.Len(),
 		HeadWaited: time.Duration(q.now) - first.waited,

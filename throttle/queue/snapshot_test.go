@@ -27,7 +27,7 @@ func TestQueue_snapshot(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		wg.Go(func() {
-			tk := &Ticket{Tenant: "y", Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}}
+			tk := &Ticket{Tenant: "y", Demands: []throttle.Demand{{Limiter: g, Cost: 4}}}
 			q.Wait(t.Context(), tk)
 		})
 		synctest.Wait()
@@ -40,7 +40,7 @@ func TestQueue_snapshot(t *testing.T) {
 			},
 			Classes: []ClassSnapshot{
 				{Demands: ticket(l, g).Demands, Tenant: "x", Waiting: 3, HeadWaited: 10 * time.Second, Limit: "hold", GrantAfter: 50 * time.Second},
-				{Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}, Tenant: "y", Waiting: 1, HeadWaited: 5 * time.Second, Limit: "hold", BehindOther: true},
+				{Demands: []throttle.Demand{{Limiter: g, Cost: 4}}, Tenant: "y", Waiting: 1, HeadWaited: 5 * time.Second, Limit: "hold", BehindOther: true},
 			},
 		}, q.Snapshot())
 
@@ -97,7 +97,7 @@ func TestQueue_snapshotIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range maxSnapshot + 10 {
 			wg.Go(func() {
-				q.Wait(t.Context(), &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}})
+				q.Wait(t.Context(), &Ticket{Demands: []throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}})
 			})
 		}
 		synctest.Wait()
@@ -299,7 +299,7 @@ func TestQueue_snapshotIsInTheOrderOfTheWaits(t *testing.T) {
 		for i := range 8 {
 			l := &holdLimiter{until: time.Now().Add(time.Hour)}
 			wg.Go(func() {
-				q.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint("t", i), Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: fmt.Sprint("k", 7-i)}}})
+				q.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint("t", i), Demands: []throttle.Demand{{Limiter: l, Key: fmt.Sprint("k", 7-i)}}})
 			})
 			synctest.Wait()
 			if i < 4 {

@@ -3,8 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
-	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,21 +12,18 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// MaxDemands is the maximum number of demands of a Ticket. Use throttle.AllOf to combine more limits.
-const MaxDemands = 4
-
 // A Ticket asks for units of several limits at one instant: all of them, or none. The zero
 // Ticket has no demands and is granted immediately.
 //
-// A Ticket must be used by one goroutine at a time, and not be changed while it waits. A
-// granted Ticket must be ended by one Cancel, or by one Observe without
-// State Ongoing; then it may be used again. A Ticket that is used again keeps its
+// A Ticket must be used by one goroutine at a time, and not be changed while it waits or holds a
+// grant. A granted Ticket must be ended by one Report without State Ongoing; then it may be used
+// again. A Ticket that is used again keeps its
 // time of arrival, so that a retry goes before tickets that arrived later. Start from
 // Ticket{} for a new arrival.
 type Ticket struct {
-	// Demands are the limits and the units to take of each. Demands with a nil Limiter are
-	// ignored.
-	Demands [MaxDemands]throttle.Demand
+	// Demands are the limits and the units to take of each, any number of them. Demands with a
+	// nil Limiter are ignored. Nil means that no limit applies.
+	Demands []throttle.Demand
 
 	// Priority orders the tickets of a tenant: higher ones go first, see Queue.Aging. Zero
 	// is the normal priority; negative ones are lower.
@@ -72,64 +69,50 @@ type Ticket struct {
 // A grant is what a granted ticket holds. It is separate so that waiting tickets, which hold
 // nothing, are small.
 type grant struct {
-	owner     *Ticket // a copy of the owner cannot end the grant again
-	err       error   // the ticket was not granted, for this reason
-	at        time.Time
-	decisions [MaxDemands]throttle.Decision
-	settled   [MaxDemands]int64 // one more than the units passed to Settle; 0: it was not called
+	owner *Ticket // a copy of the owner cannot end the grant again
+	err   error   // the ticket was not granted, for this reason
+	at    time.Time
+	parts []grantPart // of each demand
 }
+
+// A grantPart is the part of a grant that is due to one demand.
+type grantPart struct {
+	decision throttle.Decision
+	settled  int64 // one more than the units passed to Settle; 0: it was not called
+}
+
+// maxPooledParts is the number of demands up to which the memory for a grant is used again.
+const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
+// newGrant returns a grant with n parts.
+func newGrant(n int) *grant {
+	g := grantPool.Get().(*grant)
+	g.parts = slices.Grow(g.parts, n)[:n]
+	return g
+}
+
+// release clears g, because a Decision may keep other objects from being collected, and returns it to the pool.
+func (g *grant) release() {
+	clear(g.parts)
+	if *g = (grant{parts: g.parts[:0]}); cap(g.parts) <= maxPooledParts {
+		grantPool.Put(g)
+	}
+}
+
 var errAlreadyGranted = errors.New("queue: ticket is granted already: end it with Report before it is used again")
 
-// Add adds the demand d. It panics if the ticket has MaxDemands already.
-func (t *Ticket) Add(d throttle.Demand) {
-	for i := range t.Demands {
-		if t.Demands[i].Limiter == nil {
-			t.Demands[i] = d
-			return
-		}
-	}
-	panic("queue: Ticket.Add: more than MaxDemands demands: combine some of them with throttle.AllOf")
-}
-
-// keptFree is the cost that marks a demand without a limiter which KeepFree keeps free. A field
-// of its own would make each waiter larger.
-const keptFree = math.MinInt64
-
-// KeepFree keeps the last n demands that have no limiter free for the caller: Free does not
-// count them. It is for code that passes t to a function which adds demands, as a
-// heed.Transport does, and then adds its own. Add and Wait ignore it. Zero or less keeps none.
-func (t *Ticket) KeepFree(n int) {
-	for i := MaxDemands - 1; i >= 0; i-- {
-		switch d := &t.Demands[i]; {
-		case d.Limiter == nil && n > 0:
-			d.Cost = keptFree
-			n--
-		case d.Cost == keptFree:
-			d.Cost = 0
-		}
-	}
-}
-
-// Free returns the number of demands that can be added to t, without those of KeepFree.
-func (t *Ticket) Free() (n int) {
-	for i := range t.Demands {
-		if d := &t.Demands[i]; d.Limiter == nil && d.Cost != keptFree {
-			n++
-		}
-	}
-	return n
-}
+// Add adds the demand d.
+func (t *Ticket) Add(d throttle.Demand) { t.Demands = append(t.Demands, d) }
 
 // Decision returns the decision of the limiter of Demands[i] that granted t. It returns false
-// if t holds no grant or Demands[i] has no limiter.
+// if t holds no grant, Demands[i] has no limiter, or was added after the grant.
 func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
-	if !t.isGranted() || t.Demands[i].Limiter == nil {
+	if !t.isGranted() || i >= len(t.grant.parts) || t.Demands[i].Limiter == nil {
 		return throttle.Decision{}, false
 	}
-	return t.grant.decisions[i], true
+	return t.grant.parts[i].decision, true
 }
 
 // Waited returns how long the last Wait of t waited.
@@ -187,7 +170,7 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 // other limits are returned as of c.Now, or as of the current time if a blocking limiter was
 // asked, because part of the units may have been restored by time meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
-	g := grantPool.Get().(*grant)
+	g := newGrant(len(t.Demands))
 	var sw ticks.Stopwatch // runs while blocking limiters are asked, except the first of all
 	var asked, timed bool
 	defer func() { // also if a limiter panics
@@ -198,12 +181,11 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throt
 			c.Now = sw.Now()
 		}
 		t.cancel(ctx, 0, g, c.Now)
-		*g = grant{}
-		grantPool.Put(g)
+		g.release()
 	}()
 	for _, blocking := range [...]bool{false, true} {
 		for i = range t.Demands {
-			m, d := &t.Demands[i], &g.decisions[i]
+			m, d := &t.Demands[i], &g.parts[i].decision
 			if m.Limiter == nil || d.OK || !blocking && !m.Limiter.Traits().NonBlocking {
 				continue
 			}
@@ -277,15 +259,15 @@ func (t *Ticket) isEmpty() bool {
 // cancel returns the units of the demands from i on that g has granted, those of all limiters
 // even if one of them panics.
 func (t *Ticket) cancel(ctx context.Context, i int, g *grant, now time.Time) {
-	for i < MaxDemands && (!g.decisions[i].OK || t.Demands[i].Limiter == nil) {
+	for i < len(g.parts) && (!g.parts[i].decision.OK || t.Demands[i].Limiter == nil) {
 		i++
 	}
-	if i == MaxDemands {
+	if i == len(g.parts) {
 		return
 	}
 	defer t.cancel(ctx, i+1, g, now)
 	m := &t.Demands[i]
-	m.Limiter.Report(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost}, g.decisions[i], throttle.Feedback{Now: now, State: throttle.Unused})
+	m.Limiter.Report(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost}, g.parts[i].decision, throttle.Feedback{Now: now, State: throttle.Unused})
 }
 
 // withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
@@ -308,30 +290,31 @@ func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
 // report reports f to the limits of the demands from i on, to all of them even if one panics, and
 // then ends the grant unless f.State is Ongoing.
 func (t *Ticket) report(ctx context.Context, i int, f throttle.Feedback) {
-	for i < MaxDemands && t.Demands[i].Limiter == nil {
+	n := min(len(t.grant.parts), len(t.Demands)) // without those that were added after the grant
+	for i < n && t.Demands[i].Limiter == nil {
 		i++
 	}
-	if i == MaxDemands {
+	if i == n {
 		if f.State != throttle.Ongoing {
 			t.endGrant()
 		}
 		return
 	}
 	defer t.report(ctx, i+1, f)
-	m, d := &t.Demands[i], &t.grant.decisions[i]
-	if f.State == throttle.Unused && !d.OK {
-		return // it was added after the grant
+	m, p := &t.Demands[i], &t.grant.parts[i]
+	if !p.decision.OK {
+		return // its Limiter was set after the grant
 	}
 	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
 	if ctx.Done() != nil {
 		ctx = withoutCancel(ctx, m.Limiter)
 	}
-	if n := t.grant.settled[i]; n == 1 && f.State == throttle.Ended {
+	if n := p.settled; n == 1 && f.State == throttle.Ended {
 		f = throttle.Feedback{Now: f.Now, State: throttle.Unused}
 	} else if n > 1 && f.State == throttle.Ended {
 		f.Cost = n - 1
 	}
-	m.Limiter.Report(ctx, c, *d, f)
+	m.Limiter.Report(ctx, c, p.decision, f)
 }
 
 // isGranted reports whether t holds a grant, and is not a copy of the Ticket that holds it.
@@ -340,20 +323,19 @@ func (t *Ticket) isGranted() bool { return t.grant != nil && t.grant.owner == t 
 func (t *Ticket) endGrant() {
 	g := t.grant
 	t.grant = nil
-	*g = grant{} // a Decision may keep other objects from being collected
-	grantPool.Put(g)
+	g.release()
 }
 
 // Settle sets the actual cost of demand i of a granted t, in units of its limit. It is for
 // tickets whose limits have different costs; throttle.Feedback.Cost is the same for all.
 //
-// The last call counts; it takes effect with the Observe that ends the grant. Zero units or
+// The last call counts; it takes effect with the Report that ends the grant. Zero units or
 // less mean that nothing was used: the demand is then canceled. A limiter that
 // ignores Feedback.Cost can return all units of a claim, but not a part of them. Settle does
-// nothing if t is not granted.
+// nothing if t is not granted, or Demands[i] was added after the grant.
 func (t *Ticket) Settle(i int, units int64) {
-	if t.isGranted() {
-		t.grant.settled[i] = max(units, 0) + 1
+	if t.isGranted() && i < len(t.grant.parts) {
+		t.grant.parts[i].settled = max(units, 0) + 1
 	}
 }
 

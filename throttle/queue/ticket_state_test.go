@@ -158,7 +158,7 @@ func TestQueue_snapshotOfTwoClasses(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		join := func(tenant string, cost int64) {
-			tk := &Ticket{Tenant: tenant, Demands: [MaxDemands]throttle.Demand{{Limiter: l, Cost: cost}}}
+			tk := &Ticket{Tenant: tenant, Demands: []throttle.Demand{{Limiter: l, Cost: cost}}}
 			wg.Go(func() { assert.Error(t, q.Wait(ctx, tk)) })
 			synctest.Wait()
 			time.Sleep(time.Second)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -87,32 +88,86 @@ func TestTicket_negativeCost(t *testing.T) {
 	require.NoError(t, new(Queue).Wait(t.Context(), ticket(l)), "nothing was taken")
 }
 
-func TestTicket_addPanicsWhenFull(t *testing.T) {
-	require.Panics(t, func() {
-		ticket(throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll)
-	})
+// TestTicket_anyNumberOfDemands checks tickets with more demands than the memory for a grant that is used again holds:
+// each limit is asked, one that rejects takes nothing of the others, and each is told the end with its own cost.
+func TestTicket_anyNumberOfDemands(t *testing.T) {
+	for n := range 3 * maxPooledParts {
+		limits := make([]throttle.Limiter, n)
+		for i := range limits {
+			limits[i] = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
+		}
+		inUse := func() []int64 {
+			all := []int64{}
+			for _, l := range limits {
+				d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+				require.NoError(t, err)
+				all = append(all, d.Limit-d.Remaining)
+			}
+			return all
+		}
+		first, second, third := ticket(limits...), ticket(limits...), ticket(limits...)
+		for _, tk := range []*Ticket{first, second} {
+			d, err := tk.Reserve(t.Context(), time.Time{})
+			require.NoError(t, err)
+			require.True(t, d.OK)
+		}
+		require.Equal(t, slices.Repeat([]int64{2}, n), inUse())
+		second.Report(t.Context(), throttle.Feedback{})
+		if n == 0 {
+			continue
+		}
+		last := limits[n-1].(*throttle.Concurrency)
+		require.NoError(t, last.SetCount(1))
+		d, err := third.Reserve(t.Context(), time.Time{})
+		require.NoError(t, err)
+		require.False(t, d.OK)
+		_, ok := third.Decision(n - 1)
+		require.False(t, ok)
+		require.Equal(t, slices.Repeat([]int64{1}, n), inUse())
+		_, ok = first.Decision(n - 1)
+		require.True(t, ok)
+		first.Add(throttle.Demand{Limiter: throttle.DenyAll}) // after the grant: it has no part in it
+		_, ok = first.Decision(n)
+		require.False(t, ok)
+		first.Settle(n, 3)
+		first.Report(t.Context(), throttle.Feedback{})
+		require.Equal(t, make([]int64, n), inUse())
+	}
 }
 
-// TestTicket_freeDoesNotCountWhatIsKept checks the demands that KeepFree keeps, and that it leaves
-// no trace in a ticket.
-func TestTicket_freeDoesNotCountWhatIsKept(t *testing.T) {
-	l := bucket(time.Second, 5)
-	for used, free := range [][]int{{4, 4, 3, 2, 1, 0, 0}, {3, 3, 2, 1, 0, 0}, {2, 2, 1, 0, 0}, {1, 1, 0, 0}, {0, 0, 0}} {
-		tk := ticket(slices.Repeat([]throttle.Limiter{l}, used)...)
-		for i, want := range free {
-			tk.KeepFree(i - 1)
-			require.Equal(t, want, tk.Free(), "%d used, %d kept", used, i-1)
-		}
-		for i := range MaxDemands - used { // as a function that does not ask Free
-			if i == 0 {
-				tk.Demands[used].Limiter = l
-			} else {
-				tk.Add(throttle.Demand{Limiter: l})
+// TestQueue_waitersOfManyLimits lets tickets of up to 40 limits wait. Those that need the same limits are one class,
+// in whatever order they name them.
+func TestQueue_waitersOfManyLimits(t *testing.T) {
+	for _, n := range []int{1, 7, 8, 9, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := make([]throttle.Limiter, n)
+			for i := range limits {
+				limits[i] = bucket(time.Second, 1)
 			}
-			require.LessOrEqual(t, tk.Free(), MaxDemands-used-i-1)
-		}
-		tk.KeepFree(0)
-		require.Equal(t, ticket(l, l, l, l), tk)
+			var q Queue
+			start := time.Now()
+			require.NoError(t, q.Wait(t.Context(), ticket(limits...)))
+			ends := make(chan time.Duration, 4)
+			classes := func() [2]int {
+				q.lock()
+				defer q.unlock()
+				return [2]int{len(q.classes), len(q.limitQueues)}
+			}
+			for range 4 {
+				rand.Shuffle(n, func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
+				tk := ticket(limits...)
+				go func() {
+					assert.NoError(t, q.Wait(t.Context(), tk))
+					ends <- time.Since(start)
+				}()
+				synctest.Wait()
+				require.Equal(t, [2]int{1, n}, classes())
+			}
+			for i := range 4 {
+				require.Equal(t, time.Duration(i+1)*time.Second, <-ends)
+			}
+			require.Zero(t, classes())
+		})
 	}
 }
 
