@@ -238,6 +238,41 @@ func TestQuota_aReleasePausesAfterWhatWasAccepted(t *testing.T) {
 	}
 }
 
+// Accepted requests before rejections that began no hold, and before an idle time, do not count for the pause of the next release.
+func TestQuota_aReleaseCountsFromTheLastRejection(t *testing.T) {
+	for name, between := range map[string]func(q *Quota, now time.Time) time.Time{
+		"rejections": func(q *Quota, now time.Time) time.Time {
+			exchange(q, now, bare) // the first of a suspicion, which the next acceptance ends
+			return now.Add(rtt)
+		},
+		"idle time": func(_ *Quota, now time.Time) time.Time { return now.Add(time.Minute) },
+	} {
+		q, now := known(0), start
+		for range 40 {
+			now = now.Add(rtt)
+			exchange(q, now, accepted)
+		}
+		for range 10 {
+			now = between(q, now)
+			for range 7 {
+				exchange(q, now, accepted)
+				now = now.Add(rtt)
+			}
+		}
+		for range 10 {
+			exchange(q, now, stated(20*s))
+			now = now.Add(rtt)
+		}
+		require.True(t, q.Hold.Held, name)
+		end, sent := q.Hold.Until.Add(s), 0 // half of the release has passed: its rate permits 32 in flight
+		for reserve(q, end).OK {
+			sent++
+			require.Less(t, sent, 100, name)
+		}
+		require.LessOrEqual(t, sent, 7+1, name)
+	}
+}
+
 // The rate at which what has waited is sent grows from the stated end on, whether or not one is sent then: a burst that comes
 // after it is not slowed.
 func TestQuota_aBurstAfterAStatedHoldIsNotSlowed(t *testing.T) {

@@ -42,6 +42,7 @@ type Quota struct {
 	trip    roundTrip
 	tests   tests
 	firsts  firstAttempts
+	passed  int64                // requests accepted since the latest idle time, release after a hold, or rejection that began none
 	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
 	follows bool                 // another process sends the tests of the hold
 }
@@ -163,15 +164,15 @@ func (q *Quota) prepare(now time.Time) {
 	}
 }
 
-// releaseHeld sends what has waited for the hold. The server probably accepts as many requests as it did after the hold before.
+// releaseHeld sends what has waited for the hold. The server probably accepts as many requests as it did between the rejections before.
 // So the others wait for the response to the one after these:
 //
 //	hold  accepted  hold   as many, and one   pause   at a growing rate
 //	├────┤✓✓✓✓✓    ├──────┤✓✓✓✓✓ ?           │ ? ✗: the next hold, or ✓
 func (q *Quota) releaseHeld(now time.Time) {
 	q.release(q.Hold.Since, releaseTrips, now)
-	q.Ramp.PauseAfter(q.Span.N + 1)
-	q.Span = learnedlimit.AcceptedSpan{Since: now}
+	q.Ramp.PauseAfter(q.passed + 1)
+	q.passed = 0
 }
 
 // release sends what has waited since then at a growing rate from now on, in so many round trips at least.
@@ -330,7 +331,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	}
 	idle := q.Span.Since.IsZero() || now.Sub(busyUntil) > learnedlimit.IdleAfter
 	if idle {
-		q.Span = learnedlimit.AcceptedSpan{Since: now}
+		q.Span, q.passed = learnedlimit.AcceptedSpan{Since: now}, 0
 	}
 	if l != nil {
 		if idle {

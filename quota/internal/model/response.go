@@ -174,14 +174,18 @@ func (q *Quota) failed(n uint64, cause throttle.Cause, now time.Time) (counted b
 
 // accepted applies that claim n was accepted.
 func (q *Quota) accepted(n uint64, now time.Time) {
-	defer func() { q.Span.N++ }()
+	q.Span.N++
+	defer func() { q.passed++ }()
 	q.Ramp.Resume(n, q.InFlight.Open, now)
 	if q.Learned != nil {
 		q.succeeded(n, now)
 	}
-	wasHeld := q.Hold.Held
+	wasHeld, suspected := q.Hold.Held, q.Hold.Suspected
 	ended, right := q.Hold.Accepted(n, now)
 	if !ended {
+		if suspected && !q.Hold.Suspected {
+			q.passed = 0
+		}
 		if !wasHeld && !q.Hold.Suspected && q.Learned != nil && !q.Learned.before.Until.IsZero() && n > q.Learned.beforeSent {
 			q.Learned.before = learnedlimit.AcceptedSpan{}
 		}
