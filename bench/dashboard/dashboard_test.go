@@ -162,7 +162,7 @@ func newEngine() *promql.Engine {
 func TestDashboard_queriesHaveData(t *testing.T) {
 	h, engine := play(t, nil), newEngine()
 	panels := readPanels(t)
-	require.Len(t, panels, 17)
+	require.Len(t, panels, 20)
 	results := make([][]line, len(panels))
 	for i, p := range panels {
 		require.NotEmpty(t, p.Targets, p.Title)

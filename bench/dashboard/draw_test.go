@@ -134,6 +134,9 @@ func format(v float64, unit string) string {
 	case "percentunit":
 		return strconv.FormatFloat(100*v, 'g', 3, 64) + " %"
 	case "s":
+		if v >= 1000 { // without an exponent
+			return strconv.FormatFloat(v, 'f', 0, 64) + " s"
+		}
 		return strconv.FormatFloat(v, 'g', 3, 64) + " s"
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +26,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/internal/metricstest"
 	"github.com/heed-go/heed/promheed"
 	"github.com/heed-go/heed/quota"
@@ -90,12 +94,14 @@ func (h *history) scrape(t *testing.T, registry *prometheus.Registry) {
 // play sends requests to three simulated servers and through a middleware, in virtual time,
 // and returns what Prometheus would have scraped. Between faultStart and faultEnd one server
 // has little quota left, one is down, one rejects and fails without rate-limit headers, clients of the
-// middleware send more than it grants, and Redis does not respond. each is called at each tick
+// middleware send more than it grants, Redis does not respond, and an Outbox does not reach its server. A job runs from the
+// start. each is called at each tick
 // while the faults last; nil means no call.
 func play(t *testing.T, each func(*promheed.Collector)) *history {
 	h := &history{series: map[string]*recorded{}}
 	tracker, budget := &quota.Tracker{Mode: quota.Full}, &backoff.Budget{Ratio: .1, MinPerSecond: -1}
-	collector, registry := promheed.New(promheed.Config{Quota: tracker, Budget: budget}), prometheus.NewPedanticRegistry()
+	batches := &batch.Monitor{}
+	collector, registry := promheed.New(promheed.Config{Quota: tracker, Budget: budget, Batches: batches}), prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(collector))
 	synctest.Test(t, func(t *testing.T) {
 		h.start = time.Now()
@@ -105,7 +111,16 @@ func play(t *testing.T, each func(*promheed.Collector)) *history {
 			Trace: collector.Middleware(), Queue: &queue.Queue{Trace: collector.ServerQueue(), MaxWait: 2 * time.Second, MaxTotal: 20},
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "per user", Count: 5, Per: time.Second, Burst: 10}),
 		}).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		for time.Since(h.start) < duration {
+		outbox, err := batch.OpenOutbox(batch.OutboxConfig{Name: "events", Monitor: batches, Client: &http.Client{Transport: offline{l}}})
+		require.NoError(t, err)
+		l.wg.Go(func() { runJob(t, batches) })
+		for n := 0; time.Since(h.start) < duration; n++ {
+			if n%4 == 0 {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://events.test/", http.NoBody)
+				require.NoError(t, err)
+				_, err = outbox.Submit(req)
+				require.NoError(t, err)
+			}
 			if l.faulty() {
 				l.wg.Go(func() { metricstest.Learn(t, tracker) }) // of two other servers
 			}
@@ -119,8 +134,43 @@ func play(t *testing.T, each func(*promheed.Collector)) *history {
 			h.scrape(t, registry)
 		}
 		l.wg.Wait()
+		left, err := outbox.Close(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, left)
 	})
 	return h
+}
+
+// runJob runs a job of half an hour. Each tenth item fails.
+func runJob(t *testing.T, m *batch.Monitor) {
+	items := make([]int, 180)
+	for i := range items {
+		items[i] = i
+	}
+	_, err := batch.Run(t.Context(), slices.Values(items), func(_ context.Context, i int) error {
+		time.Sleep(20 * time.Second)
+		if i%10 == 9 {
+			return errFailed
+		}
+		return nil
+	}, batch.Options{Job: "export", Total: len(items), Workers: 2, Monitor: m})
+	if !errors.Is(err, errFailed) {
+		t.Error(err)
+	}
+}
+
+var errFailed = errors.New("it is locked")
+
+// An offline server cannot be reached while the faults last.
+type offline struct{ *load }
+
+// RoundTrip implements http.RoundTripper.
+func (o offline) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(50 * time.Millisecond)
+	if o.faulty() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}
+	}
+	return httptest.NewRecorder().Result(), nil
 }
 
 // jobDuration is the time for which playJob sends requests.

@@ -12,6 +12,7 @@ import (
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/heed-go/heed/batch"
 	"github.com/heed-go/heed/internal/metricstest"
 	"github.com/heed-go/heed/otelheed"
 	"github.com/heed-go/heed/promheed"
@@ -48,7 +49,12 @@ func TestNames_areThoseOfOpenTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours := prometheus.NewPedanticRegistry()
 		tracker, clock := metricstest.NewTracker()
-		collector := promheed.New(promheed.Config{Quota: tracker, Budget: metricstest.NewBudget()})
+		batches := &batch.Monitor{}
+		runJob(t, batches)
+		outbox, err := batch.OpenOutbox(batch.OutboxConfig{Name: "events", Monitor: batches})
+		require.NoError(t, err)
+		defer outbox.Close(t.Context())
+		collector := promheed.New(promheed.Config{Quota: tracker, Budget: metricstest.NewBudget(), Batches: batches})
 		require.NoError(t, ours.Register(collector))
 		metricstest.Run(t, collector, tracker, clock, func() {})
 
@@ -56,9 +62,10 @@ func TestNames_areThoseOfOpenTelemetry(t *testing.T) {
 		exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(theirs))
 		require.NoError(t, err)
 		tracker, clock = metricstest.NewTracker()
-		telemetry, err := otelheed.New(otelheed.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Quota: tracker, Budget: metricstest.NewBudget()})
+		telemetry, err := otelheed.New(otelheed.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Quota: tracker, Budget: metricstest.NewBudget(), Batches: batches})
 		require.NoError(t, err)
 		metricstest.Run(t, telemetry, tracker, clock, func() {})
+		require.Contains(t, series(t, ours), "heed_batch_first_age_seconds GAUGE heed_batch_name")
 		require.Equal(t, series(t, theirs), series(t, ours))
 	})
 }
