@@ -16,7 +16,7 @@ import (
 )
 
 // TestTransport_anyNumberOfDemands counts the claims at the limits of Limits, of Limiter and of the units of Costs,
-// together more than fit in the memory that is used again. Each is asked once for each call and told the end once.
+// together more than fit in the memory that is used again. Each gets one claim and one report for each call.
 func TestTransport_anyNumberOfDemands(t *testing.T) {
 	for _, limits := range []int{0, 1, 3, 4, 17} {
 		for limiter := range 2 {

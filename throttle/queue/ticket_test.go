@@ -89,7 +89,7 @@ func TestTicket_negativeCost(t *testing.T) {
 }
 
 // TestTicket_anyNumberOfDemands checks tickets with more demands than the memory for a grant that is used again holds:
-// each limit is asked, one that rejects takes nothing of the others, and each is told the end with its own cost.
+// each limit is asked, one that rejects takes nothing of the others, and each gets the report of the end.
 func TestTicket_anyNumberOfDemands(t *testing.T) {
 	for n := range 3 * maxPooledParts {
 		limits := make([]throttle.Limiter, n)
