@@ -1,7 +1,8 @@
 // Releasecheck tests what users of the published modules get. It packs each module as the
 // go command does for a tag, into a module proxy of files, with the version that the go.mod
 // files of the repository require. Then it builds and runs a consumer of each module outside
-// the repository, where go.work and the replace directives have no effect.
+// the repository, where go.work and the replace directives have no effect, and builds the latest release of each nested module
+// with the present root module.
 //
 //	go run ./bench/releasecheck
 package main
@@ -78,6 +79,14 @@ func check(root, temp string) error {
 		}
 		fmt.Printf("%s %s: %s; a consumer builds, runs and links %d other modules: %v\n",
 			m.path, m.version, packed[m.path], len(linked), linked)
+		if m.dir == mods[0].dir {
+			continue
+		}
+		said, err := buildPrevious(root, temp, proxy, m, mods[0])
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.path, err)
+		}
+		fmt.Printf("%s: %s\n", m.path, said)
 	}
 	return nil
 }

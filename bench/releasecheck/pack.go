@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -63,19 +62,15 @@ func pack(root, proxy string, m releaseModule) (string, error) {
 // nested modules zip.Create takes nothing. A module without a license gets that of the
 // repository, as from the go command.
 func trackedFiles(root, dir string) ([]zip.File, error) {
-	// The owner of the clone may be another user, whom git would not trust.
-	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--deduplicate", "--cached", "--others", "--exclude-standard")
-	cmd.Dir = filepath.Join(root, dir)
-	var problem strings.Builder
-	cmd.Stderr = &problem
-	out, err := cmd.Output()
+	folder := filepath.Join(root, dir)
+	out, err := git(folder, "ls-files", "-z", "--deduplicate", "--cached", "--others", "--exclude-standard")
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w: %s", err, problem.String())
+		return nil, err
 	}
 	var files []zip.File
 	licensed := false
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		f := file{name: name, path: filepath.Join(cmd.Dir, filepath.FromSlash(name))}
+	for name := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		f := file{name: name, path: filepath.Join(folder, filepath.FromSlash(name))}
 		if _, err := f.Lstat(); errors.Is(err, os.ErrNotExist) {
 			continue // deleted, but not committed
 		}
