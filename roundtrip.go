@@ -190,10 +190,9 @@ func (rt *roundTrip) begin() {
 	rt.ticket.MaxServerWait = min(rt.maxWait, throttle.Forever-time.Second) + min(rt.maxWait/40, time.Second)
 }
 
-// addDemands adds the demands of Transport.Limits and Transport.Limiter to the ticket, and
-// one for the Tracker. The Limits hook is called first, so that a hook that
-// assigns demands instead of adding them does not overwrite those of the Transport. The
-// error is that of the hook.
+// addDemands adds the demands of Transport.Limits and Transport.Limiter to the ticket; those of the
+// Tracker follow them. The Limits hook is called first, so that a hook that assigns demands instead
+// of adding them does not overwrite those of the Transport. The error is that of the hook.
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
