@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -22,6 +23,8 @@ import (
 // Limitations: the positions of units booked before a limit of 0 count as later by the time
 // for which it was 0, so a Cancel of later reservations may return fewer units than possible.
 type bucket struct {
+	plain atomic.Pointer[throttle.LeakyBucket] // units, if they alone decide; otherwise nil
+
 	mu    sync.Mutex // guards the fields below
 	limit Limit
 	burst int
@@ -39,7 +42,15 @@ func newBucket(limit Limit, burst int) *bucket {
 	b.name = l.Name
 	b.units = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l, Queue: math.MaxInt64})
 	b.isStopped = !limit.restores()
+	b.setPlain()
 	return b
+}
+
+// setPlain sets b.plain.
+func (b *bucket) setPlain() {
+	if !b.isStopped && b.delay == 0 && b.limit < Inf && b.burst > 0 {
+		b.plain.Store(b.units)
+	}
 }
 
 // unitsLimit returns the limit of units. Its name differs for all limits and bursts, so that
@@ -58,6 +69,8 @@ func (b *bucket) set(now time.Time, change func(Limit, int) (Limit, int)) {
 	now = orNow(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.plain.Store(nil)
+	defer b.setPlain()
 	at := b.timeOfUnits(now)
 	if b.burst <= 0 {
 		b.units.Drain(at)
@@ -125,18 +138,12 @@ func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Deci
 	return d, err
 }
 
-// take takes n units if they may be used as of now. It is Reserve without a copy of the
-// Decision in the usual case.
+// take takes n units if they may be used as of now.
 func (b *bucket) take(now time.Time, n int) bool {
-	ctx, c := context.Background(), throttle.Claim{Cost: int64(n), Now: now}
-	b.mu.Lock()
-	if b.isStopped || b.delay != 0 || b.limit >= Inf || b.burst <= 0 {
-		b.mu.Unlock()
-		d, err := b.Reserve(ctx, c)
-		return err == nil && d.OK
+	if l := b.plain.Load(); l != nil {
+		return l.Take(now, int64(n))
 	}
-	d, err := b.units.Reserve(ctx, c)
-	b.mu.Unlock()
+	d, err := b.Reserve(context.Background(), throttle.Claim{Cost: int64(n), Now: now})
 	return err == nil && d.OK
 }
 

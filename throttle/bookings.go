@@ -40,17 +40,18 @@ func newBookings(l Limit) bookings {
 // version of the limit. Params.Scale is at most 1<<24.
 const remainderBits = 24
 
-// covering returns p in ticks that can express now.
-func (p bookings) covering(now int64) bookings {
+// covering returns p, whose tat is given, and its tat in ticks that can express now.
+func (p bookings) covering(now, tat int64) (bookings, int64) {
 	if p.state.Covers(now) {
-		return p
+		return p, tat
 	}
-	return p.withLimit(p.state.limit, now)
+	p = p.withLimit(p.state.limit, now, tat)
+	return p, p.state.tat.Load()
 }
 
-// withLimit returns p as of now in ticks of limit l. All positions stay at the same times.
-func (p bookings) withLimit(l Limit, now int64) bookings {
-	e := p.state.next(l, now, p.state.tat.Load())
+// withLimit returns p, whose tat is given, as of now in ticks of limit l. All positions stay at the same times.
+func (p bookings) withLimit(l Limit, now, tat int64) bookings {
+	e := p.state.next(l, now, tat)
 	elapsed := ticks.Mul(ticks.Sub(now, p.state.Origin), p.state.Scale)
 	move := func(position int64) int64 {
 		return ticks.MulDivUp(max(ticks.Sub(position, elapsed), 0), e.Scale, p.state.Scale)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
@@ -69,12 +70,65 @@ type LeakyBucket struct {
 	base
 	config   LeakyBucketConfig
 	bookings bookings
+
+	// Take reads it without the lock. Whoever holds the lock closes its tat before a change, see close.
+	state atomic.Pointer[bucketState] // bookings.state
 }
 
 // NewLeakyBucket returns an empty bucket. It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
-	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
+	b := &LeakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
+	b.state.Store(b.bookings.state)
+	return b
+}
+
+// close returns the tat, and closes it for Take until open is called. It updates b.last. The caller must hold b.mu.
+func (b *LeakyBucket) close() (tat int64) {
+	tat = b.bookings.state.tat.Swap(gcra.Closed)
+	b.last = max(b.last, b.bookings.state.last.Load())
+	return tat
+}
+
+// closeAt is close as of now, which it reads from the clock if it is zero, and returns the reading, or the latest one if that is
+// later.
+func (b *LeakyBucket) closeAt(asOf time.Time) (now, tat int64) {
+	now = b.read(asOf) // first: a clock that panics must not leave the tat closed
+	tat = b.close()
+	return max(now, b.last), tat
+}
+
+// open ends a change that close began: the tat is now the given one.
+func (b *LeakyBucket) open(tat int64) {
+	storeMax(&b.bookings.state.last, b.last)
+	b.bookings.state.tat.Store(tat)
+	b.state.Store(b.bookings.state)
+}
+
+// Take reports whether n units, a positive number, may be used as of now, and takes them. It decides as Reserve does, without a
+// Decision and without a lock. A zero now is read from the clock.
+//
+// It records no position: as that is not in the future, nothing depends on it.
+func (b *LeakyBucket) Take(now time.Time, n int64) bool {
+	given := b.time.Read(now)
+	for {
+		e := b.state.Load()
+		old := e.tat.Load()
+		at := max(given, e.last.Load())
+		if old == gcra.Closed || !e.Covers(at) {
+			d, err := b.Reserve(context.Background(), Claim{Cost: n, Now: now})
+			return err == nil && d.OK
+		}
+		tick := e.Ticks(at)
+		tat := max(old, tick)
+		if n <= 0 || n > e.Burst || tat-tick > e.Window-n*e.Interval {
+			return false
+		}
+		if e.tat.CompareAndSwap(old, tat+n*e.Interval) {
+			storeMax(&e.last, at)
+			return true
+		}
+	}
 }
 
 // Reserve implements Limiter.
@@ -84,9 +138,14 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 		return d, err
 	}
 	defer b.mu.Unlock()
-	p := b.bookings.covering(r.now)
+	before := b.close()
+	if b.last > r.now {
+		r.now = b.last
+		d.At = b.stamp(r, c.Now)
+	}
+	p, tat := b.bookings.covering(r.now, before)
 	e, tick := p.state, p.state.Ticks(r.now)
-	taken := max(e.tat.Load(), tick) - tick
+	taken := max(tat, tick) - tick
 	d.Limit = b.config.maxClaim(e)
 	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.Ahead)
 	if n <= d.Limit && cost-e.Window <= longest {
@@ -101,11 +160,11 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 		d.Wait, d.Grant = p.encodeGrant(wait)
 		if !c.DryRun {
 			taken += cost
-			e.tat.Store(tick + taken)
 			p.book(tick+wait, cost)
-			b.bookings, b.last = p, r.now
+			b.bookings, b.last, before = p, r.now, tick+taken
 		}
 	}
+	b.open(before)
 	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
 	d.boundQueue(&c, b.config.Queue)
 	d.setFresh(&c)
@@ -174,11 +233,10 @@ func (b *LeakyBucket) cancel(n int64, asOf time.Time, d Decision) {
 func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.latest(asOf)
-	b.bookings = b.bookings.covering(now)
+	now, tat := b.closeAt(asOf)
+	b.bookings, tat = b.bookings.covering(now, tat)
 	e := b.bookings.state
-	from := max(e.tat.Load(), e.Ticks(now))
-	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.Interval)), gcra.MaxTicks))
+	b.open(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(n, e.Interval)), gcra.MaxTicks))
 }
 
 // Limit returns the limit in force.
@@ -201,8 +259,10 @@ func (b *LeakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.last = b.latest(now)
-	b.bookings, b.policy = b.bookings.withLimit(l, b.last), l.policy()
+	last, tat := b.closeAt(now)
+	b.last = last
+	b.bookings, b.policy = b.bookings.withLimit(l, b.last, tat), l.policy()
+	b.open(b.bookings.state.tat.Load())
 	return nil
 }
 
@@ -212,10 +272,10 @@ func (b *LeakyBucket) SetLimitAt(now time.Time, l Limit) error {
 func (b *LeakyBucket) Available(now time.Time) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.latest(now)
-	p := b.bookings.covering(r)
+	r := max(b.latest(now), b.bookings.state.last.Load())
+	p, tat := b.bookings.covering(r, b.bookings.state.tat.Load())
 	tick := p.state.Ticks(r)
-	free := p.state.Window - (max(p.state.tat.Load(), tick) - tick)
+	free := p.state.Window - (max(tat, tick) - tick)
 	return float64(free) / float64(p.state.Interval)
 }
 
@@ -224,26 +284,28 @@ func (b *LeakyBucket) Available(now time.Time) float64 {
 func (b *LeakyBucket) Drain(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.last = b.latest(now)
-	b.bookings = b.bookings.covering(b.last)
+	last, tat := b.closeAt(now)
+	b.last = last
+	b.bookings, tat = b.bookings.covering(last, tat)
 	e := b.bookings.state
-	e.tat.Store(max(e.tat.Load(), e.Ticks(b.last)+e.Window))
+	b.open(max(tat, e.Ticks(last)+e.Window))
 }
 
 // refund returns n units of the claim granted by d to the bucket. It returns the position
 // of the claim, and whether it is the last one.
 func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
-	now := b.latest(asOf)
-	b.bookings = b.bookings.covering(now)
-	e := b.bookings.state
 	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))
+	now, tat := b.closeAt(asOf)
+	b.bookings, tat = b.bookings.covering(now, tat)
+	e := b.bookings.state
 	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.Ticks(now)))
 	back := ticks.Mul(n, e.Interval)
 	if lost > 0 && b.config.Split {
 		back = min(back, e.Window) // what its units free one by one does not add up
 	}
 	if back -= lost; back > 0 {
-		e.tat.Store(ticks.Sub(e.tat.Load(), back))
+		tat = ticks.Sub(tat, back)
 	}
+	b.open(tat)
 	return position, lost == 0
 }
