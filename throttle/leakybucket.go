@@ -71,7 +71,7 @@ type LeakyBucket struct {
 	config   LeakyBucketConfig
 	bookings bookings
 
-	// Take reads it without the lock. Whoever holds the lock closes its tat before a change, see close.
+	// Take reads it without the lock. Methods that hold the lock close its tat before a change, see close.
 	state atomic.Pointer[bucketState] // bookings.state
 }
 
