@@ -148,7 +148,7 @@ func (h *Hold) Waits(now time.Time) (wait time.Duration, waits bool) {
 func (h *Hold) Estimated() bool { return h.Until.IsZero() }
 
 // Accepted applies that claim n was accepted. It reports whether that ends the hold, and whether the hold was
-// right: it lasted for half of the stated time, which servers round up, or so many tests were rejected before that this was no chance.
+// right: it lasted until its stated end, or so many tests were rejected before that this was no chance.
 func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 	switch {
 	case !h.Suspected || n <= h.sentBy || h.Held && n <= h.Highest:
@@ -163,7 +163,7 @@ func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 // End ends the hold, because a later request was accepted, which another process may have sent. It reports whether the
 // hold was right.
 func (h *Hold) End(now time.Time) (right bool) {
-	lasted := !h.Until.IsZero() && h.Until.Sub(now) <= h.Until.Sub(h.Since)/2
+	lasted := !h.Until.IsZero() && !now.Before(h.Until)
 	right = lasted || math.Pow(h.share, float64(h.Rejected)) <= rightChance
 	h.Suspected, h.Held = false, false
 	if right {

@@ -166,7 +166,7 @@ func TestHold_trustAndDoubt(t *testing.T) {
 	}
 }
 
-// A hold was right if it lasted for half of the stated time, or if random rejections would hardly have rejected
+// A hold was right if it lasted until its stated end, or if random rejections would hardly have rejected
 // all of its tests.
 func TestHold_wasRight(t *testing.T) {
 	const s = time.Second
@@ -176,16 +176,15 @@ func TestHold_wasRight(t *testing.T) {
 		stated, after time.Duration // 0: not stated
 		right         bool
 	}{
-		"the first test":                 {.1, 0, 0, s, false},
-		"the second":                     {.05, 1, 0, s, true},
-		"the second, many rejections":    {.2, 1, 0, s, false},
-		"the third":                      {.2, 2, 0, s, true},
-		"the fourth":                     {.5, 3, 0, s, false},
-		"the fifth":                      {.5, 4, 0, s, true},
-		"before half of the stated time": {.1, 0, 3 * s, 3*s/2 - 1, false},
-		"after half of it":               {.1, 0, 3 * s, 3 * s / 2, true},
-		"at its stated end":              {.1, 0, 3 * s, 3 * s, true},
-		"before it, after another test":  {.05, 1, 3 * s, s, true},
+		"the first test":                {.1, 0, 0, s, false},
+		"the second":                    {.05, 1, 0, s, true},
+		"the second, many rejections":   {.2, 1, 0, s, false},
+		"the third":                     {.2, 2, 0, s, true},
+		"the fourth":                    {.5, 3, 0, s, false},
+		"the fifth":                     {.5, 4, 0, s, true},
+		"before its stated end":         {.1, 0, 3 * s, 3*s - 1, false},
+		"at its stated end":             {.1, 0, 3 * s, 3 * s, true},
+		"before it, after another test": {.05, 1, 3 * s, 2 * s, true},
 	} {
 		var h Hold
 		h.Add(Rejection{Claim: 1, Sent: 1, After: tt.stated, Share: tt.share}, start)
