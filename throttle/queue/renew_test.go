@@ -21,7 +21,7 @@ func moveTo(tk *Ticket, l throttle.Limiter) func() error {
 			again = true
 			return nil
 		}
-		tk.Add(throttle.Demand{Limiter: l})
+		tk.Demands[0] = throttle.Demand{Limiter: l}
 		return nil
 	}
 }
