@@ -135,7 +135,7 @@ var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResourc
 
 var roundTripPool = sync.Pool{New: func() any {
 	rt := new(roundTrip)
-	rt.hooks = queue.Hooks{Queued: rt.recordPosition, Renew: rt.addQuotaDemands}
+	rt.hooks = queue.Hooks{Queued: rt.recordPosition, Renew: func() error { rt.addQuotaDemands(); return nil }}
 	return rt
 }}
 
@@ -222,8 +222,7 @@ func (rt *roundTrip) addDemands() error {
 
 // addQuotaDemands updates the Tracker's demands in the ticket. They may change after each
 // response and while the request waits; there is none while no limit of the server is known.
-// It is a queue.Hooks.Renew, and returns nil.
-func (rt *roundTrip) addQuotaDemands() error {
+func (rt *roundTrip) addQuotaDemands() {
 	q := rt.t.resolved.quota
 	d := q.Demand(rt.req)
 	all := append(rt.ticket.Demands[:rt.quotaIndex], d)
@@ -236,7 +235,6 @@ func (rt *roundTrip) addQuotaDemands() error {
 	}
 	rt.hasDemands = rt.hasDemands || len(all) > rt.quotaIndex+1 || all[rt.quotaIndex].Limiter != nil
 	rt.ticket.Demands, rt.demandSpace = all, all
-	return nil
 }
 
 // budgetBatch is the number of calls without limits that the Budget of Transport.Retry counts
@@ -247,9 +245,7 @@ const budgetBatch = 16
 
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
-	if err := rt.addQuotaDemands(); err != nil {
-		return err
-	}
+	rt.addQuotaDemands()
 	rt.waitStart = WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
