@@ -29,6 +29,8 @@ func newAllOf(limits ...*Limiter) *allOf {
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is nil: leave it out")
 		case l.usage != nil:
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " decides in memory (Mode Eventual): use throttle.AllOf")
+		case l.leases != nil:
+			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is leased (Mode Leased): use throttle.AllOf")
 		case l.store != limits[0].store:
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is of another Store: use throttle.AllOf")
 		}

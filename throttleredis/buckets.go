@@ -17,7 +17,7 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 
 func tokenBucket(l throttle.Limit) limit {
 	t := ticksOf(l)
-	return limit{
+	b := limit{
 		algorithm:     "tokenbucket",
 		err:           l.Validate(),
 		name:          l.Name,
@@ -32,6 +32,13 @@ func tokenBucket(l throttle.Limit) limit {
 			return throttle.WithClock(throttle.NewTokenBucket(shareOf(l, n)), c)
 		},
 	}
+	margin := t.burst / leaseShare
+	valid := t.duration(saturated.Mul(margin, t.interval))
+	if certainWait(valid) > 0 {
+		b.leaseMargin, b.leaseReserve, b.leaseTime, b.leaseUnit = margin, valid, valid/2, t.duration(t.interval)
+		b.lease = func(part) time.Duration { return valid }
+	}
+	return b
 }
 
 // RefillBucket returns a limiter that behaves like throttle.NewRefillBucket. Without an

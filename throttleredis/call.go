@@ -21,10 +21,11 @@ const (
 	opDryRun = "dryrun"
 	opCancel = "cancel" // return all units: the claim was not used
 	opSettle = "settle" // take the units used beyond the claim, or return those not used
+	opLease  = "lease"  // take, and take further units that are used later
 )
 
 // operations are the operations as values of type any.
-var operations = map[string]any{opTake: opTake, opTry: opTry, opDryRun: opDryRun, opCancel: opCancel, opSettle: opSettle}
+var operations = map[string]any{opTake: opTake, opTry: opTry, opDryRun: opDryRun, opCancel: opCancel, opSettle: opSettle, opLease: opLease}
 
 // An operation is an operation as an argument of a command of go-redis, which calls MarshalBinary
 // when it writes the command to a connection. It is a pointer, so that a decision does not
@@ -112,6 +113,13 @@ func (k *call) setOp(op string, n, arg int64) {
 	k.args = append(k.args[:k.claimArgs], &k.operation, min(n, maxUnits), arg)
 }
 
+// setLease makes k a claim of n units, which takes further ones for claims that wait, and ahead, and
+// leaves margin units.
+func (k *call) setLease(n, waiting, ahead, margin int64) {
+	k.setOp(opLease, n, clampUnits(waiting))
+	k.args = append(k.args, clampUnits(ahead), margin)
+}
+
 // appendGrant appends the grant of one limit.
 func (k *call) appendGrant(grant, detail any) { k.args = append(k.args, grant, detail) }
 
@@ -159,26 +167,31 @@ func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 
 var errClockJumps = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
 
-// reserve claims n units. If a calendar did not have the server's window, it tries a second
-// time.
+// reserve claims n units.
 func (s *Store) reserve(ctx context.Context, g *groups, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
+	return s.decide(ctx, g, k, c.Now, 8+len(k.decisions)/2*partSize, func() { k.setOp(opOf(c), n, maxWait) })
+}
+
+// decide runs a script that decides on a claim made at a time, whose arguments prepare sets, and returns
+// size bytes. If a calendar did not have the server's window, it tries a second time.
+func (s *Store) decide(ctx context.Context, g *groups, k *call, claimed time.Time, size int, prepare func()) (reply, time.Time, error) {
 	for range 2 {
-		k.setOp(opOf(c), n, maxWait)
-		now := c.Now
+		prepare()
+		now := claimed
 		if now.IsZero() && (len(k.calendars) > 0 || s.useLocalClock) {
 			now = s.now()
 		}
 		k.setBounds(now)
-		r, err := s.runTimed(ctx, "reserve", g, k, now, 8+len(k.decisions)/2*partSize)
+		r, err := s.runTimed(ctx, "reserve", g, k, now, size)
 		if err == nil && k.missedWindow(r, now) {
 			continue
 		}
-		if c.Now.IsZero() && !s.useLocalClock {
+		if claimed.IsZero() && !s.useLocalClock {
 			now = s.now()
 		}
 		return r, now, err
 	}
-	return "", c.Now, errClockJumps
+	return "", claimed, errClockJumps
 }
 
 // settle runs a script whose result is ignored, even if ctx is done.
@@ -205,6 +218,9 @@ func (s *Store) runTimed(ctx context.Context, name string, g *groups, k *call, n
 // run runs a script that returns size bytes. It passes now to the script only in tests.
 func (s *Store) run(ctx context.Context, g *groups, k *call, now time.Time, size int) (reply, error) {
 	if s.useLocalClock {
+		if s.serverClock != nil {
+			now = s.serverClock()
+		}
 		k.args = append(k.args, now.UnixMicro())
 	}
 	if s.Timeout > 0 {

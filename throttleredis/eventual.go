@@ -30,6 +30,22 @@ const (
 	// connections at the same time.
 	Synchronous
 
+	// Leased takes units in Redis for some time, and grants claims in memory while it has some. A limit
+	// is never exceeded, whatever number of processes holds units, crashes, pauses or loses replies. A
+	// process takes as many units ahead as it uses in 50 ms, and at most a quarter of those that are
+	// left; it returns them if it does not use them in about that time. They are valid until the end
+	// of their window, or for the time in which a twentieth of a bucket is restored. That
+	// twentieth is not granted: a TokenBucket of 100 units grants 95. FixedWindow, SlidingCounter
+	// without Parts, and TokenBucket with a Burst of 20 units or more are leased, unless a twentieth
+	// of the bucket is restored within a millisecond. Other limits decide as in Mode Grouped. All
+	// processes that share a bucket must have the same Mode.
+	//
+	// A rejection is repeated for an equal claim for up to 50 ms without asking Redis, so that a claim
+	// may be rejected so much longer after others have returned units. Decision.Remaining does not know
+	// what others have taken since the latest round trip. About 8,000 keys of at most 512 bytes are
+	// leased; claims of further ones decide as in Mode Grouped.
+	Leased
+
 	// Eventual decides in memory. What was taken is exchanged in the background.
 	Eventual
 )
@@ -256,9 +272,13 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 // Close ends the background work of a Store in Mode Eventual: it sends what was taken since
 // the last publication and that this host has ended, as far as its Redis responds, and waits
 // until all goroutines have ended. If ctx ends first, Close returns the cause of ctx. The limiters
-// of the Store then decide as while no other host is reachable. Close does not close the
+// of the Store then decide as while no other host is reachable. In Mode Leased, Close returns the units
+// that were not used, and limiters decide as in Mode Grouped afterwards. Close does not close the
 // clients. In the other Modes it does nothing.
 func (s *Store) Close(ctx context.Context) error {
+	if s.Mode == Leased {
+		return s.closeLeases(ctx)
+	}
 	if s.Mode != Eventual || s.Validate() != nil {
 		return nil
 	}

@@ -64,15 +64,15 @@ func (s *Store) groupOf(key string) string {
 
 // run sends k, alone or with others. written reports whether it may have been written to a connection.
 func (g *groups) run(ctx context.Context, k *call) (reply string, written bool, err error) {
-	if g.store.Mode != Grouped {
-		reply, err = g.script.run(ctx, g.store.Client, k)
+	if g.store.Mode == Synchronous {
+		reply, err = g.script.run(ctx, g.store, k)
 		return reply, k.operation.written.Load(), err
 	}
 	name := g.store.groupOf(k.args[3].(string))
 	c := g.enter(ctx, name, k)
 	if c == nil {
 		defer func() { g.follow(name, g.leave(name)) }()
-		reply, err = g.script.run(ctx, g.store.Client, k)
+		reply, err = g.script.run(ctx, g.store, k)
 		return reply, k.operation.written.Load(), err
 	}
 	select {
@@ -301,7 +301,7 @@ func (r *roundTrip) send(s *Store, from, to int) (replies []any, err error) {
 	command = append(command, r.keys[from*parts:to*parts]...)
 	command = append(command, r.limits...)
 	command = append(command, r.args[begin:r.ends[to-1]]...)
-	reply, err := r.script.runAll(r.ctx, s.Client, command)
+	reply, err := r.script.runAll(r.ctx, s, command)
 	if err != nil {
 		return nil, err
 	}

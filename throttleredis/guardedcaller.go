@@ -42,8 +42,15 @@ func (g *guardedCaller) breakerOf(key string) *Breaker {
 
 // Reserve implements throttle.Limiter.
 func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	if _, err := c.Units(); err != nil {
+	n, err := c.Units()
+	if err != nil {
 		return throttle.Decision{}, err
+	}
+	l, _ := g.limiter.(*Limiter)
+	if l != nil && l.leases != nil {
+		if d, ok := l.leases.decideLocally(c, n, l.leases.now(c)); ok {
+			return d, nil
+		}
 	}
 	breaker := g.breakerOf(c.Key)
 	generation, err := breaker.allow()
@@ -92,6 +99,9 @@ func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *pendingC
 
 // Report implements throttle.Limiter: it sends the outcome of a claim that Redis granted to Redis.
 func (g *guardedCaller) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if l, ok := g.limiter.(*Limiter); ok && l.reportLocally(c, d, f) {
+		return
+	}
 	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller may reuse its slice before this one is read
 	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { g.limiter.Report(ctx, c, d, f) })
 }

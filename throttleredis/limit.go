@@ -31,6 +31,15 @@ type limit struct {
 	window  time.Duration                     // length of the windows in Mode Eventual; zero: none, or those of the calendar
 	newRule func(o EventualOptions) usageRule // of Mode Eventual; nil: not supported
 
+	// Of Mode Leased: for how long units may be used after a decision that took them (nil: not
+	// later); how long before their use they are taken at most; the units that must be left; the
+	// time in which these are restored; and that in which one is, for a bucket.
+	lease        func(p part) time.Duration
+	leaseTime    time.Duration
+	leaseMargin  int64
+	leaseReserve time.Duration
+	leaseUnit    time.Duration
+
 	// newShare returns a limiter in memory with the n-th part of the limit, for one key.
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }

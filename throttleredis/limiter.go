@@ -23,7 +23,8 @@ type Limiter struct {
 	keySuffix string // of Redis keys, after the tag
 	callPool  sync.Pool
 	subGrants throttle.SubGrants // of grants that do not fit into a Decision
-	usage     *limitUsage        // decides in Mode Eventual; nil in Mode Synchronous
+	usage     *limitUsage        // decides in Mode Eventual; nil in other Modes
+	leases    *leases            // decides in Mode Leased; nil in other Modes, and if the units of the limit cannot be used later
 }
 
 // limiter returns the limiter of l. It panics if newLimiter returns an error.
@@ -41,6 +42,11 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	if err := firstError(l.err, s.Validate()); err != nil {
 		return nil, err
 	}
+	if s.Mode == Leased {
+		l.capacity, l.per = l.capacity-l.leaseMargin, l.per-l.leaseReserve
+	} else {
+		l.leaseMargin = 0
+	}
 	r := &Limiter{store: s, limit: l, groups: &groups{store: s, script: scriptOf(l.algorithm)}}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
@@ -55,6 +61,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	}
 	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
 	r.callPool.New = func() any { return newCall(r) }
+	r.leases = s.newLeases(r)
 	return r, nil
 }
 
@@ -69,9 +76,17 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	if l.usage != nil {
+	switch {
+	case l.usage != nil:
 		return l.usage.reserve(c, n), nil
+	case l.leases != nil:
+		return l.leases.reserve(ctx, c, n)
 	}
+	return l.ask(ctx, c, n)
+}
+
+// ask decides on c, of n units, in Redis.
+func (l *Limiter) ask(ctx context.Context, c throttle.Claim, n int64) (throttle.Decision, error) {
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
@@ -90,9 +105,18 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 // Report implements throttle.Limiter. It settles a cost that was unknown before, as the
 // limiter in memory does. It does not report failures.
 func (l *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 || ends(c, d, f) && (l.limit.holdsUntilEnd || l.limit.wideGrant) {
-		l.settle(ctx, settleOp(f), c, extra, d, f.Now)
+	if !l.reportLocally(c, d, f) {
+		l.settle(ctx, settleOp(f), c, f.ExtraCost(c, d), d, f.Now)
 	}
+}
+
+// reportLocally settles a claim if that changes nothing in Redis, and otherwise returns false.
+func (l *Limiter) reportLocally(c throttle.Claim, d throttle.Decision, f throttle.Feedback) bool {
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return !ends(c, d, f) || !l.limit.holdsUntilEnd && !l.limit.wideGrant
+	}
+	return l.leases != nil && l.leases.report(c, d, extra)
 }
 
 // Traits implements throttle.Limiter. The limits of Store.LeakyBucket, TickQueue, Nginx, WarmUp

@@ -102,31 +102,31 @@ type processor interface {
 }
 
 // run runs s by its hash, and sends its text if the server does not have it.
-func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, error) {
-	reply, err := s.send(ctx, c, k, evalSHA, s.shaArg)
+func (s *script) run(ctx context.Context, st *Store, k *call) (string, error) {
+	reply, err := s.send(ctx, st, k, evalSHA, s.shaArg)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return s.send(ctx, c, k, eval, s.textArg)
+		return s.send(ctx, st, k, eval, s.textArg)
 	}
 	return reply, err
 }
 
 // runAll runs s for several claims as run does. args are the command; runAll sets the first two.
-func (s *script) runAll(ctx context.Context, c redis.Scripter, args []any) (any, error) {
+func (s *script) runAll(ctx context.Context, st *Store, args []any) (any, error) {
 	args[0], args[1] = evalSHA, s.shaArg
-	reply, err := sendAll(ctx, c, args)
+	reply, err := sendAll(ctx, st, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = eval, s.textArg
-		return sendAll(ctx, c, args)
+		return sendAll(ctx, st, args)
 	}
 	return reply, err
 }
 
-func sendAll(ctx context.Context, c redis.Scripter, args []any) (any, error) {
+func sendAll(ctx context.Context, st *Store, args []any) (any, error) {
 	first := 3 + args[2].(int)
-	if p, ok := c.(processor); ok {
+	if p, ok := st.Client.(processor); ok {
 		cmd := redis.NewCmd(ctx, args...)
 		cmd.SetFirstKeyPos(3)
-		_ = p.Process(ctx, cmd) // Process returns the error of cmd
+		st.process(ctx, p, cmd, func() redis.Cmder { return sentOnceCmd{cmd} })
 		return cmd.Result()
 	}
 	keys := make([]string, 0, first-3)
@@ -134,9 +134,9 @@ func sendAll(ctx context.Context, c redis.Scripter, args []any) (any, error) {
 		keys = append(keys, key.(string))
 	}
 	if args[0] == eval {
-		return c.Eval(ctx, args[1].(string), keys, args[first:]...).Result()
+		return st.Client.Eval(ctx, args[1].(string), keys, args[first:]...).Result()
 	}
-	return c.EvalSha(ctx, args[1].(string), keys, args[first:]...).Result()
+	return st.Client.EvalSha(ctx, args[1].(string), keys, args[first:]...).Result()
 }
 
 var evalSHA, eval any = "evalsha", "eval"
@@ -144,15 +144,36 @@ var evalSHA, eval any = "evalsha", "eval"
 // send sends the command with as few allocations as possible: a processor gets the prepared
 // command. The copies and allocations of Eval, and those for a reply of unknown type, are a
 // third of the cost of a decision on the client.
-func (s *script) send(ctx context.Context, c redis.Scripter, k *call, command, body any) (string, error) {
-	if p, ok := c.(processor); ok {
+func (s *script) send(ctx context.Context, st *Store, k *call, command, body any) (string, error) {
+	if p, ok := st.Client.(processor); ok {
 		cmd := redis.NewStringCmd(ctx, k.command(command, body)...)
 		cmd.SetFirstKeyPos(3)
-		_ = p.Process(ctx, cmd) // Process returns the error of cmd
+		st.process(ctx, p, cmd, func() redis.Cmder { return sentOnceStringCmd{cmd} })
 		return cmd.Result()
 	}
 	if command == eval {
-		return c.Eval(ctx, s.text, k.keys(), k.arguments()...).Text()
+		return st.Client.Eval(ctx, s.text, k.keys(), k.arguments()...).Text()
 	}
-	return c.EvalSha(ctx, s.sha, k.keys(), k.arguments()...).Text()
+	return st.Client.EvalSha(ctx, s.sha, k.keys(), k.arguments()...).Text()
 }
+
+// process processes cmd, which holds the error. In Mode Leased the client processes sentOnce of it,
+// because units that are returned twice would exceed the limit.
+func (s *Store) process(ctx context.Context, p processor, cmd redis.Cmder, sentOnce func() redis.Cmder) {
+	if s.Mode == Leased {
+		cmd = sentOnce()
+	}
+	_ = p.Process(ctx, cmd)
+}
+
+// A sentOnceCmd is a command that the client does not repeat after an error.
+type sentOnceCmd struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (sentOnceCmd) NoRetry() bool { return true }
+
+// A sentOnceStringCmd is a command that the client does not repeat after an error.
+type sentOnceStringCmd struct{ *redis.StringCmd }
+
+// NoRetry implements redis.Cmder.
+func (sentOnceStringCmd) NoRetry() bool { return true }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -44,7 +45,8 @@ type Store struct {
 	OnOperation func(name string, took time.Duration, err error)
 
 	// Mode determines where limiters decide: in Redis, or in memory. Zero means Grouped. In
-	// Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit is
+	// Mode Leased, call Close before the program ends, so that other processes get the units that it
+	// has not used. In Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit is
 	// dropped when the program refers to no Limiter of it. Call Close when none is needed any more.
 	Mode Mode
 
@@ -53,10 +55,14 @@ type Store struct {
 
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
+	serverClock   func() time.Time // the clock that scripts then use; nil: the reading of the claim
 
 	unnamed       sync.Map // ids of the limits without a name
 	eventual      eventualState
 	separatesKeys atomic.Bool // the server is one of a cluster: see groups
+
+	leasesMu sync.Mutex
+	leases   []weak.Pointer[leases] // of Mode Leased, for Close
 }
 
 // addUnnamed adds the id of a limit without a name. It returns false if the Store has it.
@@ -78,10 +84,18 @@ func (s *Store) Validate() error {
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options, and for an AutoPipeline no Timeout but that of a Fallback", s.Prefix, s.Timeout)
 	case s.Mode > Eventual:
 		return fmt.Errorf("throttleredis: store %q: Mode is %d: take one of the constants", s.Prefix, s.Mode)
+	case s.Mode == Leased && !isProcessor(s.Client):
+		return fmt.Errorf("throttleredis: store %q: Mode Leased: a %T may repeat commands: take a Client, ClusterClient, Ring or failover client", s.Prefix, s.Client)
 	case s.Mode == Eventual:
 		return s.validateEventual()
 	}
 	return nil
+}
+
+// isProcessor reports whether c obeys redis.Cmder.NoRetry.
+func isProcessor(c redis.Scripter) bool {
+	_, ok := c.(processor)
+	return ok
 }
 
 // isNil reports whether c is nil or a nil pointer, as of a function that has failed.

@@ -40,6 +40,10 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 	if q.Per == 0 && l.err == nil {
 		l.calendar = newCalendar(q)
 	}
+	l.lease, l.leaseTime = func(p part) time.Duration { return duration(p.reset(), 1) }, leaseTime
+	if q.Per > 0 {
+		l.leaseTime = q.Per / 4
+	}
 	if l.window = q.Per; q.Align != throttle.AtFirst {
 		l.newRule = func(EventualOptions) usageRule { return &windowUsage{config: q} }
 	}
@@ -95,6 +99,8 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 		floor = 1
 	}
 	l := slidingLimit("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Limit.Per), floor)
+	per := micros(c.Limit.Per)
+	l.lease, l.leaseTime = func(p part) time.Duration { return duration(per-p.now()%per, 1) }, c.Limit.Per/4
 	l.window, l.newRule = c.Limit.Per, func(EventualOptions) usageRule {
 		return &windowUsage{config: throttle.FixedWindowConfig{Count: c.Limit.Count, Per: c.Limit.Per}, sliding: true, roundDown: c.RoundDown}
 	}

@@ -33,6 +33,9 @@ var contenders = []contender{
 	{"heed, Synchronous", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		return heed(c, throttleredis.Synchronous, perHour, prefix), nil
 	}},
+	{"heed, Leased", func(c *redis.Client, perHour int, prefix string) (allow, error) {
+		return heed(c, throttleredis.Leased, perHour, prefix), nil
+	}},
 	{"go-redis/redis_rate", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		return redisRate(redis_rate.NewLimiter(c), perHour, prefix), nil
 	}},

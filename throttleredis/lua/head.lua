@@ -4,11 +4,13 @@
 -- ARGV: the arguments of each limit; then for each claim the operation; units; arg, which is the
 -- longest accepted wait in ticks, or -1 minus the microseconds for which a claim has waited that is
 -- repeated until it is granted, or for a settlement the number of units used minus the number
--- claimed; for a settlement the grant of each limit, as two numbers; in tests the time in
--- microseconds.
+-- claimed, or for a lease the number of units that other claims wait for; for a settlement the grant
+-- of each limit, as two numbers; for a lease the further units, and the units that must be left; in
+-- tests the time in microseconds.
 --
 -- Operations: take; try, which is take without counting a rejection, because the caller
--- retries; dryrun, which takes nothing; settle and cancel, which end a claim.
+-- retries; dryrun, which takes nothing; settle and cancel, which end a claim; lease, which is take
+-- and takes further units for a process that grants claims itself (of one limit without reject).
 --
 -- An algorithm is a table of functions. Each gets the key of the limit and the index of its
 -- first argument:
@@ -53,7 +55,12 @@ local function begin(i, limits)
   if not settles and arg < 0 then
     waited, arg = -1 - arg, 0
   end
-  local after = settles and i + 3 + 2 * limits or i + 3
+  local after = i + 3
+  if settles then
+    after = after + 2 * limits
+  elseif op == 'lease' then
+    after = after + 2
+  end
   now = tonumber(ARGV[after])
   if now then
     testClock = true

@@ -1,0 +1,724 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// leases decides in Mode Leased. It takes units of a key in Redis for claims that come later, and
+// grants claims of them in memory:
+//
+//	claim ─ units are leased? ─▶ granted
+//	             │ no
+//	             └─ a claim of the key is under way? ─ yes ─▶ wait for it, and begin again
+//	                          │ no
+//	                          └─▶ Redis: units for this claim, for those that wait, and ahead
+//
+// # Why the limit is never exceeded
+//
+// A unit is taken in Redis before it is used, and used once. What remains to be shown is that it may
+// be used later. The count of a window holds until its end, and leased units are valid until then. A
+// bucket of B units at a rate of r refills while units are leased; they are valid for D, and the
+// script leaves r·D of its B units. In any time t at most r·(t+D) + B - r·D = r·t + B units are used.
+//
+// A process that crashes, pauses or loses a reply uses fewer units than it took. Units that were not
+// used are returned once, by a command that the client does not repeat.
+type leases struct {
+	limiter *Limiter
+	seed    maphash.Seed
+	sets    [leaseSets]atomic.Pointer[[leaseWays]atomic.Pointer[leasedKey]]
+	closed  atomic.Bool
+	ahead   time.Duration // in which a process uses the units that it takes ahead: leaseTime, or less
+
+	after func(time.Duration, func()) // calls a function later; another one in tests
+}
+
+const (
+	leaseSets = 1024 // with leaseWays, the keys of a limiter that have leases at the same time
+	leaseWays = 8
+
+	// leaseTime is the time in which a process uses the units that it takes ahead. A longer one saves
+	// round trips, and keeps more units from other processes.
+	leaseTime = 50 * time.Millisecond
+
+	// leaseShare is the part of a bucket that is left while units are leased: 1/20. It determines for
+	// how long they are valid.
+	leaseShare = 20
+
+	// leaseTimeout bounds a round trip if Store.Timeout is zero.
+	leaseTimeout = time.Second
+
+	maxLeasedKeyBytes = 512 // of a key that has leases
+)
+
+// A lease is units of one round trip that the process may use, until they expire.
+type lease struct {
+	left    atomic.Int64 // units; less than 0: none, or closed
+	size    int64
+	grant   uint64    // see throttle.Decision.Grant
+	from    time.Time // when the claim was sent
+	expires time.Time
+	wall    int64     // expires by the wall clock, which goes on while a machine is suspended; ns since the Unix epoch
+	others  int64     // units that were left in Redis
+	reset   time.Time // when all units are restored
+}
+
+// closedLease is the value of lease.left if nothing can be taken or put back.
+const closedLease = -1 << 62
+
+// valid reports whether the units may be used at a reading of the clock.
+func (l *lease) valid(now time.Time) bool {
+	return l != nil && now.Before(l.expires) && now.UnixNano() < l.wall && !now.Before(l.from)
+}
+
+// take takes n units and returns how many are left, or -1 if there are fewer than n.
+func (l *lease) take(n int64, now time.Time) int64 {
+	if !l.valid(now) || l.left.Load() < n {
+		return -1
+	}
+	left := l.left.Add(-n)
+	if left < 0 {
+		l.left.Add(n)
+		return -1
+	}
+	return left
+}
+
+// takeAll closes l and returns the units that it had.
+func (l *lease) takeAll() int64 { return max(l.left.Swap(closedLease), 0) }
+
+// put returns n units to l. It returns false if l is closed or has expired.
+func (l *lease) put(n int64, now time.Time) bool {
+	for l.valid(now) {
+		left := l.left.Load()
+		if left <= closedLease/2 {
+			return false
+		}
+		if l.left.CompareAndSwap(left, left+n) {
+			return true
+		}
+	}
+	return false
+}
+
+// A leasedKey is the leases of one key in this process.
+type leasedKey struct {
+	key       string
+	current   atomic.Pointer[lease]           // used first, without a lock; nil: none
+	rejection atomic.Pointer[cachedRejection] // nil: none
+	low       atomic.Int64                    // if fewer units are left in current, further ones are taken
+	refilling atomic.Bool                     // since low was reached, until there are further units
+
+	mu         sync.Mutex
+	next       *lease       // used after current; nil: none
+	flight     *leaseFlight // the claim that is under way; nil: none
+	waiting    int64        // units of the claims that wait for it, or that have waited for the last one in vain
+	used       int64        // units of leases that have ended, and of claims that Redis granted
+	sampledAt  time.Time
+	sampleUsed int64 // units used until sampledAt
+	recent     int64 // units used within leases.ahead before sampledAt
+	ticking    bool
+	tickUsed   int64 // units used until the last tick
+}
+
+// A leaseFlight is a claim in Redis, for one caller and for those that wait for it.
+type leaseFlight struct {
+	done     chan struct{} // closed when the fields below are set
+	decision throttle.Decision
+	at       time.Time
+	err      error
+	decided  atomic.Bool // set by whichever is first: the decision, or the caller that stops waiting
+}
+
+// newLeases returns the leases of l, or nil if the units of its limit cannot be used later.
+func (s *Store) newLeases(l *Limiter) *leases {
+	if s.Mode != Leased || l.limit.lease == nil {
+		return nil
+	}
+	a := &leases{limiter: l, seed: maphash.MakeSeed(), ahead: min(leaseTime, l.limit.leaseTime)}
+	a.after = func(d time.Duration, f func()) { time.AfterFunc(d, f) }
+	s.leasesMu.Lock()
+	defer s.leasesMu.Unlock()
+	s.leases = append(pruned(s.leases), weak.Make(a))
+	return a
+}
+
+// closeLeases returns the units of all limiters.
+func (s *Store) closeLeases(ctx context.Context) error {
+	s.leasesMu.Lock()
+	all := slices.Clone(s.leases)
+	s.leasesMu.Unlock()
+	for _, p := range all {
+		if a := p.Value(); a != nil {
+			if err := a.close(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pruned returns all without those that the program does not refer to any longer.
+func pruned(all []weak.Pointer[leases]) []weak.Pointer[leases] {
+	kept := all[:0]
+	for _, p := range all {
+		if p.Value() != nil {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// reserve decides on c, of n units.
+func (a *leases) reserve(ctx context.Context, c throttle.Claim, n int64) (throttle.Decision, error) {
+	now := a.now(c)
+	if d, ok := a.decideLocally(c, n, now); ok {
+		return d, nil
+	}
+	if c.DryRun {
+		return a.dryRun(ctx, c, n)
+	}
+	k := a.keyOf(c.Key, now)
+	for range 2 { // a claim that has waited for two others waits for no third one
+		if k == nil {
+			break
+		}
+		f, leads := k.join(n)
+		if leads {
+			go a.fly(context.WithoutCancel(ctx), k, f, c, n)
+		}
+		if !f.wait(ctx, leads) {
+			return throttle.Decision{}, wrapError(ctx.Err(), false)
+		}
+		switch {
+		case f.err != nil:
+			return a.limiter.limit.afterError(ctx, c, f.at, f.err)
+		case leads:
+			return f.decision, nil
+		}
+		if d, ok := a.decideLocally(c, n, a.now(c)); ok {
+			return d, nil
+		}
+	}
+	r, at, err := a.send(ctx, c, n, 0, 0)
+	if err != nil {
+		return a.limiter.limit.afterError(ctx, c, at, err)
+	}
+	return a.limiter.limit.decision(r.part(0), c, r.now(), at), nil
+}
+
+// wait waits until f is done. It returns false if ctx ends before; what a claim that leads has then
+// taken stays leased.
+func (f *leaseFlight) wait(ctx context.Context, leads bool) bool {
+	select {
+	case <-f.done:
+		return true
+	case <-ctx.Done():
+		if !leads || f.decided.CompareAndSwap(false, true) {
+			return false
+		}
+		<-f.done
+		return true
+	}
+}
+
+// dryRun decides on c, of n units, without taking any.
+func (a *leases) dryRun(ctx context.Context, c throttle.Claim, n int64) (throttle.Decision, error) {
+	limit := &a.limiter.limit
+	d, err := a.limiter.ask(ctx, c, min(n, maxUnits)+limit.leaseMargin)
+	d.Remaining = max(d.Remaining-limit.leaseMargin, 0)
+	d.Fresh = err == nil && d.Remaining == d.Limit && d.ResetAfter == 0
+	return d, err
+}
+
+// now returns the reading of the clock by which leases expire. The time of a claim may be an old
+// reading.
+func (a *leases) now(c throttle.Claim) time.Time {
+	if s := a.limiter.store; s.useLocalClock && s.serverClock == nil && !c.Now.IsZero() {
+		return c.Now
+	}
+	return a.limiter.store.now()
+}
+
+// decideLocally grants c with leased units, or rejects it as an equal claim shortly before. It returns
+// false if only Redis can decide.
+func (a *leases) decideLocally(c throttle.Claim, n int64, now time.Time) (throttle.Decision, bool) {
+	k := a.find(c.Key)
+	if k == nil {
+		return throttle.Decision{}, false
+	}
+	l := k.current.Load()
+	if c.DryRun {
+		if !l.valid(now) || l.left.Load() < n {
+			return throttle.Decision{}, false
+		}
+		return a.decision(l, l.grant, l.left.Load(), c, now), true
+	}
+	left := int64(-1)
+	grant := uint64(0)
+	if l != nil {
+		left, grant = l.take(n, now), l.grant
+	}
+	if left < 0 {
+		if l, grant, left = k.takeNext(n, now); left < 0 {
+			r := k.rejection.Load()
+			if r == nil || r.units != n || now.Before(r.from) || !now.Before(r.to) {
+				return throttle.Decision{}, false
+			}
+			return r.at(now), true
+		}
+	}
+	if left < k.low.Load() && k.refilling.CompareAndSwap(false, true) {
+		a.refill(k, c.Now)
+	}
+	return a.decision(l, grant, left, c, now), true
+}
+
+// decision returns the decision that grants units of l.
+func (a *leases) decision(l *lease, grant uint64, left int64, c throttle.Claim, now time.Time) throttle.Decision {
+	limit := &a.limiter.limit
+	if !c.Now.IsZero() {
+		now = c.Now
+	}
+	d := throttle.Decision{
+		OK: true, Policy: limit.policy, At: now, Limit: limit.capacity, Per: limit.per,
+		Remaining: min(left+l.others, limit.capacity), Grant: grant,
+		ResetAfter: max(l.reset.Sub(now)-time.Duration(left)*limit.leaseUnit, 0),
+	}
+	if limit.calendar != nil {
+		d.Per = limit.calendar.windowLength(int64(grant))
+	}
+	return d
+}
+
+// set returns the set of places of a key.
+func (a *leases) set(key string) *atomic.Pointer[[leaseWays]atomic.Pointer[leasedKey]] {
+	return &a.sets[maphash.String(a.seed, key)%leaseSets]
+}
+
+// find returns the leases of a key; nil: there are none.
+func (a *leases) find(key string) *leasedKey {
+	if ways := a.set(key).Load(); ways != nil {
+		for i := range ways {
+			if k := ways[i].Load(); k != nil && k.key == key {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// keyOf returns the leases of a key. It returns nil if all places for it are in use.
+func (a *leases) keyOf(key string, now time.Time) *leasedKey {
+	if k := a.find(key); k != nil || len(key) > maxLeasedKeyBytes || a.closed.Load() {
+		return k
+	}
+	set := a.set(key)
+	ways := set.Load()
+	if ways == nil {
+		set.CompareAndSwap(nil, new([leaseWays]atomic.Pointer[leasedKey]))
+		ways = set.Load()
+	}
+	added := &leasedKey{key: strings.Clone(key), sampledAt: now}
+	for i := range ways {
+		old := ways[i].Load()
+		if old != nil && old.key == key {
+			return old
+		}
+		if (old == nil || old.isIdle(now)) && ways[i].CompareAndSwap(old, added) {
+			return added
+		}
+	}
+	return nil
+}
+
+// isIdle reports whether the place of k may be given to another key.
+func (k *leasedKey) isIdle(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.flight == nil && k.held() == 0 && now.Sub(k.sampledAt) > leaseTime
+}
+
+// held returns the units that are left in the leases. k.mu is held.
+func (k *leasedKey) held() (units int64) {
+	if l := k.current.Load(); l != nil {
+		units = max(l.left.Load(), 0)
+	}
+	if k.next != nil {
+		units += max(k.next.left.Load(), 0)
+	}
+	return units
+}
+
+// takeNext takes n units of current and next together. It returns the lease that is current then, the
+// grant of the claim, and the units left in current; -1: there are fewer than n.
+func (k *leasedKey) takeNext(n int64, now time.Time) (l *lease, grant uint64, left int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	parts := k.takeParts(n, now)
+	if parts.units < n {
+		parts.putBack(now)
+		return nil, 0, -1
+	}
+	if parts.leases[1] != nil {
+		k.end(k.current.Load())
+		k.current.Store(k.next)
+		k.low.Store(k.next.size / 2)
+		k.next = nil
+	}
+	l = k.current.Load()
+	return l, parts.grant, max(l.left.Load(), 0)
+}
+
+// end closes a lease. k.mu is held.
+func (k *leasedKey) end(l *lease) (units int64) {
+	if l == nil {
+		return 0
+	}
+	units = l.takeAll()
+	k.used += l.size - units
+	return units
+}
+
+// usedUntil returns the units that were used until now. k.mu is held.
+func (k *leasedKey) usedUntil() int64 {
+	used := k.used
+	if l := k.current.Load(); l != nil {
+		used += l.size - max(l.left.Load(), 0)
+	}
+	return used
+}
+
+// forecast returns the units that are used within ahead, as far as the past shows: what was used in
+// the last ahead, or has been used since. k.mu is held.
+func (k *leasedKey) forecast(now time.Time, ahead time.Duration) int64 {
+	since := max(k.usedUntil()-k.sampleUsed, 0)
+	if elapsed := now.Sub(k.sampledAt); elapsed >= ahead || elapsed < 0 {
+		return int64(float64(since) * float64(ahead) / float64(max(elapsed, ahead)))
+	}
+	return max(since, k.recent)
+}
+
+// sample begins another period of forecast if one has passed. k.mu is held.
+func (k *leasedKey) sample(now time.Time, ahead time.Duration) {
+	if elapsed := now.Sub(k.sampledAt); elapsed >= ahead || elapsed < 0 {
+		k.recent = k.forecast(now, ahead)
+		k.sampledAt, k.sampleUsed = now, k.usedUntil()
+	}
+}
+
+// join returns the claim under way, for which a claim of n units waits, or a new one that the caller
+// leads.
+func (k *leasedKey) join(n int64) (f *leaseFlight, leads bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.flight != nil {
+		k.waiting += n
+		return k.flight, false
+	}
+	return k.begin(), true
+}
+
+// begin begins a claim. k.mu is held.
+func (k *leasedKey) begin() *leaseFlight {
+	k.flight = &leaseFlight{done: make(chan struct{}), err: errEnded}
+	return k.flight
+}
+
+// refill takes units ahead, without a claim, unless a claim is under way.
+func (a *leases) refill(k *leasedKey, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.flight == nil {
+		f := k.begin()
+		f.decided.Store(true)
+		go a.fly(context.Background(), k, f, throttle.Claim{Key: k.key, Now: now}, 0)
+	}
+}
+
+// fly takes n units for c, as far as they are not leased, units for the claims that wait, and further
+// ones for what is expected.
+func (a *leases) fly(ctx context.Context, k *leasedKey, f *leaseFlight, c throttle.Claim, n int64) {
+	defer k.finish(f)
+	defer func() {
+		if v := recover(); v != nil { // of a hook of the Store; this goroutine has no caller
+			f.err = fmt.Errorf("throttleredis: Store.OnOperation panicked: %v", v)
+		}
+	}()
+	now := a.now(c)
+	var waiting, ahead int64
+	var parts leaseParts
+	k.mu.Lock()
+	if n <= a.limiter.limit.capacity {
+		parts = k.takeParts(n, now)
+	}
+	if k.next == nil && !a.closed.Load() {
+		waiting, ahead = max(k.waiting-n, 0), max(k.forecast(now, a.ahead)-k.held(), 0)
+	}
+	k.waiting = 0
+	k.mu.Unlock()
+	defer parts.putBack(now)
+	var r leaseReply
+	r, f.at, f.err = a.send(ctx, c, n-parts.units, waiting, ahead)
+	if f.err == nil && parts.units > 0 && !r.part(0).ok() { // the wait must hold for all units
+		parts.putBack(now)
+		waiting = 0
+		r, f.at, f.err = a.send(ctx, c, n, 0, 0)
+	}
+	if f.err == nil {
+		a.land(k, f, r, c, n-parts.units, waiting, &parts, now)
+	}
+}
+
+// land adds to k what a reply has brought. The claim of n units, besides parts, was sent at now.
+func (a *leases) land(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Claim, n, waiting int64, parts *leaseParts, now time.Time) {
+	limit, p := &a.limiter.limit, r.part(0)
+	f.decision = limit.decision(p, c, r.now(), f.at)
+	units := r.more()
+	l := &lease{grant: f.decision.Grant, from: now, expires: now.Add(certainWait(limit.lease(p))), others: f.decision.Remaining}
+	l.reset, l.wall = f.at.Add(f.decision.ResetAfter), l.expires.UnixNano()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch waits := f.decided.CompareAndSwap(false, true); {
+	case !p.ok():
+	case waits:
+		k.used += n
+		if parts.units > 0 {
+			f.decision.Grant, parts.units = parts.grant, 0
+		}
+	default:
+		units += n // its caller does not wait any longer
+	}
+	if units > 0 {
+		l.size = units
+		l.left.Store(units)
+		a.add(k, l, now)
+	} else {
+		k.low.Store(0)
+	}
+	if p.ok() {
+		k.sample(now, a.ahead)
+	}
+	held := k.held()
+	f.decision.Remaining = min(f.decision.Remaining+held, limit.capacity)
+	f.decision.ResetAfter = max(f.decision.ResetAfter-time.Duration(held)*limit.leaseUnit, 0)
+	rejected := f.decision
+	if p.ok() {
+		rejected.OK, rejected.Wait = false, wholeMicros(duration(r.again(), limit.ticksPerMicro))
+	}
+	if n > 0 && (!p.ok() || r.more() < waiting) && rejected.Wait > 0 {
+		to := now.Add(min(a.ahead, certainWait(rejected.Wait)))
+		k.rejection.Store(&cachedRejection{units: n, decision: rejected, received: now, from: now, to: to})
+	}
+}
+
+// leaseParts are units that were taken of leases for one claim.
+type leaseParts struct {
+	units  int64
+	grant  uint64 // of the older lease
+	leases [2]*lease
+	taken  [2]int64
+}
+
+// takeParts takes up to n units of the leases. k.mu is held.
+func (k *leasedKey) takeParts(n int64, now time.Time) (parts leaseParts) {
+	for i, l := range []*lease{k.current.Load(), k.next} {
+		for l.valid(now) && parts.units < n {
+			taken := min(max(l.left.Load(), 0), n-parts.units)
+			if taken == 0 {
+				break
+			}
+			if l.take(taken, now) >= 0 { // else another claim was faster
+				if parts.units == 0 {
+					parts.grant = l.grant
+				}
+				parts.leases[i], parts.taken[i] = l, taken
+				parts.units += taken
+				break
+			}
+		}
+	}
+	return parts
+}
+
+// putBack returns the units, unless they were used.
+func (p *leaseParts) putBack(now time.Time) {
+	for i, l := range p.leases {
+		if l != nil && p.units > 0 {
+			l.put(p.taken[i], now)
+		}
+	}
+	p.units = 0
+}
+
+// add adds a lease to k. k.mu is held.
+func (a *leases) add(k *leasedKey, l *lease, now time.Time) {
+	current := k.current.Load()
+	switch {
+	case !current.valid(now) || current.left.Load() <= 0:
+		k.end(current)
+		k.current.Store(l)
+		k.low.Store(l.size / 2)
+	case k.next != nil: // its caller has not waited for it
+		go a.giveBack(context.Background(), k, []leasePart{{l.takeAll(), l.grant}})
+	default:
+		k.next = l
+		k.low.Store(0)
+	}
+	if !k.ticking {
+		k.ticking, k.tickUsed = true, k.usedUntil()
+		a.after(a.ahead, func() { a.tick(k) })
+	}
+}
+
+// finish ends the claim f.
+func (k *leasedKey) finish(f *leaseFlight) {
+	k.mu.Lock()
+	k.flight = nil
+	k.refilling.Store(false)
+	k.mu.Unlock()
+	close(f.done)
+}
+
+// tick returns units that are not used, and is called again while there are leases.
+func (a *leases) tick(k *leasedKey) {
+	k.mu.Lock()
+	used := k.usedUntil()
+	returned := a.unneeded(k, 2*(used-k.tickUsed))
+	k.tickUsed = used
+	if k.ticking = k.held() > 0; k.ticking {
+		defer a.after(a.ahead, func() { a.tick(k) })
+	}
+	k.mu.Unlock()
+	a.giveBack(context.Background(), k, returned)
+}
+
+// A leasePart is units of a lease.
+type leasePart struct {
+	units int64
+	grant uint64
+}
+
+// unneeded takes the units that k has beyond those that are kept. k.mu is held.
+func (a *leases) unneeded(k *leasedKey, kept int64) (parts []leasePart) {
+	if l := k.next; l != nil && k.held()-l.left.Load() >= kept {
+		k.next = nil
+		parts = append(parts, leasePart{k.end(l), l.grant})
+	}
+	l := k.current.Load()
+	if l == nil || k.next != nil || l.left.Load() <= kept {
+		return parts
+	}
+	units := k.end(l)
+	k.current.Store(nil)
+	if kept > 0 && kept < units {
+		rest := &lease{size: kept, grant: l.grant, from: l.from, expires: l.expires, wall: l.wall, others: l.others, reset: l.reset}
+		rest.left.Store(kept)
+		k.current.Store(rest)
+		units -= kept
+	}
+	return append(parts, leasePart{units, l.grant})
+}
+
+// giveBack returns units to Redis.
+func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts []leasePart) {
+	defer func() { _ = recover() }() // of a hook of the Store: the goroutine may have no caller
+	for _, p := range parts {
+		if p.units > 0 {
+			c := throttle.Claim{Key: k.key, Cost: p.units}
+			a.limiter.settle(ctx, opCancel, c, -p.units, throttle.Decision{OK: true, Grant: p.grant}, time.Time{})
+			k.rejection.Store(nil)
+		}
+	}
+}
+
+// report settles a claim whose cost differs by extra units, with those of a lease. It returns false if
+// it cannot.
+func (a *leases) report(c throttle.Claim, d throttle.Decision, extra int64) bool {
+	k := a.find(c.Key)
+	if k == nil {
+		return false
+	}
+	now := a.now(c)
+	if extra > 0 {
+		_, _, left := k.takeNext(extra, now)
+		return left >= 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	current, next := k.current.Load(), k.next
+	return current != nil && current.grant == d.Grant && current.put(-extra, now) ||
+		next != nil && next.grant == d.Grant && next.put(-extra, now)
+}
+
+// close returns all units, and takes no further ones ahead.
+func (a *leases) close(ctx context.Context) error {
+	a.closed.Store(true)
+	for i := range a.sets {
+		ways := a.sets[i].Load()
+		if ways == nil {
+			continue
+		}
+		for j := range ways {
+			k := ways[j].Load()
+			if k == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			for {
+				k.mu.Lock()
+				f := k.flight
+				if f == nil {
+					break
+				}
+				k.mu.Unlock()
+				if !f.wait(ctx, false) {
+					return context.Cause(ctx)
+				}
+			}
+			parts := a.unneeded(k, 0)
+			k.mu.Unlock()
+			a.giveBack(ctx, k, parts)
+		}
+	}
+	return nil
+}
+
+// send claims n units, units for claims that wait, and units ahead.
+func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead int64) (leaseReply, time.Time, error) {
+	l := a.limiter
+	if l.store.Timeout == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, leaseTimeout)
+		defer cancel()
+	}
+	k := l.callPool.Get().(*call)
+	defer l.callPool.Put(k)
+	k.setKey(0, l.redisKey(c.Key))
+	r, at, err := l.store.decide(ctx, l.groups, k, c.Now, 8+partSize+leaseSize, func() {
+		k.setLease(n, waiting, ahead, l.limit.leaseMargin)
+	})
+	return leaseReply{r}, at, err
+}
+
+// A leaseReply is the reply to a claim for leases.
+type leaseReply struct{ reply }
+
+const leaseSize = 2 * 8
+
+// more returns the number of units taken besides those of the claim.
+func (r leaseReply) more() int64 { return int64(uint64At(string(r.reply), 1+partSize/8)) }
+
+// again returns the ticks until another equal claim can be granted; negative: forever.
+func (r leaseReply) again() int64 { return int64(uint64At(string(r.reply), 2+partSize/8)) }
