@@ -136,6 +136,10 @@ type leaseFlight struct {
 	decision throttle.Decision
 	at       time.Time
 	err      error
+
+	// rejection is that of an equal claim which waits; nil: it is not known, or would be granted.
+	rejection *cachedRejection
+
 	decided  atomic.Bool // set by whichever is first: the decision, or the caller that stops waiting
 }
 
@@ -207,6 +211,9 @@ func (a *leases) reserve(ctx context.Context, c throttle.Claim, n int64) (thrott
 		}
 		if d, ok := a.decideLocally(c, n, a.now(c)); ok {
 			return d, nil
+		}
+		if r := f.rejection; r != nil && r.units == n {
+			return r.at(a.now(c)), nil
 		}
 	}
 	r, at, err := a.send(ctx, c, n, 0, 0)
@@ -517,7 +524,8 @@ func (a *leases) land(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Cla
 	}
 	if n > 0 && (!p.ok() || r.more() < waiting) && rejected.Wait > 0 {
 		to := now.Add(min(a.ahead, certainWait(rejected.Wait)))
-		k.rejection.Store(&cachedRejection{units: n, decision: rejected, received: now, from: now, to: to})
+		f.rejection = &cachedRejection{units: n, decision: rejected, received: now, from: now, to: to}
+		k.rejection.Store(f.rejection)
 	}
 }
 

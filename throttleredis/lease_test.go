@@ -370,8 +370,10 @@ func TestLeased_conforms(t *testing.T) {
 		new  func(*Store) *Limiter
 		spec throttletest.Spec
 	}{
-		"TokenBucket":    {func(s *Store) *Limiter { return s.TokenBucket(hundred) }, throttletest.Spec{Bound: rateBound(hundred, 100)}},
-		"FixedWindow":    {func(s *Store) *Limiter { return s.FixedWindow(throttle.FixedWindowConfig{Count: 100, Per: time.Second}) }, throttletest.Spec{Bound: windows}},
+		"TokenBucket": {func(s *Store) *Limiter { return s.TokenBucket(hundred) }, throttletest.Spec{Bound: rateBound(hundred, 100)}},
+		"FixedWindow": {func(s *Store) *Limiter {
+			return s.FixedWindow(throttle.FixedWindowConfig{Count: 100, Per: time.Second})
+		}, throttletest.Spec{Bound: windows}},
 		"SlidingCounter": {func(s *Store) *Limiter { return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: hundred}) }, throttletest.Spec{Bound: windows}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -44,8 +45,12 @@ func main() {
 	only := flag.String("only", "", "processes, ring, speed or keys; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	if flag.NArg() == 1 { // this is a worker process
-		work(flag.Arg(0), o.length)
+	if flag.NArg() == 3 { // this is a worker process
+		number, err := strconv.Atoi(flag.Arg(1))
+		check(err)
+		process, err := strconv.Atoi(flag.Arg(2))
+		check(err)
+		work(flag.Arg(0), o.length, sharings[number], process)
 		return
 	}
 	report := func(result any) {

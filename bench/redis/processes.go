@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,31 @@ const (
 	callers   = 16 // in each process
 )
 
-var sharedLimit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
+// A sharing is several processes that share one limit.
+type sharing struct {
+	Mode   throttleredis.Mode
+	Limit  throttle.Limit
+	Demand float64 // of all processes, in claims per second: more than the limit grants
+	Skew   float64 // demand of the first process, as a multiple of that of each other one
+}
+
+var sharings = func() (all []sharing) {
+	for _, mode := range []throttleredis.Mode{throttleredis.Grouped, throttleredis.Leased} {
+		for _, skew := range []float64{1, 10} {
+			all = append(all, sharing{mode, throttle.PerSecond(1000), 2000, skew}, sharing{mode, throttle.PerMinute(100), 100, skew})
+		}
+	}
+	return all
+}()
+
+// demand returns the claims per second of a process.
+func (s sharing) demand(process int) float64 {
+	part := 1 / (s.Skew + processes - 1)
+	if process == 0 {
+		part *= s.Skew
+	}
+	return part * s.Demand
+}
 
 // A claimCounts counts the claims of one process, or of all together. First and Last are
 // the times of the first claim and of the last decision.
@@ -43,22 +69,34 @@ func (t *claimCounts) add(u claimCounts) {
 }
 
 type processesResult struct {
-	Processes  int     `json:"processes"`
-	Goroutines int     `json:"goroutines"` // in each process
-	Seconds    float64 `json:"seconds"`
-	Claims     int64   `json:"claims"`
-	Granted    int64   `json:"granted"`
-	Failed     int64   `json:"failed"`
-	Ratio      float64 `json:"granted_ratio"` // units granted, divided by limit x time + burst
+	Mode      string  `json:"mode"`
+	Limit     string  `json:"limit"`
+	Processes int     `json:"processes"`
+	Skew      float64 `json:"skew"`
+	Seconds   float64 `json:"seconds"`
+	Claims    int64   `json:"claims"`
+	Granted   int64   `json:"granted"`
+	Failed    int64   `json:"failed"`
+	Ratio     float64 `json:"granted_ratio"`  // units granted, divided by limit x time + burst
+	Commands  float64 `json:"commands_ratio"` // scripts that Redis ran, for each claim
 }
 
 func (t processesResult) String() string {
-	return fmt.Sprintf("%d processes x %d goroutines, %.2f s: %d of %d granted, %d failed, %.4f of limit x time + burst",
-		t.Processes, t.Goroutines, t.Seconds, t.Granted, t.Claims, t.Failed, t.Ratio)
+	return fmt.Sprintf("%-7s, %s, %d processes, the first with %2.0f times the demand of each other, %.2f s: %d of %d granted, %d failed, %.4f of limit x time + burst, %.3f scripts for each claim",
+		t.Mode, t.Limit, t.Processes, t.Skew, t.Seconds, t.Granted, t.Claims, t.Failed, t.Ratio, t.Commands)
 }
 
-// measureProcesses runs real processes that claim units of one key as fast as possible.
+// measureProcesses runs real processes that claim units of one key, together more than the limit grants.
 func measureProcesses(o options, report func(any)) error {
+	for i, s := range sharings {
+		if err := measureSharing(o, i, s, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func measureSharing(o options, number int, s sharing, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
 		return err
@@ -66,7 +104,7 @@ func measureProcesses(o options, report func(any)) error {
 	defer srv.stop()
 	all := make([]*worker, processes)
 	for i := range all {
-		if all[i], err = startWorker(srv.addr, o.length); err != nil {
+		if all[i], err = startWorker(srv.addr, o.length, number, i); err != nil {
 			return err
 		}
 	}
@@ -80,9 +118,24 @@ func measureProcesses(o options, report func(any)) error {
 		sum.add(t)
 	}
 	took := sum.Last.Sub(sum.First).Seconds()
-	most := float64(sharedLimit.Count)/sharedLimit.Per.Seconds()*took + float64(sharedLimit.Burst)
-	report(processesResult{processes, callers, took, sum.Claims, sum.Granted, sum.Failed, float64(sum.Granted) / most})
+	most := float64(s.Limit.Count)/s.Limit.Per.Seconds()*took + float64(s.Limit.Count)
+	c := srv.client()
+	defer c.Close()
+	mode := map[throttleredis.Mode]string{throttleredis.Grouped: "Grouped", throttleredis.Leased: "Leased"}[s.Mode]
+	report(processesResult{mode, s.Limit.String(), processes, s.Skew, took, sum.Claims, sum.Granted, sum.Failed, float64(sum.Granted) / most, scriptCalls(c) / float64(sum.Claims)})
 	return err
+}
+
+// scriptCalls returns the number of scripts that a server has run.
+func scriptCalls(c *redis.Client) float64 {
+	for line := range strings.Lines(c.Info(context.Background(), "commandstats").Val()) {
+		if text, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+			n, _, _ := strings.Cut(text, ",")
+			calls, _ := strconv.ParseFloat(n, 64)
+			return calls
+		}
+	}
+	return 0
 }
 
 // A worker is a process started by this program.
@@ -93,12 +146,12 @@ type worker struct {
 }
 
 // startWorker starts a process and returns when it is ready.
-func startWorker(addr string, length time.Duration) (*worker, error) {
+func startWorker(addr string, length time.Duration, sharing, process int) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{cmd: exec.Command(self, "-for", length.String(), addr)}
+	w := &worker{cmd: exec.Command(self, "-for", length.String(), addr, strconv.Itoa(sharing), strconv.Itoa(process))}
 	w.cmd.Stderr = os.Stderr
 	w.stdin, err = w.cmd.StdinPipe()
 	if err != nil {
@@ -123,12 +176,12 @@ func (w *worker) result() (t claimCounts, err error) {
 
 // work runs a worker process: it prints that it is ready, begins at the end of its standard
 // input, and prints its counts.
-func work(addr string, length time.Duration) {
+func work(addr string, length time.Duration, s sharing, process int) {
 	ctx := context.Background()
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	defer client.Close()
-	store := &throttleredis.Store{Client: client}
-	limit := store.TokenBucket(sharedLimit)
+	store := &throttleredis.Store{Client: client, Mode: s.Mode}
+	limit := store.TokenBucket(s.Limit)
 	_, err := limit.Reserve(ctx, throttle.Claim{DryRun: true})
 	check(err)
 	fmt.Println("ready")
@@ -137,23 +190,24 @@ func work(addr string, length time.Duration) {
 	var sum claimCounts
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	start := time.Now()
-	for range callers {
+	start, interval := time.Now(), time.Duration(float64(time.Second)*callers/s.demand(process))
+	for i := range callers {
 		wg.Go(func() {
-			t := claimUntil(ctx, limit, start, length)
+			t := claimUntil(ctx, limit, start.Add(interval*time.Duration(i)/callers), interval, start.Add(length))
 			mu.Lock()
 			defer mu.Unlock()
 			sum.add(t)
 		})
 	}
 	wg.Wait()
+	sum.First, sum.Last = start, time.Now()
 	check(json.NewEncoder(os.Stdout).Encode(sum))
 }
 
-// claimUntil makes claims until the time is over.
-func claimUntil(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) claimCounts {
-	t := claimCounts{First: start}
-	for time.Since(start) < length {
+// claimUntil makes claims at regular intervals until a time.
+func claimUntil(ctx context.Context, l throttle.Limiter, next time.Time, interval time.Duration, end time.Time) (t claimCounts) {
+	for ; next.Before(end); next = next.Add(interval) {
+		time.Sleep(time.Until(next))
 		d, err := l.Reserve(ctx, throttle.Claim{})
 		t.Claims++
 		switch {
@@ -163,6 +217,5 @@ func claimUntil(ctx context.Context, l throttle.Limiter, start time.Time, length
 			t.Granted++
 		}
 	}
-	t.Last = time.Now()
 	return t
 }

@@ -30,6 +30,7 @@ type decision struct {
 	took         time.Duration
 	withoutRedis bool // Degraded, or an error
 	failed       bool
+	granted      bool
 }
 
 // A span is the time from a failure of Redis until its recovery.
@@ -38,6 +39,7 @@ type span struct{ from, to time.Time }
 // A plan configures a measurement.
 type plan struct {
 	fallback        bool
+	leased          bool
 	pool            int
 	outage, between time.Duration
 }
@@ -60,7 +62,7 @@ func measure(t *redistest.Program, f fault, p plan) (r result) {
 		client := redis.NewClient(p.options(addr))
 		wg.Go(func() {
 			defer client.Close()
-			all[i] = work(ctx, limiter(client, p.fallback, &opened), f.deadline, &granted)
+			all[i] = work(ctx, limiter(client, p, &opened), f.deadline, &granted)
 		})
 	}
 	var spans []span
@@ -93,10 +95,13 @@ func (p plan) options(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: p.pool}
 }
 
-func limiter(client *redis.Client, withFallback bool, opened *atomic.Int64) throttle.Limiter {
+func limiter(client *redis.Client, p plan, opened *atomic.Int64) throttle.Limiter {
 	store := &throttleredis.Store{Client: client}
+	if p.leased {
+		store.Mode = throttleredis.Leased
+	}
 	l := store.TokenBucket(limit)
-	if !withFallback {
+	if !p.fallback {
 		return l
 	}
 	trace := &throttleredis.BreakerTrace{Opened: func(error) { opened.Add(1) }}
@@ -113,7 +118,7 @@ func work(ctx context.Context, l throttle.Limiter, deadline time.Duration, grant
 			for tick := time.NewTicker(pause); ctx.Err() == nil; <-tick.C {
 				at := time.Now()
 				d, err := reserve(l, deadline)
-				all[i] = append(all[i], decision{at, time.Since(at), d.Degraded || err != nil, err != nil})
+				all[i] = append(all[i], decision{at, time.Since(at), d.Degraded || err != nil, err != nil, d.OK})
 				if d.OK {
 					granted.Add(1)
 				}
@@ -138,8 +143,9 @@ func reserve(l throttle.Limiter, deadline time.Duration) (throttle.Decision, err
 // until it decided again.
 func (r *result) summarize(processes [][]decision, spans []span, end time.Time) {
 	var took []time.Duration
-	withoutRedis, later := 0, 0
+	withoutRedis, later, granted, length := 0, 0, 0, time.Duration(0)
 	for i, s := range spans {
+		length += s.to.Sub(s.from)
 		until := end
 		if i+1 < len(spans) {
 			until = spans[i+1].from
@@ -148,6 +154,9 @@ func (r *result) summarize(processes [][]decision, spans []span, end time.Time) 
 			recovered := recoveredAt(all, s.to, until)
 			r.Recovery = max(r.Recovery, milliseconds(recovered.Sub(s.to)))
 			for _, d := range all {
+				if ended := d.ended(); d.granted && ended.After(s.from) && ended.Before(s.to) {
+					granted++
+				}
 				switch {
 				case d.at.After(recovered) && d.at.Before(until):
 					later++
@@ -166,6 +175,7 @@ func (r *result) summarize(processes [][]decision, spans []span, end time.Time) 
 	slices.Sort(took)
 	r.Decisions = len(took)
 	r.P50, r.P99, r.Max = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100]), milliseconds(took[len(took)-1])
+	r.Rate = 100 * float64(granted) / (float64(limit.Count) * length.Seconds() / limit.Per.Seconds())
 	r.WithoutRedis = 100 * float64(withoutRedis) / float64(max(later, 1))
 }
 

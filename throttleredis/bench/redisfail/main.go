@@ -35,7 +35,9 @@ type result struct {
 	Granted int64 `json:"granted"` // units granted in total
 	// units granted beyond rate x time, in bursts; each of three outages may add two to the
 	// first
-	Over   float64 `json:"over_bursts"`
+	Over float64 `json:"over_bursts"`
+	// units granted while Redis was unavailable, of those of the limit in that time
+	Rate   float64 `json:"rate_without_redis_percent"`
 	Leaked int     `json:"goroutines_leaked"` // at the end
 }
 
@@ -45,6 +47,7 @@ func main() {
 	between := flag.Duration("between", 2*time.Second, "how long it is available before and after")
 	alone := flag.Bool("alone", true, "measure go-redis without a Fallback, too")
 	pool := flag.Int("pool", 200, "PoolSize of the clients: after so many failed dials in a row go-redis looks for a server once a second only")
+	leased := flag.Bool("leased", false, "Mode Leased instead of Grouped")
 	only := flag.String("only", "", "the name of a fault; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
@@ -56,7 +59,7 @@ func main() {
 			if client == "go-redis" && !*alone || *only != "" && *only != f.name {
 				continue
 			}
-			r := measure(t, f, plan{client == "Fallback", *pool, *outage, *between})
+			r := measure(t, f, plan{client == "Fallback", *leased, *pool, *outage, *between})
 			r.Fault, r.Client = f.name, client
 			if err := print(os.Stdout, r, *asJSON); err != nil {
 				t.Fatalf("redisfail: %v", err)
@@ -69,8 +72,8 @@ func print(w io.Writer, r result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	_, err := fmt.Fprintf(w, "%-21s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, recovered after %5.0f ms, %5.2f %% without Redis, opened %d times, %5.2f bursts over, %d goroutines leaked\n",
-		r.Fault, r.Client, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Recovery, r.WithoutRedis, r.Opened, r.Over, r.Leaked)
+	_, err := fmt.Fprintf(w, "%-21s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, recovered after %5.0f ms, %5.2f %% without Redis, opened %d times, %5.2f bursts over, %5.1f %% of the rate meanwhile, %d goroutines leaked\n",
+		r.Fault, r.Client, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Recovery, r.WithoutRedis, r.Opened, r.Over, r.Rate, r.Leaked)
 	return err
 }
 
