@@ -140,7 +140,7 @@ type leaseFlight struct {
 	// rejection is that of an equal claim which waits; nil: it is not known, or would be granted.
 	rejection *cachedRejection
 
-	decided  atomic.Bool // set by whichever is first: the decision, or the caller that stops waiting
+	decided atomic.Bool // set by whichever is first: the decision, or the caller that stops waiting
 }
 
 // newLeases returns the leases of l, or nil if the units of its limit cannot be used later.
@@ -198,7 +198,7 @@ func (a *leases) reserve(ctx context.Context, c throttle.Claim, n int64) (thrott
 		}
 		f, leads := k.join(n)
 		if leads {
-			go a.fly(context.WithoutCancel(ctx), k, f, c, n)
+			go a.claim(context.WithoutCancel(ctx), k, f, c, n)
 		}
 		if !f.wait(ctx, leads) {
 			return throttle.Decision{}, wrapError(ctx.Err(), false)
@@ -276,7 +276,7 @@ func (a *leases) decideLocally(c throttle.Claim, n int64, now time.Time) (thrott
 		left, grant = l.take(n, now), l.grant
 	}
 	if left < 0 {
-		if l, grant, left = k.takeNext(n, now); left < 0 {
+		if l, grant, left = k.takeNext(n, a.now(c)); left < 0 { // now may be older than a lease
 			r := k.rejection.Load()
 			if r == nil || r.units != n || now.Before(r.from) || !now.Before(r.to) {
 				return throttle.Decision{}, false
@@ -445,16 +445,16 @@ func (k *leasedKey) begin() *leaseFlight {
 func (a *leases) refill(k *leasedKey, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.flight == nil {
+	if k.flight == nil && !a.closed.Load() {
 		f := k.begin()
 		f.decided.Store(true)
-		go a.fly(context.Background(), k, f, throttle.Claim{Key: k.key, Now: now}, 0)
+		go a.claim(context.Background(), k, f, throttle.Claim{Key: k.key, Now: now}, 0)
 	}
 }
 
-// fly takes n units for c, as far as they are not leased, units for the claims that wait, and further
+// claim takes n units for c, as far as they are not leased, units for the claims that wait, and further
 // ones for what is expected.
-func (a *leases) fly(ctx context.Context, k *leasedKey, f *leaseFlight, c throttle.Claim, n int64) {
+func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c throttle.Claim, n int64) {
 	defer k.finish(f)
 	defer func() {
 		if v := recover(); v != nil { // of a hook of the Store; this goroutine has no caller
@@ -473,21 +473,21 @@ func (a *leases) fly(ctx context.Context, k *leasedKey, f *leaseFlight, c thrott
 	}
 	k.waiting = 0
 	k.mu.Unlock()
-	defer parts.putBack(now)
+	defer func() { a.giveBack(context.Background(), k, parts.putBack(now)) }()
 	var r leaseReply
 	r, f.at, f.err = a.send(ctx, c, n-parts.units, waiting, ahead)
 	if f.err == nil && parts.units > 0 && !r.part(0).ok() { // the wait must hold for all units
-		parts.putBack(now)
+		a.giveBack(ctx, k, parts.putBack(now))
 		waiting = 0
 		r, f.at, f.err = a.send(ctx, c, n, 0, 0)
 	}
 	if f.err == nil {
-		a.land(k, f, r, c, n-parts.units, waiting, &parts, now)
+		a.apply(k, f, r, c, n-parts.units, waiting, &parts, now)
 	}
 }
 
-// land adds to k what a reply has brought. The claim of n units, besides parts, was sent at now.
-func (a *leases) land(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Claim, n, waiting int64, parts *leaseParts, now time.Time) {
+// apply adds to k what a reply has brought. The claim of n units, besides parts, was sent at now.
+func (a *leases) apply(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Claim, n, waiting int64, parts *leaseParts, now time.Time) {
 	limit, p := &a.limiter.limit, r.part(0)
 	f.decision = limit.decision(p, c, r.now(), f.at)
 	units := r.more()
@@ -558,14 +558,16 @@ func (k *leasedKey) takeParts(n int64, now time.Time) (parts leaseParts) {
 	return parts
 }
 
-// putBack returns the units, unless they were used.
-func (p *leaseParts) putBack(now time.Time) {
+// putBack returns the units to their leases, unless they were used. It returns those of leases that were
+// closed meanwhile.
+func (p *leaseParts) putBack(now time.Time) (rest []leasePart) {
 	for i, l := range p.leases {
-		if l != nil && p.units > 0 {
-			l.put(p.taken[i], now)
+		if l != nil && p.units > 0 && !l.put(p.taken[i], now) {
+			rest = append(rest, leasePart{p.taken[i], l.grant})
 		}
 	}
 	p.units = 0
+	return rest
 }
 
 // add adds a lease to k. k.mu is held.
@@ -610,24 +612,28 @@ func (a *leases) tick(k *leasedKey) {
 	a.giveBack(context.Background(), k, returned)
 }
 
-// A leasePart is units of a lease.
+// A leasePart is units of one lease.
 type leasePart struct {
 	units int64
 	grant uint64
 }
 
-// unneeded takes the units that k has beyond those that are kept. k.mu is held.
+// unneeded takes the units that k has beyond those that are kept, and all that have expired. It returns
+// those that have not. k.mu is held.
 func (a *leases) unneeded(k *leasedKey, kept int64) (parts []leasePart) {
 	if l := k.next; l != nil && k.held()-l.left.Load() >= kept {
 		k.next = nil
 		parts = append(parts, leasePart{k.end(l), l.grant})
 	}
 	l := k.current.Load()
-	if l == nil || k.next != nil || l.left.Load() <= kept {
+	if l == nil || k.next != nil || l.left.Load() <= kept && l.valid(a.now(throttle.Claim{})) {
 		return parts
 	}
 	units := k.end(l)
 	k.current.Store(nil)
+	if !l.valid(a.now(throttle.Claim{})) {
+		return parts
+	}
 	if kept > 0 && kept < units {
 		rest := &lease{size: kept, grant: l.grant, from: l.from, expires: l.expires, wall: l.wall, others: l.others, reset: l.reset}
 		rest.left.Store(kept)

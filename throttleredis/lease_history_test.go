@@ -324,7 +324,7 @@ func (w *leaseWorld) run(r *rand.Rand, most int64, per time.Duration) (leased in
 // Two and three processes do everything that can happen in each order, with a window of 12 units.
 func TestLeased_everyOrder(t *testing.T) {
 	limit := throttle.FixedWindowConfig{Count: 12, Per: time.Second}
-	depth := 5
+	depth := 4
 	if testing.Short() {
 		depth = 3
 	}
