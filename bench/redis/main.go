@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -22,6 +23,8 @@ type options struct {
 	length time.Duration
 	keys   int
 	unix   bool
+
+	limiters *regexp.Regexp // nil: all
 }
 
 var experiments = []struct {
@@ -42,6 +45,10 @@ func main() {
 	flag.DurationVar(&o.length, "for", 10*time.Second, "of processes: how long")
 	flag.IntVar(&o.keys, "keys", 1_000_000, "of keys: for each kind of limit")
 	flag.BoolVar(&o.unix, "unix", false, "of speed: through a socket of the system instead of TCP")
+	flag.Func("limiters", "of speed: a regular expression of the names of those to measure; the first one is compared with the others", func(text string) (err error) {
+		o.limiters, err = regexp.Compile(text)
+		return err
+	})
 	only := flag.String("only", "", "processes, ring, speed or keys; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()

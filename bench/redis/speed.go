@@ -80,6 +80,7 @@ func measureSpeed(o options, report func(any)) error {
 		c = connect("unix", srv.socket())
 	}
 	defer c.Close()
+	contenders := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return o.limiters != nil && !o.limiters.MatchString(c.name) })
 	for n, s := range scenarios {
 		samples := make([][]sample, len(contenders))
 		limits := make([]allow, len(contenders))

@@ -1,38 +1,34 @@
 -- The decision of one limit: multi.lua without loops.
 
--- lease takes n units; if it has, up to arg units more; and then up to ahead units more, but no more
--- than a quarter of those that are left, so that all holders get of the last ones. margin units must
--- be left. Its reply ends with the number of units taken besides n, and the wait for n units more.
-local function lease(key, ahead, margin)
-  local function try(units, dry)
-    n, dryRun = units, dry
-    return limit.check(key, 1, now)
-  end
-  local wanted, more, again = n, 0, 0
-  local ok, wait, left, reset, at, grant, x, y, z = try(wanted + margin, true)
-  if ok == 1 then
-    local free = left - margin - wanted
-    more = min(arg, free)
-    more = more + min(ahead, floor((free - more) / 4))
-    if wanted + more > 0 then
-      ok, wait, left, reset, at, grant, x, y, z = try(wanted + more, false)
-      limit.take(key, 1, ok, wait, left, reset, at, grant, x, y, z)
-    end
-    if more < arg then
-      local _
-      _, again = try(wanted + margin, true)
-    end
-  end
-  return pack('<i8i8i8i8i8i8di8i8', now, ok, min(wait, maxTicks), max(left - margin, 0), min(reset, maxTicks), at, grant, more, min(again, maxTicks))
-end
-
 local function decide(k, grants)
   local key = KEYS[k]
   if settles then
     limit.settle(key, 1, now, arg, tonumber(ARGV[grants]), ARGV[grants + 1], op == 'cancel')
     return ''
   elseif op == 'lease' then
-    return lease(key, ARGV[grants] + 0, ARGV[grants + 1] + 0)
+    -- Take n units; if there are more, up to arg further ones; and then up to ahead further ones, but no
+    -- more than a quarter of those that are left, so that all holders get of the last ones. margin units
+    -- must be left. The reply ends with the units taken besides n, and the wait for another n.
+    local wanted, ahead, margin = n, ARGV[grants] + 0, ARGV[grants + 1] + 0
+    local more, again = 0, 0
+    n, dryRun = wanted + margin, true
+    local ok, wait, left, reset, at, grant, x, y, z = limit.check(key, 1, now)
+    if ok == 1 then
+      local free = left - margin - wanted
+      more = min(arg, free)
+      more = more + min(ahead, floor((free - more) / 4))
+      if wanted + more > 0 then
+        n, dryRun = wanted + more, false
+        ok, wait, left, reset, at, grant, x, y, z = limit.check(key, 1, now)
+        limit.take(key, 1, ok, wait, left, reset, at, grant, x, y, z)
+      end
+      if more < arg then
+        n, dryRun = wanted + margin, true
+        ok, again = limit.check(key, 1, now)
+        ok = 1
+      end
+    end
+    return pack('<i8i8i8i8i8i8di8i8', now, ok, min(wait, maxTicks), max(left - margin, 0), min(reset, maxTicks), at, grant, more, min(again, maxTicks))
   end
   local ok, wait, left, reset, at, grant, x, y, z = limit.check(key, 1, now)
   if takes then
