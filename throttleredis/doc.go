@@ -88,7 +88,8 @@
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
 //
-// Claims that are made during a round trip travel together in the next one: see [Grouped].
+// Claims that are made during a round trip travel together in the next one: see [Grouped]. In Mode
+// [Leased] a process takes units before they are needed, and decides on most claims in memory.
 //
 // In Mode [Eventual] the limiters of a Store decide in memory and take no round trip. Hosts
 // exchange what they take in the background, also between regions that have a Redis each,

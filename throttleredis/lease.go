@@ -121,7 +121,7 @@ type leasedKey struct {
 	mu         sync.Mutex
 	next       *lease       // used after current; nil: none
 	flight     *leaseFlight // the claim that is under way; nil: none
-	waiting    int64        // units of the claims that wait for it, or that have waited for the last one in vain
+	waiting    int64        // units of the claims that wait for it, or have waited for the last one
 	used       int64        // units of leases that have ended, and of claims that Redis granted
 	sampledAt  time.Time
 	sampleUsed int64 // units used until sampledAt

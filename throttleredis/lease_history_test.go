@@ -470,7 +470,7 @@ func encodeReply(now, ok, wait, left, reset, at, grant, more, again int64) strin
 	return string(reply)
 }
 
-// The exploration of all orders is worth as much as memoryWindow is like the script.
+// The exploration of all orders shows something of the script only if memoryWindow decides as it does.
 func TestMemoryWindow_decidesAsTheScript(t *testing.T) {
 	c, r := client(t), rand.New(rand.NewPCG(1, 2))
 	limit := throttle.FixedWindowConfig{Count: 12, Per: time.Second}

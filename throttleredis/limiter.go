@@ -11,7 +11,7 @@ import (
 
 // A Limiter is one limit in a Store, with separate state for each Claim.Key. It implements
 // throttle.Limiter. Its methods do I/O, except in Mode Eventual, in
-// which they return immediately.
+// which they return immediately, and for most claims in Mode Leased.
 //
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
 // arrived, and Wait counts from it. It does not depend on the server's clock.

@@ -44,10 +44,10 @@ type Store struct {
 	// may be called concurrently. Nil means no calls.
 	OnOperation func(name string, took time.Duration, err error)
 
-	// Mode determines where limiters decide: in Redis, or in memory. Zero means Grouped. In
-	// Mode Leased, call Close before the program ends, so that other processes get the units that it
-	// has not used. In Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit is
-	// dropped when the program refers to no Limiter of it. Call Close when none is needed any more.
+	// Mode determines where limiters decide: in Redis, or in memory. Zero means Grouped. In Mode
+	// Leased, call Close before the program ends, so that other processes get the units that it has not
+	// used. In Mode Eventual, keep each Limiter as long as its limit is to hold: what is known of a limit
+	// is dropped when the program refers to no Limiter of it. Call Close when none is needed any more.
 	Mode Mode
 
 	// Eventual holds the options of Mode Eventual. The zero value means the defaults.
