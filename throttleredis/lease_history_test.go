@@ -233,7 +233,7 @@ func TestLeased_isNeverExceeded(t *testing.T) {
 	c := client(t)
 	histories := 1000
 	if testing.Short() {
-		histories = 100
+		histories = 50
 	}
 	for _, l := range leasedLimits {
 		t.Run(l.name, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestLeased_everyOrder(t *testing.T) {
 	limit := throttle.FixedWindowConfig{Count: 12, Per: time.Second}
 	depth := 4
 	if testing.Short() {
-		depth = 3
+		depth = 2
 	}
 	var leased int
 	for processes := 2; processes <= 3; processes++ {

@@ -3,6 +3,7 @@ package throttleredis
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -81,11 +82,15 @@ func TestLeased_concurrentMissesShareAClaim(t *testing.T) {
 	l := s.FixedWindow(daily(100_000))
 	b := newBarrier(t, l.groups, "")
 	var wg sync.WaitGroup
-	for range 64 {
+	wg.Go(func() { take(t, l, "k") })
+	for b.waiting() == 0 {
+		runtime.Gosched()
+	}
+	for range 63 {
 		wg.Go(func() { take(t, l, "k") })
 	}
-	k := waitForKey(l, "k")
-	for waiting := int64(0); waiting < 63; {
+	k := l.leases.find("k")
+	for waiting := int64(0); waiting < 63; runtime.Gosched() {
 		k.mu.Lock()
 		waiting = k.waiting
 		k.mu.Unlock()
@@ -95,15 +100,6 @@ func TestLeased_concurrentMissesShareAClaim(t *testing.T) {
 	require.LessOrEqual(t, roundTrips.Load(), int64(4))
 	require.NoError(t, s.Close(t.Context()))
 	require.Equal(t, int64(100_000-64), left(t, s))
-}
-
-// waitForKey returns the leases of a key when there are any.
-func waitForKey(l *Limiter, key string) *leasedKey {
-	for {
-		if k := l.leases.find(key); k != nil {
-			return k
-		}
-	}
 }
 
 // A caller that stops waiting has taken nothing, and what its claim takes is used by others.
@@ -144,7 +140,7 @@ func TestLeased_losesNoUnits(t *testing.T) {
 		failed <- err
 	}()
 	for b.waiting() == 0 {
-		time.Sleep(0)
+		runtime.Gosched()
 	}
 	cancel()
 	err := <-failed
@@ -180,7 +176,7 @@ func TestLeased_commandsAreSentOnce(t *testing.T) {
 			require.ErrorIs(t, err, ErrUncertain)
 		},
 		func() {
-			l.leases.giveBack(t.Context(), waitForKey(l, "k"), []leasePart{{20, lastGrant(t, l, look)}})
+			l.leases.giveBack(t.Context(), l.leases.find("k"), []leasePart{{20, lastGrant(t, l, look)}})
 		},
 	} {
 		proxy.Set(redistest.Pass)
@@ -211,7 +207,7 @@ func TestLeased_withoutRedis(t *testing.T) {
 		require.True(t, take(t, f, "k").OK)
 	}
 	(&leaseProcess{limit: l}).settle()
-	k := waitForKey(l, "k")
+	k := l.leases.find("k")
 	k.mu.Lock()
 	held := k.held()
 	k.mu.Unlock()
