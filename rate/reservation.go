@@ -12,7 +12,7 @@ import (
 // A Reservation holds units that may be used after a delay.
 type Reservation struct {
 	limiter   *Limiter
-	claim     throttle.Claim
+	units     int
 	decision  throttle.Decision
 	err       error
 	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
@@ -29,12 +29,12 @@ func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
 // program should use either Reserve or Wait.
 func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	v.once.Do(v.init)
-	r := &Reservation{limiter: v, claim: v.claim(now, n)}
+	r := &Reservation{limiter: v, units: n}
 	if n == 0 {
-		r.reserveNothing()
+		r.reserveNothing(v.time(now))
 		return r
 	}
-	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.limiter, r.claim, throttle.Forever)
+	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.limiter, v.claim(now, n), throttle.Forever)
 	switch d := r.decision; {
 	case r.err != nil, d.OK:
 	case d.Wait == throttle.Forever:
@@ -48,9 +48,9 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 
 // reserveNothing makes r a reservation of no units, which may be used when the bucket has no
 // debt.
-func (r *Reservation) reserveNothing() {
+func (r *Reservation) reserveNothing(now time.Time) {
 	r.cancelled.Store(true)
-	r.decision = throttle.Decision{OK: true, At: orNow(r.claim.Now)}
+	r.decision = throttle.Decision{OK: true, At: orNow(now)}
 	b := r.limiter.bucket
 	if b == nil {
 		return
@@ -94,8 +94,7 @@ func (r *Reservation) CancelAt(now time.Time) {
 	if r.err != nil || r.cancelled.Swap(true) {
 		return
 	}
-	c := r.claim
-	c.Now = r.limiter.time(now)
+	c := r.limiter.claim(now, r.units)
 	r.limiter.limiter.Report(context.Background(), c, r.decision, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 	r.limiter.waiters.Wake()
 }
