@@ -107,6 +107,9 @@ func (b *bucket) timeOfUnits(now time.Time) time.Time {
 
 // Reserve implements throttle.Limiter.
 func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
+	if l := b.plain.Load(); l != nil {
+		return l.Reserve(ctx, c)
+	}
 	if _, err := c.Units(); err != nil {
 		return d, err
 	}
@@ -150,6 +153,10 @@ func (b *bucket) take(now time.Time, n int) bool {
 // Report implements throttle.Limiter. It ignores the actual cost.
 func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if f.State != throttle.Unused {
+		return
+	}
+	if l := b.plain.Load(); l != nil {
+		l.Report(ctx, c, d, f)
 		return
 	}
 	b.mu.Lock()

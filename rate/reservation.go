@@ -13,7 +13,10 @@ import (
 type Reservation struct {
 	limiter   *Limiter
 	units     int
-	decision  throttle.Decision
+	at        time.Time          // throttle.Decision.At
+	wait      time.Duration      // throttle.Decision.Wait
+	grant     uint64             // throttle.Decision.Grant
+	whole     *throttle.Decision // of a limiter other than a bucket, which needs no more than the fields above to cancel it
 	err       error
 	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
 }
@@ -34,9 +37,14 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 		r.reserveNothing(v.time(now))
 		return r
 	}
-	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.limiter, v.claim(now, n), throttle.Forever)
-	switch d := r.decision; {
-	case r.err != nil, d.OK:
+	d, err := throttle.ReserveAhead(context.Background(), v.limiter, v.claim(now, n), throttle.Forever)
+	r.at, r.wait, r.grant, r.err = d.At, d.Wait, d.Grant, err
+	if v.bucket == nil {
+		whole := d // a separate variable, so that d need not be allocated
+		r.whole = &whole
+	}
+	switch {
+	case err != nil, d.OK:
 	case d.Wait == throttle.Forever:
 		r.err = &throttle.RejectedError{Key: v.Key, Decision: d}
 	default:
@@ -50,14 +58,13 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 // debt.
 func (r *Reservation) reserveNothing(now time.Time) {
 	r.cancelled.Store(true)
-	r.decision = throttle.Decision{OK: true, At: orNow(now)}
+	r.at = orNow(now)
 	b := r.limiter.bucket
 	if b == nil {
 		return
 	}
-	if r.decision.Wait = b.debt(r.decision.At); r.decision.Wait == throttle.Forever {
-		r.decision.OK = false
-		r.err = &throttle.RejectedError{Key: r.limiter.Key, Decision: r.decision}
+	if r.wait = b.debt(r.at); r.wait == throttle.Forever {
+		r.err = &throttle.RejectedError{Key: r.limiter.Key, Decision: throttle.Decision{At: r.at, Wait: r.wait}}
 	}
 }
 
@@ -80,7 +87,7 @@ func (r *Reservation) DelayFrom(now time.Time) time.Duration {
 	if r.err != nil {
 		return InfDuration
 	}
-	return max(r.decision.At.Add(r.decision.Wait).Sub(now), 0)
+	return max(r.at.Add(r.wait).Sub(now), 0)
 }
 
 // Cancel returns the units of r, which will not be used, to the limiter. It does nothing if r
@@ -94,7 +101,11 @@ func (r *Reservation) CancelAt(now time.Time) {
 	if r.err != nil || r.cancelled.Swap(true) {
 		return
 	}
-	c := r.limiter.claim(now, r.units)
-	r.limiter.limiter.Report(context.Background(), c, r.decision, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+	c, f := r.limiter.claim(now, r.units), throttle.Feedback{Now: r.limiter.time(now), State: throttle.Unused}
+	if r.whole != nil {
+		r.limiter.limiter.Report(context.Background(), c, *r.whole, f)
+	} else {
+		r.limiter.bucket.Report(context.Background(), c, throttle.Decision{OK: true, At: r.at, Wait: r.wait, Grant: r.grant}, f)
+	}
 	r.limiter.waiters.Wake()
 }

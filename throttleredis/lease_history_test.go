@@ -243,6 +243,7 @@ func TestLeased_isNeverExceeded(t *testing.T) {
 				leased += w.run(rand.New(rand.NewPCG(uint64(seed), 1)), l.most, l.per)
 				used += len(w.uses)
 			}
+			t.Logf("%d histories: %d claims granted, %d of them in memory, the limit was never exceeded", histories/len(leasedLimits), used, leased)
 			require.Greater(t, leased, histories/len(leasedLimits), "claims that needed no round trip")
 			require.Greater(t, used, leased)
 		})
@@ -328,7 +329,7 @@ func TestLeased_everyOrder(t *testing.T) {
 	if testing.Short() {
 		depth = 2
 	}
-	var leased int
+	var leased, sequences int
 	for processes := 2; processes <= 3; processes++ {
 		world := func() *leaseWorld {
 			server := &memoryWindow{count: limit.Count}
@@ -343,6 +344,7 @@ func TestLeased_everyOrder(t *testing.T) {
 		}
 		events := leaseEvents(processes)
 		for number := range pow(len(events), depth-processes+2) {
+			sequences++
 			w, h := world(), new(steps)
 			for rest := number; ; rest /= len(events) {
 				e := events[rest%len(events)]
@@ -363,6 +365,7 @@ func TestLeased_everyOrder(t *testing.T) {
 			w.check(h)
 		}
 	}
+	t.Logf("%d sequences of events, %d claims granted in memory", sequences, leased)
 	require.Positive(t, leased)
 }
 
