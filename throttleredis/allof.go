@@ -14,8 +14,8 @@ import (
 // other claims never see units that a claim holds temporarily, and a rejected claim does
 // not change any state. Report takes one round trip as well.
 //
-// All limits must be of one Store, and no limit may occur twice. AllOf panics otherwise, or
-// if there is no limit.
+// All limits must be of one Store, none may be leased (Mode Leased) or in Mode Eventual, and no limit may
+// occur twice. AllOf panics otherwise, or if there is no limit. throttle.AllOf accepts these limits.
 func AllOf(limits ...*Limiter) throttle.Limiter { return newAllOf(limits...) }
 
 func newAllOf(limits ...*Limiter) *allOf {
