@@ -34,7 +34,7 @@ func tokenBucket(l throttle.Limit) limit {
 	}
 	margin := t.burst / leaseShare
 	valid := t.duration(saturated.Mul(margin, t.interval))
-	if certainWait(valid) > 0 {
+	if valid/2 >= minLeaseTime {
 		b.leaseMargin, b.leaseReserve, b.leaseTime, b.leaseUnit = margin, valid, valid/2, t.duration(t.interval)
 		b.lease = func(part) time.Duration { return valid }
 	}

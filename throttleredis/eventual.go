@@ -35,10 +35,10 @@ const (
 	// process takes as many units ahead as it uses in 50 ms, and at most a quarter of those that are
 	// left; it returns them if it does not use them in about that time. They are valid until the end
 	// of their window, or for the time in which a twentieth of a bucket is restored. That
-	// twentieth is not granted: a TokenBucket of 100 units grants 95. FixedWindow, SlidingCounter
-	// without Parts, and TokenBucket with a Burst of 20 units or more are leased, unless a twentieth
-	// of the bucket is restored within a millisecond. Other limits decide as in Mode Grouped. All
-	// processes that share a bucket must have the same Mode.
+	// twentieth is not granted: a TokenBucket of 100 units grants 95. FixedWindow other than
+	// AtFirst and SlidingCounter without Parts are leased if their windows last 8 ms or longer, and
+	// TokenBucket if its Burst is 20 units or more and a twentieth of it is restored in 4 ms or longer.
+	// Other limits decide as in Mode Grouped. All processes that share a bucket must have the same Mode.
 	//
 	// A rejection is repeated for an equal claim for up to 50 ms without asking Redis, so that a claim
 	// may be rejected so much longer after others have returned units. Decision.Remaining does not know

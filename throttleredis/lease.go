@@ -50,6 +50,10 @@ const (
 	// round trips, and keeps more units from other processes.
 	leaseTime = 50 * time.Millisecond
 
+	// minLeaseTime is the shortest leases.ahead: a round trip takes a part of it, and units would expire
+	// before they are used.
+	minLeaseTime = 2 * time.Millisecond
+
 	// leaseShare is the part of a bucket that is left while units are leased: 1/20. It determines for
 	// how long they are valid.
 	leaseShare = 20
@@ -145,7 +149,7 @@ type leaseFlight struct {
 
 // newLeases returns the leases of l, or nil if the units of its limit cannot be used later.
 func (s *Store) newLeases(l *Limiter) *leases {
-	if s.Mode != Leased || l.limit.lease == nil {
+	if s.Mode != Leased || l.limit.lease == nil || l.limit.leaseTime < minLeaseTime {
 		return nil
 	}
 	a := &leases{limiter: l, seed: maphash.MakeSeed(), ahead: min(leaseTime, l.limit.leaseTime)}

@@ -228,9 +228,22 @@ func TestLeased_otherLimitsDecideAsGrouped(t *testing.T) {
 		s.SlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(1000)}),
 		s.Concurrency(throttle.ConcurrencyConfig{Count: 1000, MaxAge: time.Second}),
 		s.TokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 19}),
-		s.TokenBucket(throttle.Limit{Count: 100_000, Per: time.Second, Burst: 2000}), // a twentieth in 1 ms
+		s.TokenBucket(throttle.Limit{Count: 100_000, Per: time.Second, Burst: 7900}), // a twentieth in 3.95 ms
+		s.FixedWindow(throttle.FixedWindowConfig{Count: 1000, Per: 7 * time.Millisecond}),
+		s.FixedWindow(throttle.FixedWindowConfig{Count: 1000, Per: time.Second, Align: throttle.AtFirst}), // see fixedWindow
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 1000, Per: time.Microsecond}}),
 	} {
 		require.Nil(t, l.leases, "%s", l.limit.policy)
+		d := take(t, l, "k")
+		require.True(t, d.OK)
+		require.Equal(t, d.Limit-1, d.Remaining, "all of it can be granted")
+	}
+	for _, l := range []*Limiter{
+		s.TokenBucket(throttle.Limit{Count: 100_000, Per: time.Second, Burst: 8000}),
+		s.FixedWindow(throttle.FixedWindowConfig{Count: 1000, Per: 8 * time.Millisecond}),
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 1000, Per: 8 * time.Millisecond}}),
+	} {
+		require.NotNil(t, l.leases, "%s", l.limit.policy)
 		require.True(t, take(t, l, "k").OK)
 	}
 	bucket := s.TokenBucket(throttle.PerSecond(100))

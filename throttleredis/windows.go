@@ -40,12 +40,13 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 	if q.Per == 0 && l.err == nil {
 		l.calendar = newCalendar(q)
 	}
+	if l.window = q.Per; q.Align == throttle.AtFirst { // a window would begin with units that are taken ahead
+		return l
+	}
+	l.newRule = func(EventualOptions) usageRule { return &windowUsage{config: q} }
 	l.lease, l.leaseTime = func(p part) time.Duration { return duration(p.reset(), 1) }, leaseTime
 	if q.Per > 0 {
 		l.leaseTime = q.Per / 4
-	}
-	if l.window = q.Per; q.Align != throttle.AtFirst {
-		l.newRule = func(EventualOptions) usageRule { return &windowUsage{config: q} }
 	}
 	return l
 }
