@@ -66,7 +66,7 @@ const (
 
 // A lease is units of one round trip that the process may use, until they expire.
 type lease struct {
-	left    atomic.Int64 // units; less than 0: none, or closed
+	left    atomic.Int64 // units; -1: closed, nothing can be taken or put back
 	size    int64
 	grant   uint64    // see throttle.Decision.Grant
 	from    time.Time // when the claim was sent
@@ -76,9 +76,6 @@ type lease struct {
 	reset   time.Time // when all units are restored
 }
 
-// closedLease is the value of lease.left if nothing can be taken or put back.
-const closedLease = -1 << 62
-
 // valid reports whether the units may be used at a reading of the clock.
 func (l *lease) valid(now time.Time) bool {
 	return l != nil && now.Before(l.expires) && now.UnixNano() < l.wall && !now.Before(l.from)
@@ -86,25 +83,26 @@ func (l *lease) valid(now time.Time) bool {
 
 // take takes n units and returns how many are left, or -1 if there are fewer than n.
 func (l *lease) take(n int64, now time.Time) int64 {
-	if !l.valid(now) || l.left.Load() < n {
-		return -1
+	for l.valid(now) {
+		left := l.left.Load()
+		if left < n {
+			break
+		}
+		if l.left.CompareAndSwap(left, left-n) {
+			return left - n
+		}
 	}
-	left := l.left.Add(-n)
-	if left < 0 {
-		l.left.Add(n)
-		return -1
-	}
-	return left
+	return -1
 }
 
 // takeAll closes l and returns the units that it had.
-func (l *lease) takeAll() int64 { return max(l.left.Swap(closedLease), 0) }
+func (l *lease) takeAll() int64 { return max(l.left.Swap(-1), 0) }
 
 // put returns n units to l. It returns false if l is closed or has expired.
 func (l *lease) put(n int64, now time.Time) bool {
 	for l.valid(now) {
 		left := l.left.Load()
-		if left <= closedLease/2 {
+		if left < 0 {
 			return false
 		}
 		if l.left.CompareAndSwap(left, left+n) {
@@ -470,12 +468,18 @@ func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c thro
 	var parts leaseParts
 	k.mu.Lock()
 	if n <= a.limiter.limit.capacity {
-		parts = k.takeParts(n, now)
+		parts = k.takeParts(n-1, now) // at least one is missing
 	}
 	if k.next == nil && !a.closed.Load() {
 		waiting, ahead = max(k.waiting-n, 0), max(k.forecast(now, a.ahead)-k.held(), 0)
 	}
 	k.waiting = 0
+	if n+waiting+ahead == 0 { // what is leased suffices
+		k.low.Store(0)
+		k.mu.Unlock()
+		f.err = nil
+		return
+	}
 	k.mu.Unlock()
 	defer func() { a.giveBack(context.Background(), k, parts.putBack(now)) }()
 	var r leaseReply
