@@ -2,6 +2,7 @@
 package hold
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -46,6 +47,7 @@ type Hold struct {
 	Ending    bool      // the stated end has passed, and what has waited is being sent
 	Rejected  int       // tests that were rejected while it was held
 
+	first     uint64  // claim whose rejection began the suspicion, or sentBy if it is not of this quota
 	sentBy    uint64  // latest claim that was sent when the first rejection arrived
 	row       int     // rejections of claims that were sent after it
 	others    int     // of these, requests that had not been rejected before
@@ -54,10 +56,12 @@ type Hold struct {
 	share     float64 // part of the responses before that were rejections or failures
 	doubt     uint8   // holds that proved to be wrong, less those that proved to be right
 	right     uint8   // holds in a row that proved to be right, at most trusted
+	against   uint8   // of the claims after first up to sentBy, so many more were accepted than rejected; of all suspicions
 }
 
 const (
 	leastRow    = 4                // least number of further rejections that begin a hold
+	single      = 4                // so many more acceptances than rejections show that rejections concern single requests
 	chance      = 0.01             // that random rejections begin a hold
 	rightChance = 0.1              // that they reject its tests, too
 	maxDoubt    = 12               // doublings of the number of rejections
@@ -84,9 +88,12 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	}
 	first := !h.Suspected
 	if first {
-		h.Suspected, h.Since, h.Until, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, r.Sent, 0, 0
+		h.Suspected, h.Since, h.Until, h.first, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, cmp.Or(r.Claim, r.Sent), r.Sent, 0, 0
 		h.row, h.others, h.uncrowded = 0, 0, false
 		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
+	}
+	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Repeated {
+		h.against -= min(h.against, 1)
 	}
 	if !first && r.Claim > h.sentBy {
 		h.row++
@@ -121,9 +128,9 @@ func neededRow(share float64) int {
 // process. A zero until means that no end is known.
 func (h *Hold) Begin(sent uint64, until, now time.Time) {
 	if !h.Held {
-		*h = Hold{Since: now, doubt: h.doubt, right: h.right, Highest: sent}
+		*h = Hold{Since: now, doubt: h.doubt, right: h.right, against: h.against, Highest: sent}
 	}
-	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.sentBy = true, true, false, now, sent, sent
+	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.first, h.sentBy = true, true, false, now, sent, sent, sent
 	if !now.Before(h.Until) {
 		h.Until = time.Time{} // it goes on
 	}
@@ -150,6 +157,9 @@ func (h *Hold) Estimated() bool { return h.Until.IsZero() }
 // Accepted applies that claim n was accepted. It reports whether that ends the hold, and whether the hold was
 // right: it lasted until its stated end, or so many tests were rejected before that this was no chance.
 func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
+	if n > h.first && n <= h.sentBy {
+		h.against = min(h.against+1, 2*single)
+	}
 	switch {
 	case !h.Suspected || n <= h.sentBy || h.Held && n <= h.Highest:
 		return false, false
@@ -164,7 +174,7 @@ func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 // hold was right.
 func (h *Hold) End(now time.Time) (right bool) {
 	lasted := !h.Until.IsZero() && !now.Before(h.Until)
-	right = lasted || math.Pow(h.share, float64(h.Rejected)) <= rightChance
+	right = lasted && h.against < single || math.Pow(h.share, float64(h.Rejected)) <= rightChance
 	h.Suspected, h.Held = false, false
 	if right {
 		h.right = min(h.right+1, trusted)

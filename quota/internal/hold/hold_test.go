@@ -201,6 +201,59 @@ func TestHold_wasRight(t *testing.T) {
 	}
 }
 
+// A hold that lasts until its stated end was wrong if most of the requests that were sent between the first rejected one and its response were
+// accepted, in this hold and those before. So trust ends where one of many backends rejects, although no test can come back in a wait
+// that is shorter than a round trip.
+func TestHold_wasWrongAlthoughItLasted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before []string // of earlier holds: responses to what was sent before the first rejection arrived
+		now    string
+		right  bool
+	}{
+		"nothing was sent":                 {nil, "", true},
+		"three accepted":                   {nil, "...", true},
+		"four accepted":                    {nil, "....", false},
+		"four accepted, one rejected":      {nil, ".x...", true},
+		"one rejected, four accepted":      {nil, "x....", false},
+		"five accepted, one rejected":      {nil, ".....x", false},
+		"repeated rejections do not count": {nil, "....rrrr", false},
+		"two each":                         {[]string{"..", ".."}, "", false},
+		"two, and two rejected":            {[]string{"..", "xx"}, "...", true},
+		"many, and then a limit":           {[]string{"....................", "xxxx"}, "xx", true},
+		"many, and not enough":             {[]string{"....................", "xx"}, "xx", false},
+	} {
+		h := Hold{right: trusted}
+		sent, right := uint64(0), false
+		for _, responses := range append(tt.before, tt.now) {
+			h.right = trusted
+			first := sent + 1
+			sent = first + uint64(len(responses))
+			require.True(t, h.Add(Rejection{Claim: first, Sent: sent, After: time.Second}, start), name)
+			for i, c := range responses {
+				if c == '.' {
+					ended, _ := h.Accepted(first+1+uint64(i), start)
+					require.False(t, ended, name)
+				} else {
+					h.Add(Rejection{Claim: first + 1 + uint64(i), Sent: sent, Repeated: c == 'r'}, start)
+				}
+			}
+			sent++
+			var ended bool
+			ended, right = h.Accepted(sent, start.Add(time.Second))
+			require.True(t, ended, name)
+		}
+		require.Equal(t, tt.right, right, name)
+		require.Equal(t, tt.right, h.Trusted(), name)
+	}
+	h := Hold{right: trusted}
+	h.Begin(7, start.Add(time.Second), start)
+	for n := uint64(1); n <= 7; n++ {
+		h.Accepted(n, start)
+	}
+	_, right := h.Accepted(8, start.Add(time.Second))
+	require.True(t, right, "no rejected request has begun it")
+}
+
 // A hold lasts until the latest time that a rejection stated, to the nanosecond. If none did, no end is
 // known.
 func TestHold_lastsUntilTheStatedEnd(t *testing.T) {
@@ -289,7 +342,7 @@ func TestHold_suspicionsAreForgotten(t *testing.T) {
 			require.Equal(t, tt.forgotten && !held, h.Since.Equal(next), "%s, %s", name, responses)
 			require.Equal(t, held, h.Held, "%s, %s", name, responses)
 			if tt.forgotten && !held {
-				require.Equal(t, Hold{Suspected: true, Since: next, Latest: next, Highest: 51, sentBy: 51, needed: 7, share: .5}, h, name)
+				require.Equal(t, Hold{Suspected: true, Since: next, Latest: next, Highest: 51, first: 51, sentBy: 51, needed: 7, share: .5}, h, name)
 			}
 		}
 	}
@@ -326,7 +379,7 @@ func TestHold_beginAndRelease(t *testing.T) {
 	h := Hold{right: 1, doubt: 2}
 	h.respond("xx", .1)
 	h.Begin(20, time.Time{}, at(s))
-	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(s), Highest: 20, sentBy: 20, right: 1, doubt: 2}, h)
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(s), Highest: 20, first: 20, sentBy: 20, right: 1, doubt: 2}, h)
 	for n, ended := range map[uint64]bool{20: false, 21: true} {
 		c := h
 		got, right := c.Accepted(n, at(2*s))
@@ -335,7 +388,7 @@ func TestHold_beginAndRelease(t *testing.T) {
 	h.Begin(15, at(9*s), at(2*s))
 	h.Begin(30, at(5*s), at(3*s))
 	h.Begin(25, time.Time{}, at(4*s))
-	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(4 * s), Until: at(9 * s), Highest: 25, sentBy: 25, right: 1, doubt: 2}, h)
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(4 * s), Until: at(9 * s), Highest: 25, first: 25, sentBy: 25, right: 1, doubt: 2}, h)
 
 	h.Ending = true
 	h.Begin(40, at(20*s), at(9*s))
