@@ -174,7 +174,7 @@ func (l *requestLogger) giveUp(req *http.Request, i DoneInfo) {
 	})
 }
 
-func (l *requestLogger) hold(h HoldInfo) {
+func (l *requestLogger) hold(h quota.HoldInfo) {
 	level := slog.LevelInfo
 	switch {
 	case h.Held && h.Estimated && h.For < minLoggedWait: // the first test comes after a round trip
@@ -191,7 +191,7 @@ func (l *requestLogger) hold(h HoldInfo) {
 	})
 }
 
-func (l *requestLogger) limitLearned(i LimitLearnedInfo) {
+func (l *requestLogger) limitLearned(i quota.LimitLearnedInfo) {
 	level := slog.LevelDebug
 	if i.Estimated() && i.Change != quota.Changed {
 		level = slog.LevelInfo

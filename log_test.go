@@ -202,7 +202,7 @@ func TestLogTrace_nilIsTheDefaultLogger(t *testing.T) {
 	defer slog.SetDefault(old)
 	trace := LogTrace(nil)
 	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
-	trace.Hold(HoldInfo{Host: "api.test", Limit: "api.test: quota"})
+	trace.Hold(quota.HoldInfo{Host: "api.test", Limit: "api.test: quota"})
 	require.Contains(t, b.String(), "quota api.test is not held any more")
 }
 
@@ -321,7 +321,9 @@ func TestLogTrace_sumsUpSimilarRecords(t *testing.T) {
 		}
 	}
 	held := func(limit string, isHeld bool) func(*Trace) {
-		return func(trace *Trace) { trace.Hold(HoldInfo{Host: "a", Limit: limit, Held: isHeld, For: time.Minute}) }
+		return func(trace *Trace) {
+			trace.Hold(quota.HoldInfo{Host: "a", Limit: limit, Held: isHeld, For: time.Minute})
+		}
 	}
 	gaveUp := func(attempts int, reason error) func(*Trace) {
 		return func(trace *Trace) {
@@ -397,13 +399,13 @@ func (panickingError) Error() string { panic("boom") }
 // Holds that a single 429 may begin are no warnings: short ones that the server did not state.
 func TestLogTrace_levelsOfHolds(t *testing.T) {
 	for _, tt := range []struct {
-		hold HoldInfo
+		hold quota.HoldInfo
 		want string
 	}{
-		{HoldInfo{Held: true, For: time.Second - 1, Estimated: true}, "level=DEBUG"},
-		{HoldInfo{Held: true, For: time.Second, Estimated: true}, "level=WARN"},
-		{HoldInfo{Held: true, For: time.Millisecond}, "level=WARN"},
-		{HoldInfo{Estimated: true}, "level=INFO"},
+		{quota.HoldInfo{Held: true, For: time.Second - 1, Estimated: true}, "level=DEBUG"},
+		{quota.HoldInfo{Held: true, For: time.Second, Estimated: true}, "level=WARN"},
+		{quota.HoldInfo{Held: true, For: time.Millisecond}, "level=WARN"},
+		{quota.HoldInfo{Estimated: true}, "level=INFO"},
 	} {
 		var b bytes.Buffer
 		LogTrace(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))).Hold(tt.hold)

@@ -273,11 +273,11 @@ func (rt *roundTrip) countForBudget() {
 	t, budget := rt.t, rt.retry.Budget
 	switch {
 	case !rt.grantedAt.IsZero():
-		budget.Deposit(rt.grantedAt)
+		budget.Deposit(rt.grantedAt, 1)
 	case budget != t.resolved.retry.Budget:
-		budget.Deposit(t.resolved.now())
+		budget.Deposit(t.resolved.now(), 1)
 	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
-		budget.DepositN(t.resolved.now(), budgetBatch)
+		budget.Deposit(t.resolved.now(), budgetBatch)
 	}
 }
 

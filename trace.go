@@ -51,11 +51,11 @@ type Trace struct {
 
 	// Hold is called when a quota of a server is held or released. If several Transports
 	// share a Tracker, the Hold function of each is called.
-	Hold func(HoldInfo)
+	Hold func(quota.HoldInfo)
 
 	// LimitLearned is called when a limit of a server was learned, changed or dropped. If
 	// several Transports share a Tracker, the LimitLearned function of each is called.
-	LimitLearned func(LimitLearnedInfo)
+	LimitLearned func(quota.LimitLearnedInfo)
 }
 
 // A WaitInfo describes a wait in the queue, in WaitStart its beginning.
@@ -272,12 +272,6 @@ func (i DoneInfo) last() (status int, err error) {
 	return i.Status, i.Err
 }
 
-// HoldInfo describes a quota of a server that was held or released.
-type HoldInfo = quota.HoldInfo
-
-// LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
-type LimitLearnedInfo = quota.LimitLearnedInfo
-
 // WithTrace returns a context that adds t to the traces of its requests. The functions of
 // Transport.Trace are called first, then those of traces that ctx already carries, then
 // those of t. Hold and LimitLearned of t are not called, because they do not belong to a
@@ -314,8 +308,8 @@ func JoinTraces(traces ...*Trace) *Trace {
 		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptInfo) { return t.AttemptDone }),
 		Retry:        joinRequestHooks(all, func(t *Trace) func(*http.Request, RetryInfo) { return t.Retry }),
 		Done:         joinRequestHooks(all, func(t *Trace) func(*http.Request, DoneInfo) { return t.Done }),
-		Hold:         joinHooks(all, func(t *Trace) func(HoldInfo) { return t.Hold }),
-		LimitLearned: joinHooks(all, func(t *Trace) func(LimitLearnedInfo) { return t.LimitLearned }),
+		Hold:         joinHooks(all, func(t *Trace) func(quota.HoldInfo) { return t.Hold }),
+		LimitLearned: joinHooks(all, func(t *Trace) func(quota.LimitLearnedInfo) { return t.LimitLearned }),
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 // each hold and estimate, with the name of the limit that errors contain too.
 func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var holds []heed.HoldInfo
-		var learned []heed.LimitLearnedInfo
+		var holds []quota.HoldInfo
+		var learned []quota.LimitLearnedInfo
 		rejected := 0
 		s := &simulatedServer{rtt: time.Millisecond, serve: func(time.Time) (int, http.Header) {
 			h := http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"99"}, "X-Ratelimit-Reset": {"60"}}
@@ -27,8 +27,8 @@ func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 			return 200, h
 		}}
 		client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{NeverTest: true}, Trace: &heed.Trace{
-			Hold:         func(h heed.HoldInfo) { holds = append(holds, h) },
-			LimitLearned: func(l heed.LimitLearnedInfo) { learned = append(learned, l) },
+			Hold:         func(h quota.HoldInfo) { holds = append(holds, h) },
+			LimitLearned: func(l quota.LimitLearnedInfo) { learned = append(learned, l) },
 		}})
 		confirmHold(t, client)
 		failed, _ := runJob(t, client, 1, 1)
@@ -39,7 +39,7 @@ func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 		require.InDelta(t, 5*time.Second, holds[0].For, float64(250*time.Millisecond))
 		require.False(t, holds[0].Estimated)
 		require.False(t, holds[1].Held)
-		require.Equal(t, heed.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 100}, learned[0])
+		require.Equal(t, quota.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 100}, learned[0])
 	})
 }
 
@@ -68,7 +68,7 @@ func TestTrace_reportsALearnedRate(t *testing.T) {
 			}
 			return limited(now)
 		}}
-		client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Full}, Trace: &heed.Trace{LimitLearned: func(l heed.LimitLearnedInfo) {
+		client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Full}, Trace: &heed.Trace{LimitLearned: func(l quota.LimitLearnedInfo) {
 			assert.Equal(t, "api.test: learned rate", l.Limit)
 			if l.Size == 0 { // since issue 14 a window is learned first, and dropped when it proves to be a bucket
 				changes[l.Change]++
@@ -131,7 +131,7 @@ func TestTracker_modes(t *testing.T) {
 			estimates := 0
 			tr := seededTransport(s, 1)
 			tr.Quota.Mode = tt.mode
-			tr.Trace = &heed.Trace{LimitLearned: func(heed.LimitLearnedInfo) { estimates++ }}
+			tr.Trace = &heed.Trace{LimitLearned: func(quota.LimitLearnedInfo) { estimates++ }}
 			client := heed.NewClient(tr)
 			runJob(t, client, 200, 30)
 			require.Equal(t, tt.mode == quota.Full, estimates > 0)

@@ -170,8 +170,8 @@ func TestWithTrace_addsToTheTransport(t *testing.T) {
 			tr.Trace = events.trace("own ")
 		}
 		second := events.trace("second ")
-		second.Hold = func(HoldInfo) { events.add("Hold") }
-		second.LimitLearned = func(LimitLearnedInfo) { events.add("LimitLearned") }
+		second.Hold = func(quota.HoldInfo) { events.add("Hold") }
+		second.LimitLearned = func(quota.LimitLearnedInfo) { events.add("LimitLearned") }
 		ctx := WithTrace(WithTrace(t.Context(), events.trace("first ")), second)
 		ctx = WithTrace(WithOptions(ctx, RequestOptions{NoRetry: true}), nil)
 		require.True(t, OptionsFrom(ctx).NoRetry)
@@ -199,9 +199,9 @@ func TestJoinTraces_skipsNil(t *testing.T) {
 	require.Equal(t, &Trace{}, JoinTraces(one, nil, &Trace{}), "a function that no trace has stays nil")
 
 	calls := ""
-	hold := func(name string) *Trace { return &Trace{Hold: func(HoldInfo) { calls += name }} }
+	hold := func(name string) *Trace { return &Trace{Hold: func(quota.HoldInfo) { calls += name }} }
 	both := JoinTraces(hold("a"), one, hold("b"), &Trace{Done: func(*http.Request, DoneInfo) { calls += "c" }}, nil)
-	both.Hold(HoldInfo{})
+	both.Hold(quota.HoldInfo{})
 	both.Done(nil, DoneInfo{})
 	require.Equal(t, "abc", calls)
 	require.Nil(t, both.LimitLearned)

@@ -72,16 +72,16 @@ func TestLimiters_claimsMayPredateTheCreation(t *testing.T) {
 		"keyed.Limiter": func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit) }}
 		},
-		"keyed.Buckets":        func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}) },
-		"keyed.Buckets, exact": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Exact: true}) },
-		"keyed.Ban": func() throttle.Limiter {
+		"keyed.NewBuckets":        func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}) },
+		"keyed.NewBuckets, exact": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Exact: true}) },
+		"keyed.NewBan": func() throttle.Limiter {
 			return keyed.NewBan(throttle.NewTokenBucket(limit), keyed.BanConfig{Rejections: 2, Within: time.Second, Duration: time.Second})
 		},
 		"adaptive.Limiter": func() throttle.Limiter {
 			return adaptive.New(adaptive.Config{InitialRate: 5, Burst: time.Second})
 		},
 		"adaptive.Limiter without a rate": func() throttle.Limiter { return adaptive.New(adaptive.Config{}) },
-		"adaptive.AdmissionControl": func() throttle.Limiter {
+		"adaptive.NewAdmissionControl": func() throttle.Limiter {
 			return adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Per: 2400 * time.Millisecond, Rand: func() float64 { return .5 }})
 		},
 		"sketch": func() throttle.Limiter {

@@ -16,7 +16,7 @@ var (
 func BenchmarkUint64N(b *testing.B) {
 	n := uint64(0)
 	for i := range b.N {
-		n += rand.Uint64N(uint64(DefaultBase) << (i & 7))
+		n += rand.Uint64N(uint64(defaultBase) << (i & 7))
 	}
 	sinkDelay = time.Duration(n)
 }
@@ -64,7 +64,7 @@ func BenchmarkBudget_deposit(b *testing.B) {
 	var budget Budget
 	now := time.Now()
 	for b.Loop() {
-		budget.Deposit(now)
+		budget.Deposit(now, 1)
 	}
 }
 

@@ -68,11 +68,8 @@ type tenth struct {
 	retries  int64
 }
 
-// Deposit counts a request, the first attempt of a call, at now.
-func (b *Budget) Deposit(now time.Time) { b.DepositN(now, 1) }
-
-// DepositN counts n requests at now, for callers that report requests in batches.
-func (b *Budget) DepositN(now time.Time, n int64) {
+// Deposit counts n requests, the first attempts of calls, at now.
+func (b *Budget) Deposit(now time.Time, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = b.read(now)

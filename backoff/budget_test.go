@@ -16,7 +16,7 @@ func TestBudget_zeroValueIsAFifthAndTenASecond(t *testing.T) {
 	now := time.Unix(0, 0)
 	require.Equal(t, 100, withdrawAll(&b, now))
 	for range 50 {
-		b.Deposit(now)
+		b.Deposit(now, 1)
 	}
 	require.Equal(t, 10, withdrawAll(&b, now))
 	require.Equal(t, BudgetState{Requests: 50, Retries: 110, Retried: 110, Rejected: 2}, b.Snapshot(now))
@@ -52,7 +52,7 @@ func TestBudget_fields(t *testing.T) {
 	} {
 		now := time.Unix(0, 0)
 		for range c.deposits {
-			c.budget.Deposit(now)
+			c.budget.Deposit(now, 1)
 		}
 		require.Equal(t, c.want, withdrawAll(c.budget, now), c.name)
 	}
@@ -61,7 +61,7 @@ func TestBudget_fields(t *testing.T) {
 func TestBudget_forgets(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := &Budget{Ratio: 1, MinPerSecond: 0.1}
-	b.Deposit(start)
+	b.Deposit(start, 1)
 	for _, step := range []struct {
 		at      time.Duration
 		granted int
@@ -85,7 +85,7 @@ func TestBudget_forgets(t *testing.T) {
 func TestBudget_forgetsInAWindowOfNanoseconds(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := &Budget{Ratio: 1, MinPerSecond: -1, Window: 10}
-	b.Deposit(start)
+	b.Deposit(start, 1)
 	require.Equal(t, BudgetState{Requests: 1}, b.Snapshot(start.Add(9)))
 	require.Equal(t, BudgetState{}, b.Snapshot(start.Add(10)))
 }
@@ -103,7 +103,7 @@ func TestBudget_allowanceIsWhatIsGranted(t *testing.T) {
 		{&Budget{MinPerSecond: math.Inf(1)}, 1, math.MaxInt64},
 	} {
 		now := time.Unix(1, 0)
-		tt.budget.DepositN(now, tt.requests)
+		tt.budget.Deposit(now, tt.requests)
 		require.Equal(t, tt.want, tt.budget.Allowance(now))
 		granted := int64(0)
 		for granted < 1000 && tt.budget.Withdraw(now) {
@@ -118,7 +118,7 @@ func TestBudget_allowanceIsWhatIsGranted(t *testing.T) {
 func TestBudget_rejectionsChangeNothing(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := &Budget{Ratio: 1, MinPerSecond: -1}
-	b.Deposit(start)
+	b.Deposit(start, 1)
 	require.False(t, b.Withdraw(start.Add(time.Hour)))
 	b.Snapshot(start.Add(time.Hour))
 	require.True(t, b.Withdraw(start))
@@ -143,13 +143,13 @@ func TestBudget_holdsItsInvariant(t *testing.T) {
 		w = max(w, time.Duration(float64(s)/floor))
 		start, at, latest := time.Unix(int64(rng.IntN(100)), 0), time.Duration(0), time.Duration(0)
 		var history []event
-		b.Deposit(start)
+		b.Deposit(start, 1)
 		history = append(history, event{0, false})
 		for range 400 {
 			at += step(rng)
 			now := max(at, latest)
 			if rng.IntN(3) > 0 {
-				b.Deposit(start.Add(at))
+				b.Deposit(start.Add(at), 1)
 				history = append(history, event{now, false})
 				latest = now
 				continue
@@ -208,7 +208,7 @@ func TestBudget_boundsAnOutage(t *testing.T) {
 			b := &Budget{MinPerSecond: 0.1}
 			for at := time.Duration(rng.Int64N(int64(s))); at < before+outage; at += gap(rng, perSecond) {
 				now := start.Add(at)
-				b.Deposit(now)
+				b.Deposit(now, 1)
 				if at < before {
 					continue // the server is available
 				}
@@ -243,7 +243,7 @@ func TestBudget_countsExactlyUnderContention(t *testing.T) {
 	for range users {
 		wg.Go(func() {
 			for range calls {
-				b.Deposit(now)
+				b.Deposit(now, 1)
 				if b.Withdraw(now) {
 					granted.Add(1)
 				}

@@ -15,7 +15,7 @@ func ExampleBudget() {
 	b := &backoff.Budget{MinPerSecond: 0.1}
 	clk := clock.NewMock()
 	for range 100 {
-		b.Deposit(clk.Now())
+		b.Deposit(clk.Now(), 1)
 		for range 3 {
 			b.Withdraw(clk.Now())
 		}

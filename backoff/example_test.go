@@ -12,7 +12,7 @@ import (
 func Example() {
 	p := backoff.Exponential{Base: 100 * time.Millisecond, Jitter: backoff.None} // no jitter, so that the output is constant
 	budget, clk := &backoff.Budget{}, clock.NewMock()
-	budget.Deposit(clk.Now()) // the first attempt
+	budget.Deposit(clk.Now(), 1) // the first attempt
 
 	prev := time.Duration(0)
 	for attempt := 1; attempt < 4; attempt++ {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Defaults of Exponential and Linear. Most SDKs of large APIs use a similar DefaultBase: long
+// Defaults of Exponential and Linear. Most SDKs of large APIs use a similar defaultBase: long
 // enough for a short disturbance to pass, short enough that one retry is hardly noticed. With
-// a DefaultMax of half a minute, a server that has recovered is used again within that time.
+// a defaultMax of half a minute, a server that has recovered is used again within that time.
 const (
-	DefaultBase = 500 * time.Millisecond
-	DefaultMax  = 30 * time.Second
+	defaultBase = 500 * time.Millisecond
+	defaultMax  = 30 * time.Second
 )
 
 // Exponential is a Policy whose delays grow by a factor with each attempt:
@@ -25,10 +25,10 @@ const (
 // Invariant: no delay is negative or longer than Max, for any attempt number, any jitter and
 // any values of the fields.
 type Exponential struct {
-	// Base is c after the first attempt. Zero and negative values mean DefaultBase.
+	// Base is c after the first attempt. Zero and negative values mean 500 ms.
 	Base time.Duration
 
-	// Max is the maximum delay. Zero and negative values mean DefaultMax.
+	// Max is the maximum delay. Zero and negative values mean 30 s.
 	Max time.Duration
 
 	// Factor is the growth of c per attempt. Zero means 2, or 3 with Decorrelated. Other
@@ -49,7 +49,7 @@ type Exponential struct {
 
 // Delay implements Policy.
 func (e Exponential) Delay(attempt int, prev time.Duration) time.Duration {
-	base, maxDelay := cmp.Or(max(e.Base, 0), DefaultBase), cmp.Or(max(e.Max, 0), DefaultMax)
+	base, maxDelay := cmp.Or(max(e.Base, 0), defaultBase), cmp.Or(max(e.Max, 0), defaultMax)
 	if e.Jitter == Decorrelated {
 		return e.decorrelated(min(base, maxDelay), maxDelay, prev)
 	}

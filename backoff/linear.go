@@ -16,10 +16,10 @@ import (
 // that time is unknown, Exponential needs fewer requests to find it.
 type Linear struct {
 	// Base is c after the first attempt, and the growth of c per attempt. Zero and negative
-	// values mean DefaultBase.
+	// values mean 500 ms.
 	Base time.Duration
 
-	// Max is the maximum delay. Zero and negative values mean DefaultMax.
+	// Max is the maximum delay. Zero and negative values mean 30 s.
 	Max time.Duration
 
 	// Jitter is how the delay is drawn. Zero means Full. Decorrelated counts as Full.
@@ -43,15 +43,15 @@ func (l Linear) Delay(attempt int, _ time.Duration) time.Duration {
 	case Equal:
 		return c/2 + random(uint64(c-c/2), l.Rand)
 	case PlusMinus:
-		return plusMinus(c, cmp.Or(max(l.Max, 0), DefaultMax), l.Spread, l.Rand)
+		return plusMinus(c, cmp.Or(max(l.Max, 0), defaultMax), l.Spread, l.Rand)
 	}
 	return c
 }
 
 // ceiling returns c, the delay before jitter.
 func (l Linear) ceiling(attempt int) time.Duration {
-	c := ticks.Mul(int64(cmp.Or(max(l.Base, 0), DefaultBase)), int64(max(attempt, 1)))
-	return min(time.Duration(c), cmp.Or(max(l.Max, 0), DefaultMax))
+	c := ticks.Mul(int64(cmp.Or(max(l.Base, 0), defaultBase)), int64(max(attempt, 1)))
+	return min(time.Duration(c), cmp.Or(max(l.Max, 0), defaultMax))
 }
 
 // Validate returns an error that describes the first field that is out of range, or nil. Delay

@@ -126,7 +126,7 @@ func TestPolicies_keepTheirBounds(t *testing.T) {
 		for _, p := range []Policy{e, l} {
 			d := p.Delay(attempt, prev)
 			require.GreaterOrEqual(t, d, time.Duration(0), "%+v, attempt %d, prev %d", p, attempt, prev)
-			require.LessOrEqual(t, d, cmp.Or(max(e.Max, 0), DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
+			require.LessOrEqual(t, d, cmp.Or(max(e.Max, 0), defaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
 		}
 	}
 }
@@ -339,7 +339,7 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 		},
 		"literal":  func() { sinkDelay += Exponential{Base: s}.Delay(3, s) },
 		"Floor":    func() { sinkDelay += RetryAfterJitter{}.Delay(s, 2) },
-		"Deposit":  func() { budget.Deposit(now) },
+		"Deposit":  func() { budget.Deposit(now, 1) },
 		"Withdraw": func() { sinkOK = budget.Withdraw(now) },
 		"Snapshot": func() { sinkOK = budget.Snapshot(now).Rejected > 0 },
 		"SplayOf":  func() { sinkDelay += OffsetFor("device").In(s) },

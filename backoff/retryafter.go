@@ -24,11 +24,11 @@ import (
 // asked for 60 s.
 type RetryAfterJitter struct {
 	// Min replaces shorter waits, including zero and negative ones, and is the minimum of
-	// the range w. Zero and negative values mean DefaultBase.
+	// the range w. Zero and negative values mean 500 ms.
 	Min time.Duration
 
 	// Max is the maximum range of the random delay. Zero and negative values mean
-	// DefaultMax.
+	// 30 s.
 	Max time.Duration
 
 	// Spread is the range after the first attempt, as a fraction of the wait that the server
@@ -43,7 +43,7 @@ type RetryAfterJitter struct {
 // Delay returns the wait after attempt, counted from 1, if the server asked for retryAfter. It
 // is never shorter than retryAfter, and saturates at the maximum duration.
 func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Duration {
-	shortest, spread := cmp.Or(max(f.Min, 0), DefaultBase), f.Spread
+	shortest, spread := cmp.Or(max(f.Min, 0), defaultBase), f.Spread
 	if spread == 0 {
 		spread = 0.1
 	}
@@ -52,6 +52,6 @@ func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Dura
 	if spread > 0 {
 		w = max(w, scale(retryAfter, spread))
 	}
-	extra := random(uint64(double(w, cmp.Or(max(f.Max, 0), DefaultMax), attempt)), f.Rand)
+	extra := random(uint64(double(w, cmp.Or(max(f.Max, 0), defaultMax), attempt)), f.Rand)
 	return time.Duration(ticks.Add(int64(retryAfter), int64(extra)))
 }

@@ -57,7 +57,7 @@ const perKey = 100_000_000
 // keyedPairs compares limiters per key after a million keys have been used.
 func keyedPairs() []Pair {
 	return []Pair{{
-		Work: "a million keys, zipf", Call: "keyed.Buckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
+		Work: "a million keys, zipf", Call: "keyed.NewBuckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
 		Heed: askInOrder(sync.OnceValue(func() func(string) bool {
 			return warmedUp(reserveKey(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20})))
 		})),

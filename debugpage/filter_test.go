@@ -176,7 +176,7 @@ func TestRecorder_joinsFailuresThatDifferInNumbers(t *testing.T) {
 // has entries, and a hold before.
 func TestRecorder_aFloodOfOneKindKeepsTheOthers(t *testing.T) {
 	r, now := new(recorder), time.Unix(1000, 0)
-	r.hold(now, heed.HoldInfo{Host: "first.test", Limit: "first.test: retry-after", Held: true, For: time.Hour})
+	r.hold(now, quota.HoldInfo{Host: "first.test", Limit: "first.test: retry-after", Held: true, For: time.Hour})
 	for i := range 3 * maxDecisions {
 		host := strings.Repeat("a", i+1)
 		r.done(now, &http.Request{URL: &url.URL{Host: host}}, heed.DoneInfo{Info: heed.Info{StopReason: heed.ErrMaxWait}})

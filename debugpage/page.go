@@ -12,6 +12,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/batch"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -75,8 +76,8 @@ func (p *Page) Trace() *heed.Trace {
 		AttemptDone:  func(_ *http.Request, i heed.AttemptInfo) { p.recorder.attemptDone(p.now(), i) },
 		Retry:        func(req *http.Request, i heed.RetryInfo) { p.recorder.retry(p.now(), req, i) },
 		Done:         func(req *http.Request, i heed.DoneInfo) { p.recorder.done(p.now(), req, i) },
-		Hold:         func(i heed.HoldInfo) { p.recorder.hold(p.now(), i) },
-		LimitLearned: func(i heed.LimitLearnedInfo) { p.recorder.limitLearned(p.now(), i) },
+		Hold:         func(i quota.HoldInfo) { p.recorder.hold(p.now(), i) },
+		LimitLearned: func(i quota.LimitLearnedInfo) { p.recorder.limitLearned(p.now(), i) },
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -119,7 +120,7 @@ func (r *recorder) done(now time.Time, req *http.Request, i heed.DoneInfo) {
 	r.add(requestDecision(now, kindGiveUp, req, similar, 0), func() string { return text })
 }
 
-func (r *recorder) hold(now time.Time, i heed.HoldInfo) {
+func (r *recorder) hold(now time.Time, i quota.HoldInfo) {
 	d := decision{At: now, Kind: kindHold, Host: clean(i.Host), similar: clip(i.Limit), longest: i.For}
 	if !i.Held {
 		d.Kind = kindRelease
@@ -131,7 +132,7 @@ func (r *recorder) hold(now time.Time, i heed.HoldInfo) {
 	}
 }
 
-func (r *recorder) limitLearned(now time.Time, i heed.LimitLearnedInfo) {
+func (r *recorder) limitLearned(now time.Time, i quota.LimitLearnedInfo) {
 	d := decision{At: now, Kind: kindLimit, Host: clean(i.Host), similar: clip(i.Change.String() + " " + i.Limit + " " + i.Name)}
 	r.mu.Lock()
 	defer r.mu.Unlock()

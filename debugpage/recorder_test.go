@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -105,8 +106,8 @@ func TestRecorder_allocatesNothingWithoutWaits(t *testing.T) {
 // Transports reports is counted once.
 func TestRecorder_sharedTrackersReportEventsOnce(t *testing.T) {
 	r, now := new(recorder), time.Unix(1000, 0)
-	held := heed.HoldInfo{Host: "api.test", Limit: "api.test: retry-after", Held: true, For: time.Second}
-	limit := heed.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 10}
+	held := quota.HoldInfo{Host: "api.test", Limit: "api.test: retry-after", Held: true, For: time.Second}
+	limit := quota.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 10}
 	for range 3 {
 		r.hold(now, held)
 	}

@@ -284,7 +284,7 @@ func TestRecorder_boundaries(t *testing.T) {
 	require.Equal(t, "waited 1 s for limit c3", decisions[99].Text)
 
 	r = new(recorder)
-	held := heed.HoldInfo{Host: "api.test", Limit: "l", Held: true, For: time.Second}
+	held := quota.HoldInfo{Host: "api.test", Limit: "l", Held: true, For: time.Second}
 	for _, after := range []time.Duration{0, 100*time.Millisecond - 1, 100 * time.Millisecond} {
 		r.hold(start.Add(after), held)
 	}

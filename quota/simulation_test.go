@@ -264,7 +264,7 @@ func (c *simulatedClient) wait(d throttle.Decision) {
 // send sends a request, which arrives after half of the round trip.
 func (c *simulatedClient) send(one *call, claim throttle.Claim, d throttle.Decision) {
 	if one.attempts++; one.attempts == 1 {
-		c.budget.Deposit(c.s.now)
+		c.budget.Deposit(c.s.now, 1)
 	}
 	sent := c.s.now
 	c.s.after(roundTripTime/2, func() {

@@ -8,19 +8,19 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// lazyBuckets is a keyed.Buckets that is created by the first claim. Its table has its
+// lazyBuckets is the limiter of keyed.NewBuckets that is created by the first claim. Its table has its
 // full size from the beginning, and a file may contain many limits that are never used.
 type lazyBuckets struct {
 	config  keyed.BucketsConfig
 	clock   throttle.Clock
 	once    sync.Once
-	limiter *keyed.Buckets // nil before the first claim
+	limiter throttle.Limiter // nil before the first claim
 }
 
 // maxKeys is the maximum value of max_keys. At 35 bytes per key such a table takes 560 MiB.
 const maxKeys = 1 << 24
 
-func (c *lazyBuckets) get() *keyed.Buckets {
+func (c *lazyBuckets) get() throttle.Limiter {
 	c.once.Do(func() { c.limiter = throttle.WithClock(keyed.NewBuckets(c.config), c.clock) })
 	return c.limiter
 }

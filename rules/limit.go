@@ -83,7 +83,7 @@ type Limit struct {
 	MaxKeys int
 
 	// Compact means that each key takes 16 bytes and starts anew when the limit changes. See
-	// keyed.Buckets.
+	// keyed.NewBuckets.
 	Compact bool
 
 	// Replaces lists the names of limits that do not apply to requests to which this limit

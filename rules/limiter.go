@@ -43,9 +43,7 @@ func resize(l throttle.Limiter, s Spec) error {
 	switch l := l.(type) {
 	case *throttle.Concurrency:
 		return l.SetCount(s.(throttle.ConcurrencyConfig).Count)
-	case *throttle.FixedWindow:
-		return l.SetConfig(s.(throttle.FixedWindowConfig))
-	case interface{ SetLimit(throttle.Limit) error }:
+	case throttle.Adjustable:
 		return l.SetLimit(rateOf(s))
 	}
 	return fmt.Errorf("rules: a %T cannot change: make a new one", l)
@@ -60,6 +58,8 @@ func rateOf(s Spec) throttle.Limit {
 		return s.Limit
 	case throttle.LeakyBucketConfig:
 		return s.Limit
+	case throttle.FixedWindowConfig:
+		return throttle.Limit{Name: s.Name, Count: s.Count, Per: s.Per}
 	case throttle.SlidingLogConfig:
 		return s.Limit
 	case throttle.SlidingCounterConfig:
@@ -87,7 +87,7 @@ func resizable(a, b Spec) bool {
 		return ok && a == b
 	case throttle.FixedWindowConfig:
 		a, ok := a.(throttle.FixedWindowConfig)
-		return ok && a.Align == b.Align
+		return ok && a.Align == b.Align && a.Zone.String() == b.Zone.String()
 	case throttle.SlidingLogConfig:
 		a, ok := a.(throttle.SlidingLogConfig)
 		a.Limit = b.Limit

@@ -17,8 +17,8 @@ const (
 	defaultMaxKeys  = 1 << 16
 	bytesPerKey     = 600 // of a key and its limiter, without what depends on the numbers of the limit
 	bytesPerHard    = 400 // of a second limiter for Limit.Hard
-	bytesPerEntry   = 16  // of a claim in a throttle.SlidingLog, which has space for a power of 2
-	bytesPerPart    = 9   // of a sub-window in a throttle.SlidingCounter, with what allocation adds
+	bytesPerEntry   = 16  // of a claim in a sliding log, which has space for a power of 2
+	bytesPerPart    = 9   // of a sub-window in a sliding counter, with what allocation adds
 	bytesPerRunning = 40  // of a claim in progress in a throttle.Concurrency
 )
 

@@ -11,7 +11,7 @@ import (
 
 // TestConformance runs the conformance tests of throttletest. A sketch may overestimate, and the
 // first unit of a client cannot be returned, so the limiter is Approximate. Its bound is still
-// that of a throttle.SlidingCounter: a span touches up to two windows more than its length in
+// that of throttle.NewSlidingCounter: a span touches up to two windows more than its length in
 // windows.
 func TestConformance(t *testing.T) {
 	bound := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }

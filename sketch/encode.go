@@ -57,9 +57,9 @@ func (h header) append(to []byte) []byte {
 	return to
 }
 
-// appendChecksum appends the checksum of buf[start:].
-func appendChecksum(buf []byte, start int) []byte {
-	return binary.LittleEndian.AppendUint64(buf, xxh3.Hash(buf[start:]))
+// appendChecksum appends the checksum of buf.
+func appendChecksum(buf []byte) []byte {
+	return binary.LittleEndian.AppendUint64(buf, xxh3.Hash(buf))
 }
 
 // decodeHeader validates data and returns its header and its body.
@@ -88,22 +88,15 @@ func invalidBody(what string) error {
 	return fmt.Errorf("%w: its %s cannot be", ErrEncoding, what)
 }
 
-// AppendBinary implements encoding.BinaryAppender. The result includes all that was added before
-// the call. It may include a part of what is added during the call.
-func (b *Bloom) AppendBinary(to []byte) ([]byte, error) {
-	start := len(to)
-	to = header{kind: kindBloom, seed: b.seed, a: uint64(b.bitsPerPair), b: uint64(len(b.blocks))}.append(to)
+// MarshalBinary implements encoding.BinaryMarshaler. The result includes all that was added before the call.
+func (b *Bloom) MarshalBinary() ([]byte, error) {
+	to := header{kind: kindBloom, seed: b.seed, a: uint64(b.bitsPerPair), b: uint64(len(b.blocks))}.append(make([]byte, 0, headerSize+int(b.Bytes())+checksumSize))
 	for i := range b.blocks {
 		for w := range b.blocks[i] {
 			to = binary.LittleEndian.AppendUint64(to, b.blocks[i][w].Load())
 		}
 	}
-	return appendChecksum(to, start), nil
-}
-
-// MarshalBinary implements encoding.BinaryMarshaler. See AppendBinary.
-func (b *Bloom) MarshalBinary() ([]byte, error) {
-	return b.AppendBinary(make([]byte, 0, headerSize+int(b.Bytes())+checksumSize))
+	return appendChecksum(to), nil
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces b, which must not be used by
@@ -144,22 +137,15 @@ func (b *Bloom) Merge(other *Bloom) error {
 	return nil
 }
 
-// AppendBinary implements encoding.BinaryAppender. The result includes all that was added before
-// the call. It may include a part of what is added during the call.
-func (c *CountMin) AppendBinary(to []byte) ([]byte, error) {
-	start := len(to)
-	to = header{kind: kindCountMin, seed: c.seed, a: countersPerLine, b: uint64(len(c.lines))}.append(to)
+// MarshalBinary implements encoding.BinaryMarshaler. The result includes all that was added before the call.
+func (c *CountMin) MarshalBinary() ([]byte, error) {
+	to := header{kind: kindCountMin, seed: c.seed, a: countersPerLine, b: uint64(len(c.lines))}.append(make([]byte, 0, headerSize+int(c.Bytes())+checksumSize))
 	for i := range c.lines {
 		for _, n := range c.lines[i].counts() {
 			to = binary.LittleEndian.AppendUint32(to, n)
 		}
 	}
-	return appendChecksum(to, start), nil
-}
-
-// MarshalBinary implements encoding.BinaryMarshaler. See AppendBinary.
-func (c *CountMin) MarshalBinary() ([]byte, error) {
-	return c.AppendBinary(make([]byte, 0, headerSize+int(c.Bytes())+checksumSize))
+	return appendChecksum(to), nil
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces c, which must not be used by

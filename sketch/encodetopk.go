@@ -2,22 +2,18 @@ package sketch
 
 import "encoding/binary"
 
-// AppendBinary implements encoding.BinaryAppender.
-func (t *TopK) AppendBinary(to []byte) ([]byte, error) {
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (t *TopK) MarshalBinary() ([]byte, error) {
 	capacity, all := t.items()
-	start := len(to)
-	to = header{kind: kindTopK, a: uint64(capacity), b: uint64(len(all))}.append(to)
+	to := header{kind: kindTopK, a: uint64(capacity), b: uint64(len(all))}.append(nil)
 	for _, h := range all {
 		to = binary.AppendUvarint(to, uint64(h.Count))
 		to = binary.AppendUvarint(to, uint64(h.MaxError))
 		to = binary.AppendUvarint(to, uint64(len(h.Key)))
 		to = append(to, h.Key...)
 	}
-	return appendChecksum(to, start), nil
+	return appendChecksum(to), nil
 }
-
-// MarshalBinary implements encoding.BinaryMarshaler.
-func (t *TopK) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces the content of t. It leaves t
 // unchanged if it returns an error, which wraps ErrEncoding.

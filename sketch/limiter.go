@@ -24,7 +24,7 @@ import (
 //
 // Invariant: within one window, which is one Per long and counted from the Unix epoch, a client
 // gets at most Count units; within any span of the length of a window, less than twice as many.
-// This is the algorithm of throttle.SlidingCounter with estimated counts. A claim that exact
+// This is the algorithm of throttle.NewSlidingCounter with estimated counts. A claim that exact
 // counts would grant is rejected with a probability of at most ErrorRate, as long as there are no
 // more clients than configured. More clients only increase that probability: see
 // TestLimiter_rejectsFewWrongly.

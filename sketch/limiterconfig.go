@@ -12,7 +12,7 @@ import (
 // clients.
 type LimiterConfig struct {
 	// Limit is the limit of each client: Count units in any Per, estimated as by
-	// throttle.SlidingCounter. Burst must be 0 or Count.
+	// throttle.NewSlidingCounter. Burst must be 0 or Count.
 	Limit throttle.Limit
 
 	// Clients is the maximum number of different clients that are granted something within a Per.

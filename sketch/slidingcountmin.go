@@ -8,7 +8,7 @@ import (
 // SlidingCountMin counts how often keys were added in the last window of time. It is a count-min
 // sketch with two parts, one for the current and one for the previous window. The count of the
 // previous window is weighted with the share of that window within the last window length, as in
-// throttle.SlidingCounter:
+// throttle.NewSlidingCounter:
 //
 //	    previous: 84          current: 36
 //	├────────────────────────┼─────┬──────────────────┤

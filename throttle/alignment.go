@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// An Alignment determines where the windows of a FixedWindow begin.
+// An Alignment determines where the windows of a fixed window limit begin.
 type Alignment uint8
 
 const (

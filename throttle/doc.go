@@ -17,23 +17,23 @@
 //
 // # Choosing a limiter
 //
-//	TokenBucket         a steady rate with bursts; the default choice
-//	RefillBucket        a bucket that is refilled in steps
-//	LeakyBucket         a constant rate; assigns a start time to each queued claim
-//	Nginx               the decisions of nginx limit_req, including its rounding
-//	TickQueue           a queue that is served at fixed instants
-//	FixedWindow         at most n per window; up to 2n around an edge
-//	SlidingLog          at most n in any window, exactly; remembers each claim
-//	SlidingCounter      at most n in any window, approximately; constant memory, or
+//	NewTokenBucket      a steady rate with bursts; the default choice
+//	NewRefillBucket     a bucket that is refilled in steps
+//	NewLeakyBucket      a constant rate; assigns a start time to each queued claim
+//	NewNginx            the decisions of nginx limit_req, including its rounding
+//	NewTickQueue        a queue that is served at fixed instants
+//	NewFixedWindow      at most n per window; up to 2n around an edge
+//	NewSlidingLog       at most n in any window, exactly; remembers each claim
+//	NewSlidingCounter   at most n in any window, approximately; constant memory, or
 //	                    exactly in any k consecutive sub-windows with k numbers
-//	Concurrency         at most n at the same time
-//	adaptive.Limiter    finds the rate of a server that only rejects: AIMD or CUBIC
-//	adaptive.AdmissionControl
+//	NewConcurrency      at most n at the same time
+//	adaptive.New        finds the rate of a server that only rejects: AIMD or CUBIC
+//	adaptive.NewAdmissionControl
 //	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
-// Each is made by its New function; the zero value of a type without exported fields, such as
-// TokenBucket, cannot be used.
+// The zero value of a type without exported fields, such as TokenBucket, cannot be used. The limit of an [Adjustable]
+// can be changed while it is in use.
 //
 // If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,
 // use the limiter that counts in the same way: a token bucket of n per minute can grant
@@ -47,10 +47,10 @@
 //	                    while a function does not allow them
 //	Shadow              counts and marks, rejects nothing: for testing a limit
 //	keyed.Limiter       one limiter for each key, in bounded memory
-//	keyed.Buckets       one token bucket for each key, 16 bytes each
-//	keyed.Ban           rejects all claims of a key that keeps exceeding its limit
+//	keyed.NewBuckets    one token bucket for each key, 16 bytes each
+//	keyed.NewBan        rejects all claims of a key that keeps exceeding its limit
 //	sketch.Limiter      n in any window for each of millions of keys, in fixed memory
-//	warmup.Limiter      starts at a low rate, or saves up idle time
+//	warmup.New          starts at a low rate, or saves up idle time
 //	xtime.New           adapts a *rate.Limiter of golang.org/x/time/rate
 //
 // AllOf takes units from all of its limiters or from none. rate.New gives any limiter the

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A FixedWindowConfig configures a FixedWindow.
+// A FixedWindowConfig configures NewFixedWindow.
 type FixedWindowConfig struct {
 	// Name is returned as Decision.Policy. Empty means the result of String.
 	Name string
@@ -52,7 +52,22 @@ func (q FixedWindowConfig) String() string {
 	return strconv.FormatInt(q.Count, 10) + " per " + q.Per.String()
 }
 
-// FixedWindow counts units in consecutive windows, starting at zero in each. Many servers
+// A fixedWindow is the limiter of NewFixedWindow.
+type fixedWindow struct {
+	base
+	config    FixedWindowConfig
+	current   window
+	enteredAt time.Duration // when current was entered, as returned by ticks.SinceStart
+}
+
+// A window is an interval of time and the units taken in it.
+type window struct {
+	span
+	id   uint64 // sequence number among the windows in which units were taken
+	used int64
+}
+
+// NewFixedWindow returns a limiter that counts units in consecutive windows, starting at zero in each. Many servers
 // count in this way, so it is the limit to use if the windows of the server are known. It
 // has the lowest cost and the lowest precision:
 //
@@ -70,28 +85,18 @@ func (q FixedWindowConfig) String() string {
 // granted, and does nothing after that window has ended; a cost above the limit does not
 // carry over to the next window. If the clock is set back, claims count in the current
 // window until that has lasted for its length.
-type FixedWindow struct {
-	base
-	config    FixedWindowConfig
-	current   window
-	enteredAt time.Duration // when current was entered, as returned by ticks.SinceStart
-}
-
-// A window is an interval of time and the units taken in it.
-type window struct {
-	span
-	id   uint64 // sequence number among the windows in which units were taken
-	used int64
-}
-
-// NewFixedWindow returns an unused limiter. It panics if q is invalid.
-func NewFixedWindow(q FixedWindowConfig) *FixedWindow {
+//
+// SetLimit replaces Name, Count and Per. Units taken in the current window count in the new window that replaces it. The
+// windows of a calendar keep their length, whatever Per is.
+//
+// It panics if q is invalid.
+func NewFixedWindow(q FixedWindowConfig) Adjustable {
 	must(q.Validate(), "NewFixedWindow")
 	tl := ticks.NewWallTimeline()
 	if q.Align == AtFirst || q.Align == AtCreation {
 		tl = ticks.NewTimeline() // these windows are private to the limiter: setting the wall clock need not move them
 	}
-	return &FixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
+	return &fixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
 }
 
 func (q FixedWindowConfig) policy() string {
@@ -102,7 +107,7 @@ func (q FixedWindowConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (f *FixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := f.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -139,23 +144,25 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 
 // Report implements Limiter: it corrects the cost of the claim in the window in which it
 // was granted.
-func (f *FixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
+func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
 	if extra := fb.ExtraCost(c, d); extra != 0 {
 		f.adjust(extra, d)
 	}
 }
 
-// SetConfig replaces the configuration. Units taken in the current window count in the new
-// window that replaces it. Align must stay the same. If SetConfig returns an error,
-// nothing has changed.
-func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
-	if err := q.Validate(); err != nil {
+// SetLimit implements Adjustable.
+func (f *fixedWindow) SetLimit(l Limit) error {
+	if err := l.checkNoBurst("fixed window"); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if q.Align != f.config.Align {
-		return fmt.Errorf("throttle: fixed window %q: Align is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Align, f.config.Align)
+	q := f.config
+	if q.Name, q.Count = l.Name, l.Count; !q.Align.isCalendar() {
+		q.Per = l.Per
+	}
+	if err := q.Validate(); err != nil {
+		return err
 	}
 	now := f.effectiveReading(f.read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
@@ -166,28 +173,8 @@ func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	return nil
 }
 
-// SetLimit calls SetConfig with the Name, Count and Per of l. The windows of a calendar
-// keep their length. The error is that of l.Validate, or states that l.Burst is not
-// supported.
-func (f *FixedWindow) SetLimit(l Limit) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	if err := l.checkNoBurst("fixed window"); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	q := f.config
-	f.mu.Unlock()
-	q.Name, q.Count = l.Name, l.Count
-	if !q.Align.isCalendar() {
-		q.Per = l.Per
-	}
-	return f.SetConfig(q)
-}
-
 // adjust takes n more units in the window in which d was granted, or returns -n.
-func (f *FixedWindow) adjust(n int64, d Decision) {
+func (f *fixedWindow) adjust(n int64, d Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d.Grant == f.current.id {
@@ -200,7 +187,7 @@ func (f *FixedWindow) adjust(n int64, d Decision) {
 // until the current window has lasted for its length by the monotonic clock. After that, a
 // reading before the window means that the clock was set back; a clock that is set back
 // therefore blocks claims for at most the length of one window.
-func (f *FixedWindow) effectiveReading(given int64) int64 {
+func (f *fixedWindow) effectiveReading(given int64) int64 {
 	if given >= f.current.start || int64(ticks.SinceStart()-f.enteredAt) < ticks.Sub(f.current.end, f.current.start) {
 		return max(given, f.last)
 	}
@@ -208,7 +195,7 @@ func (f *FixedWindow) effectiveReading(given int64) int64 {
 }
 
 // windowAt returns the window that contains now.
-func (f *FixedWindow) windowAt(now int64) window {
+func (f *fixedWindow) windowAt(now int64) window {
 	if w := f.current; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
 		return w
 	}

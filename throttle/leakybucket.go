@@ -48,7 +48,7 @@ func (l LeakyBucketConfig) Validate() error {
 //
 // With a Queue of 0, and for Reserve, it is a TokenBucket. In the terms of
 // nginx, burst=5 is a Burst of 1 and a Queue of 5; burst=5 delay=3 is a Burst of 4 and a
-// Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [Nginx] also rounds as
+// Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [NewNginx] also rounds as
 // nginx does.
 //
 // Use it if claims are paced by this limit alone. If other conditions apply (AllOf, a

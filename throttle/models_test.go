@@ -133,7 +133,7 @@ func TestSlidingLog_agreesWithAListOfUnits(t *testing.T) {
 				}
 				distinct := slices.Compact(slices.Clone(m.units))
 				distinct = slices.DeleteFunc(distinct, func(at int64) bool { return at <= now-40 })
-				require.Equal(t, len(distinct), l.entries.len(), "%s: claims at one instant share an entry", what)
+				require.Equal(t, len(distinct), l.(*slidingLog).entries.len(), "%s: claims at one instant share an entry", what)
 			}
 		}
 	}

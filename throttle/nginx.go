@@ -77,7 +77,18 @@ func (l NginxConfig) String() string {
 	return s
 }
 
-// Nginx makes the same decisions as limit_req of nginx 1.22, including all truncations:
+// A nginxRate is the limiter of NewNginx.
+type nginxRate struct {
+	base
+	config NginxConfig
+	rate   int64 // thousandths of a request per second
+
+	lastMilli int64 // last in whole milliseconds
+	level     int64 // excess + 1000 at lastMilli; 0: all requests have drained
+	lastStart int64 // latest millisecond at which a granted claim may be used
+}
+
+// NewNginx returns a limiter that makes the same decisions as limit_req of nginx 1.22, including all truncations:
 // for clients that predict the decisions of a server, and for servers that replace nginx.
 // In other cases use LeakyBucket, which is exact.
 //
@@ -104,20 +115,11 @@ func (l NginxConfig) String() string {
 // units: units are returned as in LeakyBucket, and because all units of a claim are used
 // at one instant, a claim may not be larger than the part of the burst that is not
 // delayed, plus one.
-type Nginx struct {
-	base
-	config NginxConfig
-	rate   int64 // thousandths of a request per second
-
-	lastMilli int64 // last in whole milliseconds
-	level     int64 // excess + 1000 at lastMilli; 0: all requests have drained
-	lastStart int64 // latest millisecond at which a granted claim may be used
-}
-
-// NewNginx returns an unused limiter. It panics if l is invalid.
-func NewNginx(l NginxConfig) *Nginx {
+//
+// It panics if l is invalid.
+func NewNginx(l NginxConfig) Limiter {
 	must(l.Validate(), "NewNginx")
-	return &Nginx{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	return &nginxRate{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
 func (l NginxConfig) policy() string {
@@ -128,7 +130,7 @@ func (l NginxConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := g.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -162,20 +164,20 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 }
 
 // maxExcess returns the largest excess of a claim that accepts a wait of w.
-func (g *Nginx) maxExcess(w time.Duration) int64 {
+func (g *nginxRate) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
 	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits of less than ms+1
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
 // levelAt returns the level at ms.
-func (g *Nginx) levelAt(ms int64) int64 {
+func (g *nginxRate) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
 // drainTime returns how long after now milli thousandths will have drained from the level
 // at the latest grant.
-func (g *Nginx) drainTime(milli, now int64) time.Duration {
+func (g *nginxRate) drainTime(milli, now int64) time.Duration {
 	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
@@ -183,20 +185,20 @@ func (g *Nginx) drainTime(milli, now int64) time.Duration {
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is added.
-func (g *Nginx) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		g.adjust(extra, f.Now, d)
 	}
 }
 
 // Traits implements Limiter.
-func (*Nginx) Traits() Traits {
+func (*nginxRate) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // adjust adds n more units for the claim granted by d, or returns -n units, less what
 // drains between its start and the last one.
-func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
+func (g *nginxRate) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := max(ticks.FloorDiv(g.read(asOf), 1e6), g.lastMilli)

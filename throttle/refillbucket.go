@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A RefillBucketConfig configures a RefillBucket. Count units are added every Per, up to
+// A RefillBucketConfig configures NewRefillBucket. Count units are added every Per, up to
 // Burst.
 type RefillBucketConfig struct {
 	Limit Limit
@@ -30,7 +30,24 @@ func (r RefillBucketConfig) Validate() error {
 	return r.Limit.Validate()
 }
 
-// RefillBucket is a token bucket that is refilled in steps, for limits that are defined in
+// A refillBucket is the limiter of NewRefillBucket.
+type refillBucket struct {
+	base
+	config RefillBucketConfig // as it was at the creation; its Limit is not used later
+	limit  Limit
+	burst  int64
+	anchor int64
+	state  refillState
+}
+
+// A refillState is the state of a refillBucket right after a tick.
+type refillState struct {
+	tick     int64 // its number, counted from the anchor
+	taken    int64 // units missing from burst; more than burst: in debt
+	refilled int64 // units added by all ticks, including those above the burst
+}
+
+// NewRefillBucket returns a token bucket that is refilled in steps, for limits that are defined in
 // this way: 5 more every minute, or all 200 again at noon. If units are restored
 // continuously, use TokenBucket.
 //
@@ -50,49 +67,40 @@ func (r RefillBucketConfig) Validate() error {
 //
 // Cancel returns the units of a claim less the units that ticks have added since the
 // grant, also across SetLimit.
-type RefillBucket struct {
-	base
-	config RefillBucketConfig // as it was at the creation; its Limit is not used later
-	limit  Limit
-	burst  int64
-	anchor int64
-	state  refillState
-}
-
-// A refillState is the state of a RefillBucket right after a tick.
-type refillState struct {
-	tick     int64 // its number, counted from the anchor
-	taken    int64 // units missing from burst; more than burst: in debt
-	refilled int64 // units added by all ticks, including those above the burst
-}
-
-// NewRefillBucket returns a bucket configured by r. It panics if r is invalid.
-func NewRefillBucket(r RefillBucketConfig) *RefillBucket {
+//
+// SetLimit replaces the limit. The units in the bucket are kept, up to the new burst, and so is the anchor.
+//
+// It panics if r is invalid.
+func NewRefillBucket(r RefillBucketConfig) Adjustable {
 	must(r.Validate(), "NewRefillBucket")
-	b := &RefillBucket{base: newBase(ticks.NewTimeline(), ""), config: r}
+	b := &refillBucket{base: newBase(ticks.NewTimeline(), ""), config: r}
 	b.useLimit(r.Limit)
 	b.start()
 	return b
 }
 
+// RefillsInSteps says that Decision.Per is more than the time of so many units if a step is no part of the burst. Package queue
+// looks for this method.
+func (*refillBucket) RefillsInSteps() {}
+
 // SetClock replaces the clock; see WithClock.
-func (b *RefillBucket) SetClock(c Clock) {
+func (b *refillBucket) SetClock(c Clock) {
 	b.base.SetClock(c)
 	b.start()
 }
 
 // start sets the anchor and the state at the creation.
-func (b *RefillBucket) start() {
+func (b *refillBucket) start() {
 	b.anchor = b.readAnchor(b.config.Anchor)
 	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}
 }
 
-func (b *RefillBucket) useLimit(l Limit) {
+func (b *refillBucket) useLimit(l Limit) {
 	b.limit, b.policy, b.burst = l, l.policy(), l.burst()
 }
 
 // Reserve implements Limiter.
-func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := b.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -121,16 +129,14 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is taken, if necessary from future ticks.
-func (b *RefillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
 
-// SetLimit replaces the limit. The units in the bucket are kept, up to the new burst, and
-// so is the anchor. If l is invalid, SetLimit returns the error of l.Validate and changes
-// nothing.
-func (b *RefillBucket) SetLimit(l Limit) error {
+// SetLimit implements Adjustable.
+func (b *refillBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -146,7 +152,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 }
 
 // adjust takes n more units for the claim granted by d, or returns -n.
-func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
+func (b *refillBucket) adjust(n int64, asOf time.Time, d Decision) {
 	now := b.read(asOf)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +170,7 @@ func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 const maxRefilled = 1 << 62
 
 // stateAt returns the state as of now.
-func (b *RefillBucket) stateAt(now int64) refillState {
+func (b *refillBucket) stateAt(now int64) refillState {
 	s, tick := b.state, b.tickAt(now)
 	if b.last == ticks.Never { // the first claim may have a time before the creation
 		s.tick = min(s.tick, tick)
@@ -176,12 +182,12 @@ func (b *RefillBucket) stateAt(now int64) refillState {
 	return s
 }
 
-func (b *RefillBucket) tickAt(now int64) int64 {
+func (b *refillBucket) tickAt(now int64) int64 {
 	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
 }
 
 // waitFor returns how long after now the ticks following tick have added n units.
-func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
+func (b *refillBucket) waitFor(n, tick, now int64) time.Duration {
 	if n <= 0 {
 		return 0
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingCounterConfig configures a SlidingCounter: Count units in any Per. Burst must be
+// A SlidingCounterConfig configures NewSlidingCounter: Count units in any Per. Burst must be
 // 0 or Count.
 type SlidingCounterConfig struct {
 	Limit Limit
@@ -36,7 +36,35 @@ func (c SlidingCounterConfig) Validate() error {
 	return c.Limit.Validate()
 }
 
-// SlidingCounter limits the units taken in the last Per. It keeps counts for windows
+// A slidingCounter is the limiter of NewSlidingCounter.
+type slidingCounter struct {
+	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
+	config SlidingCounterConfig
+	counts slidingCounts
+}
+
+// slidingCounts are the counts of a slidingCounter. Readings are not older than that of the
+// latest add.
+type slidingCounts interface {
+	// used returns the units that count at now, rounded up if they are an estimate.
+	used(now int64) int64
+
+	// waitUntilAtMost returns how long after now the units that count decrease to the given
+	// number if none are added.
+	waitUntilAtMost(units, now int64) time.Duration
+
+	// add adds units at now and returns the Decision.Grant with which they can be adjusted.
+	add(units, now int64) (grant uint64)
+
+	// adjust changes the units that were added with grant by n, as long as they count.
+	adjust(grant uint64, n int64)
+
+	// setPer changes the length of the window at now. The units that count then count as
+	// added now, and earlier grants can no longer be adjusted.
+	setPer(per, now int64)
+}
+
+// NewSlidingCounter returns a limiter of the units taken in the last Per. It keeps counts for windows
 // instead of a record of each unit, so its memory is independent of the limit: two numbers,
 // or one for each of Parts.
 //
@@ -63,41 +91,18 @@ func (c SlidingCounterConfig) Validate() error {
 // Invariant: within one window, and in any Parts consecutive sub-windows, no more than
 // Count units are granted and kept. Within any span as long as a window it is less than
 // twice Count without Parts, and up to twice Count with Parts, as such a span can overlap
-// one sub-window more. SlidingLog is exact.
+// one sub-window more. NewSlidingLog is exact.
 //
 // A claim with a reading older than the latest grant is decided in the window of that
 // grant.
-type SlidingCounter struct {
-	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
-	config SlidingCounterConfig
-	counts slidingCounts
-}
-
-// slidingCounts are the counts of a SlidingCounter. Readings are not older than that of the
-// latest add.
-type slidingCounts interface {
-	// used returns the units that count at now, rounded up if they are an estimate.
-	used(now int64) int64
-
-	// waitUntilAtMost returns how long after now the units that count decrease to the given
-	// number if none are added.
-	waitUntilAtMost(units, now int64) time.Duration
-
-	// add adds units at now and returns the Decision.Grant with which they can be adjusted.
-	add(units, now int64) (grant uint64)
-
-	// adjust changes the units that were added with grant by n, as long as they count.
-	adjust(grant uint64, n int64)
-
-	// setPer changes the length of the window at now. The units that count then count as
-	// added now, and earlier grants can no longer be adjusted.
-	setPer(per, now int64)
-}
-
-// NewSlidingCounter returns an unused limiter. It panics if c is invalid.
-func NewSlidingCounter(c SlidingCounterConfig) *SlidingCounter {
+//
+// SetLimit replaces Count and Per. If Per changes, the units that currently count are counted as taken now, and
+// claims granted before can no longer be canceled or corrected.
+//
+// It panics if c is invalid.
+func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &SlidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
+	s := &slidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
 	if c.Parts > 0 {
 		s.counts = newPartCounts(c)
 	} else {
@@ -107,7 +112,7 @@ func NewSlidingCounter(c SlidingCounterConfig) *SlidingCounter {
 }
 
 // Reserve implements Limiter.
-func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -137,22 +142,20 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 
 // Report implements Limiter: it corrects the cost of the claim in the window or
 // sub-window in which it was granted, as long as that counts.
-func (s *SlidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
-func (s *SlidingCounter) adjust(n int64, d Decision) {
+func (s *slidingCounter) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.adjust(d.Grant, n)
 }
 
-// SetLimit replaces Count and Per. If Per changes, the units that currently count are
-// counted as taken now, and claims granted before can no longer be canceled or corrected.
-// If SetLimit returns an error, nothing has changed.
-func (s *SlidingCounter) SetLimit(l Limit) error {
+// SetLimit implements Adjustable.
+func (s *slidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.config

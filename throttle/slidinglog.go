@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingLogConfig configures a SlidingLog: Count units in any Per. Burst must be 0 or
+// A SlidingLogConfig configures NewSlidingLog: Count units in any Per. Burst must be 0 or
 // Count.
 type SlidingLogConfig struct {
 	Limit Limit
@@ -33,7 +33,14 @@ func (l SlidingLogConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// SlidingLog records each unit until it is Per old. It is exact: in no span of length Per
+// A slidingLog is the limiter of NewSlidingLog.
+type slidingLog struct {
+	base    // last is the latest reading recorded in the log
+	config  SlidingLogConfig
+	entries entries
+}
+
+// NewSlidingLog returns a limiter that records each unit until it is Per old. It is exact: in no span of length Per
 // are more than Count units granted. It needs memory for each claim.
 //
 //	               |<------ Per ------>|
@@ -49,20 +56,18 @@ func (l SlidingLogConfig) Validate() error {
 //
 // Limitations: with CountRejected, a caller that asks faster than the limit is rejected
 // until it pauses.
-type SlidingLog struct {
-	base    // last is the latest reading recorded in the log
-	config  SlidingLogConfig
-	entries entries
-}
-
-// NewSlidingLog returns an empty log. It panics if l is invalid.
-func NewSlidingLog(l SlidingLogConfig) *SlidingLog {
+//
+// SetLimit replaces Count and Per. The entries of the log are kept; if Per increases, entries that have been dropped
+// are not restored.
+//
+// It panics if l is invalid.
+func NewSlidingLog(l SlidingLogConfig) Adjustable {
 	must(l.Validate(), "NewSlidingLog")
-	return &SlidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
+	return &slidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
 }
 
 // Reserve implements Limiter.
-func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -91,21 +96,19 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 
 // Report implements Limiter: it corrects the cost of the claim in its entry. It does
 // nothing if the entry has expired.
-func (s *SlidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
 // Traits implements Limiter.
-func (s *SlidingLog) Traits() Traits {
+func (s *slidingLog) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRejected}
 }
 
-// SetLimit replaces Count and Per. The entries of the log are kept; if Per increases,
-// entries that have been dropped are not restored. If SetLimit returns an error, nothing
-// has changed.
-func (s *SlidingLog) SetLimit(l Limit) error {
+// SetLimit implements Adjustable.
+func (s *slidingLog) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.config
@@ -118,7 +121,7 @@ func (s *SlidingLog) SetLimit(l Limit) error {
 }
 
 // wait returns how long after now a claim of n units would be granted.
-func (s *SlidingLog) wait(n, now int64) time.Duration {
+func (s *slidingLog) wait(n, now int64) time.Duration {
 	if n > s.config.Limit.Count {
 		return Forever
 	}
@@ -133,17 +136,17 @@ func (s *SlidingLog) wait(n, now int64) time.Duration {
 }
 
 // expiresAfter returns how long after now the i-th entry expires, or 0 if it has expired.
-func (s *SlidingLog) expiresAfter(i int, now int64) time.Duration {
+func (s *slidingLog) expiresAfter(i int, now int64) time.Duration {
 	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Limit.Per)), now), 0))
 }
 
 // expired returns the number of entries that have expired at now.
-func (s *SlidingLog) expired(now int64) int {
+func (s *slidingLog) expired(now int64) int {
 	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Limit.Per)))
 }
 
 // record adds n units at now, and drops the entries that have expired.
-func (s *SlidingLog) record(n, now int64) {
+func (s *slidingLog) record(n, now int64) {
 	n = min(n, s.config.Limit.Count)
 	s.entries.drop(s.expired(now))
 	if s.config.CountRejected {
@@ -154,7 +157,7 @@ func (s *SlidingLog) record(n, now int64) {
 }
 
 // adjust adds n units to the entry of d, or removes -n units from it.
-func (s *SlidingLog) adjust(n int64, d Decision) {
+func (s *slidingLog) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.entries.countUntil(int64(d.Grant)) - 1

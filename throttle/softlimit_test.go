@@ -203,7 +203,7 @@ func TestShadow_marksClaimsInAllOf(t *testing.T) {
 	require.EqualValues(t, 1, remaining(t, inner))
 }
 
-func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
+func newWindow(count int64, clk throttle.Clock) throttle.Limiter {
 	return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}), clk)
 }
 

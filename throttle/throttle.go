@@ -45,6 +45,16 @@ type Limiter interface {
 	Traits() Traits
 }
 
+// An Adjustable is a Limiter whose limit can be changed while it is in use. Most limiters of this package and those of
+// package warmup are Adjustable.
+type Adjustable interface {
+	Limiter
+
+	// SetLimit replaces the limit as of now. Units that were taken stay taken, as the constructor of the limiter
+	// describes. If l is invalid, or has what the limiter does not support, SetLimit returns an error and changes nothing.
+	SetLimit(l Limit) error
+}
+
 // Traits are properties of a Limiter on which its callers rely. The zero Traits is safe for every
 // limiter.
 type Traits struct {
@@ -69,7 +79,7 @@ type Traits struct {
 	BooksAhead bool
 
 	// CountsRejected reports that the decisions depend on the number of claims that the limiter
-	// has rejected, as those of a keyed.Ban do. It must not count rejections of claims with Waits.
+	// has rejected, as those of keyed.NewBan do. It must not count rejections of claims with Waits.
 	// When such a wait has failed, a queue.Queue repeats the claim once without Waits, so that a
 	// failed wait counts as one rejection. A limiter that wraps others counts rejections if one of
 	// them does.

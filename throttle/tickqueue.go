@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// TickQueueConfig configures a TickQueue. There are Count ticks every Per, each of which
+// A TickQueueConfig configures NewTickQueue. There are Count ticks every Per, each of which
 // serves one unit. Count must be at most the number of nanoseconds of Per. Burst must be 0 or
 // Count.
 type TickQueueConfig struct {
@@ -40,7 +40,15 @@ func (t TickQueueConfig) Validate() error {
 	return nil
 }
 
-// TickQueue is a queue from which one unit is served at each tick. Unused ticks are lost.
+// A tickQueue is the limiter of NewTickQueue.
+type tickQueue struct {
+	base
+	config     TickQueueConfig
+	anchor     int64
+	lastBooked int64 // number of the latest booked tick, counted from the anchor
+}
+
+// NewTickQueue returns a queue from which one unit is served at each tick. Unused ticks are lost.
 // Every claim waits for a tick, even if the queue is empty, so that work starts only at
 // known instants.
 //
@@ -64,29 +72,23 @@ func (t TickQueueConfig) Validate() error {
 // Limitations: claims behind a canceled one keep their ticks, so only the last claim in
 // the queue returns its ticks, and only before its last tick has passed. A lower actual
 // cost in Report frees ticks under the same conditions.
-type TickQueue struct {
-	base
-	config     TickQueueConfig
-	anchor     int64
-	lastBooked int64 // number of the latest booked tick, counted from the anchor
-}
-
-// NewTickQueue returns an empty queue. It panics if t is invalid.
-func NewTickQueue(t TickQueueConfig) *TickQueue {
+//
+// It panics if t is invalid.
+func NewTickQueue(t TickQueueConfig) Limiter {
 	must(t.Validate(), "NewTickQueue")
-	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.Limit.policy()), config: t, lastBooked: math.MinInt64}
+	q := &tickQueue{base: newBase(ticks.NewTimeline(), t.Limit.policy()), config: t, lastBooked: math.MinInt64}
 	q.anchor = q.readAnchor(t.Anchor)
 	return q
 }
 
 // SetClock replaces the clock; see WithClock.
-func (q *TickQueue) SetClock(c Clock) {
+func (q *tickQueue) SetClock(c Clock) {
 	q.base.SetClock(c)
 	q.anchor = q.readAnchor(q.config.Anchor)
 }
 
 // Reserve implements Limiter.
-func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := q.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -122,14 +124,14 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 }
 
 // queueTime returns the time in which a full queue is served.
-func (q *TickQueue) queueTime() time.Duration {
+func (q *tickQueue) queueTime() time.Duration {
 	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Limit.Per), q.config.Limit.Count))
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its
 // last tick instead of before. It uses the ticks after all booked ones and after the start
 // of the wait; ticks that other claims could have used are not made up for.
-func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
+func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
 	switch to := ticks.Add(from, n); {
 	case n > q.config.Queue:
@@ -149,7 +151,7 @@ func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as if Unused; if it cost more, it takes the
 // ticks after all booked ones.
-func (q *TickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		q.refund(-extra, d)
@@ -161,13 +163,13 @@ func (q *TickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 }
 
 // Traits implements Limiter.
-func (*TickQueue) Traits() Traits {
+func (*tickQueue) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // refund frees the last n ticks of the claim granted by d if it is the last one in the
 // queue.
-func (q *TickQueue) refund(n int64, d Decision) {
+func (q *tickQueue) refund(n int64, d Decision) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // with no Wait, its tick has passed
@@ -176,11 +178,11 @@ func (q *TickQueue) refund(n int64, d Decision) {
 }
 
 // tickAt returns the number of the latest tick at or before now.
-func (q *TickQueue) tickAt(now int64) int64 {
+func (q *tickQueue) tickAt(now int64) int64 {
 	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))
 }
 
 // tickTime returns the instant of tick, rounded up.
-func (q *TickQueue) tickTime(tick int64) int64 {
+func (q *tickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Limit.Per), q.config.Limit.Count))
 }

@@ -164,12 +164,13 @@ func TestSlidingCounter_ignoresGrantsBeforePerChanged(t *testing.T) {
 	require.EqualValues(t, 6, remaining(l))
 }
 
-func TestFixedWindow_setConfig(t *testing.T) {
+// SetLimit keeps the alignment of the windows and what was taken, and the length of a calendar's windows.
+func TestFixedWindow_setLimitKeepsTheCalendar(t *testing.T) {
 	l := WithClock(NewFixedWindow(FixedWindowConfig{Name: "day", Count: 5, Align: EachDay}), at(time.Hour))
 	ask(l, 3, 0)
-	require.NoError(t, l.SetConfig(FixedWindowConfig{Name: "day", Count: 9, Align: EachDay, Zone: time.FixedZone("", 3600)}))
+	require.NoError(t, l.SetLimit(Limit{Name: "day", Count: 9}))
 	require.EqualValues(t, 6, remaining(l))
-	require.ErrorContains(t, l.SetConfig(FixedWindowConfig{Count: 9, Align: EachMonth}), "cannot change")
+	require.ErrorContains(t, l.SetLimit(Limit{Count: 0}), "Count is 0")
 	require.NoError(t, l.SetLimit(PerHour(4)), "a day stays a day")
 	require.EqualValues(t, 1, remaining(l))
 	require.Equal(t, 24*time.Hour, ask(l, 1, 0).Per)
@@ -181,7 +182,7 @@ func TestSlidingLog_countsClaimsAtTheSameInstant(t *testing.T) {
 		step{at: 0, cost: 1, wait: time.Second},
 		step{at: time.Second - 1, cost: 1, wait: 1},
 		step{at: time.Second, cost: 3, ok: true}))
-	require.Equal(t, 1, l.entries.len())
+	require.Equal(t, 1, l.(*slidingLog).entries.len())
 }
 
 func TestSlidingLog_enforcesMinGap(t *testing.T) {
@@ -201,7 +202,7 @@ func TestSlidingLog_countRejectedExtendsTheWait(t *testing.T) {
 	for i := range 100 {
 		d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(time.Duration(i) * 100 * time.Millisecond)})
 		require.Equal(t, i < 3, d.OK)
-		require.LessOrEqual(t, l.entries.len(), 3, "memory is bounded by the limit")
+		require.LessOrEqual(t, l.(*slidingLog).entries.len(), 3, "memory is bounded by the limit")
 	}
 	d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(20 * time.Second)})
 	require.True(t, d.OK, "a pause lets him in")
@@ -229,7 +230,7 @@ func TestSlidingLog_agreesWithAList(t *testing.T) {
 			list = append(list, entry{now, n})
 		}
 	}
-	require.LessOrEqual(t, len(l.entries.ring), 64)
+	require.LessOrEqual(t, len(l.(*slidingLog).entries.ring), 64)
 }
 
 func TestNew_panicsOnInvalidConfig(t *testing.T) {

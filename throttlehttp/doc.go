@@ -20,7 +20,7 @@
 //	delay instead of rejection               Middleware.Queue
 //	soft limits, and borrowing               throttle.SoftLimit
 //	a trial of a limit                       throttle.Shadow; responses do not state the limit
-//	longer rejection of abusive clients      keyed.Ban
+//	longer rejection of abusive clients      keyed.NewBan
 //	a store that is down                     throttle.Fallback, or Middleware.FailClosed
 //	a custom response                        Middleware.OnReject, RejectionFrom
 //	no limit, such as for health checks      a Rule.Cost that returns 0

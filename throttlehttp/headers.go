@@ -83,7 +83,7 @@ func (m *Middleware) writeRejected(h http.Header, d *throttle.Decision) {
 }
 
 // withoutPolicy returns r without Limit and Window if its limit rejects for longer than its window, as a
-// keyed.Ban does: the window and the units of the limit below it do not describe the ban. r then states
+// keyed.NewBan does: the window and the units of the limit below it do not describe the ban. r then states
 // only when it ends.
 func withoutPolicy(r headers.Report, d *throttle.Decision) headers.Report {
 	if len(r.Limits) == 0 || d.Per <= 0 || d.Wait <= d.Per || d.Wait == throttle.Forever {

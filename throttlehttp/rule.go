@@ -24,7 +24,7 @@ type Rule struct {
 	Limiter throttle.Limiter
 
 	// Key returns the key of a request for Limiter, which should then have a limit for each
-	// key, as keyed.Buckets does. Nil means that all requests share one key.
+	// key, as keyed.NewBuckets does. Nil means that all requests share one key.
 	Key KeyFunc
 
 	// MissingKey is what happens to requests for which Key returns false or "". Zero means

@@ -60,7 +60,7 @@ func TestNoAllocs(t *testing.T) {
 	wide := throttle.Limit{Count: math.MaxInt32, Per: time.Second}
 	shut := warmup.New(warmup.Config{Limit: throttle.PerHour(1)})
 	shut.Reserve(ctx, throttle.Claim{})
-	for name, l := range map[string]*warmup.Limiter{
+	for name, l := range map[string]throttle.Limiter{
 		"Curve":           warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}),
 		"Curve, rejected": shut,
 		"Burst":           warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}),

@@ -10,33 +10,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Limiter is a rate limit that a Config or a BurstyConfig describes. The time that the units
-// of a claim take delays the next claim:
-//
-//	    A: 4 units, Wait 0        B: 1 unit, booked ahead
-//	    │                         │
-//	────┼─────┬─────┬─────┬───────┼─────┼──▶ time
-//	    │<---- A's units take --->│ B's │
-//	   now                             next
-//
-// A Limiter stores two numbers: next, the instant at which the time of all granted claims has
-// passed, and idle, the number of idle units at that instant. A claim may be used at next, or
-// immediately if next has passed, and moves next by the time that its units take. Until next
-// no other claim is granted; ReserveAhead books that instant.
-//
-// Invariant: within any span W, at most the units of the largest claim plus rate*W units are
-// used and kept, and with a BurstyConfig also the units that were saved. The time of a claim
-// is rounded up to whole nanoseconds, and the rounding is subtracted from the time of the next
-// claim: two claims may be used one nanosecond too close together, but the rate does not
-// drift.
-//
-// Limitations: an Unused claim does not return time if later claims are booked after the canceled one:
-// they keep their instants, and returning the time would let a new claim start between them.
-// If the canceled claim is the last one, next moves back to the instant at which that claim
-// could have been used, but not before now. Idle units that the claim used become idle again,
-// less those that have been added since. With a Config this makes the limit colder, so that
-// claims that are canceled do not warm it up.
-type Limiter struct {
+// A limiter is a rate limit that a Config or a BurstyConfig describes: see the comment of the package.
+type limiter struct {
 	time ticks.Timeline
 
 	mu         sync.Mutex
@@ -52,7 +27,7 @@ type Limiter struct {
 	failingSince int64         // time of the first failure since the last accepted feedback; math.MaxInt64 means none
 }
 
-// A state is the part of a Limiter that changes with each claim.
+// A state is the part of a limiter that changes with each claim.
 type state struct {
 	next      int64   // when all granted claims are paid for; math.MaxInt64 means never
 	roundedUp float64 // nanoseconds by which next was rounded up
@@ -61,7 +36,7 @@ type state struct {
 
 // New returns a limiter that is cold. New panics if c is invalid; call c.Validate first
 // if c depends on input.
-func New(c Config) *Limiter {
+func New(c Config) throttle.Adjustable {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		c := c
 		c.Limit = l
@@ -74,7 +49,7 @@ func New(c Config) *Limiter {
 
 // NewBursty returns a limiter that saves idle time from now on. NewBursty panics if b
 // is invalid; call b.Validate first if b depends on input.
-func NewBursty(b BurstyConfig) *Limiter {
+func NewBursty(b BurstyConfig) throttle.Adjustable {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		b := b
 		b.Limit = l
@@ -87,8 +62,8 @@ func NewBursty(b BurstyConfig) *Limiter {
 	return l
 }
 
-func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, name string) *Limiter {
-	l := &Limiter{time: ticks.NewTimeline(), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
+func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, name string) *limiter {
+	l := &limiter{time: ticks.NewTimeline(), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
 	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
@@ -98,7 +73,7 @@ func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limi
 }
 
 // setCosts sets the costs of l and the name of its limit.
-func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
+func (l *limiter) setCosts(limit throttle.Limit, p costs) {
 	if l.policy = limit.Name; l.policy == "" {
 		l.policy = limit.String()
 	}
@@ -110,11 +85,11 @@ func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 }
 
 // SetClock replaces the clock; see throttle.WithClock.
-func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
+func (l *limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
 // Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
 // immediately, one by one, after a long idle time. A larger claim is granted as well.
-func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (l *limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -146,7 +121,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 }
 
 // describe adds Limit, Remaining, ResetAfter and Per in state s to d.
-func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Decision {
+func (l *limiter) describe(d throttle.Decision, s state, now int64) throttle.Decision {
 	d.Limit = ticks.Int64(l.maxAtOnce)
 	if d.Limit < math.MaxInt64 {
 		d.Limit++
@@ -166,7 +141,7 @@ func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Dec
 // Report implements throttle.Limiter. It settles a cost that is known only after the work
 // has ended, and detects outages: see Config.Outage. Units that were not used are returned as
 // those of an Unused claim; units in excess of the claim delay later claims.
-func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (l *limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
 		return
@@ -188,12 +163,12 @@ func (l *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decisio
 }
 
 // Traits implements throttle.Limiter.
-func (*Limiter) Traits() throttle.Traits {
+func (*limiter) Traits() throttle.Traits {
 	return throttle.Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // recordOutcome makes the limit cold if no work has been accepted for the time of Outage.
-func (l *Limiter) recordOutcome(f throttle.Feedback) {
+func (l *limiter) recordOutcome(f throttle.Feedback) {
 	now := l.time.Read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,10 +182,8 @@ func (l *Limiter) recordOutcome(f throttle.Feedback) {
 	}
 }
 
-// SetLimit replaces Count, Per and Name of the limit. Units that have been granted still take
-// the time of the previous rate. The number of idle units, as a fraction of their maximum, is
-// preserved. If limit is invalid, SetLimit returns an error and changes nothing.
-func (l *Limiter) SetLimit(limit throttle.Limit) error {
+// SetLimit implements throttle.Adjustable.
+func (l *limiter) SetLimit(limit throttle.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, err := l.costsOf(limit)
@@ -227,7 +200,7 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 
 // refund returns m of the n units of the claim that d granted: those that the claim would have
 // used last.
-func (l *Limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
+func (l *limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.time.Read(d.At)
@@ -247,6 +220,6 @@ func (l *Limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
 
 // paidAt returns when the claim that d granted at the given time will be paid for. It is
 // derived from ResetAfter: next was in the future at that time, or there is nothing to pay.
-func (l *Limiter) paidAt(at int64, d throttle.Decision) int64 {
+func (l *limiter) paidAt(at int64, d throttle.Decision) int64 {
 	return ticks.Sub(ticks.Add(at, int64(d.ResetAfter)), int64(l.refillTime))
 }

@@ -20,19 +20,19 @@ var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 // A limiterAt is a limiter with a current time.
 type limiterAt struct {
 	*testing.T
-	*warmup.Limiter
+	throttle.Adjustable
 	now time.Time
 }
 
 func newLimiterAt(t *testing.T, c warmup.Config) *limiterAt {
 	s := &limiterAt{T: t, now: start}
-	s.Limiter = throttle.WithClock(warmup.New(c), s)
+	s.Adjustable = throttle.WithClock(warmup.New(c), s)
 	return s
 }
 
 func newBurstyAt(t *testing.T, b warmup.BurstyConfig) *limiterAt {
 	s := &limiterAt{T: t, now: start}
-	s.Limiter = throttle.WithClock(warmup.NewBursty(b), s)
+	s.Adjustable = throttle.WithClock(warmup.NewBursty(b), s)
 	return s
 }
 

@@ -37,7 +37,7 @@ var limit = throttle.Limit{Count: perHour, Per: time.Hour}
 
 var (
 	buckets = limiterKind{
-		name: "keyed.Buckets",
+		name: "keyed.NewBuckets",
 		make: func(clk throttle.Clock) throttle.Limiter {
 			return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}), clk)
 		},

@@ -50,7 +50,7 @@ var inventedKinds = []struct {
 	bytesPerKey int64
 	make        func(throttle.Clock) throttle.Limiter
 }{
-	{"keyed.Buckets", 40, func(clk throttle.Clock) throttle.Limiter {
+	{"keyed.NewBuckets", 40, func(clk throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}), clk)
 	}},
 	{"keyed.Limiter, bucket", 700, func(clk throttle.Clock) throttle.Limiter {

@@ -72,14 +72,14 @@ func (r *recorder) trace() *heed.Trace {
 				r.Rejected++
 			}
 		},
-		Hold: func(i heed.HoldInfo) {
+		Hold: func(i quota.HoldInfo) {
 			if i.Held {
 				r.addEvent("no requests for %d ms: %s", i.For.Milliseconds(), nameOf(i.Limit))
 			} else {
 				r.addEvent("requests again: %s", nameOf(i.Limit))
 			}
 		},
-		LimitLearned: func(i heed.LimitLearnedInfo) {
+		LimitLearned: func(i quota.LimitLearnedInfo) {
 			if i.Size > 0 {
 				r.addEvent("%s: %s, %d requests per %v", nameOf(i.Limit), i.Change, i.Size, i.Per)
 				return

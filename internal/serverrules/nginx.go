@@ -9,7 +9,7 @@ import (
 )
 
 // Nginx is limit_req of nginx 1.22 (ngx_http_limit_req_module.c), with rejection as
-// limit_req_status. Status 444 closes the connection. The rule is throttle.Nginx, which is
+// limit_req_status. Status 444 closes the connection. The rule is throttle.NewNginx, which is
 // compared with recorded decisions of nginx.
 func Nginx(c throttle.NginxConfig, rejection Reply) Server {
 	l := throttle.NewNginx(c)

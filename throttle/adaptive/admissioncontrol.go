@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An AdmissionControlConfig configures an AdmissionControl. The zero
+// An AdmissionControlConfig configures NewAdmissionControl. The zero
 // AdmissionControlConfig has the values of the book Site Reliability Engineering.
 type AdmissionControlConfig struct {
 	// Name is returned as Decision.Policy. Empty means "admission control".
@@ -40,37 +40,8 @@ func (a AdmissionControlConfig) Validate() error {
 	return nil
 }
 
-// AdmissionControl rejects claims at random while a server rejects requests, because
-// rejecting also costs the server resources. From the units requested within Per
-// (requests) and those of them that the server accepted (accepts), it rejects a claim with
-// the probability
-//
-//	max(0, (requests - K*accepts) / (requests + 1))
-//
-//	rejected by AdmissionControl
-//	   1 ┤                        ___---‾‾‾
-//	     │               _--‾‾‾
-//	     │          ╱
-//	   0 ┼─────────╱──────────────────────▶ requests for each one accepted
-//	     0    1    K
-//
-// (Site Reliability Engineering, ed. Beyer et al., chapter Handling Overload.) While the
-// server accepts at least one in K requests, no claim is rejected. A server that accepts a
-// fixed rate gets K times that rate, however many claims are made: with a K of 2 it
-// rejects one request for each one that it serves, and clients soon detect that it has
-// recovered.
-//
-// Requests are claims whose outcome was observed, and those that AdmissionControl
-// rejected. A claim in progress does not count; otherwise many claims at the start would
-// look like an outage. The outcome Failed counts as not accepted.
-//
-// Invariant: requests are never less than accepts. The number of granted units has no
-// bound; combine AdmissionControl with other limits by AllOf.
-//
-// Limitations: there is no time after which a claim is certain to be granted, so
-// Decision.Wait is 0. A queue.Queue asks again every second. To fail immediately instead,
-// use queue.Ticket.Reserve.
-type AdmissionControl struct {
+// An admissionControl is the limiter of NewAdmissionControl.
+type admissionControl struct {
 	time   ticks.Timeline
 	config AdmissionControlConfig
 
@@ -89,8 +60,39 @@ const numParts = 24
 // requestCounts counts units.
 type requestCounts struct{ requests, accepts int64 }
 
-// NewAdmissionControl returns an unused AdmissionControl. It panics if a is invalid.
-func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
+// NewAdmissionControl returns a limiter that rejects claims at random while a server rejects requests, because
+// rejecting also costs the server resources. From the units requested within Per
+// (requests) and those of them that the server accepted (accepts), it rejects a claim with
+// the probability
+//
+//	max(0, (requests - K*accepts) / (requests + 1))
+//
+//	rejected
+//	   1 ┤                        ___---‾‾‾
+//	     │               _--‾‾‾
+//	     │          ╱
+//	   0 ┼─────────╱──────────────────────▶ requests for each one accepted
+//	     0    1    K
+//
+// (Site Reliability Engineering, ed. Beyer et al., chapter Handling Overload.) While the
+// server accepts at least one in K requests, no claim is rejected. A server that accepts a
+// fixed rate gets K times that rate, however many claims are made: with a K of 2 it
+// rejects one request for each one that it serves, and clients soon detect that it has
+// recovered.
+//
+// Requests are claims whose outcome was observed, and those that it
+// rejected. A claim in progress does not count; otherwise many claims at the start would
+// look like an outage. The outcome Failed counts as not accepted.
+//
+// Invariant: requests are never less than accepts. The number of granted units has no
+// bound; combine it with other limits by AllOf.
+//
+// Limitations: there is no time after which a claim is certain to be granted, so
+// Decision.Wait is 0. A queue.Queue asks again every second. To fail immediately instead,
+// use queue.Ticket.Reserve.
+//
+// It panics if a is invalid.
+func NewAdmissionControl(a AdmissionControlConfig) throttle.Limiter {
 	if err := a.Validate(); err != nil {
 		panic(err.Error() + " (NewAdmissionControl)")
 	}
@@ -106,14 +108,14 @@ func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{time: ticks.NewTimeline(), config: a, partStart: ticks.Never}
+	return &admissionControl{time: ticks.NewTimeline(), config: a, partStart: ticks.Never}
 }
 
 // SetClock replaces the clock; see throttle.WithClock.
-func (l *AdmissionControl) SetClock(c throttle.Clock) { l.time.SetClock(c) }
+func (l *admissionControl) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
 // Reserve implements throttle.Limiter. A dry run also draws a random number.
-func (l *AdmissionControl) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (l *admissionControl) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -134,7 +136,7 @@ func (l *AdmissionControl) Reserve(_ context.Context, c throttle.Claim) (throttl
 	return d, nil
 }
 
-func (l *AdmissionControl) random() float64 {
+func (l *admissionControl) random() float64 {
 	l.randMu.Lock()
 	defer l.randMu.Unlock()
 	return l.config.Rand()
@@ -142,13 +144,13 @@ func (l *AdmissionControl) random() float64 {
 
 // rejectProbability returns the probability with which a claim is rejected; a negative
 // result means 0.
-func (l *AdmissionControl) rejectProbability(a requestCounts) float64 {
+func (l *admissionControl) rejectProbability(a requestCounts) float64 {
 	requests := float64(a.requests)
 	return (requests - l.config.K*float64(a.accepts)) / (requests + 1)
 }
 
 // Report implements throttle.Limiter.
-func (l *AdmissionControl) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (l *admissionControl) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK || f.State != throttle.Ended {
 		return
@@ -164,12 +166,12 @@ func (l *AdmissionControl) Report(_ context.Context, c throttle.Claim, d throttl
 }
 
 // Traits implements throttle.Limiter.
-func (*AdmissionControl) Traits() throttle.Traits {
+func (*admissionControl) Traits() throttle.Traits {
 	return throttle.Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: true}
 }
 
 // count adds a to the newest part.
-func (l *AdmissionControl) count(a requestCounts, now int64) {
+func (l *admissionControl) count(a requestCounts, now int64) {
 	l.advance(now)
 	for _, to := range []*requestCounts{&l.parts[l.newest], &l.sum} {
 		to.requests = ticks.Add(to.requests, a.requests)
@@ -178,7 +180,7 @@ func (l *AdmissionControl) count(a requestCounts, now int64) {
 }
 
 // advance begins the part that now is in, and forgets those that are over.
-func (l *AdmissionControl) advance(now int64) {
+func (l *admissionControl) advance(now int64) {
 	if l.partStart == ticks.Never { // the first claim may have a time before the creation
 		l.partStart = now
 	}
@@ -196,7 +198,7 @@ func (l *AdmissionControl) advance(now int64) {
 
 // recent returns the sum as of now. It changes nothing, because the reading of a claim
 // that is not counted may be ahead of others.
-func (l *AdmissionControl) recent(now int64) requestCounts {
+func (l *admissionControl) recent(now int64) requestCounts {
 	if elapsed := l.elapsedParts(now); elapsed > 0 {
 		return l.sumNewest(numParts - elapsed)
 	}
@@ -204,17 +206,17 @@ func (l *AdmissionControl) recent(now int64) requestCounts {
 }
 
 // elapsedParts returns the number of parts that have begun since the newest.
-func (l *AdmissionControl) elapsedParts(now int64) int64 {
+func (l *admissionControl) elapsedParts(now int64) int64 {
 	if l.partStart == ticks.Never {
 		return 0
 	}
 	return max(ticks.Sub(now, l.partStart), 0) / l.partLength()
 }
 
-func (l *AdmissionControl) partLength() int64 { return max(int64(l.config.Per)/numParts, 1) }
+func (l *admissionControl) partLength() int64 { return max(int64(l.config.Per)/numParts, 1) }
 
 // sumNewest returns the sum of the n newest parts.
-func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
+func (l *admissionControl) sumNewest(n int64) (sum requestCounts) {
 	for i := range n {
 		p := l.parts[(l.newest-int(i)+numParts)%numParts]
 		sum.requests = ticks.Add(sum.requests, p.requests)

@@ -28,7 +28,7 @@ func TestAdmissionControl_doesNotCountWaitingClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, d.OK)
 	}
-	require.Equal(t, requestCounts{requests: 3}, l.sum)
+	require.Equal(t, requestCounts{requests: 3}, l.(*admissionControl).sum)
 }
 
 // Outcomes at random instants are counted for Per, in numParts parts that are counted from the
@@ -72,7 +72,7 @@ func TestAdmissionControl_agreesWithAList(t *testing.T) {
 					sum.accepts += o.accepts
 				}
 			}
-			require.Equal(t, sum, l.recent(l.time.Read(start.Add(at))), "seed %d, step %d", seed, step)
+			require.Equal(t, sum, l.(*admissionControl).recent(l.(*admissionControl).time.Read(start.Add(at))), "seed %d, step %d", seed, step)
 			dry, err := l.Reserve(t.Context(), throttle.Claim{Now: start.Add(at), DryRun: true})
 			require.NoError(t, err)
 			require.Equal(t, sum == requestCounts{}, dry.Fresh)
@@ -104,8 +104,8 @@ func TestAdmissionControl_agreesWithAList(t *testing.T) {
 // into parts of one nanosecond.
 func TestAdmissionControl_extremeSettings(t *testing.T) {
 	require.NoError(t, AdmissionControlConfig{K: 1, Per: 1}.Validate())
-	require.EqualValues(t, 1, NewAdmissionControl(AdmissionControlConfig{Per: 1}).partLength())
-	require.EqualValues(t, 5*time.Second, NewAdmissionControl(AdmissionControlConfig{}).partLength())
+	require.EqualValues(t, 1, NewAdmissionControl(AdmissionControlConfig{Per: 1}).(*admissionControl).partLength())
+	require.EqualValues(t, 5*time.Second, NewAdmissionControl(AdmissionControlConfig{}).(*admissionControl).partLength())
 }
 
 // The rate changes at most once per half second, counted from the first grant.
@@ -129,17 +129,17 @@ func TestLimiter_climbsEachHalfSecond(t *testing.T) {
 // A fixedFactor is a curve that always returns the peak.
 type fixedFactor float64
 
-func (f fixedFactor) DecreaseFactor() float64           { return float64(f) }
-func (fixedFactor) Rate(peak, _ float64) (rate float64) { return peak }
+func (f fixedFactor) decreaseFactor() float64             { return float64(f) }
+func (fixedFactor) rateAt(peak, _ float64) (rate float64) { return peak }
 
 func TestConfig_boundsOfTheDecreaseFactor(t *testing.T) {
 	for factor, valid := range map[fixedFactor]bool{-1: false, 0: false, 1e-9: true, .999: true, 1: false, fixedFactor(math.NaN()): false} {
 		require.Equal(t, valid, Config{Curve: factor}.Validate() == nil, factor)
 	}
-	require.InDelta(t, 70+5, AIMD{}.Rate(100, 5), 1e-9)
-	require.InDelta(t, 50+10, AIMD{Beta: .5, Step: 2}.Rate(100, 5), 1e-9)
-	require.InDelta(t, 70, Cubic{}.Rate(100, 0), 1e-9, "the rate after a cut")
-	require.InDelta(t, 100, Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
+	require.InDelta(t, 70+5, AIMD{}.rateAt(100, 5), 1e-9)
+	require.InDelta(t, 50+10, AIMD{Beta: .5, Step: 2}.rateAt(100, 5), 1e-9)
+	require.InDelta(t, 70, Cubic{}.rateAt(100, 0), 1e-9, "the rate after a cut")
+	require.InDelta(t, 100, Cubic{}.rateAt(100, math.Cbrt(100*.3/.4)), 1e-9)
 }
 
 // TestLimiter_settlesCostsExactly returns and takes parts of claims on a bucket of ten units.

@@ -2,14 +2,14 @@ package adaptive
 
 import "math"
 
-// A Curve determines how the rate of a Limiter increases after a cut. Both methods
-// are pure functions; rates are in units per second.
+// A Curve determines how the rate of a Limiter increases after a cut: Cubic or AIMD. Both methods are pure functions;
+// rates are in units per second.
 type Curve interface {
-	// DecreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.
-	DecreaseFactor() float64
-	// Rate returns the rate after callers have waited for so many seconds since the cut, where
+	// decreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.
+	decreaseFactor() float64
+	// rateAt returns the rate after callers have waited for so many seconds since the cut, where
 	// peak is the rate of sending before the cut. NaN counts as Config.MinRate.
-	Rate(peak, seconds float64) float64
+	rateAt(peak, seconds float64) float64
 }
 
 // Cubic increases the rate fast while it is far below the peak, slowly near the peak, and
@@ -27,13 +27,13 @@ type Cubic struct {
 	Scale float64
 }
 
-// DecreaseFactor implements Curve.
-func (c Cubic) DecreaseFactor() float64 { return orElse(c.Beta, .7) }
+// decreaseFactor implements Curve.
+func (c Cubic) decreaseFactor() float64 { return orElse(c.Beta, .7) }
 
-// Rate implements Curve.
-func (c Cubic) Rate(peak, seconds float64) float64 {
+// rateAt implements Curve.
+func (c Cubic) rateAt(peak, seconds float64) float64 {
 	scale := orElse(c.Scale, .4)
-	k := math.Cbrt(peak * (1 - c.DecreaseFactor()) / scale)
+	k := math.Cbrt(peak * (1 - c.decreaseFactor()) / scale)
 	return scale*math.Pow(seconds-k, 3) + peak
 }
 
@@ -48,12 +48,12 @@ type AIMD struct {
 	Step float64
 }
 
-// DecreaseFactor implements Curve.
-func (a AIMD) DecreaseFactor() float64 { return orElse(a.Beta, .7) }
+// decreaseFactor implements Curve.
+func (a AIMD) decreaseFactor() float64 { return orElse(a.Beta, .7) }
 
-// Rate implements Curve.
-func (a AIMD) Rate(peak, seconds float64) float64 {
-	return peak*a.DecreaseFactor() + orElse(a.Step, 1)*seconds
+// rateAt implements Curve.
+func (a AIMD) rateAt(peak, seconds float64) float64 {
+	return peak*a.decreaseFactor() + orElse(a.Step, 1)*seconds
 }
 
 func orElse(f, or float64) float64 {

@@ -48,7 +48,7 @@ func (a Config) Validate() error {
 	if a = a.withDefaults(); a.MinRate < lowestRate || a.MaxRate < a.MinRate {
 		return fmt.Errorf("adaptive: limit %q: MinRate is %v and MaxRate %v: they must be at least one unit a day and in that order", a.Name, a.MinRate, a.MaxRate)
 	}
-	if factor := a.Curve.DecreaseFactor(); !(factor > 0 && factor < 1) {
+	if factor := a.Curve.decreaseFactor(); !(factor > 0 && factor < 1) {
 		return fmt.Errorf("adaptive: limit %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, factor)
 	}
 	return nil
@@ -138,7 +138,7 @@ func New(a Config) *Limiter {
 	config := a.withDefaults()
 	l := &Limiter{time: ticks.NewTimeline(), last: ticks.Never, lastClimb: ticks.Never, config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
-		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as after a cut to InitialRate
+		l.peak = l.clamp(a.InitialRate / l.config.Curve.decreaseFactor()) // as after a cut to InitialRate
 		l.rate = l.clamp(a.InitialRate)
 		l.highestRate = l.rate
 	}
@@ -269,7 +269,7 @@ func (l *Limiter) cut(now int64, retryAfter time.Duration) {
 		l.peak = min(l.peak, l.rate)
 	}
 	l.cuts++
-	l.rate = l.clamp(l.peak * l.config.Curve.DecreaseFactor())
+	l.rate = l.clamp(l.peak * l.config.Curve.decreaseFactor())
 	l.highestRate, l.waitedSeconds, l.lastClimb, l.callerWaited = l.rate, 0, now, false
 	l.tat = ticks.Add(now, ticks.Add(l.window(), int64(max(retryAfter, 0))))
 }
@@ -285,7 +285,7 @@ func (l *Limiter) climb(now int64) {
 		l.waitedSeconds += float64(min(since, 2*halfSecond)) / 1e9
 	}
 	l.lastClimb, l.callerWaited = now, false
-	l.setRate(min(l.config.Curve.Rate(l.peak, l.waitedSeconds), 2*l.throughput.rate(now)), now)
+	l.setRate(min(l.config.Curve.rateAt(l.peak, l.waitedSeconds), 2*l.throughput.rate(now)), now)
 }
 
 // setRate changes the rate. The number of units taken from the bucket stays the same.

@@ -141,16 +141,16 @@ func TestLimiter_followsItsCurve(t *testing.T) {
 		p.work(10*time.Millisecond, 10*time.Second)
 		p.reject(throttle.Feedback{})
 		cut := p.now
-		require.InDelta(t, curve.DecreaseFactor()*100, p.l.Rate(), 1)
+		require.InDelta(t, adaptive.DecreaseFactor(curve)*100, p.l.Rate(), 1)
 		for range 12 {
 			p.work(time.Microsecond, time.Second)
-			low, high := curve.Rate(100, p.now.Sub(cut).Seconds()-1.2), curve.Rate(100, p.now.Sub(cut).Seconds())
+			low, high := adaptive.RateAt(curve, 100, p.now.Sub(cut).Seconds()-1.2), adaptive.RateAt(curve, 100, p.now.Sub(cut).Seconds())
 			require.GreaterOrEqual(t, p.l.Rate(), low-2)
 			require.LessOrEqual(t, p.l.Rate(), high+2)
 		}
-		require.Greater(t, p.l.Rate(), curve.DecreaseFactor()*100+5)
+		require.Greater(t, p.l.Rate(), adaptive.DecreaseFactor(curve)*100+5)
 	}
-	require.InDelta(t, 100, adaptive.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
+	require.InDelta(t, 100, adaptive.RateAt(adaptive.Cubic{}, 100, math.Cbrt(100*.3/.4)), 1e-9)
 }
 
 // A rate for which no caller waits does not increase, and neither does it during a pause.

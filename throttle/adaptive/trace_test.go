@@ -114,7 +114,7 @@ func TestLimiter_initialRateIsThatOfACut(t *testing.T) {
 	for _, curve := range []adaptive.Curve{adaptive.AIMD{Step: 5}, adaptive.Cubic{}} {
 		p := newPacer(t, adaptive.Config{Curve: curve, InitialRate: 70})
 		p.work(time.Microsecond, 3*time.Second)
-		require.InDelta(t, curve.Rate(100, 2.5), p.l.Rate(), 3)
+		require.InDelta(t, adaptive.RateAt(curve, 100, 2.5), p.l.Rate(), 3)
 	}
 }
 

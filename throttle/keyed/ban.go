@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A BanConfig configures a Ban.
+// A BanConfig configures NewBan.
 type BanConfig struct {
 	// Name is returned as Decision.Policy during a ban. Empty means "ban".
 	Name string
@@ -55,25 +55,8 @@ func (s BanConfig) Validate() error {
 	return nil
 }
 
-// Ban rejects all claims of a key that keeps exceeding its limit. A key with Rejections
-// rejections within Within is banned for Duration, and for twice as long each further
-// time, until ForgetAfter has passed without a rejection or ban:
-//
-//	rejections      Rejections 3, Duration d, MaxDuration 4d
-//	 │││               │││                    │││              │││
-//	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
-//	     |-d-|             |- 2d --|             |---- 4d ----|
-//
-// Rejections during a ban are not counted.
-//
-// Invariant: what is granted obeys the inner limiter. No more than MaxKeys keys are
-// tracked, with Rejections readings each; keys that are never rejected need no memory.
-//
-// Limitations: if more than MaxKeys keys exceed their limits, a key whose ForgetAfter has
-// passed is evicted; if there is none, new keys are not tracked and cannot be banned.
-// Banned keys are not evicted, because a client could otherwise end its ban by using
-// invented keys. The inner limiter still limits all keys.
-type Ban struct {
+// A banLimiter is the limiter of NewBan.
+type banLimiter struct {
 	limiter throttle.Limiter
 	config  BanConfig
 	time    ticks.Timeline
@@ -97,8 +80,27 @@ func (o *banState) position() *tablePosition { return &o.pos }
 // evictableAt is an argument of keyTable.evict.
 func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
-// NewBan returns a limiter around l. It panics if s is invalid or l is nil.
-func NewBan(l throttle.Limiter, s BanConfig) *Ban {
+// NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its limit. A key with Rejections
+// rejections within Within is banned for Duration, and for twice as long each further
+// time, until ForgetAfter has passed without a rejection or ban:
+//
+//	rejections      Rejections 3, Duration d, MaxDuration 4d
+//	 │││               │││                    │││              │││
+//	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
+//	     |-d-|             |- 2d --|             |---- 4d ----|
+//
+// Rejections during a ban are not counted.
+//
+// Invariant: what is granted obeys the inner limiter. No more than MaxKeys keys are
+// tracked, with Rejections readings each; keys that are never rejected need no memory.
+//
+// Limitations: if more than MaxKeys keys exceed their limits, a key whose ForgetAfter has
+// passed is evicted; if there is none, new keys are not tracked and cannot be banned.
+// Banned keys are not evicted, because a client could otherwise end its ban by using
+// invented keys. The inner limiter still limits all keys.
+//
+// It panics if s is invalid or l is nil.
+func NewBan(l throttle.Limiter, s BanConfig) throttle.Limiter {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewBan)")
 	}
@@ -115,19 +117,19 @@ func NewBan(l throttle.Limiter, s BanConfig) *Ban {
 	if s.MaxKeys == 0 {
 		s.MaxKeys = 1 << 16
 	}
-	return &Ban{limiter: l, config: s, time: ticks.NewTimeline()}
+	return &banLimiter{limiter: l, config: s, time: ticks.NewTimeline()}
 }
 
 // SetClock sets the clock of p and of the limiter around which it is; see
 // throttle.WithClock.
-func (p *Ban) SetClock(c throttle.Clock) {
+func (p *banLimiter) SetClock(c throttle.Clock) {
 	p.time.SetClock(c)
 	setClock(p.limiter, c)
 }
 
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
 // the ban.
-func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (p *banLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
@@ -148,7 +150,7 @@ func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 }
 
 // reserveInner asks the inner limiter, and also returns the reading of its decision.
-func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
+func (p *banLimiter) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
 	d, err := p.limiter.Reserve(ctx, c)
 	if err != nil {
@@ -159,7 +161,7 @@ func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (
 
 // banned returns the rejection, during a ban until the given instant, of a claim on which
 // the inner limiter decided d. Its Wait covers the ban and the Wait of d.
-func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
+func (p *banLimiter) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
 		d.Wait = 0
@@ -173,7 +175,7 @@ func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 }
 
 // bannedUntil returns the end of the latest ban of key, or ticks.Never if there was none.
-func (p *Ban) bannedUntil(key string) int64 {
+func (p *banLimiter) bannedUntil(key string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o, ok := p.keys.byKey[key]; ok {
@@ -183,7 +185,7 @@ func (p *Ban) bannedUntil(key string) int64 {
 }
 
 // countRejection counts a rejection of key at now, and returns the end of its latest ban.
-func (p *Ban) countRejection(key string, now int64) (until int64) {
+func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o, ok := p.keys.byKey[key]
@@ -207,7 +209,7 @@ func (p *Ban) countRejection(key string, now int64) (until int64) {
 
 // track adds the state of a key. It returns nil if MaxKeys keys are tracked and none can
 // be evicted.
-func (p *Ban) track(key string, now int64) *banState {
+func (p *banLimiter) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
 		return nil
 	}
@@ -237,12 +239,12 @@ func (o *banState) count(now int64, s BanConfig) bool {
 }
 
 // Report implements throttle.Limiter.
-func (p *Ban) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (p *banLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	p.limiter.Report(ctx, c, d, f)
 }
 
 // Traits implements throttle.Limiter.
-func (p *Ban) Traits() throttle.Traits {
+func (p *banLimiter) Traits() throttle.Traits {
 	t := p.limiter.Traits()
 	t.CountsRejected, t.Parts = true, nil
 	return t
@@ -250,7 +252,7 @@ func (p *Ban) Traits() throttle.Traits {
 
 // isUnused reports whether the ForgetAfter of all keys has passed by now. It forgets none, because a dry run may be as of any
 // time.
-func (p *Ban) isUnused(now int64) bool {
+func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.keys.byKey {

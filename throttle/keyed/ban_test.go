@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-func newBan(s keyed.BanConfig, inner func(string) throttle.Limiter, clk throttle.Clock) *keyed.Ban {
+func newBan(s keyed.BanConfig, inner func(string) throttle.Limiter, clk throttle.Clock) throttle.Limiter {
 	return throttle.WithClock(keyed.NewBan(&keyed.Limiter{New: inner, Clock: clk}, s), clk)
 }
 

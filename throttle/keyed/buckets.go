@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// BucketsConfig configures a Buckets.
+// A BucketsConfig configures NewBuckets.
 type BucketsConfig struct {
 	// Limit is the limit of each key.
 	Limit throttle.Limit
@@ -46,7 +46,28 @@ func (b BucketsConfig) Validate() error {
 	return b.Limit.Validate()
 }
 
-// Buckets gives each key a token bucket with the same limit, in 16 bytes: 8 identify the
+// A bucketTable is the limiter of NewBuckets.
+type bucketTable struct {
+	time      ticks.Timeline
+	params    gcra.Params
+	policy    string
+	seed      maphash.Seed
+	tables    []slotTable
+	networks  networks.Table[bucketSlot]
+	subGrants throttle.SubGrants
+	overflow  throttle.Limiter // BucketsConfig.Overflow
+	inner     throttle.Limiter // asks overflow
+}
+
+const (
+	maxTicksPerNano = 4                 // maximum of ticks per nanosecond
+	latestTick      = gcra.MaxTicks / 2 // latest tick that time reaches: at least 18 years after the creation
+	minKeysPerTable = 4096              // minimum if there are several tables
+	maxTables       = 256
+	maxBuckets      = 1 << 32
+)
+
+// NewBuckets returns a limiter that gives each key a token bucket with the same limit, in 16 bytes: 8 identify the
 // key and 8 are the state of its bucket. There are no pointers to follow, neither for a
 // claim nor for the garbage collector.
 //
@@ -74,28 +95,9 @@ func (b BucketsConfig) Validate() error {
 // calculated from the latest reading at which a claim of any key in the same part of the
 // table was granted. Rates above a million per second are rounded down, by up to a fifth
 // at 1e9 per second. The limit cannot change: use Limiter for limits that differ or change.
-type Buckets struct {
-	time      ticks.Timeline
-	params    gcra.Params
-	policy    string
-	seed      maphash.Seed
-	tables    []slotTable
-	networks  networks.Table[bucketSlot]
-	subGrants throttle.SubGrants
-	overflow  throttle.Limiter // BucketsConfig.Overflow
-	inner     throttle.Limiter // asks overflow
-}
-
-const (
-	maxTicksPerNano = 4                 // maximum of ticks per nanosecond
-	latestTick      = gcra.MaxTicks / 2 // latest tick that time reaches: at least 18 years after the creation
-	minKeysPerTable = 4096              // minimum if there are several tables
-	maxTables       = 256
-	maxBuckets      = 1 << 32
-)
-
-// NewBuckets returns a table without keys. It panics if b is invalid.
-func NewBuckets(b BucketsConfig) *Buckets {
+//
+// It panics if b is invalid.
+func NewBuckets(b BucketsConfig) throttle.Limiter {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewBuckets)")
 	}
@@ -103,7 +105,7 @@ func NewBuckets(b BucketsConfig) *Buckets {
 		b.Max = 1 << 16
 	}
 	burst := cmp.Or(b.Limit.Burst, b.Limit.Count)
-	k := &Buckets{
+	k := &bucketTable{
 		time:   ticks.NewTimeline(),
 		params: gcra.New(b.Limit.Count, b.Limit.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
 		policy: cmp.Or(b.Limit.Name, b.Limit.String()),
@@ -123,27 +125,27 @@ func NewBuckets(b BucketsConfig) *Buckets {
 }
 
 // tableOf returns the table of a key with hash h; see hash.
-func (k *Buckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
+func (k *bucketTable) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
 
 // hash returns the hash that identifies a key. The values 0 and noKeyID are reserved.
-func (k *Buckets) hash(key string) uint64 {
+func (k *bucketTable) hash(key string) uint64 {
 	return max(maphash.String(k.seed, key), noKeyID+1)
 }
 
 // tick returns ns of the timeline in ticks, limited to ±latestTick.
-func (k *Buckets) tick(ns int64) int64 {
+func (k *bucketTable) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
 // SetClock replaces the clock, also that of the limiter for overflow; see
 // throttle.WithClock.
-func (k *Buckets) SetClock(c throttle.Clock) {
+func (k *bucketTable) SetClock(c throttle.Clock) {
 	k.time.SetClock(c)
 	setClock(k.overflow, c)
 }
 
 // Reserve implements throttle.Limiter.
-func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -169,7 +171,7 @@ func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 
 // slot returns slot i, or for shared the bucket of the network of key. It returns nil if
 // BucketsConfig.Overflow decides instead.
-func (k *Buckets) slot(r *slotTable, i int, key string) *bucketSlot {
+func (k *bucketTable) slot(r *slotTable, i int, key string) *bucketSlot {
 	switch {
 	case i != shared:
 		return &r.slots[i]
@@ -185,7 +187,7 @@ func (k *Buckets) slot(r *slotTable, i int, key string) *bucketSlot {
 //
 // A bucket that is full as of a reading ahead of the clock may still be needed, so the
 // earlier of that reading and the clock's is used.
-func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given, n int64) (s *bucketSlot, i int) {
+func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given, n int64) (s *bucketSlot, i int) {
 	asOf := given
 	if !c.Now.IsZero() {
 		asOf = min(given, k.time.Read(time.Time{}))
@@ -216,7 +218,7 @@ func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given, 
 
 // decide decides on c by s, which is slot i. It reports false if s has changed in the
 // meantime.
-func (k *Buckets) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
+func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
 	e := &k.params
 	old := s.tat.Load()
 	if old == gcra.Closed {
@@ -247,7 +249,7 @@ func (k *Buckets) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttl
 }
 
 // describe sets in d the state of a bucket from which taken ticks are taken.
-func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
+func (k *bucketTable) describe(d throttle.Decision, taken int64) throttle.Decision {
 	d.Remaining, d.ResetAfter = k.params.State(taken)
 	d.Per = k.params.RefillTime
 	return d
@@ -258,7 +260,7 @@ func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 // cost more, the difference is taken, if necessary from units that are not restored yet. Nothing is
 // returned to a key that has been evicted: its bucket was full, or what was taken from it is part
 // of the bucket of its network.
-func (k *Buckets) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (k *bucketTable) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Report(ctx, c, d, f)
 	} else if extra := f.ExtraCost(c, d); extra != 0 {
@@ -267,13 +269,13 @@ func (k *Buckets) Report(ctx context.Context, c throttle.Claim, d throttle.Decis
 }
 
 // Traits implements throttle.Limiter.
-func (k *Buckets) Traits() throttle.Traits {
+func (k *bucketTable) Traits() throttle.Traits {
 	overflow := traitsOf(k.overflow)
 	return throttle.Traits{NonBlocking: overflow.NonBlocking, EndsAtResponse: overflow.EndsAtResponse, CountsRejected: overflow.CountsRejected}
 }
 
 // adjust takes n more units for the claim that d granted, or returns -n.
-func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decision) {
+func (k *bucketTable) adjust(key string, n int64, asOf time.Time, d throttle.Decision) {
 	h := k.hash(key)
 	r, from := k.tableOf(h), k.time.Read(d.At)
 	now := max(k.time.Read(asOf), r.latest.Load(), from)
@@ -305,7 +307,7 @@ func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decisio
 
 // adjustSlot returns back ticks to s, which is slot i, or takes them if back is negative. It
 // reports false if s has changed in the meantime.
-func (k *Buckets) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key string, back, tick int64) bool {
+func (k *bucketTable) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key string, back, tick int64) bool {
 	old := s.tat.Load()
 	if old == gcra.Closed {
 		r.waitInserted()

@@ -1,8 +1,8 @@
 // Package keyed limits each key, such as a client's address, separately and in bounded
 // memory.
 //
-// A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [Buckets] has
-// a token bucket with the same limit for every key, in about 35 bytes per key. A [Ban]
+// A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [NewBuckets] has
+// a token bucket with the same limit for every key, in about 35 bytes per key. [NewBan]
 // around either of them rejects all claims of a key that keeps exceeding its limit, for
 // longer each time.
 //
@@ -47,7 +47,7 @@ import (
 // used more. A new key begins with as many units taken as the limiter that its network
 // shares. So a client that is limited gains nothing by having its key evicted.
 //
-// If all keys have token buckets with the same limit, use Buckets, which needs less memory.
+// If all keys have token buckets with the same limit, use NewBuckets, which needs less memory.
 //
 // Invariant: there are never more than Max limiters, and one for each of Max/8 networks. In
 // any of its windows, a key that was evicted and returns is granted at most twice its limit

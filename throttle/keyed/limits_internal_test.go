@@ -37,7 +37,7 @@ func TestBanState_agreesWithAList(t *testing.T) {
 }
 
 func TestNewBan_defaults(t *testing.T) {
-	p := NewBan(throttle.AllowAll, BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Hour})
+	p := NewBan(throttle.AllowAll, BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Hour}).(*banLimiter)
 	require.Equal(t, 65536, p.config.MaxKeys)
 	require.Equal(t, time.Hour, p.config.MaxDuration)
 	require.Equal(t, time.Hour, p.config.ForgetAfter)
@@ -138,7 +138,7 @@ func TestBan_freshOnceItsOnlyKeyIsForgotten(t *testing.T) {
 	require.False(t, fresh(t, p, end.Add(time.Minute-1)))
 	require.EqualValues(t, 1, claim(3+time.Minute).ResetAfter, "the first ban after the key was forgotten")
 	require.True(t, fresh(t, p, start.Add(3+time.Minute+1+time.Minute)))
-	require.Equal(t, 1, p.keys.len(), "a dry run as of a later time forgets nothing")
+	require.Equal(t, 1, p.(*banLimiter).keys.len(), "a dry run as of a later time forgets nothing")
 }
 
 // A rejection because of a ban lasts as long as the ban, whenever a granted claim could begin.
@@ -153,7 +153,7 @@ func TestBan_waitOfAClaimThatCouldBeginLater(t *testing.T) {
 		{throttle.Decision{Wait: time.Minute}, time.Minute},
 	} {
 		p := NewBan(throttle.DenyAll, BanConfig{Rejections: 1, Within: 1, Duration: time.Minute})
-		d := p.banned(tt.inner, int64(time.Minute), 0)
+		d := p.(*banLimiter).banned(tt.inner, int64(time.Minute), 0)
 		require.False(t, d.OK)
 		require.Equal(t, tt.want, d.Wait, "%+v", tt)
 		require.Equal(t, tt.want == time.Minute && tt.inner.Wait != time.Minute, d.Policy == "ban", "%+v", tt)

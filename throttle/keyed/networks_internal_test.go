@@ -12,7 +12,7 @@ import (
 // A key takes no place if it would be rejected because of what was taken from its network, so that
 // rejected claims do not fill a table.
 func TestInsert_keysOfAnExhaustedNetworkTakeNoPlace(t *testing.T) {
-	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerMinute(6), Addr: oneNetwork}), fixedClock(time.Unix(0, 0)))
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerMinute(6), Addr: oneNetwork}), fixedClock(time.Unix(0, 0))).(*bucketTable)
 	l := &Limiter{Clock: fixedClock(time.Unix(0, 0)), Addr: oneNetwork, New: func(string) throttle.Limiter {
 		return throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(6)), fixedClock(time.Unix(0, 0)))
 	}}

@@ -18,7 +18,7 @@ import (
 func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		clk := fixedClock(time.Unix(0, 0))
-		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: exact}), clk)
+		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: exact}), clk).(*bucketTable)
 		r, h := &k.tables[0], k.hash("slow")
 		i := r.insert(newKey{hash: h, key: "slow", now: 0, asOf: 0})
 		require.Equal(t, i, r.insert(newKey{hash: h, key: "slow", now: 5, asOf: 5}), "a key moves in once")
@@ -43,7 +43,7 @@ func (c fixedClock) After(time.Duration) <-chan time.Time { return nil }
 // insert returns the slot of a key that has one, also if it is the first of the table.
 func TestSlotTable_insertFindsTheFirstSlot(t *testing.T) {
 	for i := range 10_000 { // the seed of the hash is random
-		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: true}), fixedClock(time.Unix(0, 0)))
+		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: true}), fixedClock(time.Unix(0, 0))).(*bucketTable)
 		r, key := &k.tables[0], fmt.Sprint(i)
 		h := k.hash(key)
 		if r.insert(newKey{hash: h, key: key, now: 5, asOf: 0}) != 0 {
@@ -164,7 +164,7 @@ func TestNewBuckets_sizes(t *testing.T) {
 		1: {1, 8}, 5: {1, 16}, 10: {1, 24}, 4096: {1, 6560}, 8191: {1, 13112}, 8192: {2, 6560},
 		0: {16, 6560}, 1 << 16: {16, 6560}, 1 << 20: {256, 6560}, 1 << 21: {256, 13112},
 	} {
-		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: limit})
+		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: limit}).(*bucketTable)
 		require.Equal(t, want, [2]int{len(k.tables), len(k.tables[0].slots) - 1}, limit)
 		seen := map[*slotTable]bool{}
 		for i := range 20 * len(k.tables) {
@@ -176,7 +176,7 @@ func TestNewBuckets_sizes(t *testing.T) {
 
 // TestBuckets_timeIsBounded checks readings that are more than 18 years away.
 func TestBuckets_timeIsBounded(t *testing.T) {
-	k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10)})
+	k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10)}).(*bucketTable)
 	require.Equal(t, int64(latestTick), k.tick(math.MaxInt64))
 	require.Equal(t, -int64(latestTick), k.tick(math.MinInt64))
 	require.Equal(t, 7*k.params.Scale, k.tick(7))
@@ -185,7 +185,7 @@ func TestBuckets_timeIsBounded(t *testing.T) {
 // TestBuckets_waitsForAnInsertion checks that nothing is decided by a slot to which a key is being
 // assigned.
 func TestBuckets_waitsForAnInsertion(t *testing.T) {
-	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1}), fixedClock(time.Unix(0, 0)))
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1}), fixedClock(time.Unix(0, 0))).(*bucketTable)
 	r, h := &k.tables[0], k.hash("a")
 	i := r.insert(newKey{hash: h, key: "a", now: 0, asOf: 0})
 	r.slots[i].tat.Store(gcra.Closed)
@@ -199,7 +199,7 @@ func TestBuckets_waitsForAnInsertion(t *testing.T) {
 // TestBuckets_settlesEverySlot takes and returns units of as many keys as a table of one bucket
 // has slots, and of a key of the same network that has no slot and shares a bucket.
 func TestBuckets_settlesEverySlot(t *testing.T) {
-	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerHour(10), Max: 1, Addr: oneNetwork}), fixedClock(time.Unix(0, 0)))
+	k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerHour(10), Max: 1, Addr: oneNetwork}), fixedClock(time.Unix(0, 0))).(*bucketTable)
 	require.Panics(t, func() { NewBuckets(BucketsConfig{}) })
 	left := func(key string) int64 {
 		d, err := k.Reserve(t.Context(), throttle.Claim{Key: key, DryRun: true})

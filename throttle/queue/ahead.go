@@ -94,7 +94,7 @@ func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decisi
 	all, left := ticks.Add(c.Cost, ahead), min(max(d.Remaining, 0), d.Limit-1)
 	periods := max(all-left-1, 0) / d.Limit
 	rest := all - periods*d.Limit
-	if _, steps := l.(*throttle.RefillBucket); steps && periods > 0 { // its Per is too long if a step is no part of its burst
+	if _, steps := l.(interface{ RefillsInSteps() }); steps && periods > 0 { // its Per is too long if a step is no part of its burst
 		return d, false
 	}
 	after = ask(min(rest, d.Limit))

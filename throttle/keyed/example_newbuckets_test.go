@@ -12,7 +12,7 @@ import (
 )
 
 // A million keys with the same limit, in 26 MB.
-func ExampleBuckets() {
+func ExampleNewBuckets() {
 	clk := clock.NewMock()
 	l := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{
 		Limit: throttle.Limit{Name: "per client", Count: 10, Per: time.Second, Burst: 2},

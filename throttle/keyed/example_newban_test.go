@@ -12,7 +12,7 @@ import (
 )
 
 // A key with repeated login attempts is banned, for twice as long each time.
-func ExampleBan() {
+func ExampleNewBan() {
 	clk := clock.NewMock()
 	logins := &keyed.Limiter{Clock: clk, New: func(string) throttle.Limiter {
 		return throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "logins", Count: 1, Per: time.Second, Burst: 2}), clk)
