@@ -58,7 +58,7 @@ func downloadWith(ctx context.Context, t *testing.T, rt *bandwidth.Transport) io
 const tenMB = 10_000_000
 
 // newBucket returns a limiter of n bytes per second.
-func newBucket(n int64) *throttle.TokenBucket { return throttle.NewTokenBucket(bandwidth.PerSecond(n)) }
+func newBucket(n int64) throttle.Adjustable { return throttle.NewTokenBucket(bandwidth.PerSecond(n)) }
 
 // starts are the servers of both versions of HTTP. The HTTP/2 server of Go 1.25 shares
 // channels between bubbles of synctest, so it is left out there.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	tokenBucketCall = "throttle.TokenBucket Reserve, through Limiter"
+	tokenBucketCall = "throttle.NewTokenBucket Reserve, through Limiter"
 	rateCall        = "x/time/rate Allow"
 )
 

@@ -68,7 +68,7 @@ func TestServer_limitsOnASocket(t *testing.T) {
 	c := s.Client()
 	c.Timeout = 20 * time.Second // a hanging server must not block the test
 	defer c.CloseIdleConnections()
-	s.Limit.Limiter.(*throttle.TokenBucket).SetLimit(throttle.PerHour(2)) // so that a slow test gets no units back
+	s.Limit.Limiter.(throttle.Adjustable).SetLimit(throttle.PerHour(2)) // so that a slow test gets no units back
 	for _, want := range []int{200, 200, 429} {
 		resp, err := c.Get(s.URL)
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A bucket is the throttle.Limiter of NewLimiter: a throttle.LeakyBucket in which any number
+// A bucket is the throttle.Limiter of NewLimiter: a bucket of throttle.NewLeakyBucket in which any number
 // of units may wait, with what only x/time/rate has: an infinite limit, a limit of 0, and a
 // burst of 0.
 //
@@ -23,24 +23,33 @@ import (
 // Limitations: the positions of units booked before a limit of 0 count as later by the time
 // for which it was 0, so a Cancel of later reservations may return fewer units than possible.
 type bucket struct {
-	plain atomic.Pointer[throttle.LeakyBucket] // units, if they alone decide; otherwise nil
+	units leakyBucket // never another one
+	plain atomic.Bool // units alone decide
 
 	mu    sync.Mutex // guards the fields below
 	limit Limit
 	burst int
 	name  string // throttle.Decision.Policy
-	units *throttle.LeakyBucket
 
 	isStopped bool          // the limit is 0
 	stoppedAt time.Time     // when the limit became 0; zero: a new bucket that has not seen a time yet
 	delay     time.Duration // how long the limit was 0 before; the time of units is late by it
 }
 
+// A leakyBucket is the limiter of throttle.NewLeakyBucket, with what only package rate needs.
+type leakyBucket interface {
+	throttle.Adjustable
+	changeable
+	Available(now time.Time) float64
+	Drain(now time.Time)
+	Take(now time.Time, n int64) bool
+}
+
 func newBucket(limit Limit, burst int) *bucket {
 	b := &bucket{limit: limit, burst: burst}
 	l := b.unitsLimit()
 	b.name = l.Name
-	b.units = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l, Queue: math.MaxInt64})
+	b.units = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l, Queue: math.MaxInt64}).(leakyBucket)
 	b.isStopped = !limit.restores()
 	b.setPlain()
 	return b
@@ -49,12 +58,12 @@ func newBucket(limit Limit, burst int) *bucket {
 // setPlain sets b.plain.
 func (b *bucket) setPlain() {
 	if !b.isStopped && b.delay == 0 && b.limit < Inf && b.burst > 0 {
-		b.plain.Store(b.units)
+		b.plain.Store(true)
 	}
 }
 
 // unitsLimit returns the limit of units. Its name differs for all limits and bursts, so that
-// a Cancel across a change returns nothing: see throttle.LeakyBucket.
+// a Cancel across a change returns nothing: see throttle.NewLeakyBucket.
 func (b *bucket) unitsLimit() throttle.Limit {
 	l := b.limit.withBurst(int64(b.burst))
 	if !b.limit.restores() {
@@ -69,7 +78,7 @@ func (b *bucket) set(now time.Time, change func(Limit, int) (Limit, int)) {
 	now = orNow(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.plain.Store(nil)
+	b.plain.Store(false)
 	defer b.setPlain()
 	at := b.timeOfUnits(now)
 	if b.burst <= 0 {
@@ -107,8 +116,8 @@ func (b *bucket) timeOfUnits(now time.Time) time.Time {
 
 // Reserve implements throttle.Limiter.
 func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
-	if l := b.plain.Load(); l != nil {
-		return l.Reserve(ctx, c)
+	if b.plain.Load() {
+		return b.units.Reserve(ctx, c)
 	}
 	if _, err := c.Units(); err != nil {
 		return d, err
@@ -143,8 +152,8 @@ func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Deci
 
 // take takes n units if they may be used as of now.
 func (b *bucket) take(now time.Time, n int) bool {
-	if l := b.plain.Load(); l != nil {
-		return l.Take(now, int64(n))
+	if b.plain.Load() {
+		return b.units.Take(now, int64(n))
 	}
 	d, err := b.Reserve(context.Background(), throttle.Claim{Cost: int64(n), Now: now})
 	return err == nil && d.OK
@@ -155,8 +164,8 @@ func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	if f.State != throttle.Unused {
 		return
 	}
-	if l := b.plain.Load(); l != nil {
-		l.Report(ctx, c, d, f)
+	if b.plain.Load() {
+		b.units.Report(ctx, c, d, f)
 		return
 	}
 	b.mu.Lock()

@@ -51,11 +51,11 @@ func NewLimiter(limit Limit, burst int) *Limiter {
 // at the same time.
 //
 // Units that are not available yet can be reserved only if Traits.BooksAhead of l is set, as by
-// throttle.TokenBucket, throttle.LeakyBucket and those of package warmup. With other limiters
+// the token bucket and the leaky bucket of package throttle, and those of package warmup. With other limiters
 // ReserveN grants only what may be used immediately; WaitN works with all. A call with n = 0
 // is always granted.
 //
-// SetLimit and SetBurst change l if it is a throttle.TokenBucket or a throttle.LeakyBucket.
+// SetLimit and SetBurst change l if it is a token bucket or a leaky bucket of package throttle.
 // For these, a burst below 1 counts as 1, a limit of 0 restores one burst in 36 years, and
 // Inf restores 16 units per nanosecond. They do nothing to other limiters: change l by
 // its own methods, and then call Wake of Queue.
@@ -166,8 +166,8 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 
 var ticketPool = sync.Pool{New: func() any { return new(queue.Ticket) }}
 
-// Limit returns the limit in force. For a limiter of New other than throttle.TokenBucket and
-// throttle.LeakyBucket, it is computed from throttle.Decision.Limit and Per, and Inf if these
+// Limit returns the limit in force. For a limiter of New other than a token bucket and a
+// leaky bucket, it is computed from throttle.Decision.Limit and Per, and Inf if these
 // are unknown.
 func (v *Limiter) Limit() Limit {
 	v.once.Do(v.init)
@@ -175,7 +175,7 @@ func (v *Limiter) Limit() Limit {
 		limit, _ := v.bucket.values()
 		return limit
 	}
-	if b, ok := v.changeable(); ok {
+	if b, ok := v.limiter.(changeable); ok {
 		l := b.Limit()
 		return Limit(float64(l.Count) / l.Per.Seconds())
 	}
@@ -202,15 +202,14 @@ func (v *Limiter) Tokens() float64 { return v.TokensAt(time.Time{}) }
 
 // TokensAt returns the number of units that are available as of now. A zero now means the
 // current time. It is negative while units are reserved that are not restored yet. For a
-// limiter of New it is throttle.Decision.Remaining, or the value of Available of a
-// throttle.LeakyBucket.
+// limiter of New it is throttle.Decision.Remaining, which has no fractions, unless it is a leaky bucket.
 func (v *Limiter) TokensAt(now time.Time) float64 {
 	v.once.Do(v.init)
 	now = v.time(now)
 	if v.bucket != nil {
 		return v.bucket.tokens(now)
 	}
-	if b, ok := v.limiter.(*throttle.LeakyBucket); ok {
+	if b, ok := v.limiter.(leakyBucket); ok {
 		return b.Available(now)
 	}
 	return float64(v.dryRun(now).Remaining)
@@ -240,28 +239,17 @@ func (v *Limiter) set(now time.Time, change func(Limit, int) (Limit, int)) {
 	now = v.time(now)
 	if v.bucket != nil {
 		v.bucket.set(now, change)
-	} else if b, ok := v.changeable(); ok {
+	} else if b, ok := v.limiter.(changeable); ok {
 		v.replaceLimit(b, now, change)
 	}
 	v.waiters.Wake()
 }
 
-// A changeable is a limiter of package throttle whose limit SetLimit can change.
+// A changeable is a token bucket or leaky bucket of package throttle, whose limit SetLimit can change. Its methods are called with
+// setMu held.
 type changeable interface {
 	Limit() throttle.Limit
 	SetLimitAt(now time.Time, l throttle.Limit) error
-}
-
-// changeable returns the limiter of New if SetLimit can change it. Foreign limiters are not
-// considered, because they are called with setMu held.
-func (v *Limiter) changeable() (changeable, bool) {
-	switch b := v.limiter.(type) {
-	case *throttle.TokenBucket:
-		return b, true
-	case *throttle.LeakyBucket:
-		return b, true
-	}
-	return nil, false
 }
 
 // replaceLimit changes the limit of b.

@@ -206,18 +206,16 @@ func TestLimiter_namesItsLimit(t *testing.T) {
 	require.ErrorContains(t, l.Reserve().Err(), `limit "2.5 per second, burst -1"`)
 }
 
-// The limits of throttle.TokenBucket and LeakyBucket change with SetLimit and SetBurst.
+// The limits of token buckets and leaky buckets change with SetLimit and SetBurst.
 func TestNew_changesBuckets(t *testing.T) {
 	from := throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 4}
-	for name, b := range map[string]interface {
-		throttle.Limiter
-		Limit() throttle.Limit
-	}{
+	for name, l := range map[string]throttle.Limiter{
 		"TokenBucket": throttle.NewTokenBucket(from),
 		"LeakyBucket": throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: from}),
 	} {
+		b := l.(interface{ Limit() throttle.Limit })
 		t.Run(name, func(t *testing.T) {
-			l := rate.New(b)
+			l := rate.New(l)
 			require.Equal(t, rate.Limit(10), l.Limit())
 			require.Equal(t, 4, l.Burst())
 			require.Equal(t, 4.0, l.TokensAt(morning))
@@ -282,7 +280,7 @@ func TestNew_setLimitKeepsTheBurst(t *testing.T) {
 	for burst, want := range map[int64]int64{0: 10, 1: 1, 2: 2, 10: 10} {
 		b := throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: burst})
 		rate.New(b).SetLimit(20)
-		require.Equal(t, throttle.Limit{Count: 1, Per: 50 * time.Millisecond, Burst: want}, b.Limit())
+		require.Equal(t, throttle.Limit{Count: 1, Per: 50 * time.Millisecond, Burst: want}, b.(interface{ Limit() throttle.Limit }).Limit())
 	}
 }
 

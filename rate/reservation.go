@@ -48,7 +48,7 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	case d.Wait == throttle.Forever:
 		r.err = &throttle.RejectedError{Key: v.Key, Decision: d}
 	default:
-		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
+		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as throttle.NewLeakyBucket with a Queue, or WaitN: %w",
 			&throttle.RejectedError{Key: v.Key, Decision: d})
 	}
 	return r

@@ -95,7 +95,7 @@ func TestWithClock(t *testing.T) {
 		"Ban":       keyed.NewBan(inner, keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Second}),
 		"overflow":  &keyed.Limiter{Overflow: inner},
 	} {
-		inner.SetClock(nil)
+		throttle.WithClock(inner, nil)
 		throttle.WithClock(l, clk)
 		require.Equal(t, time.Unix(0, 0).UTC(), reserve(t, inner, throttle.Claim{DryRun: true}).At.UTC(), name)
 	}

@@ -32,10 +32,10 @@
 //	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
-// The zero value of a type without exported fields, such as TokenBucket, cannot be used. The limit of an [Adjustable]
+// The zero value of a type without exported fields, such as Concurrency, cannot be used. The limit of an [Adjustable]
 // can be changed while it is in use.
 //
-// If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,
+// If in doubt, use a token bucket. To stay within a limit that a server counts in windows,
 // use the limiter that counts in the same way: a token bucket of n per minute can grant
 // almost 2n within one of the server's minutes.
 //

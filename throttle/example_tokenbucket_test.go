@@ -11,7 +11,7 @@ import (
 )
 
 // Five searches per second, with a burst of two.
-func ExampleTokenBucket() {
+func ExampleNewTokenBucket() {
 	clk := clock.NewMock()
 	l := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "search", Count: 5, Per: time.Second, Burst: 2}), clk)
 	for range 6 {
@@ -30,7 +30,7 @@ func ExampleTokenBucket() {
 
 // If the cost of a call is known only afterwards, claim the maximum cost and report the
 // actual one.
-func ExampleTokenBucket_Report() {
+func ExampleNewTokenBucket_report() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 1000, Per: time.Minute}), clk)
 
@@ -47,7 +47,7 @@ func ExampleTokenBucket_Report() {
 }
 
 // The limit of a bucket changes while it is in use. Its units are kept.
-func ExampleTokenBucket_SetLimit() {
+func ExampleNewTokenBucket_setLimit() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(60)), clk)
 	l.Reserve(ctx, throttle.Claim{Cost: 50})

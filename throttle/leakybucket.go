@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A LeakyBucketConfig configures a LeakyBucket. Count units leak out every Per; Burst
+// A LeakyBucketConfig configures NewLeakyBucket. Count units leak out every Per; Burst
 // units are granted without a wait.
 type LeakyBucketConfig struct {
 	Limit Limit
@@ -35,7 +35,17 @@ func (l LeakyBucketConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// LeakyBucket books ahead: ReserveAhead does not reject a claim that is too early for the
+// A leakyBucket is the limiter of NewLeakyBucket.
+type leakyBucket struct {
+	base
+	config   LeakyBucketConfig
+	bookings bookings
+
+	// Take reads it without the lock. Methods that hold the lock close its tat before a change, see close.
+	state atomic.Pointer[bucketState] // bookings.state
+}
+
+// NewLeakyBucket returns a limiter that books ahead: ReserveAhead does not reject a claim that is too early for the
 // rate, but grants it with a Decision.Wait. Claims may be used at the rate of the limit, in
 // the order in which they were granted.
 //
@@ -46,7 +56,7 @@ func (l LeakyBucketConfig) Validate() error {
 //	   A       B       C       D           E is rejected until B may be used
 //	   |<-Wait of B->|
 //
-// With a Queue of 0, and for Reserve, it is a TokenBucket. In the terms of
+// With a Queue of 0, and for Reserve, it is a token bucket. In the terms of
 // nginx, burst=5 is a Burst of 1 and a Queue of 5; burst=5 delay=3 is a Burst of 4 and a
 // Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [NewNginx] also rounds as
 // nginx does.
@@ -66,25 +76,19 @@ func (l LeakyBucketConfig) Validate() error {
 //
 // Report returns no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
-type LeakyBucket struct {
-	base
-	config   LeakyBucketConfig
-	bookings bookings
-
-	// Take reads it without the lock. Methods that hold the lock close its tat before a change, see close.
-	state atomic.Pointer[bucketState] // bookings.state
-}
-
-// NewLeakyBucket returns an empty bucket. It panics if l is invalid.
-func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
+//
+// SetLimit keeps the units in the bucket, including fractions, up to the new burst, and the booked positions.
+//
+// It panics if l is invalid.
+func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	must(l.Validate(), "NewLeakyBucket")
-	b := &LeakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
+	b := &leakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
 	b.state.Store(b.bookings.state)
 	return b
 }
 
 // close returns the tat, and closes it for Take until open is called. It updates b.last. The caller must hold b.mu.
-func (b *LeakyBucket) close() (tat int64) {
+func (b *leakyBucket) close() (tat int64) {
 	tat = b.bookings.state.tat.Swap(gcra.Closed)
 	b.last = max(b.last, b.bookings.state.last.Load())
 	return tat
@@ -92,14 +96,14 @@ func (b *LeakyBucket) close() (tat int64) {
 
 // closeAt is close as of now, which it reads from the clock if it is zero, and returns the reading, or the latest one if that is
 // later.
-func (b *LeakyBucket) closeAt(asOf time.Time) (now, tat int64) {
+func (b *leakyBucket) closeAt(asOf time.Time) (now, tat int64) {
 	now = b.read(asOf) // first: a clock that panics must not leave the tat closed
 	tat = b.close()
 	return max(now, b.last), tat
 }
 
 // open ends a change that close began: the tat is now the given one.
-func (b *LeakyBucket) open(tat int64) {
+func (b *leakyBucket) open(tat int64) {
 	storeMax(&b.bookings.state.last, b.last)
 	b.bookings.state.tat.Store(tat)
 	b.state.Store(b.bookings.state)
@@ -109,7 +113,7 @@ func (b *LeakyBucket) open(tat int64) {
 // Decision and without a lock. A zero now is read from the clock.
 //
 // It records no position: as that is not in the future, nothing depends on it.
-func (b *LeakyBucket) Take(now time.Time, n int64) bool {
+func (b *leakyBucket) Take(now time.Time, n int64) bool {
 	given := b.time.Read(now)
 	for {
 		e := b.state.Load()
@@ -132,7 +136,7 @@ func (b *LeakyBucket) Take(now time.Time, n int64) bool {
 }
 
 // Reserve implements Limiter.
-func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := b.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -198,7 +202,7 @@ func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
 // than claimed, the difference is returned as if Unused; if it cost more, later claims
 // wait longer.
-func (b *LeakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
 	case f.State == Unused:
 		b.cancel(-extra, f.Now, d)
@@ -213,12 +217,12 @@ func (b *LeakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 }
 
 // Traits implements Limiter.
-func (*LeakyBucket) Traits() Traits {
+func (*leakyBucket) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // cancel returns all n units of the claim granted by d.
-func (b *LeakyBucket) cancel(n int64, asOf time.Time, d Decision) {
+func (b *leakyBucket) cancel(n int64, asOf time.Time, d Decision) {
 	if n == 0 {
 		return
 	}
@@ -230,7 +234,7 @@ func (b *LeakyBucket) cancel(n int64, asOf time.Time, d Decision) {
 }
 
 // take takes n units, even if they exceed the limit.
-func (b *LeakyBucket) take(n int64, asOf time.Time) {
+func (b *leakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, tat := b.closeAt(asOf)
@@ -240,20 +244,18 @@ func (b *LeakyBucket) take(n int64, asOf time.Time) {
 }
 
 // Limit returns the limit in force.
-func (b *LeakyBucket) Limit() Limit {
+func (b *leakyBucket) Limit() Limit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bookings.state.limit
 }
 
-// SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
-// to the new burst, and so are the booked positions. If l is invalid, SetLimit returns the
-// error of l.Validate and changes nothing.
-func (b *LeakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
+// SetLimit implements Adjustable.
+func (b *leakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
 // SetLimitAt is SetLimit as of now. A zero now is read from the clock. Claims with an older
 // Claim.Now count as made at now.
-func (b *LeakyBucket) SetLimitAt(now time.Time, l Limit) error {
+func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -269,7 +271,7 @@ func (b *LeakyBucket) SetLimitAt(now time.Time, l Limit) error {
 // Available returns the number of units in the bucket as of now, including fractions. It is
 // negative while units are booked that are not restored yet. A zero now is read from the
 // clock.
-func (b *LeakyBucket) Available(now time.Time) float64 {
+func (b *leakyBucket) Available(now time.Time) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := max(b.latest(now), b.bookings.state.last.Load())
@@ -281,7 +283,7 @@ func (b *LeakyBucket) Available(now time.Time) float64 {
 
 // Drain takes all units that are in the bucket as of now, including fractions. It does
 // nothing if there are none. A zero now is read from the clock.
-func (b *LeakyBucket) Drain(now time.Time) {
+func (b *leakyBucket) Drain(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last, tat := b.closeAt(now)
@@ -293,7 +295,7 @@ func (b *LeakyBucket) Drain(now time.Time) {
 
 // refund returns n units of the claim granted by d to the bucket. It returns the position
 // of the claim, and whether it is the last one.
-func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
+func (b *leakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
 	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	now, tat := b.closeAt(asOf)
 	b.bookings, tat = b.bookings.covering(now, tat)

@@ -21,8 +21,8 @@ func TestLeakyBucket_takeDecidesAsReserve(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		l := Limit{Count: 1 + r.Int64N(7), Per: time.Duration(1 + r.Int64N(1e9)), Burst: 1 + r.Int64N(9)}
 		config := LeakyBucketConfig{Limit: l, Queue: r.Int64N(2) * r.Int64N(1e6), Split: r.IntN(4) == 0}
-		taking, reserving := NewLeakyBucket(config), NewLeakyBucket(config)
-		both := [...]*LeakyBucket{taking, reserving}
+		taking, reserving := newLeaky(config), newLeaky(config)
+		both := [...]*leakyBucket{taking, reserving}
 		type grant struct {
 			c Claim
 			d [2]Decision
@@ -90,7 +90,7 @@ func TestLeakyBucket_takeLosesNoUnit(t *testing.T) {
 		burst = 1_000_000
 	}
 	now := time.Unix(1_000_000, 0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 3000, Per: time.Hour, Burst: burst}, Queue: 5})
+	b := newLeaky(LeakyBucketConfig{Limit: Limit{Count: 3000, Per: time.Hour, Burst: burst}, Queue: 5})
 	var kept atomic.Int64
 	var wg sync.WaitGroup
 	for worker := range uint64(4) {
@@ -145,7 +145,7 @@ func (*panickingClock) After(time.Duration) <-chan time.Time { return nil }
 // TestLeakyBucket_aClockThatPanics checks that a bucket works on after its clock has panicked in each method.
 func TestLeakyBucket_aClockThatPanics(t *testing.T) {
 	c := &panickingClock{}
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 1, Per: time.Hour, Burst: 9}}), c)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 1, Per: time.Hour, Burst: 9}}), c)
 	claim := Claim{Cost: 1}
 	d, err := b.Reserve(t.Context(), claim)
 	require.NoError(t, err)

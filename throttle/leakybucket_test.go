@@ -31,7 +31,7 @@ func ask(l Limiter, n int64, longest time.Duration) Decision {
 
 func TestLeakyBucket_queuesClaims(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}), clk)
 	for i := range 4 {
 		d := ask(b, 1, Forever)
 		require.True(t, d.OK)
@@ -47,7 +47,7 @@ func TestLeakyBucket_queuesClaims(t *testing.T) {
 }
 
 func TestLeakyBucket_splitClaimsLeaveOneByOne(t *testing.T) {
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}), at(0))
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}), at(0))
 	d := ask(b, 4, Forever)
 	require.True(t, d.OK)
 	require.Equal(t, 300*time.Millisecond, d.Wait)
@@ -70,7 +70,7 @@ func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clk := at(0)
 			tt.nginx.Rate, tt.nginx.Per, tt.leak.Limit.Count, tt.leak.Limit.Per = 10, time.Second, 10, time.Second
-			theirs, ours := WithClock(NewNginx(tt.nginx), clk), WithClock(NewLeakyBucket(tt.leak), clk)
+			theirs, ours := WithClock(NewNginx(tt.nginx), clk), WithClock(newLeaky(tt.leak), clk)
 			r := rand.New(rand.NewPCG(1, 2))
 			for range 1000 {
 				want, got := ask(theirs, 1, Forever), ask(ours, 1, Forever)
@@ -84,7 +84,7 @@ func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 
 func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}), clk)
 	ask(b, 10, 0)
 	first, second := ask(b, 5, Forever), ask(b, 2, Forever)
 	b.Report(t.Context(), Claim{Cost: 5}, first, Feedback{State: Unused})
@@ -95,7 +95,7 @@ func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 
 func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
 	ask(b, 4, 0)
 	last := ask(b, 3, Forever)
 	require.Equal(t, 300*time.Millisecond, last.Wait)
@@ -108,7 +108,7 @@ func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 // between is not credited twice.
 func TestLeakyBucket_setLimitAt(t *testing.T) {
 	start := time.Unix(0, 0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	b := newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
 	claim := func(at time.Duration) Decision {
 		d, err := ReserveAhead(t.Context(), b, Claim{Cost: 4, Now: start.Add(at)}, Forever)
 		require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestLeakyBucket_setLimitAt(t *testing.T) {
 func TestLeakyBucket_availableAndDrain(t *testing.T) {
 	start := time.Unix(0, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 3, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	b := newLeaky(LeakyBucketConfig{Limit: Limit{Count: 3, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
 	require.Equal(t, 4.0, b.Available(at(0)))
 	b.Drain(at(0))
 	require.Zero(t, b.Available(at(0)))
@@ -144,7 +144,7 @@ func TestLeakyBucket_availableAndDrain(t *testing.T) {
 
 // Readings far from those of the clock do not count as booked positions.
 func TestLeakyBucket_cancelBeforeTheCreation(t *testing.T) {
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	b := newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
 	c := Claim{Cost: 4, Now: time.Unix(0, 0)}
 	for range 2 {
 		d, err := ReserveAhead(t.Context(), b, c, Forever)
@@ -157,7 +157,7 @@ func TestLeakyBucket_cancelBeforeTheCreation(t *testing.T) {
 // Issue 13: the history of former limits is gone, so nothing is returned.
 func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10)}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: PerSecond(10)}), clk)
 	d := ask(b, 4, 0)
 	ask(b, 6, 0)
 	require.NoError(t, b.SetLimit(Limit{Count: 20, Per: time.Second, Burst: 10}))
@@ -168,7 +168,7 @@ func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 
 func TestLeakyBucket_settlesACost(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}), clk)
 	d := ask(b, 4, 0)
 	b.Report(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
 	require.EqualValues(t, 9, remaining(b))
@@ -181,7 +181,7 @@ func TestLeakyBucket_settlesACost(t *testing.T) {
 // behind it would then let more units be used at one instant than fit.
 func TestLeakyBucket_cancelAfterAGapWasFilled(t *testing.T) {
 	clk := at(0)
-	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
+	b := WithClock(newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
 	one, four := Claim{Cost: 1}, Claim{Cost: 4}
 	ask(b, 2, 0)
 	last := ask(b, 4, Forever)  // position 200 ms from now
@@ -211,7 +211,7 @@ func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 	for _, seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		burst := 1 + r.Int64N(4)
-		acts := randomCancels(r, NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}), burst)
+		acts := randomCancels(r, newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}), burst)
 		require.Zero(t, overdrawn(acts, 100*time.Millisecond, burst), "seed %d", seed)
 	}
 }

@@ -90,7 +90,7 @@ type nginxRate struct {
 
 // NewNginx returns a limiter that makes the same decisions as limit_req of nginx 1.22, including all truncations:
 // for clients that predict the decisions of a server, and for servers that replace nginx.
-// In other cases use LeakyBucket, which is exact.
+// In other cases use NewLeakyBucket, which is exact.
 //
 //	excess, in thousandths of a request; rate=10r/s burst=5 delay=2
 //
@@ -112,7 +112,7 @@ type nginxRate struct {
 //
 // Limitations: nginx accepts a clock that is set back by more than a minute; here, an
 // older reading counts as the newest, as in all limiters. nginx has neither Cancel nor
-// units: units are returned as in LeakyBucket, and because all units of a claim are used
+// units: units are returned as in a leaky bucket, and because all units of a claim are used
 // at one instant, a claim may not be larger than the part of the burst that is not
 // delayed, plus one.
 //

@@ -266,7 +266,7 @@ func TestTokenBucket_settlesAfterALongTime(t *testing.T) {
 // The goroutine that waits for a replacement of the state returns when it is complete, and leaves
 // the bucket unlocked.
 func TestTokenBucket_waitReplaced(t *testing.T) {
-	b := NewTokenBucket(PerSecond(1))
+	b := newToken(PerSecond(1))
 	b.waitReplaced()
 	require.True(t, b.mu.TryLock())
 	b.mu.Unlock()

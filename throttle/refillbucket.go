@@ -49,7 +49,7 @@ type refillState struct {
 
 // NewRefillBucket returns a token bucket that is refilled in steps, for limits that are defined in
 // this way: 5 more every minute, or all 200 again at noon. If units are restored
-// continuously, use TokenBucket.
+// continuously, use NewTokenBucket.
 //
 //	units
 //	  5 ┤▁▁          ▁▁▁▁▁▁▁▁▁

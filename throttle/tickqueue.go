@@ -63,7 +63,7 @@ type tickQueue struct {
 //
 // ReserveAhead grants a claim immediately, with the time until its tick as Decision.Wait.
 // Reserve rejects a claim, unless Claim.Waits is set, as a queue.Queue does: then it grants
-// the claim at its tick. Use a LeakyBucket to start work immediately if the limit allows
+// the claim at its tick. Use a leaky bucket to start work immediately if the limit allows
 // it.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim is used

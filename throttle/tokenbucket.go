@@ -10,7 +10,15 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// TokenBucket limits to a steady rate with a burst. It starts full; units are restored
+// A tokenBucket is the limiter of NewTokenBucket.
+type tokenBucket struct {
+	clocked
+	state      atomic.Pointer[bucketState]
+	mu         sync.Mutex   // held while one bucketState is replaced by the next
+	lastBooked atomic.Int64 // latest reading at which a claim granted by ReserveAhead may start; ticks.Never: none
+}
+
+// NewTokenBucket returns a limiter of a steady rate with a burst. It starts full; units are restored
 // continuously, not in steps.
 //
 // Instead of a count of tokens it keeps one number, tat, the theoretical arrival time of
@@ -38,29 +46,24 @@ import (
 //
 // Limitations: after ReserveAhead, Cancel returns fewer units than possible: of the units
 // of a claim, those that the limit restores between the start of the claim and that of the
-// latest one ever booked are lost. LeakyBucket returns exactly what can be used again.
+// latest one ever booked are lost. NewLeakyBucket returns exactly what can be used again.
 //
 // Report returns no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
-type TokenBucket struct {
-	clocked
-	state      atomic.Pointer[bucketState]
-	mu         sync.Mutex   // held while one bucketState is replaced by the next
-	lastBooked atomic.Int64 // latest reading at which a claim granted by ReserveAhead may start; ticks.Never: none
-}
-
-// NewTokenBucket returns a full bucket. It panics if l is invalid; call l.Validate
-// first if its numbers are input data.
-func NewTokenBucket(l Limit) *TokenBucket {
+//
+// SetLimit keeps the units in the bucket, including fractions, up to the new burst: raising the burst adds none.
+//
+// It panics if l is invalid.
+func NewTokenBucket(l Limit) Adjustable {
 	must(l.Validate(), "NewTokenBucket")
-	b := &TokenBucket{clocked: clocked{ticks.NewTimeline()}}
+	b := &tokenBucket{clocked: clocked{ticks.NewTimeline()}}
 	b.state.Store(newBucketState(l, 0))
 	b.lastBooked.Store(ticks.Never)
 	return b
 }
 
 // Reserve implements Limiter.
-func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (b *tokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
 		return d, err
@@ -81,7 +84,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 // may start up to maxWait after that. It returns the bucketState and the reading on which it
 // decided, the number of ticks that are then taken from the window, and Decision.Wait and
 // OK.
-func (b *TokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *bucketState, now, taken int64, wait time.Duration, ok bool) {
+func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *bucketState, now, taken int64, wait time.Duration, ok bool) {
 	for {
 		e = b.state.Load()
 		old := e.tat.Load()
@@ -132,27 +135,25 @@ func (b *TokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 //
 // Returning all units would exceed the limit, because a bucket that had stayed full would not
 // have gained those that were restored: see TestTokenBucket_usageObeysLimit.
-func (b *TokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
+func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
 
 // Traits implements Limiter.
-func (*TokenBucket) Traits() Traits {
+func (*tokenBucket) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
 // Limit returns the limit in force.
-func (b *TokenBucket) Limit() Limit { return b.state.Load().limit }
+func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }
 
-// SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
-// to the new burst: raising the burst adds none. If l is invalid, SetLimit returns the
-// error of l.Validate and changes nothing.
-func (b *TokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
+// SetLimit implements Adjustable.
+func (b *tokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
 // SetLimitAt is SetLimit as of now. A zero now is read from the clock.
-func (b *TokenBucket) SetLimitAt(now time.Time, l Limit) error {
+func (b *tokenBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (b *TokenBucket) SetLimitAt(now time.Time, l Limit) error {
 }
 
 // adjust takes n more units for the claim that d granted, or returns -n units.
-func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
+func (b *tokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 	given, from := b.time.Read(asOf), ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	for {
 		e := b.state.Load()
@@ -201,7 +202,7 @@ func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 //
 // replace sets the tat of e to gcra.Closed, so that the CAS of a goroutine that still uses
 // e fails: no claim is granted by the old limit, and no grant is lost.
-func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
+func (b *tokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state.Load() != e {
@@ -212,7 +213,7 @@ func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 }
 
 // waitReplaced waits until the replacement of the bucketState is complete.
-func (b *TokenBucket) waitReplaced() {
+func (b *tokenBucket) waitReplaced() {
 	b.mu.Lock()
 	b.mu.Unlock() //nolint:staticcheck // empty on purpose: replace holds it until the new era is there
 }

@@ -112,7 +112,7 @@ type comparison struct {
 	*testing.T
 	r        *rand.Rand
 	clk      *atomicClock
-	b        *throttle.TokenBucket
+	b        throttle.Adjustable
 	model    *exactBucket
 	held     []grantedClaim
 	rounding float64 // units that may be lost by rounding; rounding never adds any

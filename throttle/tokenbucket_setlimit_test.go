@@ -108,7 +108,11 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 }
 
 func TestTokenBucket_setLimitAt(t *testing.T) {
-	b := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(10)), new(atomicClock))
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(10)), new(atomicClock)).(interface { // as package rate needs it
+		throttle.Limiter
+		Limit() throttle.Limit
+		SetLimitAt(now time.Time, l throttle.Limit) error
+	})
 	start := time.Unix(0, 0)
 	reserve(t, b, throttle.Claim{Cost: 10, Now: start})
 	next := throttle.PerSecond(20)

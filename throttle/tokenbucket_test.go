@@ -45,7 +45,7 @@ func TestTokenBucket(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewTokenBucket(tt.limit)
+			b := newToken(tt.limit)
 			for i, s := range tt.steps {
 				d, err := b.Reserve(t.Context(), Claim{Cost: s.cost, Now: t0.Add(s.at)})
 				if err != nil || d.OK != s.ok || d.Wait != s.wait || d.Remaining != s.left {

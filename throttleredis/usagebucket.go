@@ -125,7 +125,7 @@ func (b *bucketUsage) take(r *usageRecord, amount, now int64, h hostCounts) uint
 	return uint64(r.own.window)
 }
 
-// adjust returns the cost less what was restored since the grant, as a throttle.TokenBucket
+// adjust returns the cost less what was restored since the grant, as throttle.NewTokenBucket
 // does.
 func (b *bucketUsage) adjust(r *usageRecord, grant uint64, extra, from, now int64, h hostCounts) bool {
 	if extra < 0 {

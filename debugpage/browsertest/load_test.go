@@ -26,7 +26,7 @@ type load struct {
 	core     window
 	search   window
 	model    window
-	legacy   *throttle.TokenBucket
+	legacy   throttle.Limiter
 	hooks    int // requests to hooks.slack.com
 	inFlight int // requests to busy.example.com
 }

@@ -18,7 +18,7 @@ import (
 type server struct {
 	start    time.Time
 	downtime time.Duration
-	limit    *throttle.TokenBucket
+	limit    throttle.Limiter
 
 	mu       sync.Mutex
 	arrivals []arrival

@@ -20,7 +20,7 @@ import (
 // remain:
 //
 //   - Tokens are a float64 and waits are truncated to nanoseconds, so that l grants units that
-//     are due within the next nanosecond. throttle.TokenBucket is exact.
+//     are due within the next nanosecond. throttle.NewTokenBucket is exact.
 //   - A limit of 0 adds no tokens: once the burst is used, the wait is throttle.Forever. A
 //     limit of rate.Inf grants all claims, and throttle.Decision.Limit is 0.
 //   - SetLimit and SetBurst of l take effect immediately, at the time of the system clock.

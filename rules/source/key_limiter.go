@@ -14,8 +14,8 @@ import (
 type keyLimiter struct {
 	source *Source
 	key    string
-	record atomic.Pointer[limitRecord]          // nil before the first lookup
-	bucket atomic.Pointer[throttle.TokenBucket] // nil before the first limit
+	record atomic.Pointer[limitRecord]         // nil before the first lookup
+	bucket atomic.Pointer[throttle.Adjustable] // nil before the first limit
 
 	mu      sync.Mutex
 	limit   throttle.Limit // limit of the bucket
@@ -74,7 +74,7 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	if b == nil || missing {
 		return a.decideWithoutBucket(c.Now, f)
 	}
-	d, err := b.Reserve(ctx, c)
+	d, err := (*b).Reserve(ctx, c)
 	d.Degraded = f == nil || f.kind == failed
 	return d, err
 }
@@ -83,7 +83,7 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 // removed. It can while its bucket is full, because its record can be looked up again.
 func (a *keyLimiter) state(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if b := a.bucket.Load(); b != nil {
-		return b.Reserve(ctx, c)
+		return (*b).Reserve(ctx, c)
 	}
 	return throttle.AllowAll.Reserve(ctx, c)
 }
@@ -113,7 +113,7 @@ func (a *keyLimiter) decideWithoutBucket(now time.Time, f *limitRecord) (throttl
 // Report implements throttle.Limiter.
 func (a *keyLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if d.Limit > 0 {
-		a.bucket.Load().Report(ctx, c, d, f)
+		(*a.bucket.Load()).Report(ctx, c, d, f)
 	}
 }
 

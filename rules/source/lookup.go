@@ -183,8 +183,9 @@ func (a *keyLimiter) setLimit(l throttle.Limit) {
 		return
 	}
 	if b := a.bucket.Load(); b == nil {
-		a.bucket.Store(throttle.WithClock(throttle.NewTokenBucket(l), a.source.Clock))
-	} else if err := b.SetLimit(l); err != nil {
+		bucket := throttle.WithClock(throttle.NewTokenBucket(l), a.source.Clock)
+		a.bucket.Store(&bucket)
+	} else if err := (*b).SetLimit(l); err != nil {
 		return
 	}
 	a.limit = l

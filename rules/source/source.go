@@ -59,7 +59,7 @@ var (
 // A limit with a Count of 0 rejects all claims of its key, with the Policy "blocked".
 //
 // When a limit changes, the bucket keeps its units, including fractions, up to the new burst: see
-// throttle.TokenBucket.SetLimit. It also keeps them while the key is unlimited or blocked.
+// throttle.NewTokenBucket. It also keeps them while the key is unlimited or blocked.
 //
 // Invariant: at most MaxLookups lookups are running, one per key, and at most MaxKeys keys are
 // remembered. Within any span a key is granted at most what the largest limit that applied to it

@@ -86,7 +86,7 @@ const (
 // Exact excludes this; it costs 30 bytes per key plus the key.
 //
 // Invariant: within any span W a key is granted no more than burst + rate*W units that are
-// kept, exact to the unit, as by a throttle.TokenBucket of its own; while it shares a
+// kept, exact to the unit, as by a token bucket of its own; while it shares a
 // bucket, that many together with the other keys. This includes keys that lose their place
 // and return, with the exceptions that Limiter states.
 //

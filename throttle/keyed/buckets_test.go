@@ -17,7 +17,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A table that evicts continuously decides like a throttle.TokenBucket for each key.
+// A table that evicts continuously decides like a token bucket for each key.
 func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }

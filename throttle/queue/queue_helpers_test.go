@@ -21,7 +21,7 @@ func ticket(ls ...throttle.Limiter) *Ticket {
 	return t
 }
 
-func bucket(every time.Duration, burst int64) *throttle.TokenBucket {
+func bucket(every time.Duration, burst int64) throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst})
 }
 
