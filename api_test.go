@@ -24,11 +24,11 @@ var updateAPI = flag.Bool("api.update", false, "write the files of the folder ap
 
 // stable are the packages of which README.md says that their API will not change after version 1.
 // They are a part of those of clients.
-var stable = []string{".", "throttle", "throttle/keyed", "throttle/queue", "backoff", "warmup", "rate", "retryable"}
+var stable = []string{".", "throttle", "backoff", "rate", "retryable"}
 
 // ofClients are the packages of which a program that sends requests may need the API.
 var ofClients = append(slices.Clone(stable),
-	"throttle/adaptive", "throttle/throttletest", "backoff/cenkalti", "rate/xtime", "poll", "sketch", "heedtest")
+	"throttle/queue", "throttle/keyed", "throttle/adaptive", "throttle/throttletest", "warmup", "backoff/cenkalti", "rate/xtime", "poll", "sketch", "heedtest")
 
 // TestAPI_isListed checks that api has the exported API of each published package, so that each change of it is
 // seen. go test -run TestAPI . -api.update writes it.
@@ -62,6 +62,7 @@ func TestAPI_isListed(t *testing.T) {
 		}
 		return n
 	}
+	require.LessOrEqual(t, count(stable), 450, "names that are promised for version 1: each new one needs the removal of another")
 	t.Logf("exported names: %d of clients, %d of them in stable packages, %d in all", count(ofClients), count(stable), count(slices.Collect(maps.Keys(api))))
 }
 

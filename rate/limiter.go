@@ -19,7 +19,7 @@ import (
 //
 // Limitations: a claim ends when it is granted, with the outcome throttle.Accepted. Limiters that
 // depend on the real outcome, such as adaptive.Limiter, or on when the work ends, such as
-// throttle.Concurrency, need a queue.Ticket.
+// throttle.NewConcurrency, need a queue.Ticket.
 type Limiter struct {
 	// Key is the throttle.Claim.Key of all claims. Limiters with one limit ignore it.
 	Key string

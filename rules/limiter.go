@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -37,75 +38,55 @@ func unclocked(s Spec) throttle.Limiter {
 	panic(fmt.Sprintf("rules: no limiter for a %T", s))
 }
 
-// resize changes the limit of l to s. The spec of l and s must be resizable. Units that were taken
-// stay taken.
+// resize changes the limit of l to that of s, with which the spec of l must be resizable. Units that were taken stay taken.
 func resize(l throttle.Limiter, s Spec) error {
-	switch l := l.(type) {
-	case *throttle.Concurrency:
-		return l.SetCount(s.(throttle.ConcurrencyConfig).Count)
-	case throttle.Adjustable:
-		return l.SetLimit(rateOf(s))
+	adjustable, ok := l.(throttle.Adjustable)
+	if !ok {
+		return fmt.Errorf("rules: a %T cannot change: make a new one", l)
 	}
-	return fmt.Errorf("rules: a %T cannot change: make a new one", l)
-}
-
-// rateOf returns the part of s that can change while a limiter is in use.
-func rateOf(s Spec) throttle.Limit {
-	switch s := s.(type) {
-	case throttle.Limit:
-		return s
-	case throttle.RefillBucketConfig:
-		return s.Limit
-	case throttle.LeakyBucketConfig:
-		return s.Limit
-	case throttle.FixedWindowConfig:
-		return throttle.Limit{Name: s.Name, Count: s.Count, Per: s.Per}
-	case throttle.SlidingLogConfig:
-		return s.Limit
-	case throttle.SlidingCounterConfig:
-		return s.Limit
-	case warmup.Config:
-		return s.Limit
-	}
-	return throttle.Limit{}
+	return adjustable.SetLimit(rateOf(s))
 }
 
 // resizable reports whether the limiter of a can be changed to that of b while it is in use: both
 // have the same algorithm, and the properties that cannot change are equal.
 func resizable(a, b Spec) bool {
-	switch b := b.(type) {
+	restA, _, ok := split(a)
+	restB, _, _ := split(b)
+	return restA == restB && (ok || a == nil)
+}
+
+// rateOf returns the part of s that can change while a limiter is in use.
+func rateOf(s Spec) throttle.Limit {
+	_, limit, _ := split(s)
+	return limit
+}
+
+// split returns the part of s that can change while a limiter is in use, and s without it. ok is false if there is none.
+func split(s Spec) (rest Spec, limit throttle.Limit, ok bool) {
+	switch s := s.(type) {
 	case throttle.Limit:
-		_, ok := a.(throttle.Limit)
-		return ok
+		return throttle.Limit{}, s, true
 	case throttle.RefillBucketConfig:
-		a, ok := a.(throttle.RefillBucketConfig)
-		a.Limit = b.Limit
-		return ok && a == b
+		limit, s.Limit = s.Limit, limit
+		return s, limit, true
 	case throttle.LeakyBucketConfig:
-		a, ok := a.(throttle.LeakyBucketConfig)
-		a.Limit = b.Limit
-		return ok && a == b
+		limit, s.Limit = s.Limit, limit
+		return s, limit, true
 	case throttle.FixedWindowConfig:
-		a, ok := a.(throttle.FixedWindowConfig)
-		return ok && a.Align == b.Align && a.Zone.String() == b.Zone.String()
+		return throttle.FixedWindowConfig{Align: s.Align, Name: s.Zone.String()}, throttle.Limit{Name: s.Name, Count: s.Count, Per: s.Per}, true
 	case throttle.SlidingLogConfig:
-		a, ok := a.(throttle.SlidingLogConfig)
-		a.Limit = b.Limit
-		return ok && a == b
+		limit, s.Limit = s.Limit, limit
+		return s, limit, true
 	case throttle.SlidingCounterConfig:
-		a, ok := a.(throttle.SlidingCounterConfig)
-		a.Limit = b.Limit
-		return ok && a == b
+		limit, s.Limit = s.Limit, limit
+		return s, limit, true
 	case throttle.ConcurrencyConfig:
-		a, ok := a.(throttle.ConcurrencyConfig)
-		a.Name, a.Count = b.Name, b.Count
-		return ok && a == b
+		return throttle.ConcurrencyConfig{MaxAge: s.MaxAge}, throttle.Limit{Name: s.Name, Count: s.Count}, true
 	case warmup.Config:
-		a, ok := a.(warmup.Config)
-		a.Limit = b.Limit
-		return ok && a == b
+		limit, s.Limit = s.Limit, limit
+		return s, limit, true
 	}
-	return a == nil && b == nil
+	return s, limit, false
 }
 
 // maxCapacity returns the maximum cost of a claim that l grants at any time.
@@ -121,20 +102,11 @@ func specCapacity(s Spec) int64 {
 	switch s := s.(type) {
 	case nil:
 		return 0
-	case throttle.FixedWindowConfig:
-		return s.Count
-	case throttle.ConcurrencyConfig:
-		return s.Count
 	case throttle.NginxConfig:
 		return s.Burst + 1
 	case warmup.Config:
 		return math.MaxInt64 // later claims wait for what it grants
-	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig:
-		return rateOf(s).Count
 	}
 	l := rateOf(s)
-	if l.Burst > 0 {
-		return l.Burst
-	}
-	return l.Count
+	return cmp.Or(l.Burst, l.Count)
 }

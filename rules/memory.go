@@ -19,7 +19,7 @@ const (
 	bytesPerHard    = 400 // of a second limiter for Limit.Hard
 	bytesPerEntry   = 16  // of a claim in a sliding log, which has space for a power of 2
 	bytesPerPart    = 9   // of a sub-window in a sliding counter, with what allocation adds
-	bytesPerRunning = 40  // of a claim in progress in a throttle.Concurrency
+	bytesPerRunning = 40  // of a claim in progress in a limit on concurrency
 )
 
 // bytesPerKey returns the maximum number of bytes that a key of l needs, which is that of a key

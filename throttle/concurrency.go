@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A ConcurrencyConfig configures a Concurrency.
+// A ConcurrencyConfig configures NewConcurrency.
 type ConcurrencyConfig struct {
 	// Name is returned as Decision.Policy. Empty means the result of String.
 	Name string
@@ -37,27 +37,8 @@ func (c ConcurrencyConfig) Validate() error {
 // String returns c in words, such as "8 in flight".
 func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 10) + " in flight" }
 
-// Concurrency limits the number of units in use at the same time, independent of how long
-// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a
-// server with a fixed number of workers, for which a rate would depend on the duration of the work.
-//
-//	units in use        Count 3
-//	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is rejected while a, b and c are in use; c ends
-//	 2 ┤   ▁▁▁▏   ▔▔▔▏  ▔▔▔  and d, asking again, is granted
-//	 1 ┤▔▔▔   ▏      ▏
-//	 0 ┼───┬──┬──┬───┬──────▶ time
-//	   a   b  c  c   d
-//	             ends
-//
-// The end of the work cannot be predicted, so the Wait of a rejection is 0: ask again when
-// a claim has ended. A queue.Queue asks again for its waiters whenever a claim ends
-// through it.
-//
-// Invariant: the units of the claims that were granted and have not ended are never more
-// than Count, unless SetCount has lowered it below them.
-//
-// Limitations: ending a claim a second time, or after MaxAge, does nothing.
-type Concurrency struct {
+// A concurrency is the limiter of NewConcurrency.
+type concurrency struct {
 	base
 	config   ConcurrencyConfig
 	used     int64
@@ -75,10 +56,35 @@ type activeClaim struct {
 	since      int64
 }
 
-// NewConcurrency returns an unused limiter. It panics if c is invalid.
-func NewConcurrency(c ConcurrencyConfig) *Concurrency {
+// NewConcurrency returns a limiter of the number of units in use at the same time, independent of how long
+// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a
+// server with a fixed number of workers, for which a rate would depend on the duration of the work.
+//
+//	units in use        Count 3
+//	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is rejected while a, b and c are in use; c ends
+//	 2 ┤   ▁▁▁▏   ▔▔▔▏  ▔▔▔  and d, asking again, is granted
+//	 1 ┤▔▔▔   ▏      ▏
+//	 0 ┼───┬──┬──┬───┬──────▶ time
+//	   a   b  c  c   d
+//	             ends
+//
+// The end of the work cannot be predicted, so the Wait of a rejection is 0: ask again when
+// a claim has ended. A queue.Queue asks again for its waiters whenever a claim ends
+// through it.
+//
+// Invariant: the units of the claims that were granted and have not ended are never more
+// than Count, unless SetLimit has lowered it below them.
+//
+// Limitations: ending a claim a second time, or after MaxAge, does nothing.
+//
+// SetLimit replaces Name and Count; Per and Burst must be 0. Claims that are in use keep their units, also if these are
+// more than Count: then no claim is granted until enough have ended. A queue.Queue asks again for its waiters when a claim
+// ends, and after Queue.Wake.
+//
+// It panics if c is invalid.
+func NewConcurrency(c ConcurrencyConfig) Adjustable {
 	must(c.Validate(), "NewConcurrency")
-	return &Concurrency{base: newBase(ticks.NewTimeline(), c.policy()), config: c, claims: make([]activeClaim, 1)}
+	return &concurrency{base: newBase(ticks.NewTimeline(), c.policy()), config: c, claims: make([]activeClaim, 1)}
 }
 
 func (c ConcurrencyConfig) policy() string {
@@ -89,7 +95,7 @@ func (c ConcurrencyConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (f *Concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, r, err := f.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -112,33 +118,34 @@ func (f *Concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 }
 
 // Report implements Limiter: feedback with another State than Ongoing ends the claim.
-func (f *Concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback) {
+func (f *concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback) {
 	if d.OK && fb.State != Ongoing {
 		f.end(d.Grant)
 	}
 }
 
 // Traits implements Limiter.
-func (*Concurrency) Traits() Traits { return Traits{NonBlocking: true} }
+func (*concurrency) Traits() Traits { return Traits{NonBlocking: true} }
 
-// SetCount replaces the maximum number of units in use. Claims that are in use keep their units, also if these are
-// more than count: then no claim is granted until enough have ended. If count is not positive, SetCount returns an error and
-// changes nothing. A queue.Queue asks again for its waiters when a claim ends, and after Queue.Wake.
-func (f *Concurrency) SetCount(count int64) error {
+// SetLimit implements Adjustable.
+func (f *concurrency) SetLimit(l Limit) error {
+	if l.Per != 0 || l.Burst != 0 {
+		return fmt.Errorf("throttle: concurrency %q: Per is %v and Burst is %d: leave both 0: units are in use as long as their claims last", l.Name, l.Per, l.Burst)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.config
-	c.Count = count
+	c.Name, c.Count = l.Name, l.Count
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	f.config.Count = count
+	f.config, f.policy = c, c.policy()
 	return nil
 }
 
 // expiredUnits returns the units of the claims that have reached MaxAge at now. They are
 // removed only when a claim is granted, because a rejection must not change the state.
-func (f *Concurrency) expiredUnits(now int64) (units int64) {
+func (f *concurrency) expiredUnits(now int64) (units int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[i].next {
 		units += f.claims[i].units
 	}
@@ -146,18 +153,18 @@ func (f *Concurrency) expiredUnits(now int64) (units int64) {
 }
 
 // removeExpired removes the claims that have reached MaxAge at now.
-func (f *Concurrency) removeExpired(now int64) {
+func (f *concurrency) removeExpired(now int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[0].next {
 		f.remove(i)
 	}
 }
 
-func (f *Concurrency) isExpired(i uint32, now int64) bool {
+func (f *concurrency) isExpired(i uint32, now int64) bool {
 	return f.config.MaxAge > 0 && ticks.Sub(now, f.claims[i].since) >= int64(f.config.MaxAge)
 }
 
 // add appends a claim of n units to the list and returns its Decision.Grant.
-func (f *Concurrency) add(n, now int64) (grant uint64) {
+func (f *concurrency) add(n, now int64) (grant uint64) {
 	i := f.freeList
 	if i != 0 {
 		f.freeList = f.claims[i].next
@@ -173,7 +180,7 @@ func (f *Concurrency) add(n, now int64) (grant uint64) {
 }
 
 // end ends the claim of grant if it has not ended.
-func (f *Concurrency) end(grant uint64) {
+func (f *concurrency) end(grant uint64) {
 	i, number := uint32(grant), uint32(grant>>32)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +190,7 @@ func (f *Concurrency) end(grant uint64) {
 }
 
 // remove removes entry i, which is in use, from the list.
-func (f *Concurrency) remove(i uint32) {
+func (f *concurrency) remove(i uint32) {
 	h := &f.claims[i]
 	f.used -= h.units
 	f.claims[h.prev].next, f.claims[h.next].prev = h.next, h.prev

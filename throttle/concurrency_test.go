@@ -173,8 +173,8 @@ func TestNewConcurrency_panicsOnInvalidConfig(t *testing.T) {
 	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}) })
 }
 
-// SetCount changes how many units may be in use, and nothing about those that are.
-func TestConcurrency_setCount(t *testing.T) {
+// SetLimit changes how many units may be in use, and nothing about those that are.
+func TestConcurrency_setLimit(t *testing.T) {
 	ctx, now := t.Context(), time.Unix(0, 0)
 	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
 	claim := func(dry bool) throttle.Decision {
@@ -184,12 +184,15 @@ func TestConcurrency_setCount(t *testing.T) {
 	}
 	first, second := claim(false), claim(false)
 	require.False(t, claim(false).OK)
-	require.NoError(t, l.SetCount(3))
+	require.NoError(t, l.SetLimit(throttle.Limit{Count: 3}))
 	third := claim(false)
 	require.True(t, third.OK)
-	require.NoError(t, l.SetCount(1))
-	require.ErrorContains(t, l.SetCount(0), "Count is 0")
+	require.NoError(t, l.SetLimit(throttle.Limit{Name: "one", Count: 1}))
+	require.ErrorContains(t, l.SetLimit(throttle.Limit{}), "Count is 0")
+	require.ErrorContains(t, l.SetLimit(throttle.PerSecond(5)), "leave both 0")
+	require.ErrorContains(t, l.SetLimit(throttle.Limit{Count: 5, Burst: 1}), "leave both 0")
 	d := claim(false)
+	require.Equal(t, "one", d.Policy)
 	require.Equal(t, []any{false, int64(1), int64(0)}, []any{d.OK, d.Limit, d.Remaining})
 	for _, used := range []throttle.Decision{first, second} {
 		l.Report(ctx, throttle.Claim{}, used, throttle.Feedback{})

@@ -32,7 +32,7 @@
 //	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
-// The zero value of a type without exported fields, such as Concurrency, cannot be used. The limit of an [Adjustable]
+// The zero value of a type without exported fields cannot be used. The limit of an [Adjustable]
 // can be changed while it is in use.
 //
 // If in doubt, use a token bucket. To stay within a limit that a server counts in windows,

@@ -10,7 +10,7 @@ import (
 )
 
 // Two claims at the same time, independent of how long they take.
-func ExampleConcurrency() {
+func ExampleNewConcurrency() {
 	ctx := context.Background()
 	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), clock.NewMock())
 	first, _ := l.Reserve(ctx, throttle.Claim{})

@@ -239,8 +239,8 @@ func TestConcurrency_reusesTheMemoryOfExpiredClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}
-	require.Len(t, l.claims, 2)
-	require.EqualValues(t, 2, l.used)
+	require.Len(t, l.(*concurrency).claims, 2)
+	require.EqualValues(t, 2, l.(*concurrency).used)
 }
 
 // TestTokenBucket_settlesAfterALongTime takes units for a claim that ends decades later.

@@ -16,7 +16,7 @@
 //	a cost per request                       Rule.Cost, known before; Rule.FinalCost, known after
 //	failed requests only                     Rule.FinalCost: OnStatus
 //	a cost that the handler reports          AddCost, and Response.AddedCost in Rule.FinalCost
-//	a concurrency limit                      throttle.Concurrency
+//	a concurrency limit                      throttle.NewConcurrency
 //	delay instead of rejection               Middleware.Queue
 //	soft limits, and borrowing               throttle.SoftLimit
 //	a trial of a limit                       throttle.Shadow; responses do not state the limit

@@ -118,7 +118,7 @@ func (tr *Trace) Add(t *testing.T, heading string, newLimiter func(throttle.Cloc
 			to.WriteByte('\n')
 		default:
 			limit := throttle.Limit{Count: 5 + rng.Int64N(10), Per: []time.Duration{time.Minute, 45 * time.Second}[rng.IntN(2)]}
-			if s, ok := l.(interface{ SetLimit(throttle.Limit) error }); ok {
+			if s, ok := l.(throttle.Adjustable); ok && l.Traits().EndsAtResponse { // a limit on concurrency has no Per
 				if err := s.SetLimit(limit); err != nil {
 					t.Fatal(err)
 				}

@@ -36,11 +36,11 @@ func New(l *rate.Limiter, name string) throttle.Limiter {
 	if l == nil {
 		panic("xtime: New: the limiter is nil: make one with rate.NewLimiter, or use throttle.AllowAll")
 	}
-	return &Limiter{l: l, name: name, clock: throttle.ClockOr(nil)}
+	return &limiter{l: l, name: name, clock: throttle.ClockOr(nil)}
 }
 
-// A Limiter is a throttle.Limiter that uses a *rate.Limiter. New returns one.
-type Limiter struct {
+// A limiter is a throttle.Limiter that uses a *rate.Limiter.
+type limiter struct {
 	l     *rate.Limiter
 	name  string
 	clock throttle.Clock
@@ -50,10 +50,10 @@ type Limiter struct {
 }
 
 // SetClock replaces the clock; see throttle.WithClock.
-func (r *Limiter) SetClock(c throttle.Clock) { r.clock = throttle.ClockOr(c) }
+func (r *limiter) SetClock(c throttle.Clock) { r.clock = throttle.ClockOr(c) }
 
 // Reserve implements throttle.Limiter.
-func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (r *limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -78,7 +78,7 @@ func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 }
 
 // Report implements throttle.Limiter. It ignores the actual cost.
-func (r *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (r *limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK || f.State != throttle.Unused {
 		return
@@ -103,12 +103,12 @@ func (r *Limiter) Report(_ context.Context, c throttle.Claim, d throttle.Decisio
 }
 
 // Traits implements throttle.Limiter.
-func (*Limiter) Traits() throttle.Traits {
+func (*limiter) Traits() throttle.Traits {
 	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
 // read returns the time as of which a claim is decided.
-func (r *Limiter) read(now time.Time) time.Time {
+func (r *limiter) read(now time.Time) time.Time {
 	if now.IsZero() {
 		now = r.clock.Now()
 	}
@@ -123,7 +123,7 @@ func (r *Limiter) read(now time.Time) time.Time {
 // Half a nanosecond is subtracted because l grants units that are due within a nanosecond, so
 // that a wait of whole nanoseconds is not rounded up. The other term is the maximum rounding
 // error of float64.
-func (r *Limiter) wait(n int64, now time.Time) time.Duration {
+func (r *limiter) wait(n int64, now time.Time) time.Duration {
 	limit, burst := float64(r.l.Limit()), float64(r.l.Burst())
 	missing := float64(n) - r.l.TokensAt(now)
 	switch ns := missing / limit * 1e9; {
@@ -141,7 +141,7 @@ func (r *Limiter) wait(n int64, now time.Time) time.Duration {
 }
 
 // describe returns a Decision with the state of l as of now.
-func (r *Limiter) describe(now time.Time) throttle.Decision {
+func (r *limiter) describe(now time.Time) throttle.Decision {
 	d := throttle.Decision{Policy: r.name, At: now}
 	limit, tokens := float64(r.l.Limit()), r.l.TokensAt(now)
 	if limit == float64(rate.Inf) {

@@ -199,7 +199,7 @@ func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 	})
 }
 
-func concurrencyOf(n int64) *throttle.Concurrency {
+func concurrencyOf(n int64) throttle.Limiter {
 	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: n})
 }
 

@@ -116,8 +116,8 @@ func TestTicket_anyNumberOfDemands(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		last := limits[n-1].(*throttle.Concurrency)
-		require.NoError(t, last.SetCount(1))
+		last := limits[n-1].(throttle.Adjustable)
+		require.NoError(t, last.SetLimit(throttle.Limit{Count: 1}))
 		d, err := third.Reserve(t.Context(), time.Time{})
 		require.NoError(t, err)
 		require.False(t, d.OK)
@@ -263,7 +263,7 @@ func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T
 }
 
 // requireFree fails unless each of ls has a free slot.
-func requireFree(t *testing.T, ls ...*throttle.Concurrency) {
+func requireFree(t *testing.T, ls ...throttle.Limiter) {
 	t.Helper()
 	for _, l := range ls {
 		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
@@ -295,13 +295,15 @@ func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 			require.NoError(t, q.Wait(t.Context(), tk))
 			require.Panics(t, func() { q.Report(t.Context(), tk, throttle.Feedback{State: throttle.Unused}) })
 			requireFree(t, a, b)
-			*inner = *concurrencyOf(1)
+			inner = concurrencyOf(1)
+			p.Limiter = inner
 
 			p.cancel, p.observe = false, true
 			require.NoError(t, q.Wait(t.Context(), tk))
 			require.Panics(t, func() { q.Report(t.Context(), tk, throttle.Feedback{}) })
 			requireFree(t, a, b)
-			*inner = *concurrencyOf(1)
+			inner = concurrencyOf(1)
+			p.Limiter = inner
 
 			p.observe = false
 			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
