@@ -39,9 +39,13 @@ func TestTransport_finishesAgainstHAProxy(t *testing.T) {
 	}
 }
 
-// finishes sends 300 requests from 30 goroutines with one client. No more than a number of them may fail.
+// finishes sends 300 requests, 150 with -short, from 30 goroutines with one client. No more than a number of them may fail.
 func finishes(t *testing.T, transport *heed.Transport, url string, allowed int64) {
-	const calls, callers = 300, 30
+	const callers = 30
+	calls := int64(300)
+	if testing.Short() {
+		calls = 150
+	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	var next, sent, failed atomic.Int64

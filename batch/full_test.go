@@ -48,6 +48,14 @@ func limitFiles(t *testing.T, size uint64) (remove func()) {
 	return func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)) }
 }
 
+// sizeStep returns the difference between two sizes at which a disk is full.
+func sizeStep() uint64 {
+	if testing.Short() {
+		return 4093
+	}
+	return 1021
+}
+
 // TestRun_aFullDiskStopsTheJob runs jobs of POSTs without key on disks of many sizes. A full disk
 // ends the job when the running items have ended, and what they did is recorded: a later process
 // does the others, none twice, and no outcome is unknown.
@@ -57,7 +65,7 @@ func TestRun_aFullDiskStopsTheJob(t *testing.T) {
 	}
 	const items = 150
 	full := 0
-	for size := uint64(0); size < 40<<10; size += 1021 {
+	for size := uint64(0); size < 40<<10; size += sizeStep() {
 		var posts atomic.Int64
 		server := &heedtest.Server{Respond: func(r heedtest.Request) heedtest.Response {
 			if n := posts.Add(1); n%5 == 0 { // a rejected one: the item fails and is repeated
@@ -113,7 +121,7 @@ func TestOutbox_aFullDisk(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	rejected := 0
-	for size := uint64(100); size < 60<<10; size += 1021 {
+	for size := uint64(100); size < 60<<10; size += sizeStep() {
 		network := &offline{RoundTripper: server.Transport()}
 		network.is.Store(true)
 		unknown := 0

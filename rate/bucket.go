@@ -21,7 +21,7 @@ import (
 // of 1, which is not used and drained when the burst is raised.
 //
 // Limitations: the positions of units booked before a limit of 0 count as later by the time
-// for which it was 0, so a Cancel of later reservations may return fewer units than possible.
+// for which it was 0, so an Unused later reservation may return fewer units than possible.
 type bucket struct {
 	units leakyBucket // never another one
 	plain atomic.Bool // units alone decide
@@ -63,7 +63,7 @@ func (b *bucket) setPlain() {
 }
 
 // unitsLimit returns the limit of units. Its name differs for all limits and bursts, so that
-// a Cancel across a change returns nothing: see throttle.NewLeakyBucket.
+// an Unused claim across a change returns nothing: see throttle.NewLeakyBucket.
 func (b *bucket) unitsLimit() throttle.Limit {
 	l := b.limit.withBurst(int64(b.burst))
 	if !b.limit.restores() {

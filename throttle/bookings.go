@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// bookings are the positions of the booked claims of a LeakyBucket, as far as Cancel needs
+// bookings are the positions of the booked claims of a leaky bucket, as far as Unused claims need
 // them.
 //
 //	      tat less the window

@@ -111,7 +111,7 @@ type nginxRate struct {
 // milliseconds.
 //
 // Limitations: nginx accepts a clock that is set back by more than a minute; here, an
-// older reading counts as the newest, as in all limiters. nginx has neither Cancel nor
+// older reading counts as the newest, as in all limiters. nginx has neither Unused claims nor
 // units: units are returned as in a leaky bucket, and because all units of a claim are used
 // at one instant, a claim may not be larger than the part of the burst that is not
 // delayed, plus one.

@@ -65,7 +65,7 @@ type refillState struct {
 // Invariant: within any span W no more than burst + Count*(ticks in W) units are granted
 // and kept.
 //
-// Cancel returns the units of a claim less the units that ticks have added since the
+// An Unused claim returns its units less those that ticks have added since the
 // grant, also across SetLimit.
 //
 // SetLimit replaces the limit. The units in the bucket are kept, up to the new burst, and so is the anchor.

@@ -44,7 +44,7 @@ type tokenBucket struct {
 //
 // ReserveAhead books units that are not restored yet: it increases tat beyond now+window.
 //
-// Limitations: after ReserveAhead, Cancel returns fewer units than possible: of the units
+// Limitations: after ReserveAhead, an Unused claim returns fewer units than possible: of the units
 // of a claim, those that the limit restores between the start of the claim and that of the
 // latest one ever booked are lost. NewLeakyBucket returns exactly what can be used again.
 //
@@ -119,7 +119,7 @@ func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 			return e, now, taken, wait, true
 		}
 		if wait > 0 {
-			storeMax(&b.lastBooked, ticks.Add(now, int64(wait))) // before tat, so that no Cancel misses it
+			storeMax(&b.lastBooked, ticks.Add(now, int64(wait))) // before tat, so that no Report misses it
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
 			storeMax(&e.last, now)

@@ -214,6 +214,10 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 // Thousands of entries fill more blocks than one claim removes, and a tree of several
 // levels.
 func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
+	steps := 10_000
+	if testing.Short() {
+		steps = 4000
+	}
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
 		logPair("SlidingLog, rejections", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRejected: true}),
@@ -223,7 +227,7 @@ func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			p.small = true
-			compareRandomClaims(t, p, uint64(i), 10_000)
+			compareRandomClaims(t, p, uint64(i), steps)
 		})
 	}
 }

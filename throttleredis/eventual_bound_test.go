@@ -188,7 +188,11 @@ func TestEventual_overshootIsBounded(t *testing.T) {
 // Hosts that all get as much as they grant at the beginning of each hour exceed a limit of 5
 // per hour by what the first use allows once. Then they know each other.
 func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
-	const limit, hours = 5, 8
+	const limit = 5
+	hours := 8
+	if testing.Short() {
+		hours = 4
+	}
 	for _, hosts := range []int{2, 10} {
 		for kind, newLimit := range eventualKinds(limit, time.Hour) {
 			synctest.Test(t, func(t *testing.T) {

@@ -85,16 +85,19 @@ func (g *barrier) open() {
 // TestGroups_decideAsOneByOne makes the same claims and reports in round trips of random sizes and
 // one by one, with limits of each kind: the decisions are the same, in the order of arrival.
 func TestGroups_decideAsOneByOne(t *testing.T) {
-	all := pairs()
+	all, seeds := pairs(), 5
+	if testing.Short() {
+		seeds = 2
+	}
 	for i, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range 4 {
+			for seed := range seeds {
 				compareGroups(t, p.remote, p, uint64(seed*100+i))
 			}
 		})
 	}
-	for seed := range uint64(20) {
+	for seed := range uint64(4 * seeds) {
 		chosen := choose(rand.New(rand.NewPCG(seed, 7)))
 		t.Run("AllOf", func(t *testing.T) {
 			t.Parallel()

@@ -31,11 +31,15 @@ func (l *askedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.
 // one, for each kind of limit: both grant the same ones, also those that follow what rejections
 // that count have changed.
 func TestCacheRejections_decidesAsTheLimiter(t *testing.T) {
+	seeds := 6
+	if testing.Short() {
+		seeds = 2
+	}
 	for i, p := range pairs() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			repeated := 0
-			for seed := range 6 {
+			for seed := range seeds {
 				repeated += compareCached(t, p, uint64(seed*100+i), 500)
 			}
 			switch kind, _, _ := strings.Cut(p.name, ","); {

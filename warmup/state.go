@@ -17,8 +17,8 @@ func (s *state) advance(p *costs, now int64) {
 // take uses n units as of now, idle ones first, and returns how many idle ones it used.
 //
 // A claim that is booked ahead does not use idle units that take no time (BurstyConfig). Such
-// units exist while claims are booked only after a Cancel has returned them. A claim that used
-// them would act at next without moving next, so that later claims and Cancel could not take
+// units exist while claims are booked only after an Unused claim has returned them. A claim that used
+// them would act at next without moving next, so that later claims and Unused ones could not take
 // it into account.
 func (s *state) take(p *costs, n float64, now int64) (used float64) {
 	s.advance(p, now)
