@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"go/parser"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -167,7 +169,8 @@ func TestModules_areInTheWorkspace(t *testing.T) {
 // TestDocs_nameTestsThatExist checks that the tests that comments and pages name exist.
 func TestDocs_nameTestsThatExist(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
-	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)(?:[A-Z]\w*)?_\w+`)
+	named := regexp.MustCompile(`^(?:Test|Fuzz|Benchmark|Example)(?:[A-Z]\w*)?_\w+$`)
+	isNoWord := func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 	exists, claims := map[string]bool{}, map[string]string{}
 	walk(t, func(file string) {
 		if ext := path.Ext(file); ext != ".go" && ext != ".md" {
@@ -178,8 +181,10 @@ func TestDocs_nameTestsThatExist(t *testing.T) {
 		for _, m := range declared.FindAllSubmatch(text, -1) {
 			exists[string(m[1])] = true
 		}
-		for _, name := range named.FindAll(text, -1) {
-			claims[string(name)] = file
+		for name := range bytes.FieldsFuncSeq(text, isNoWord) { // a regular expression takes ten times as long
+			if bytes.IndexByte(name, '_') > 3 && named.Match(name) {
+				claims[string(name)] = file
+			}
 		}
 	})
 	for name, file := range claims {
