@@ -78,7 +78,7 @@ const (
 // The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps
 // it. A bucket that is full again equals an unused one, so that a new key may replace its
 // key. The table holds Max keys that are in use at the same time, and up to 60 % more as
-// far as their hashes allow. If all slots that the hash of a new key allows are in use, it
+// far as their hashes allow; of Max keys, one in a hundred million finds all of its slots in use. If they are, a new key
 // takes one of these 16 as in a Limiter, or shares a bucket.
 //
 // Keys are distinguished by a 64-bit hash with a random seed. The probability that any two
