@@ -696,7 +696,7 @@ func TestOutbox_theFileStaysSmallWhileOffline(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "outbox")
 		o := r.open(t, batch.OutboxConfig{Path: path, Client: client, Backoff: backoff.Constant(time.Second)})
 		r.submit(t, o, "POST", "/")
-		time.Sleep(2000 * time.Second)
+		time.Sleep(5000 * time.Second)
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		require.Less(t, info.Size(), int64(300_000))

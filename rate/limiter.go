@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -246,8 +247,9 @@ func (v *Limiter) set(now time.Time, change func(Limit, int) (Limit, int)) {
 }
 
 // A changeable is a token bucket or leaky bucket of package throttle, whose limit SetLimit can change. Its methods are called with
-// setMu held.
+// setMu held, so those of other modules are none.
 type changeable interface {
+	Timeline() *ticks.Timeline
 	Limit() throttle.Limit
 	SetLimitAt(now time.Time, l throttle.Limit) error
 }

@@ -551,3 +551,26 @@ func TestLimiter_waitBehindOthers(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A foreignBucket has the methods of a bucket of package throttle.
+type foreignBucket struct {
+	throttle.Limiter
+	changes int
+}
+
+func (*foreignBucket) Limit() throttle.Limit { return throttle.PerSecond(10) }
+
+func (b *foreignBucket) SetLimitAt(time.Time, throttle.Limit) error {
+	b.changes++
+	return nil
+}
+
+// SetLimit and SetBurst do nothing to limiters of other modules, which would be called while a lock is held.
+func TestNew_changesNoForeignLimiter(t *testing.T) {
+	b := &foreignBucket{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10))}
+	l := rate.New(b)
+	l.SetLimit(20)
+	l.SetBurst(5)
+	require.Zero(t, b.changes)
+	require.Equal(t, rate.Limit(10), l.Limit(), "of the decisions of b")
+}

@@ -13,6 +13,10 @@ type clocked struct{ time ticks.Timeline }
 // SetClock replaces the clock; see WithClock.
 func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 
+// Timeline returns the timeline of the limiter. No limiter of another module has such a method: package rate knows by it which limiters
+// are of this one.
+func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
+
 // Traits implements Limiter.
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
 
