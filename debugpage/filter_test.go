@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"net/url"
 	"strings"
 	"testing"
@@ -40,7 +41,9 @@ func filtered(t *testing.T, p *Page, query string) (s state, page string) {
 func threeHosts(t *testing.T) (*Page, *quota.Tracker) {
 	p, tracker := new(Page), new(quota.Tracker)
 	trace := p.Trace()
-	p.Add("", &heed.Transport{Quota: tracker, Trace: trace})
+	transport := &heed.Transport{Quota: tracker, Trace: trace}
+	defer runtime.KeepAlive(transport) // its limits are recorded only while the program keeps it
+	p.Add("", transport)
 	for _, host := range []string{"a.test", "b.test", "ab.test"} {
 		req := httptest.NewRequest(http.MethodGet, "https://"+host+"/", nil)
 		observe(t, tracker, req, throttle.Feedback{RemoteLimits: []throttle.RemoteLimit{{Limit: 10, Remaining: 5, ResetAfter: time.Hour, Per: time.Hour}}})
