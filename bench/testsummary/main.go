@@ -1,6 +1,6 @@
 // Testsummary reads the output of go test -json, of one or several runs, and prints it as go
-// test does without -v. At the end it counts the skipped tests by reason. It fails if a test
-// or a build failed.
+// test does without -v. At the end it counts the skipped tests by reason, and names what failed
+// once more, since the end of a log is what people see. It fails if a test or a build failed.
 //
 //	go test -json ./... | go run ./bench/testsummary
 package main
@@ -32,6 +32,7 @@ func main() {
 // An event is a line of go test -json. See "go doc test2json".
 type event struct {
 	Action, Package, Test, Output string
+	ImportPath                    string // instead of Package, of builds
 }
 
 type testKey struct{ pkg, test string }
@@ -40,7 +41,7 @@ type summary struct {
 	w       io.Writer
 	output  map[testKey]*bytes.Buffer // of tests that have not ended, and of packages with test ""
 	skipped map[string]int            // number of tests by reason
-	failed  bool
+	failed  []string                  // a line each
 }
 
 func summarize(r io.Reader, w io.Writer) error {
@@ -59,7 +60,7 @@ func summarize(r io.Reader, w io.Writer) error {
 	if err := in.Err(); err != nil {
 		return err
 	}
-	if s.failed {
+	if len(s.failed) > 0 {
 		return errFailed
 	}
 	return nil
@@ -71,7 +72,7 @@ func (s *summary) add(e event) {
 	case "build-output":
 		fmt.Fprint(s.w, e.Output)
 	case "build-fail":
-		s.failed = true
+		s.failed = append(s.failed, cmp.Or(e.ImportPath, e.Package)+" does not build")
 	case "output":
 		if s.output[key] == nil {
 			s.output[key] = new(bytes.Buffer)
@@ -89,36 +90,44 @@ func (s *summary) add(e event) {
 
 // end processes the end of a test or package, with its output.
 func (s *summary) end(e event, text string) {
-	if e.Action == "fail" {
-		s.failed = true
-	}
 	switch {
 	case e.Test == "" && e.Action == "fail":
-		s.flush(e.Package) // tests that a crash ended
-		fmt.Fprint(s.w, text)
+		all := s.flush(e.Package) + text
+		fmt.Fprint(s.w, all)
+		if line := crashLine.FindString(all); line != "" {
+			s.failed = append(s.failed, e.Package+": "+line)
+		} else if !slices.ContainsFunc(s.failed, func(f string) bool { return strings.HasPrefix(f, e.Package+" ") }) {
+			s.failed = append(s.failed, e.Package)
+		}
 	case e.Test == "":
 		if !strings.Contains(text, "[no test files]") {
 			last := strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")
 			fmt.Fprint(s.w, text[last+1:]) // the result, without what tests print
 		}
 	case e.Action == "fail":
+		s.failed = append(s.failed, e.Package+" "+e.Test)
 		fmt.Fprint(s.w, text)
 	case e.Action == "skip":
 		s.skipped[reasonOf(text)]++
 	}
 }
 
-// flush prints the output of the tests of a package that have not ended.
-func (s *summary) flush(pkg string) {
+// crashLine is the first line of what a program prints that a signal, a panic or the runtime ends.
+var crashLine = regexp.MustCompile(`(?m)^(SIG[A-Z]+: |panic: |fatal error: |ThreadSanitizer: |unexpected fault ).*`)
+
+// flush returns the output of the tests of a package that have not ended: a crash ended them.
+func (s *summary) flush(pkg string) string {
+	var all strings.Builder
 	for key, text := range s.output {
 		if key.pkg == pkg && key.test != "" {
-			fmt.Fprint(s.w, text.String())
+			all.Write(text.Bytes())
 			delete(s.output, key)
 		}
 	}
+	return all.String()
 }
 
-// report prints the number of skipped tests by reason.
+// report prints the number of skipped tests by reason, and what failed.
 func (s *summary) report() {
 	reasons := make([]string, 0, len(s.skipped))
 	for reason := range s.skipped {
@@ -133,6 +142,9 @@ func (s *summary) report() {
 			noun = "test"
 		}
 		fmt.Fprintf(s.w, "skipped: %d %s because %s\n", s.skipped[reason], noun, reason)
+	}
+	for _, line := range s.failed {
+		fmt.Fprintf(s.w, "failed: %s\n", line)
 	}
 }
 

@@ -35,12 +35,14 @@ func TestSummarize_showsFailures(t *testing.T) {
 		"test": {`{"Action":"output","Package":"p","Test":"TestA","Output":"a_test.go:3: wrong\n"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\n"}
-{"Action":"fail","Package":"p"}`, "a_test.go:3: wrong\nFAIL\tp\n"},
+{"Action":"fail","Package":"p"}`, "a_test.go:3: wrong\nFAIL\tp\nfailed: p TestA\n"},
 		"crash": {`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: wrong\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\n"}
-{"Action":"fail","Package":"p"}`, "panic: wrong\nFAIL\tp\n"},
+{"Action":"fail","Package":"p"}`, "panic: wrong\nFAIL\tp\nfailed: p: panic: wrong\n"},
+		"exit": {`{"Action":"output","Package":"p","Output":"FAIL\tp\n"}
+{"Action":"fail","Package":"p"}`, "FAIL\tp\nfailed: p\n"},
 		"build": {`{"ImportPath":"p","Action":"build-output","Output":"p.go:1: wrong\n"}
-{"ImportPath":"p","Action":"build-fail"}`, "p.go:1: wrong\n"},
+{"ImportPath":"p","Action":"build-fail"}`, "p.go:1: wrong\nfailed: p does not build\n"},
 	} {
 		var out bytes.Buffer
 		require.ErrorIs(t, summarize(strings.NewReader(tt.in), &out), errFailed, name)
