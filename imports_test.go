@@ -30,7 +30,7 @@ const modulePath = "github.com/heed-go/heed"
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/ticks", "internal/explain", "internal/closenotify", "internal/networks"},
-	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/h2error", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/h2error", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns", "internal/scorecard"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive", "internal/limitertest"},
 	{"throttle/keyed"},

@@ -154,7 +154,7 @@ func (l *requestLogger) retry(req *http.Request, i RetryInfo) {
 }
 
 func (l *requestLogger) done(req *http.Request, i DoneInfo) {
-	if i.GaveUp() {
+	if i.StopReason != nil {
 		l.giveUp(req, i) // of a call that succeeds, i does not escape
 	}
 }

@@ -154,8 +154,8 @@ type Info struct {
 	Limits []throttle.RemoteLimit
 
 	// StopReason states why a failed request was not retried. It has the values that
-	// GiveUpError.Reason may have. Nil means that the response is a success, or a failure
-	// that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
+	// GiveUpError.Reason may have. Nil means that heed did not give up: the response is a success, or a
+	// failure that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
 	StopReason error
 
 	longestWait time.Duration // time in the queue for Limit, in one wait

@@ -244,10 +244,6 @@ type DoneInfo struct {
 	Err error
 }
 
-// GaveUp reports whether heed gave up: the request failed before it was sent, or a failed attempt could be
-// retried but was not. StopReason states why.
-func (i DoneInfo) GaveUp() bool { return i.StopReason != nil }
-
 // String returns a sentence such as "gave up: heed: no attempts are left:
 // RetryPolicy.MaxAttempts is 4 (after 4 attempts, the last with status 503)", or "ended after 2 attempts, the last with
 // status 200".
@@ -256,7 +252,7 @@ func (i DoneInfo) String() string {
 	if i.Attempts > 0 {
 		sent = "after " + plural(i.Attempts, "attempt") + ", the last" + result(i.last())
 	}
-	if !i.GaveUp() {
+	if i.StopReason == nil {
 		return "ended " + sent
 	}
 	return "gave up: " + errorText(i.StopReason) + " (" + sent + ")"

@@ -33,7 +33,7 @@ import (
 //
 // If a limiter returns an error, for example because its store cannot be reached, nothing
 // is sent: RoundTrip returns that error or, before a retry, the last response. Use a
-// throttle.Fallback as Limiter to send requests in that case: with throttle.AllowAll as
+// throttle.NewFallback as Limiter to send requests in that case: with throttle.AllowAll as
 // its Secondary without a limit, or with a local limiter as its Secondary within that
 // limit.
 type Transport struct {

@@ -61,13 +61,13 @@ func TestLimiters_claimsMayPredateTheCreation(t *testing.T) {
 			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5, MaxAge: time.Second})
 		},
 		"SoftLimit": func() throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.PerSecond(1)), Hard: throttle.NewTokenBucket(limit)}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(throttle.PerSecond(1)), Hard: throttle.NewTokenBucket(limit)})
 		},
 		"AllOf": func() throttle.Limiter {
 			return throttle.AllOf(throttle.NewTokenBucket(limit), throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(4)}))
 		},
 		"Fallback": func() throttle.Limiter {
-			return &throttle.Fallback{Primary: throttle.NewTokenBucket(limit), Secondary: throttle.AllowAll}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: throttle.NewTokenBucket(limit), Secondary: throttle.AllowAll})
 		},
 		"keyed.Limiter": func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit) }}

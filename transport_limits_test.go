@@ -59,16 +59,16 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 			return throttle.AllOf(throttle.NewTokenBucket(limit), throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 100, Per: time.Minute}))
 		},
 		"Fallback": func() throttle.Limiter {
-			return &throttle.Fallback{Primary: throttle.NewTokenBucket(limit), Secondary: throttle.AllowAll}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: throttle.NewTokenBucket(limit), Secondary: throttle.AllowAll})
 		},
 		"Soft": func() throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.PerSecond(1)), Hard: throttle.NewTokenBucket(limit)}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(throttle.PerSecond(1)), Hard: throttle.NewTokenBucket(limit)})
 		},
 		"Elastic": func() throttle.Limiter {
-			return &throttle.SoftLimit{
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{
 				Soft:      throttle.NewTokenBucket(limit),
 				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
-			}
+			})
 		},
 		"keyed.Limiter": func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit) }}

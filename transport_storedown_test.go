@@ -30,7 +30,7 @@ func TestTransport_sendsNothingWhileAStoreIsDown(t *testing.T) {
 	require.ErrorIs(t, err, down.err)
 	require.Zero(t, sent)
 
-	tr = &Transport{Base: sends, Limiter: &throttle.Fallback{Primary: down, Secondary: throttle.AllowAll}}
+	tr = &Transport{Base: sends, Limiter: throttle.NewFallback(throttle.FallbackConfig{Primary: down, Secondary: throttle.AllowAll})}
 	_, err = get(t, tr)
 	require.NoError(t, err)
 	require.Equal(t, 1, sent)

@@ -106,7 +106,7 @@ func (r *recorder) retry(now time.Time, req *http.Request, i heed.RetryInfo) {
 }
 
 func (r *recorder) done(now time.Time, req *http.Request, i heed.DoneInfo) {
-	if !i.GaveUp() {
+	if i.StopReason == nil {
 		return
 	}
 	text := i.String()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heed-go/heed/internal/scorecard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,8 +24,8 @@ func TestChecks_areDocumented(t *testing.T) {
 		cells := strings.Split(rows[i], " | ")
 		require.Len(t, cells, 3, rows[i])
 		require.Equal(t, "| `"+c.name+"`", cells[0])
-		require.True(t, strings.HasSuffix(cells[2], ", "+number(c.limit)+" |"), rows[i])
-		require.Contains(t, string(cards), fmt.Sprintf("| %s | %s %s |", c.name, number(c.limit), c.unit))
+		require.True(t, strings.HasSuffix(cells[2], ", "+scorecard.Number(c.limit)+" |"), rows[i])
+		require.Contains(t, string(cards), fmt.Sprintf("| %s | %s %s |", c.name, scorecard.Number(c.limit), c.unit))
 	}
 	require.Empty(t, rows[len(checks)], "there is no further row")
 }

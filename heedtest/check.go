@@ -5,11 +5,14 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/heed-go/heed/internal/scorecard"
 )
 
-// A ClientFunc builds the client under test over base, which connects to the server of a check.
-// It is called several times for each check, and the clients must not share anything.
-type ClientFunc = func(base http.RoundTripper) http.RoundTripper
+func init() { scorecard.Run, scorecard.Names = run, names }
+
+// A clientFunc builds the client under test. See Check.
+type clientFunc = func(base http.RoundTripper) http.RoundTripper
 
 // A Waiver is a check that a client is allowed to fail.
 type Waiver struct {
@@ -17,16 +20,18 @@ type Waiver struct {
 	Reason string // why the failure is accepted; required
 }
 
-// Check runs all checks on the clients that newClient builds, each as a subtest: those whose
-// Mark is Failed fail, the others pass or are skipped. go test -run TestClient/herd runs one
-// of them. A waived check is skipped if the client fails it. A waiver without a reason, or
+// Check runs all checks on the clients that newClient builds, each as a subtest: it fails if the
+// worst figure of its trials is above the limit of the check, and is skipped if the client never
+// came into its situation. go test -run TestClient/herd runs one of them. newClient builds the
+// client under test over base, which connects to the server of a check. It is called several
+// times for each check, and the clients must not share anything. A waived check is skipped if the client fails it. A waiver without a reason, or
 // with the name of no check, fails t.
 //
 // The checks run in memory and in the virtual time of testing/synctest, so that an hour of
 // waiting takes no time. Check must not be called in a bubble. A client that panics, hangs,
 // retries without end or reads without end fails a check and does not stop the others. A
 // panic in a goroutine that the client started cannot be recovered and ends the program.
-func Check(t *testing.T, newClient ClientFunc, waivers ...Waiver) {
+func Check(t *testing.T, newClient func(base http.RoundTripper) http.RoundTripper, waivers ...Waiver) {
 	t.Helper()
 	reasons := map[string]string{}
 	for _, w := range waivers {
@@ -41,11 +46,11 @@ func Check(t *testing.T, newClient ClientFunc, waivers ...Waiver) {
 			m := x.mark(t, c)
 			reason, waived := reasons[c.name]
 			switch {
-			case m.Result == Failed && !waived:
+			case m.Result == scorecard.Failed && !waived:
 				t.Error(m)
-			case m.Result == Failed:
+			case m.Result == scorecard.Failed:
 				t.Skipf("%v; waived: %s", m, reason)
-			case m.Result == NotApplicable:
+			case m.Result == scorecard.NotApplicable:
 				t.Skip(m)
 			case waived:
 				t.Logf("%v; the waiver is not needed: %s", m, reason)
@@ -56,17 +61,15 @@ func Check(t *testing.T, newClient ClientFunc, waivers ...Waiver) {
 	}
 }
 
-// Run runs the checks with the given names, or all of them if there are none, and returns the
-// marks. A name of no check gets a failed mark. Run uses t only for virtual time: failed checks
-// do not fail t. See Check.
-func Run(t *testing.T, newClient ClientFunc, names ...string) Card {
-	if len(names) == 0 {
-		names = Names()
+// run is scorecard.Run.
+func run(t *testing.T, newClient clientFunc, chosen ...string) scorecard.Card {
+	if len(chosen) == 0 {
+		chosen = names()
 	}
 	x := &runner{newClient: newClient, maxRealTime: maxRealTime}
-	var card Card
-	for _, name := range names {
-		m := Mark{Check: name, Result: Failed, Detail: "there is no such check"}
+	var card scorecard.Card
+	for _, name := range chosen {
+		m := scorecard.Mark{Check: name, Result: scorecard.Failed, Detail: "there is no such check"}
 		if c := find(name); c != nil {
 			m = x.mark(t, *c)
 		}
@@ -75,12 +78,12 @@ func Run(t *testing.T, newClient ClientFunc, names ...string) Card {
 	return card
 }
 
-// Names returns the names of all checks, in the order in which they run.
-func Names() (names []string) {
+// names is scorecard.Names.
+func names() (all []string) {
 	for _, c := range checks {
-		names = append(names, c.name)
+		all = append(all, c.name)
 	}
-	return names
+	return all
 }
 
 // A check observes one kind of harm. It passes if the worst figure of its trials is at most
@@ -125,7 +128,7 @@ func find(name string) *check {
 
 // A runner runs checks on one client.
 type runner struct {
-	newClient   ClientFunc
+	newClient   clientFunc
 	maxRealTime time.Duration
 	stuck       string          // the check in which a trial never ended; empty: none
 	abandoned   <-chan struct{} // closed if that trial ends after all
@@ -133,10 +136,10 @@ type runner struct {
 
 // mark runs c. After a trial that never ended it runs no check, because the client still uses
 // a processor, and every further check would take maxRealTime too.
-func (x *runner) mark(t *testing.T, c check) Mark {
-	m := Mark{Check: c.name, Limit: c.limit, Unit: c.unit, Result: Passed}
+func (x *runner) mark(t *testing.T, c check) scorecard.Mark {
+	m := scorecard.Mark{Check: c.name, Limit: c.limit, Unit: c.unit, Result: scorecard.Passed}
 	if x.stuck != "" {
-		m.Result, m.Detail = Failed, "not run: the client still blocks in check "+x.stuck
+		m.Result, m.Detail = scorecard.Failed, "not run: the client still blocks in check "+x.stuck
 		return m
 	}
 	e := &evaluation{t: t, newClient: x.newClient, maxRealTime: x.maxRealTime}
@@ -147,11 +150,11 @@ func (x *runner) mark(t *testing.T, c check) Mark {
 	m.Figure, m.Detail = e.figure, e.detail
 	switch {
 	case e.fault != "":
-		m.Result, m.Detail = Failed, e.fault
+		m.Result, m.Detail = scorecard.Failed, e.fault
 	case e.figure > c.limit:
-		m.Result = Failed
+		m.Result = scorecard.Failed
 	case !e.applies:
-		m.Result, m.Detail = NotApplicable, ""
+		m.Result, m.Detail = scorecard.NotApplicable, ""
 	default:
 		m.Detail = ""
 	}
@@ -161,7 +164,7 @@ func (x *runner) mark(t *testing.T, c check) Mark {
 // An evaluation collects what the trials of one check observe.
 type evaluation struct {
 	t           *testing.T
-	newClient   ClientFunc
+	newClient   clientFunc
 	maxRealTime time.Duration
 
 	applies bool // whether the client came into the situation of the check

@@ -21,35 +21,36 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/internal/scorecard"
 )
 
 func newHeed(base http.RoundTripper) http.RoundTripper { return &heed.Transport{Base: base} }
 
 // TestRun_heed checks that heed passes all checks, and that all of them apply.
 func TestRun_heed(t *testing.T) {
-	for _, m := range heedtest.Run(t, newHeed) {
-		require.Equal(t, heedtest.Passed, m.Result, m)
+	for _, m := range scorecard.Run(t, newHeed) {
+		require.Equal(t, scorecard.Passed, m.Result, m)
 		require.Empty(t, m.Detail, m)
 	}
 }
 
 func TestRun_clientWithoutRetries(t *testing.T) {
-	card := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper { return base })
-	results := map[heedtest.Result][]string{}
+	card := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper { return base })
+	results := map[scorecard.Result][]string{}
 	for _, m := range card {
 		results[m.Result] = append(results[m.Result], m.Check)
 	}
-	require.Equal(t, []string{"dialects"}, results[heedtest.Failed])
-	require.Equal(t, []string{"early-retry", "request-body", "herd", "nested-retries"}, results[heedtest.NotApplicable])
+	require.Equal(t, []string{"dialects"}, results[scorecard.Failed])
+	require.Equal(t, []string{"early-retry", "request-body", "herd", "nested-retries"}, results[scorecard.NotApplicable])
 	require.Len(t, card.Failed(), 1)
 	require.Contains(t, card.String(), "RateLimit: 20 requests of 30 calls were rejected")
 }
 
 func TestRun_names(t *testing.T) {
-	card := heedtest.Run(t, newHeed, "leaks", "no such check")
-	require.Equal(t, heedtest.Card{
-		{Check: "leaks", Result: heedtest.Passed, Unit: "leaks"},
-		{Check: "no such check", Result: heedtest.Failed, Detail: "there is no such check"},
+	card := scorecard.Run(t, newHeed, "leaks", "no such check")
+	require.Equal(t, scorecard.Card{
+		{Check: "leaks", Result: scorecard.Passed, Unit: "leaks"},
+		{Check: "no such check", Result: scorecard.Failed, Detail: "there is no such check"},
 	}, card)
 }
 
@@ -178,11 +179,11 @@ func newRetrier(base http.RoundTripper) http.RoundTripper { return &retrier{base
 // TestRun_careful checks that a correct client other than heed passes. It does not read the
 // header fields about limits.
 func TestRun_careful(t *testing.T) {
-	for _, m := range heedtest.Run(t, newRetrier) {
+	for _, m := range scorecard.Run(t, newRetrier) {
 		if m.Check == "dialects" {
-			require.Equal(t, heedtest.Failed, m.Result)
+			require.Equal(t, scorecard.Failed, m.Result)
 		} else {
-			require.Equal(t, heedtest.Passed, m.Result, m)
+			require.Equal(t, scorecard.Passed, m.Result, m)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func TestRun_careful(t *testing.T) {
 func TestRun_faults(t *testing.T) {
 	for _, tt := range []struct {
 		check, fault, detail string // detail is part of the sentence
-		client               heedtest.ClientFunc
+		client               func(base http.RoundTripper) http.RoundTripper
 	}{
 		{"contract", "sets a header", "Header of the request was changed", func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -384,15 +385,15 @@ func TestRun_faults(t *testing.T) {
 		{"lost-units", "keeps the time of cancelled reservations", "the slowest of as many new calls took", newReservations},
 	} {
 		t.Run(tt.check+": "+tt.fault, func(t *testing.T) {
-			m := heedtest.Run(t, tt.client, tt.check)[0]
-			require.Equal(t, heedtest.Failed, m.Result, m)
+			m := scorecard.Run(t, tt.client, tt.check)[0]
+			require.Equal(t, scorecard.Failed, m.Result, m)
 			require.Contains(t, m.Detail, tt.detail)
 		})
 	}
 }
 
 // changing returns a function that builds clients which change each request.
-func changing(change func(*http.Request)) heedtest.ClientFunc {
+func changing(change func(*http.Request)) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			sent := r.Clone(r.Context())
@@ -405,7 +406,7 @@ func changing(change func(*http.Request)) heedtest.ClientFunc {
 // TestRun_bodiesMayBeClosedLater checks that a client may close the body of a request after it
 // has returned, as the comment of http.RoundTripper allows.
 func TestRun_bodiesMayBeClosedLater(t *testing.T) {
-	m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper {
+	m := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
 			sent := r.Clone(r.Context())
@@ -420,7 +421,7 @@ func TestRun_bodiesMayBeClosedLater(t *testing.T) {
 			return resp, err
 		})
 	}, "contract")[0]
-	require.Equal(t, heedtest.Passed, m.Result, m)
+	require.Equal(t, scorecard.Passed, m.Result, m)
 }
 
 // resending sends each request again and again.
@@ -440,7 +441,7 @@ func resending(base http.RoundTripper) http.RoundTripper {
 // unit of the check.
 func TestRun_figures(t *testing.T) {
 	for check, tt := range map[string]struct {
-		client heedtest.ClientFunc
+		client func(base http.RoundTripper) http.RoundTripper
 		want   float64
 	}{
 		"contract": {func(http.RoundTripper) http.RoundTripper {
@@ -464,7 +465,7 @@ func TestRun_figures(t *testing.T) {
 		"dialects":       {func(base http.RoundTripper) http.RoundTripper { return base }, 20},
 		"lost-units":     {sleepingAfter(1500 * time.Millisecond), 1.6}, // with the 100 ms of the server
 	} {
-		m := heedtest.Run(t, tt.client, check)[0]
+		m := scorecard.Run(t, tt.client, check)[0]
 		require.InDelta(t, tt.want, m.Figure, 1e-6, "%s: %v", check, m)
 	}
 }
@@ -475,7 +476,7 @@ func TestRun_figuresOfBrokenTrials(t *testing.T) {
 	draining := func(base http.RoundTripper) http.RoundTripper { return &retrier{base: base, drains: true} }
 	for _, tt := range []struct {
 		check  string
-		client heedtest.ClientFunc
+		client func(base http.RoundTripper) http.RoundTripper
 		want   float64
 		detail string
 	}{
@@ -484,7 +485,7 @@ func TestRun_figuresOfBrokenTrials(t *testing.T) {
 		{"stalled-body", buffering, 3 * 3600, "200 that stops: a call had not ended after 3h0m0s"},
 		{"stalled-body", draining, 3 * 3600, "429 that stops: a call had not ended after 3h0m0s"},
 	} {
-		m := heedtest.Run(t, tt.client, tt.check)[0]
+		m := scorecard.Run(t, tt.client, tt.check)[0]
 		require.InDelta(t, tt.want, m.Figure, 64, m) // of a body, the last read
 		require.Greater(t, m.Figure, m.Limit)
 		require.Equal(t, tt.detail, m.Detail)
@@ -494,8 +495,8 @@ func TestRun_figuresOfBrokenTrials(t *testing.T) {
 // TestRun_herdInTens checks a client whose callers come back in tens, 20 ms apart, as many as
 // the server admits within any 20 ms.
 func TestRun_herdInTens(t *testing.T) {
-	for apart, want := range map[time.Duration]heedtest.Result{20 * time.Millisecond: heedtest.Passed, 20*time.Millisecond - 1: heedtest.Failed} {
-		m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper {
+	for apart, want := range map[time.Duration]scorecard.Result{20 * time.Millisecond: scorecard.Passed, 20*time.Millisecond - 1: scorecard.Failed} {
+		m := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper {
 			var rejected atomic.Int64
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				for {
@@ -515,7 +516,7 @@ func TestRun_herdInTens(t *testing.T) {
 }
 
 // sleepingAfter returns a function that builds clients which wait after each response.
-func sleepingAfter(d time.Duration) heedtest.ClientFunc {
+func sleepingAfter(d time.Duration) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := base.RoundTrip(r)
@@ -526,7 +527,7 @@ func sleepingAfter(d time.Duration) heedtest.ClientFunc {
 }
 
 // reading returns a function that builds clients which read n bytes of each successful response.
-func reading(n int64) heedtest.ClientFunc {
+func reading(n int64) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := base.RoundTrip(r)
@@ -540,7 +541,7 @@ func reading(n int64) heedtest.ClientFunc {
 
 // uploading returns a function that builds clients which read n bytes of a request before they
 // send it.
-func uploading(n int64) heedtest.ClientFunc {
+func uploading(n int64) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			first, _ := io.ReadAll(io.LimitReader(r.Body, n))
@@ -560,7 +561,7 @@ func TestRun_everyCheckCanFail(t *testing.T) {
 		"contract", "early-retry", "request-body", "response-body", "duplicate-post", "herd", "retry-bound",
 		"nested-retries", "last-response", "leaks", "deadline", "useless-wait", "long-wait", "endless-body",
 		"stalled-body", "upload-buffer", "healthy-server", "dialects", "lost-units",
-	}, heedtest.Names(), "add a fault of the new check to TestRun_faults")
+	}, scorecard.Names(), "add a fault of the new check to TestRun_faults")
 }
 
 // withoutBody makes net/http send a consumed body as an empty one. It rejects a body that is
@@ -593,7 +594,7 @@ func buffering(base http.RoundTripper) http.RoundTripper {
 
 // stoppingAfter returns a function that builds clients which send nothing for 10 s after each
 // failure with a status. The status of a failure without a response is 0.
-func stoppingAfter(failure func(status int) bool) heedtest.ClientFunc {
+func stoppingAfter(failure func(status int) bool) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		var mu sync.Mutex
 		var until time.Time
@@ -621,11 +622,11 @@ func stoppingAfter(failure func(status int) bool) heedtest.ClientFunc {
 
 // TestRun_slowClientsReadLimits checks a client that makes 30 calls in two minutes, the maximum.
 func TestRun_slowClientsReadLimits(t *testing.T) {
-	require.Equal(t, heedtest.Passed, heedtest.Run(t, sleeping(20*time.Second), "dialects")[0].Result)
+	require.Equal(t, scorecard.Passed, scorecard.Run(t, sleeping(20*time.Second), "dialects")[0].Result)
 }
 
 // sleeping returns a function that builds clients which wait before each call.
-func sleeping(d time.Duration) heedtest.ClientFunc {
+func sleeping(d time.Duration) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(d)
@@ -636,7 +637,7 @@ func sleeping(d time.Duration) heedtest.ClientFunc {
 
 // lingering returns a function that builds clients which leave a goroutine for d after each
 // call.
-func lingering(d time.Duration) heedtest.ClientFunc {
+func lingering(d time.Duration) func(base http.RoundTripper) http.RoundTripper {
 	return func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			go time.Sleep(d)
@@ -664,14 +665,14 @@ func (p *pool) CloseIdleConnections() { close(p.closed) }
 // TestRun_leaksAreWhatIsLeftInTheEnd checks that goroutines which end later than their call, or
 // with CloseIdleConnections, are no leaks.
 func TestRun_leaksAreWhatIsLeftInTheEnd(t *testing.T) {
-	for name, client := range map[string]heedtest.ClientFunc{
+	for name, client := range map[string]func(base http.RoundTripper) http.RoundTripper{
 		"idle timeout": lingering(14*time.Minute + 30*time.Second),
 		"pool": func(base http.RoundTripper) http.RoundTripper {
 			return &pool{RoundTripper: base, closed: make(chan struct{})}
 		},
 	} {
-		m := heedtest.Run(t, client, "leaks")[0]
-		require.Equal(t, heedtest.Passed, m.Result, "%s: %v", name, m)
+		m := scorecard.Run(t, client, "leaks")[0]
+		require.Equal(t, scorecard.Passed, m.Result, "%s: %v", name, m)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/scorecard"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
@@ -62,7 +63,7 @@ func checkStalledBody(e *evaluation) {
 			tr.readAndClose(0)
 			figure := took()
 			return func() {
-				e.measured(figure, "%s: the call took %s s, waiting for a body that the caller did not need", name, number(figure))
+				e.measured(figure, "%s: the call took %s s, waiting for a body that the caller did not need", name, scorecard.Number(figure))
 			}
 		})
 	}
@@ -147,7 +148,7 @@ func checkHealthyServer(e *evaluation) {
 			all.Wait()
 			percent := 100 * float64(failed.Load()) / calls
 			return func() {
-				e.measured(percent, "%s: %s %% of calls failed at a server that fails 1 %% of requests", name, number(percent))
+				e.measured(percent, "%s: %s %% of calls failed at a server that fails 1 %% of requests", name, scorecard.Number(percent))
 			}
 		})
 	}

@@ -18,14 +18,3 @@ func ExampleCheck() {
 	}
 	_ = testClient // TestClient in a program
 }
-
-// Run returns the marks instead of failing the test.
-func ExampleRun() {
-	testCard := func(t *testing.T) {
-		card := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper { return base }, "early-retry", "dialects")
-		for _, m := range card.Failed() {
-			t.Log(m) // dialects: failed: 20 rejected, limit 0: RateLimit: 20 requests of 30 calls were rejected although each response stated what remains
-		}
-	}
-	_ = testCard
-}

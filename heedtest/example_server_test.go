@@ -68,11 +68,11 @@ func ExampleServer_StartInMemory() {
 }
 
 // A server whose headers differ from those that a client expects. EpochReset, RetryDate and
-// NoHeaders are further EditHeader functions.
-func ExampleSetHeader() {
+// NoHeaders are ready-made EditHeader functions.
+func ExampleServer_editHeader() {
 	s := &heedtest.Server{
 		Limit:      &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerHour(2))},
-		EditHeader: heedtest.SetHeader("X-RateLimit-Remaining", "1000"), // a wrong number
+		EditHeader: func(h http.Header) { h.Set("X-RateLimit-Remaining", "1000") }, // a wrong number
 	}
 	s.Start()
 	defer s.Close()

@@ -17,12 +17,6 @@ func NoHeaders(h http.Header) {
 	}
 }
 
-// SetHeader returns an EditHeader function that sets a header of every response to value,
-// for instance to a Remaining that never changes or a Reset in another unit.
-func SetHeader(key, value string) func(http.Header) {
-	return func(h http.Header) { h.Set(key, value) }
-}
-
 // EpochReset is an EditHeader function that converts X-RateLimit-Reset to seconds since 1970
 // by the server's clock, as GitHub does. Bubbles of testing/synctest begin in the year 2000,
 // when such numbers had nine digits; clients that distinguish instants from delays by their

@@ -82,13 +82,6 @@ func Busiest(requests []Request, per time.Duration) []Request {
 	return sorted[from:to]
 }
 
-// Conns returns the number of connections that have been accepted so far.
-func (s *Server) Conns() int {
-	s.recorder.mu.Lock()
-	defer s.recorder.mu.Unlock()
-	return len(s.recorder.conns)
-}
-
 // recordRequest records r, reads its body unless skipBody is true, and returns its number.
 func (t *recorder) recordRequest(r *http.Request, skipBody bool) int {
 	n := t.add(Request{

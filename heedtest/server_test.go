@@ -262,7 +262,7 @@ func TestServer_respondsWithOKByDefault(t *testing.T) {
 			io.WriteString(w, "not ")
 			io.WriteString(w, "now")
 		})},
-		EditHeader: heedtest.SetHeader("X-Edited", "yes"),
+		EditHeader: func(h http.Header) { h.Set("X-Edited", "yes") },
 	}
 	inMemory(t, s, func(t *testing.T) {
 		resp, err := s.Client().Get(s.URL)
@@ -322,7 +322,7 @@ func TestEditHeader_runsLast(t *testing.T) {
 			}
 			require.Empty(t, h)
 		}},
-		"lies": {edit: heedtest.SetHeader("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
+		"lies": {edit: func(h http.Header) { h.Set("X-RateLimit-Remaining", "1000") }, check: func(t *testing.T, h http.Header) {
 			require.Equal(t, []string{"1000"}, h["X-Ratelimit-Remaining"])
 		}},
 		"epoch": {edit: heedtest.EpochReset, skew: time.Hour, check: func(t *testing.T, h http.Header) {

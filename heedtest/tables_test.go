@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/scorecard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -156,7 +157,6 @@ func TestEditHeaders(t *testing.T) {
 		{RetryDate, map[string]string{"Date": date}, map[string]string{"Retry-After": ""}},
 		{NoHeaders, map[string]string{"Retry-After": "1", "Ratelimit": "a", "Ratelimit-Policy": "b", "X-Ratelimit-Limit": "c", "X-Other": "d"},
 			map[string]string{"Retry-After": "", "Ratelimit": "", "Ratelimit-Policy": "", "X-Ratelimit-Limit": "", "X-Other": "d"}},
-		{SetHeader("x-other", "e"), map[string]string{"X-Other": "d"}, map[string]string{"X-Other": "e"}},
 	} {
 		h := http.Header{}
 		for k, v := range tt.in {
@@ -173,28 +173,28 @@ func TestEditHeaders(t *testing.T) {
 func TestMarks(t *testing.T) {
 	for _, tt := range []struct {
 		run  func(*evaluation)
-		want Mark
+		want scorecard.Mark
 	}{
-		{func(*evaluation) {}, Mark{Result: NotApplicable}},
-		{func(e *evaluation) { e.measured(2, "two") }, Mark{Result: Passed, Figure: 2}},
-		{func(e *evaluation) { e.measured(2.5, "more") }, Mark{Result: Failed, Figure: 2.5, Detail: "more"}},
+		{func(*evaluation) {}, scorecard.Mark{Result: scorecard.NotApplicable}},
+		{func(e *evaluation) { e.measured(2, "two") }, scorecard.Mark{Result: scorecard.Passed, Figure: 2}},
+		{func(e *evaluation) { e.measured(2.5, "more") }, scorecard.Mark{Result: scorecard.Failed, Figure: 2.5, Detail: "more"}},
 		{func(e *evaluation) {
 			e.measured(3, "a")
 			e.measured(4, "b %d", 7)
 			e.measured(4, "c")
 			e.measured(1, "d")
-		}, Mark{Result: Failed, Figure: 4, Detail: "b 7"}},
-		{func(e *evaluation) { e.measured(0, "first"); e.fail("fault"); e.fail("other") }, Mark{Result: Failed, Detail: "fault"}},
-		{func(e *evaluation) { e.measured(0, "first"); e.measured(0, "second") }, Mark{Result: Passed}},
+		}, scorecard.Mark{Result: scorecard.Failed, Figure: 4, Detail: "b 7"}},
+		{func(e *evaluation) { e.measured(0, "first"); e.fail("fault"); e.fail("other") }, scorecard.Mark{Result: scorecard.Failed, Detail: "fault"}},
+		{func(e *evaluation) { e.measured(0, "first"); e.measured(0, "second") }, scorecard.Mark{Result: scorecard.Passed}},
 	} {
 		tt.want.Check, tt.want.Unit, tt.want.Limit = "c", "u", 2
 		x := &runner{maxRealTime: maxRealTime}
 		require.Equal(t, tt.want, x.mark(t, check{"c", "u", 2, tt.run}))
 	}
-	require.Equal(t, "c: failed: 2.5 u, limit 2: more", Mark{Check: "c", Result: Failed, Figure: 2.5, Unit: "u", Limit: 2, Detail: "more"}.String())
+	require.Equal(t, "c: failed: 2.5 u, limit 2: more", scorecard.Mark{Check: "c", Result: scorecard.Failed, Figure: 2.5, Unit: "u", Limit: 2, Detail: "more"}.String())
 	require.Equal(t, "a    passed  0    (limit 1)  s  \nbbb  failed  2.5  (limit 2)  u  more\n",
-		Card{{Check: "a", Result: Passed, Limit: 1, Unit: "s"}, {Check: "bbb", Result: Failed, Figure: 2.5, Limit: 2, Unit: "u", Detail: "more"}}.String())
+		scorecard.Card{{Check: "a", Result: scorecard.Passed, Limit: 1, Unit: "s"}, {Check: "bbb", Result: scorecard.Failed, Figure: 2.5, Limit: 2, Unit: "u", Detail: "more"}}.String())
 	for f, want := range map[float64]string{0: "0", 10: "10", 100: "100", 1.5: "1.5", 0.1234: "0.123", 0.1236: "0.124", 2.0004: "2", 1000: "1000"} {
-		require.Equal(t, want, number(f))
+		require.Equal(t, want, scorecard.Number(f))
 	}
 }

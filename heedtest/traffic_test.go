@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/internal/scorecard"
 )
 
 var update = flag.Bool("update", false, "write testdata/traffic.txt")
@@ -29,7 +29,7 @@ func TestRun_traffic(t *testing.T) {
 	clients := []struct {
 		name      string
 		retries   bool
-		newClient heedtest.ClientFunc
+		newClient func(base http.RoundTripper) http.RoundTripper
 	}{
 		{"a client without retries", false, func(base http.RoundTripper) http.RoundTripper { return base }},
 		{"a client that retries at exact times", true, func(base http.RoundTripper) http.RoundTripper {
@@ -38,12 +38,12 @@ func TestRun_traffic(t *testing.T) {
 	}
 	var got strings.Builder
 	for _, c := range clients {
-		for _, check := range heedtest.Names() {
+		for _, check := range scorecard.Names() {
 			if check == "response-body" || c.retries && check == "dialects" {
 				continue // random: how much a client gets before a reset, and the order of requests at one instant
 			}
 			x := &traffic{}
-			m := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper { return c.newClient(x.trial(base)) }, check)[0]
+			m := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper { return c.newClient(x.trial(base)) }, check)[0]
 			fmt.Fprintf(&got, "# %s\n%v\n%s\n", c.name, m, x)
 		}
 	}

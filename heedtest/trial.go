@@ -95,7 +95,7 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 
 // execute runs a trial in the current bubble. It returns either record or a fault, with its
 // figure.
-func (tr *trial) execute(newClient ClientFunc, run func(*trial) func()) (record func(), figure float64, fault string) {
+func (tr *trial) execute(newClient clientFunc, run func(*trial) func()) (record func(), figure float64, fault string) {
 	var cancel context.CancelFunc
 	tr.ctx, cancel = context.WithCancel(context.Background())
 	tr.server.StartInMemory()

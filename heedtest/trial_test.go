@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/scorecard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,9 +73,9 @@ func TestRunner_hostileClients(t *testing.T) {
 			client := func(base http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) { return tt.send(base, r) })
 			}
-			card := Run(t, client, "deadline", "response-body")
+			card := run(t, client, "deadline", "response-body")
 			for _, m := range card {
-				require.Equal(t, Failed, m.Result)
+				require.Equal(t, scorecard.Failed, m.Result)
 				require.Contains(t, m.Detail, tt.detail)
 			}
 		})
@@ -84,7 +85,7 @@ func TestRunner_hostileClients(t *testing.T) {
 // TestRunner_panicInOneOfManyCalls checks a client that panics in calls that run at the same
 // time.
 func TestRunner_panicInOneOfManyCalls(t *testing.T) {
-	m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+	m := run(t, func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := base.RoundTrip(r)
 			if err == nil && resp.ContentLength > 1000 { // the bodies that are closed early
@@ -93,14 +94,14 @@ func TestRunner_panicInOneOfManyCalls(t *testing.T) {
 			return resp, err
 		})
 	}, "lost-units")[0]
-	require.Equal(t, Failed, m.Result)
+	require.Equal(t, scorecard.Failed, m.Result)
 	require.Contains(t, m.Detail, "bodies that are closed early: the client panicked: fault")
 }
 
 // TestRunner_countsRequests checks the number of requests that a client may send in a trial.
 func TestRunner_countsRequests(t *testing.T) {
 	for n, want := range map[int]string{1000: "", 1001: "Retry-After: 60: the client sent more than 1000 requests"} {
-		m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+		m := run(t, func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				for range n - 1 {
 					if resp, err := base.RoundTrip(r); err == nil {
@@ -128,7 +129,7 @@ func TestRunner_leavesNoGoroutines(t *testing.T) {
 		},
 	} {
 		before := runtime.NumGoroutine()
-		Run(t, func(base http.RoundTripper) http.RoundTripper {
+		run(t, func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) { return send(base, r) })
 		}, "useless-wait", "endless-body")
 		for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before && time.Now().Before(end); { // that of the trial has reported, and ends
@@ -145,7 +146,7 @@ func (badBody) Close() error             { return nil }
 
 // TestRunner_readsWithoutEnd checks a client whose goroutine reads an endless body.
 func TestRunner_readsWithoutEnd(t *testing.T) {
-	m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+	m := run(t, func(base http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := base.RoundTrip(r)
 			if err != nil {
@@ -156,7 +157,7 @@ func TestRunner_readsWithoutEnd(t *testing.T) {
 			return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
 		})
 	}, "endless-body")[0]
-	require.Equal(t, Failed, m.Result)
+	require.Equal(t, scorecard.Failed, m.Result)
 	require.Contains(t, m.Detail, "the client read more than 16 MiB")
 }
 
@@ -178,24 +179,24 @@ func TestRunner_busyClient(t *testing.T) {
 		})
 	}}
 	m := r.mark(t, *find("leaks"))
-	require.Equal(t, Failed, m.Result)
+	require.Equal(t, scorecard.Failed, m.Result)
 	require.Contains(t, m.Detail, "the client blocked for 100ms without letting virtual time advance")
 	m = r.mark(t, *find("herd"))
-	require.Equal(t, Mark{Check: "herd", Result: Failed, Limit: 15, Unit: "requests in 20 ms", Detail: "not run: the client still blocks in check leaks"}, m)
+	require.Equal(t, scorecard.Mark{Check: "herd", Result: scorecard.Failed, Limit: 15, Unit: "requests in 20 ms", Detail: "not run: the client still blocks in check leaks"}, m)
 }
 
 func TestRunner_noClient(t *testing.T) {
-	m := Run(t, func(http.RoundTripper) http.RoundTripper { return nil }, "leaks")[0]
+	m := run(t, func(http.RoundTripper) http.RoundTripper { return nil }, "leaks")[0]
 	require.Equal(t, "calls with all outcomes: newClient returned nil", m.Detail)
-	m = Run(t, nil, "leaks")[0]
-	require.Equal(t, Failed, m.Result)
+	m = run(t, nil, "leaks")[0]
+	require.Equal(t, scorecard.Failed, m.Result)
 	require.Contains(t, m.Detail, "panicked")
 }
 
 func TestRunner_inABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := Run(t, func(base http.RoundTripper) http.RoundTripper { return base }, "leaks")[0]
-		require.Equal(t, Failed, m.Result)
+		m := run(t, func(base http.RoundTripper) http.RoundTripper { return base }, "leaks")[0]
+		require.Equal(t, scorecard.Failed, m.Result)
 		require.Contains(t, m.Detail, "bubble")
 	})
 }

@@ -60,7 +60,7 @@ func (s spans) retry(req *http.Request, i heed.RetryInfo) {
 }
 
 func (s spans) done(req *http.Request, i heed.DoneInfo) {
-	if !i.GaveUp() {
+	if i.StopReason == nil {
 		return
 	}
 	if span := trace.SpanFromContext(req.Context()); span.IsRecording() {

@@ -139,7 +139,7 @@ func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 			},
 			Retry: func(_ *http.Request, i heed.RetryInfo) { want = append(want, i.String()) },
 			Done: func(_ *http.Request, i heed.DoneInfo) {
-				if i.GaveUp() {
+				if i.StopReason != nil {
 					want = append(want, i.String())
 				}
 			},

@@ -96,7 +96,7 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		return inner
 	}
 	if l.Borrow != "" {
-		inner = &throttle.SoftLimit{Soft: inner, CanBorrow: s.CanBorrow[l.Borrow]}
+		inner = throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: inner, CanBorrow: s.CanBorrow[l.Borrow]})
 	}
 	if l.Ban != nil {
 		inner = throttle.WithClock(keyed.NewBan(inner, *l.Ban), s.Clock)

@@ -27,7 +27,7 @@ type Config struct {
 	Build func(l *Limit) (throttle.Limiter, error)
 
 	// CanBorrow maps the names that a file uses at the word borrow to functions that report
-	// whether a claim may be granted beyond its limit. See throttle.SoftLimit.
+	// whether a claim may be granted beyond its limit. See throttle.NewSoftLimit.
 	CanBorrow map[string]func(throttle.Claim, throttle.Decision) bool
 
 	// DecisionHook receives the decisions of all limits. Nil means none.

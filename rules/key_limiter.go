@@ -43,7 +43,7 @@ func newKeyLimiter(owner *activeLimit) throttle.Limiter {
 		return c
 	}
 	c.limiters[1] = newLimiter(hard, &c.clock)
-	c.inner = &throttle.SoftLimit{Soft: c.limiters[0], Hard: c.limiters[1]}
+	c.inner = throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: c.limiters[0], Hard: c.limiters[1]})
 	return c
 }
 

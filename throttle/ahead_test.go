@@ -21,10 +21,10 @@ func bookers() map[string]throttle.Limiter {
 		"LeakyBucket": throttle.NewLeakyBucket(leaky),
 		"Nginx":       throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 9}),
 		"warmup":      warmup.New(warmup.Config{Limit: throttle.PerSecond(10)}),
-		"Fallback, primary": &throttle.Fallback{
-			Primary: throttle.NewLeakyBucket(leaky), Secondary: throttle.DenyAll},
-		"Fallback, secondary": &throttle.Fallback{
-			Primary: failing{}, Secondary: throttle.NewLeakyBucket(leaky)},
+		"Fallback, primary": throttle.NewFallback(throttle.FallbackConfig{
+			Primary: throttle.NewLeakyBucket(leaky), Secondary: throttle.DenyAll}),
+		"Fallback, secondary": throttle.NewFallback(throttle.FallbackConfig{
+			Primary: failing{}, Secondary: throttle.NewLeakyBucket(leaky)}),
 		"keyed": &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewLeakyBucket(leaky) }},
 		"Ban": keyed.NewBan(throttle.NewLeakyBucket(leaky),
 			keyed.BanConfig{Rejections: 99, Within: time.Second, Duration: time.Second}),
@@ -90,8 +90,8 @@ func TestWithClock(t *testing.T) {
 	inner := throttle.NewTokenBucket(throttle.PerSecond(1))
 	for name, l := range map[string]throttle.Limiter{
 		"AllOf":     throttle.AllOf(failing{}, inner),
-		"Fallback":  &throttle.Fallback{Primary: failing{}, Secondary: inner},
-		"SoftLimit": &throttle.SoftLimit{Soft: inner, Hard: throttle.AllowAll},
+		"Fallback":  throttle.NewFallback(throttle.FallbackConfig{Primary: failing{}, Secondary: inner}),
+		"SoftLimit": throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: inner, Hard: throttle.AllowAll}),
 		"Ban":       keyed.NewBan(inner, keyed.BanConfig{Rejections: 1, Within: time.Second, Duration: time.Second}),
 		"overflow":  &keyed.Limiter{Overflow: inner},
 	} {

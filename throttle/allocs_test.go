@@ -22,8 +22,8 @@ func TestNoAllocs(t *testing.T) {
 	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide), throttle.NewTokenBucket(wide))
 	nested := throttle.AllOf(throttle.AllowAll, all, throttle.AllOf(bucket))
 	rejected := throttle.AllOf(bucket, all, closed)
-	primary := &throttle.Fallback{Primary: all, Secondary: throttle.DenyAll}
-	secondary := &throttle.Fallback{Primary: unreachable{}, Secondary: nested}
+	primary := throttle.NewFallback(throttle.FallbackConfig{Primary: all, Secondary: throttle.DenyAll})
+	secondary := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: nested})
 
 	for _, row := range []struct {
 		name  string
@@ -48,8 +48,8 @@ func TestNoAllocs(t *testing.T) {
 		{"AllOf, rejected", rejected, true},
 		{"Fallback, primary", primary, true},
 		{"Fallback, secondary", secondary, true},
-		{"SoftLimit", &throttle.SoftLimit{Soft: closed, Hard: bucket}, true},
-		{"Elastic", &throttle.SoftLimit{Soft: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
+		{"SoftLimit", throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: closed, Hard: bucket}), true},
+		{"Elastic", throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}), false},
 		{"Shadow", throttle.Shadow(closed, nil), false},
 		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}), false},
 		{"Adaptive", adaptive.New(adaptive.Config{InitialRate: 1e9}), false},

@@ -175,8 +175,8 @@ func TestAllOf_cancelsOnError(t *testing.T) {
 func TestAllOf_returnsEachDecisionToItsLimiter(t *testing.T) {
 	parts := []*fakeLimiter{granting(1000, 4), granting(2000, 3), granting(3000, 2), granting(4000, 1)}
 	l := throttle.AllOf(parts[0], embeddingLimiter{throttle.AllOf(parts[1],
-		embeddingLimiter{&throttle.Fallback{Primary: unreachable{}, Secondary: embeddingLimiter{throttle.AllOf(parts[2])}}})},
-		&throttle.Fallback{Primary: embeddingLimiter{throttle.AllOf(parts[3])}, Secondary: throttle.DenyAll})
+		embeddingLimiter{throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: embeddingLimiter{throttle.AllOf(parts[2])}})})},
+		throttle.NewFallback(throttle.FallbackConfig{Primary: embeddingLimiter{throttle.AllOf(parts[3])}, Secondary: throttle.DenyAll}))
 	var ds []throttle.Decision
 	for range 50 {
 		ds = append(ds, reserve(t, l, throttle.Claim{}))
@@ -210,7 +210,7 @@ func TestAllOf_endsOnce(t *testing.T) {
 	for name, wrap := range map[string]func(throttle.Limiter) throttle.Limiter{
 		"AllOf": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) },
 		"Fallback": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: l})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,8 +298,8 @@ func TestAllOf_panicsOnNil(t *testing.T) {
 // TestComposed_panicsOnNil checks that a composed limiter names the limiter that is missing.
 func TestComposed_panicsOnNil(t *testing.T) {
 	for want, f := range map[string]func(){
-		"throttle: Fallback: Primary or Secondary is nil: set both":     func() { reserve(t, &throttle.Fallback{Primary: throttle.AllowAll}, throttle.Claim{}) },
-		"throttle: SoftLimit: Soft is nil: set it":                      func() { reserve(t, &throttle.SoftLimit{Hard: throttle.AllowAll}, throttle.Claim{}) },
+		"throttle: NewFallback: Primary or Secondary is nil: set both":  func() { throttle.NewFallback(throttle.FallbackConfig{Primary: throttle.AllowAll}) },
+		"throttle: NewSoftLimit: Soft is nil: set it":                   func() { throttle.NewSoftLimit(throttle.SoftLimitConfig{Hard: throttle.AllowAll}) },
 		"throttle: Shadow: the limiter is nil: give the one to try out": func() { throttle.Shadow(nil, nil) },
 	} {
 		require.PanicsWithValue(t, want, f)
@@ -309,7 +309,7 @@ func TestComposed_panicsOnNil(t *testing.T) {
 // AllOf returns the units of a rejected claim through a Fallback.
 func TestAllOf_rollsBackThroughFallback(t *testing.T) {
 	up, local := newBucket(1, time.Hour, 5)(nil), newBucket(1, time.Hour, 5)(nil)
-	l := throttle.AllOf(up, embeddingLimiter{&throttle.Fallback{Primary: unreachable{}, Secondary: local}}, throttle.DenyAll)
+	l := throttle.AllOf(up, embeddingLimiter{throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: local})}, throttle.DenyAll)
 	require.False(t, reserve(t, l, throttle.Claim{Cost: 2}).OK)
 	require.EqualValues(t, 5, remaining(t, up))
 	require.EqualValues(t, 5, remaining(t, local))
@@ -328,10 +328,10 @@ func TestAllOf_returnsNoStateOfALimitInShadowMode(t *testing.T) {
 		"shadow second": {[]throttle.Limiter{perHour(10), throttle.Shadow(perHour(1), nil)}, 10, false},
 		"two in shadow": {[]throttle.Limiter{throttle.Shadow(perHour(1), nil), throttle.Shadow(perHour(2), nil), perHour(10)}, 10, false},
 		"all in shadow": {[]throttle.Limiter{throttle.Shadow(perHour(2), nil), throttle.Shadow(perHour(1), nil)}, 2, true},
-		"soft":          {[]throttle.Limiter{perHour(10), &throttle.SoftLimit{Soft: perHour(1), Hard: perHour(2)}}, 2, false},
-		"borrow": {[]throttle.Limiter{perHour(10), &throttle.SoftLimit{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+		"soft":          {[]throttle.Limiter{perHour(10), throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: perHour(1), Hard: perHour(2)})}, 2, false},
+		"borrow": {[]throttle.Limiter{perHour(10), throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
 			return true
-		}}}, 1, false},
+		}})}, 1, false},
 	} {
 		for range 2 { // within the limit, and over it
 			d := reserve(t, throttle.AllOf(tt.limiters...), throttle.Claim{})

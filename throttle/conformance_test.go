@@ -74,23 +74,23 @@ func TestConformance(t *testing.T) {
 				}}},
 		{"AllOf of none", allOf(), throttletest.Spec{Bound: unbounded, EndsOnce: true}},
 		{"Fallback, primary", fallback(bucket, away), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: l, Secondary: throttle.DenyAll}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: l, Secondary: throttle.DenyAll})
 		}}},
 		{"Fallback, secondary", fallback(away, bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: l})
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
 		// Hard is enforced; Soft only marks.
 		{"SoftLimit", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: l, Hard: throttle.AllowAll})
 		}}},
 		{"SoftLimit, over", func(clk throttle.Clock) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: bucket(clk)}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.DenyAll, Hard: bucket(clk)})
 		}, throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: l}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.DenyAll, Hard: l})
 		}}},
 		{"SoftLimit, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }})
 		}}},
 		// Borrowed units have no bound and no largest claim.
 		{"SoftLimit, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
@@ -144,7 +144,7 @@ func allOf(parts ...maker) maker {
 
 func fallback(primary, secondary maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Fallback{Primary: primary(clk), Secondary: secondary(clk)}
+		return throttle.NewFallback(throttle.FallbackConfig{Primary: primary(clk), Secondary: secondary(clk)})
 	}
 }
 
@@ -232,13 +232,13 @@ func truncated(burst, perSecond int64) func(time.Duration) int64 {
 
 func soft(l throttle.Limit, percent int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.SoftLimit{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(percent)), clk)}
+		return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(percent)), clk)})
 	}
 }
 
 func elastic(inner maker, spare bool) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.SoftLimit{Soft: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
+		return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }})
 	}
 }
 

@@ -93,7 +93,7 @@ func TestDecision_freshOfCombinations(t *testing.T) {
 		want bool
 	}{
 		{throttle.AllOf(full, full), true}, {throttle.AllOf(full, used), false}, {throttle.AllOf(used, full), false},
-		{&throttle.SoftLimit{Soft: full, Hard: full}, true}, {&throttle.SoftLimit{Soft: used, Hard: full}, false}, {&throttle.SoftLimit{Soft: full, Hard: used}, false},
+		{throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: full, Hard: full}), true}, {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: used, Hard: full}), false}, {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: full, Hard: used}), false},
 	} {
 		d, err := tt.l.Reserve(t.Context(), throttle.Claim{Now: start, DryRun: true})
 		require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestSoftLimit_asksBothAtOneTime(t *testing.T) {
 		soft bool // Soft grants
 	}{{time.Time{}, true}, {start, true}, {time.Time{}, false}, {start, false}} {
 		hard, soft := &fixedLimiter{d: throttle.Decision{OK: true, At: start.Add(time.Hour)}}, &fixedLimiter{d: throttle.Decision{OK: tt.soft}}
-		l := &throttle.SoftLimit{Soft: soft, Hard: hard}
+		l := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: soft, Hard: hard})
 		d, err := l.Reserve(t.Context(), throttle.Claim{Now: tt.now})
 		require.NoError(t, err)
 		require.True(t, d.OK)

@@ -40,7 +40,7 @@ func TestLimiters_decisionsStayAsTheyAre(t *testing.T) {
 		throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Minute, Burst: 6, Delay: 3}),
 		throttle.NewNginx(throttle.NginxConfig{Rate: 7, Per: time.Minute, Burst: 6, NoDelay: true}),
 		throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 6, MaxAge: 30 * time.Second}),
-		&throttle.SoftLimit{Soft: throttle.NewTokenBucket(ten.WithBurst(3)), Hard: throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten})},
+		throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(ten.WithBurst(3)), Hard: throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten})}),
 		throttle.AllOf(throttle.NewTokenBucket(ten.WithBurst(3)), throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: ten})),
 	} {
 		trace.Add(t, fmt.Sprintf("%d: %T", i, l), func(throttle.Clock) throttle.Limiter { return l }, uint64(i), "")

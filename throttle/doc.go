@@ -42,8 +42,8 @@
 // # Combining limiters
 //
 //	AllOf               grants a claim only if all of its limiters do
-//	Fallback            asks a second limiter when the first cannot decide
-//	SoftLimit           marks claims above one limit, rejects claims above another or
+//	NewFallback         asks a second limiter when the first cannot decide
+//	NewSoftLimit        marks claims above one limit, rejects claims above another or
 //	                    while a function does not allow them
 //	Shadow              counts and marks, rejects nothing: for testing a limit
 //	keyed.Limiter       one limiter for each key, in bounded memory

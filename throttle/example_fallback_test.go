@@ -11,13 +11,13 @@ import (
 )
 
 // A local limiter enforces an approximate limit while a shared store is unavailable.
-func ExampleFallback() {
+func ExampleNewFallback() {
 	clk := clock.NewMock()
-	l := &throttle.Fallback{
+	l := throttle.NewFallback(throttle.FallbackConfig{
 		Primary:   store{},
 		Secondary: throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(2)), clk),
 		OnError:   func(err error) { fmt.Println("primary:", err) },
-	}
+	})
 	d, err := l.Reserve(context.Background(), throttle.Claim{})
 	fmt.Println(d.OK, d.Degraded, d.Policy, err)
 	// Output:

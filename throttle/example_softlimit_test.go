@@ -11,13 +11,13 @@ import (
 )
 
 // Ten per minute, and 20 % more with a warning.
-func ExampleSoftLimit() {
+func ExampleNewSoftLimit() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Name: "plan", Count: 10, Per: time.Minute}
-	l := &throttle.SoftLimit{
+	l := throttle.NewSoftLimit(throttle.SoftLimitConfig{
 		Soft: throttle.WithClock(throttle.NewTokenBucket(limit), clk),
 		Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(20)), clk),
-	}
+	})
 	for i := 1; i <= 13; i++ {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		if i >= 10 {
@@ -32,13 +32,13 @@ func ExampleSoftLimit() {
 }
 
 // A team may use more than its limit while the teams together use less than theirs.
-func ExampleSoftLimit_canBorrow() {
+func ExampleNewSoftLimit_canBorrow() {
 	clk := clock.NewMock()
 	idle := true
-	l := &throttle.SoftLimit{
+	l := throttle.NewSoftLimit(throttle.SoftLimitConfig{
 		Soft:      throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "team", Count: 1, Per: time.Minute}), clk),
 		CanBorrow: func(throttle.Claim, throttle.Decision) bool { return idle },
-	}
+	})
 	for i := 1; i <= 3; i++ {
 		idle = i < 3
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})

@@ -5,18 +5,8 @@ import (
 	"errors"
 )
 
-// Fallback asks Primary, and asks Secondary if Primary returns an error. Decisions of
-// Secondary are Degraded. With AllowAll as Secondary it fails open, with DenyAll it fails
-// closed; a local limiter as Secondary enforces an approximate limit while a shared store
-// is unavailable.
-//
-// Errors that are not caused by Primary are returned: ErrCost, and the cause of a ctx that
-// is done. Primary must therefore return an error for an unresponsive store before the
-// contexts of its callers end.
-//
-// No field may change after the first use. A Fallback
-// must not be copied.
-type Fallback struct {
+// FallbackConfig configures NewFallback.
+type FallbackConfig struct {
 	// Primary decides unless it returns an error. It must be set.
 	Primary Limiter
 
@@ -26,18 +16,33 @@ type Fallback struct {
 	// OnError is called with each error of Primary before Secondary is asked. Nil means no
 	// call.
 	OnError func(error)
+}
 
+// NewFallback returns a limiter that asks Primary, and asks Secondary if Primary returns an
+// error. Decisions of Secondary are Degraded. With AllowAll as Secondary it fails open, with
+// DenyAll it fails closed; a local limiter as Secondary enforces an approximate limit while a
+// shared store is unavailable. NewFallback panics if Primary or Secondary is nil.
+//
+// Errors that are not caused by Primary are returned: ErrCost, and the cause of a ctx that
+// is done. Primary must therefore return an error for an unresponsive store before the
+// contexts of its callers end. If both limiters fail, the error joins both errors.
+func NewFallback(f FallbackConfig) Limiter {
+	if f.Primary == nil || f.Secondary == nil {
+		panic("throttle: NewFallback: Primary or Secondary is nil: set both")
+	}
+	return &fallback{FallbackConfig: f}
+}
+
+type fallback struct {
+	FallbackConfig
 	subGrants SubGrants
 }
 
 // SetClock sets the clock of both limiters; see WithClock.
-func (f *Fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
+func (f *fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
 
-// Reserve implements Limiter. If both limiters fail, the error joins both errors.
-func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	if f.Primary == nil || f.Secondary == nil {
-		panic("throttle: Fallback: Primary or Secondary is nil: set both")
-	}
+// Reserve implements Limiter.
+func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)
 	switch {
 	case err == nil:
@@ -65,13 +70,13 @@ func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // secondaryIsFresh reports whether a dry run of Secondary states that it is Fresh.
-func (f *Fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
+func (f *fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
 	d, err := f.Secondary.Reserve(ctx, c)
 	return err == nil && d.Fresh
 }
 
 // Report implements Limiter: it reports to the limiter that granted the claim.
-func (f *Fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
+func (f *fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Report(ctx, c, d, fb)
 	} else if t := f.subGrants.lookup(d, fb.State); t != nil {
@@ -81,7 +86,7 @@ func (f *Fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback)
 }
 
 // Traits implements Limiter. A limiter that does not book ahead grants only what may start now.
-func (f *Fallback) Traits() Traits {
+func (f *fallback) Traits() Traits {
 	p, s := f.Primary.Traits(), f.Secondary.Traits()
 	return Traits{
 		NonBlocking:    p.NonBlocking && s.NonBlocking,

@@ -14,7 +14,7 @@ import (
 func TestFallback_secondaryDecidesOnError(t *testing.T) {
 	var errs []error
 	local := newBucket(1, time.Hour, 5)(nil)
-	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { errs = append(errs, err) }}
+	f := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: local, OnError: func(err error) { errs = append(errs, err) }})
 	d := reserve(t, f, throttle.Claim{Cost: 2})
 	require.True(t, d.OK && d.Degraded)
 	require.Equal(t, []error{errUnavailable}, errs)
@@ -29,7 +29,7 @@ func TestFallback_secondaryDecidesOnError(t *testing.T) {
 // again.
 func TestFallback_endsClaimAtTheLimiterThatGranted(t *testing.T) {
 	store, local := granting(1, 1), granting(2, 2)
-	f := &throttle.Fallback{Primary: store, Secondary: local}
+	f := throttle.NewFallback(throttle.FallbackConfig{Primary: store, Secondary: local})
 	up := reserve(t, f, throttle.Claim{})
 	store.err = errUnavailable
 	down := reserve(t, f, throttle.Claim{})
@@ -48,10 +48,10 @@ func TestFallback_callerErrorsAreReturned(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	local := granting(1, 1)
-	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { t.Error(err) }}
+	f := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: local, OnError: func(err error) { t.Error(err) }})
 	_, err := f.Reserve(ctx, throttle.Claim{})
 	require.Equal(t, why, err)
-	f.Primary = newBucket(1, time.Second, 1)(nil)
+	f = throttle.NewFallback(throttle.FallbackConfig{Primary: newBucket(1, time.Second, 1)(nil), Secondary: local})
 	_, err = f.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.Equal(t, throttle.ErrCost, err)
 	require.Empty(t, local.claims)
@@ -59,7 +59,7 @@ func TestFallback_callerErrorsAreReturned(t *testing.T) {
 
 func TestFallback_bothFail(t *testing.T) {
 	other := errors.New("so is this one")
-	f := &throttle.Fallback{Primary: unreachable{}, Secondary: &fakeLimiter{err: other}}
+	f := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: &fakeLimiter{err: other}})
 	_, err := f.Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, errUnavailable)
 	require.ErrorIs(t, err, other)

@@ -17,18 +17,20 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 	day := 24 * time.Hour
 	for name, wrap := range map[string]func(l throttle.Limiter) throttle.Limiter{
 		"Fallback, Primary": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: l, Secondary: throttle.DenyAll}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: l, Secondary: throttle.DenyAll})
 		},
-		"Fallback, Secondary": func(l throttle.Limiter) throttle.Limiter { return &throttle.Fallback{Primary: down{}, Secondary: l} },
+		"Fallback, Secondary": func(l throttle.Limiter) throttle.Limiter {
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: down{}, Secondary: l})
+		},
 		"Fallback, twice": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: down{}, Secondary: &throttle.Fallback{Primary: down{}, Secondary: l}}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: down{}, Secondary: throttle.NewFallback(throttle.FallbackConfig{Primary: down{}, Secondary: l})})
 		},
 		"Ban": func(l throttle.Limiter) throttle.Limiter {
 			return keyed.NewBan(l, keyed.BanConfig{Rejections: 3, Within: time.Minute, Duration: time.Minute})
 		},
 		"Shadow": func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
 		"SoftLimit": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), Hard: l}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), Hard: l})
 		},
 		"AllOf": func(l throttle.Limiter) throttle.Limiter {
 			return throttle.AllOf(throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), l)

@@ -27,9 +27,9 @@ func TestTraits_wrappersForwardNonBlocking(t *testing.T) {
 	}{
 		{local, true}, {AllowAll, true}, {DenyAll, true}, {far, false}, {struct{ Limiter }{local}, true},
 		{AllOf(local, AllowAll), true}, {AllOf(local, far), false}, {AllOf(), true},
-		{&Fallback{Primary: local, Secondary: AllowAll}, true}, {&Fallback{Primary: far, Secondary: local}, false}, {&Fallback{Primary: local, Secondary: far}, false},
-		{&SoftLimit{Soft: local}, true}, {&SoftLimit{Soft: far}, false}, {&SoftLimit{Soft: local, Hard: local}, true},
-		{&SoftLimit{Soft: local, Hard: far}, false}, {&SoftLimit{Soft: far, Hard: local}, false}, {Shadow(local, nil), true},
+		{NewFallback(FallbackConfig{Primary: local, Secondary: AllowAll}), true}, {NewFallback(FallbackConfig{Primary: far, Secondary: local}), false}, {NewFallback(FallbackConfig{Primary: local, Secondary: far}), false},
+		{NewSoftLimit(SoftLimitConfig{Soft: local}), true}, {NewSoftLimit(SoftLimitConfig{Soft: far}), false}, {NewSoftLimit(SoftLimitConfig{Soft: local, Hard: local}), true},
+		{NewSoftLimit(SoftLimitConfig{Soft: local, Hard: far}), false}, {NewSoftLimit(SoftLimitConfig{Soft: far, Hard: local}), false}, {Shadow(local, nil), true},
 	} {
 		require.Equal(t, tt.want, tt.l.Traits().NonBlocking, "%T", tt.l)
 	}
@@ -59,12 +59,12 @@ func TestDecision_freshOfWrappers(t *testing.T) {
 		{func(_, b Limiter) Limiter { return b }, true, true},
 		{func(a, b Limiter) Limiter { return AllOf(a, b) }, false, true},
 		{func(a, b Limiter) Limiter { return AllOf(b, a) }, false, true},
-		{func(a, b Limiter) Limiter { return &Fallback{Primary: a, Secondary: b} }, false, true},
-		{func(a, b Limiter) Limiter { return &Fallback{Primary: b, Secondary: a} }, false, true},
-		{func(a, b Limiter) Limiter { return &SoftLimit{Soft: a, Hard: b} }, false, true},
-		{func(a, b Limiter) Limiter { return &SoftLimit{Soft: b, Hard: a} }, false, true},
-		{func(_, b Limiter) Limiter { return &SoftLimit{Soft: b} }, true, true},
-		{func(a, _ Limiter) Limiter { return &SoftLimit{Soft: a} }, false, false},
+		{func(a, b Limiter) Limiter { return NewFallback(FallbackConfig{Primary: a, Secondary: b}) }, false, true},
+		{func(a, b Limiter) Limiter { return NewFallback(FallbackConfig{Primary: b, Secondary: a}) }, false, true},
+		{func(a, b Limiter) Limiter { return NewSoftLimit(SoftLimitConfig{Soft: a, Hard: b}) }, false, true},
+		{func(a, b Limiter) Limiter { return NewSoftLimit(SoftLimitConfig{Soft: b, Hard: a}) }, false, true},
+		{func(_, b Limiter) Limiter { return NewSoftLimit(SoftLimitConfig{Soft: b}) }, true, true},
+		{func(a, _ Limiter) Limiter { return NewSoftLimit(SoftLimitConfig{Soft: a}) }, false, false},
 		{func(_, b Limiter) Limiter { return Shadow(b, nil) }, true, true},
 		{func(_, _ Limiter) Limiter { return AllowAll }, true, false},
 	} {

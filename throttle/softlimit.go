@@ -6,40 +6,8 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SoftLimit grants claims that Soft rejects, as far as Hard and CanBorrow allow, and marks
-// them with Decision.OverLimit. Its uses are a warning before a limit is enforced, lending
-// capacity that others do not use, and trying a limit out (see Shadow):
-//
-//	units            with Hard        with CanBorrow       with neither
-//	  ▲
-//	  │             rejected
-//	  ├─ Hard ─────────────────    OverLimit, or         OverLimit
-//	  │             OverLimit      rejected if CanBorrow
-//	  │                            returns false
-//	  ├─ Soft ─────────────────────────────────────────────────────────
-//	  │             granted            granted              granted
-//	  0
-//
-// For 100 per minute and 10 % more:
-//
-//	l := throttle.Limit{Count: 100, Per: time.Minute}
-//	soft := &throttle.SoftLimit{
-//		Soft: throttle.NewTokenBucket(l),
-//		Hard: throttle.NewTokenBucket(l.PlusPercent(10)),
-//	}
-//
-// Limit and Remaining of its decisions are those of Hard, or else of Soft.
-//
-// Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
-// Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
-// enforced limit, and return nothing to it if they are Unused.
-//
-// Limitations: a claim that fits only partly into Soft is OverLimit as a whole. A SoftLimit
-// clears Claim.Ahead. An error of Soft or Hard is returned; to grant claims in that case too,
-// use a Fallback with AllowAll as its Secondary.
-//
-// No field may change after the first use. A SoftLimit must not be copied.
-type SoftLimit struct {
+// SoftLimitConfig configures NewSoftLimit.
+type SoftLimitConfig struct {
 	// Soft is the limit above which grants are OverLimit. It must be set.
 	Soft Limiter
 
@@ -56,20 +24,62 @@ type SoftLimit struct {
 	// dry runs, without a lock held. It must not block if the limiters do not. Nil
 	// means no call.
 	OnOverLimit func(c Claim, d Decision)
-
-	subGrants SubGrants
-	uncounted subGrant
 }
 
-// Shadow returns a SoftLimit that counts as l does and grants every claim, so that a limit
+// NewSoftLimit returns a limiter that grants claims that Soft rejects, as far as Hard and
+// CanBorrow allow, and marks them with Decision.OverLimit. Its uses are a warning before a limit
+// is enforced, lending capacity that others do not use, and trying a limit out (see Shadow):
+//
+//	units            with Hard        with CanBorrow       with neither
+//	  ▲
+//	  │             rejected
+//	  ├─ Hard ─────────────────    OverLimit, or         OverLimit
+//	  │             OverLimit      rejected if CanBorrow
+//	  │                            returns false
+//	  ├─ Soft ─────────────────────────────────────────────────────────
+//	  │             granted            granted              granted
+//	  0
+//
+// For 100 per minute and 10 % more:
+//
+//	l := throttle.Limit{Count: 100, Per: time.Minute}
+//	soft := throttle.NewSoftLimit(throttle.SoftLimitConfig{
+//		Soft: throttle.NewTokenBucket(l),
+//		Hard: throttle.NewTokenBucket(l.PlusPercent(10)),
+//	})
+//
+// Limit and Remaining of its decisions are those of Hard, or else of Soft. NewSoftLimit panics
+// if Soft is nil.
+//
+// Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
+// Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
+// enforced limit, and return nothing to it if they are Unused.
+//
+// Limitations: a claim that fits only partly into Soft is OverLimit as a whole. Claim.Ahead is
+// cleared. An error of Soft or Hard is returned; to grant claims in that case too, use
+// NewFallback with AllowAll as Secondary.
+func NewSoftLimit(s SoftLimitConfig) Limiter {
+	if s.Soft == nil {
+		panic("throttle: NewSoftLimit: Soft is nil: set it")
+	}
+	return &softLimit{SoftLimitConfig: s}
+}
+
+// Shadow returns a soft limit that counts as l does and grants every claim, so that a limit
 // can be tested on real traffic before it is enforced. Claims that l rejects are granted
-// with Decision.OverLimit and reported to onOverLimit; see SoftLimit.OnOverLimit. Shadow panics if
-// l is nil.
-func Shadow(l Limiter, onOverLimit func(Claim, Decision)) *SoftLimit {
+// with Decision.OverLimit and reported to onOverLimit; see SoftLimitConfig.OnOverLimit. Shadow
+// panics if l is nil.
+func Shadow(l Limiter, onOverLimit func(Claim, Decision)) Limiter {
 	if l == nil {
 		panic("throttle: Shadow: the limiter is nil: give the one to try out")
 	}
-	return &SoftLimit{Soft: l, OnOverLimit: onOverLimit}
+	return NewSoftLimit(SoftLimitConfig{Soft: l, OnOverLimit: onOverLimit})
+}
+
+type softLimit struct {
+	SoftLimitConfig
+	subGrants SubGrants
+	uncounted subGrant
 }
 
 // PlusPercent returns l with Count and Burst increased by percent, rounded down. A
@@ -83,13 +93,10 @@ func (l Limit) PlusPercent(percent int64) Limit {
 }
 
 // SetClock sets the clock of the limiters; see WithClock.
-func (s *SoftLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
+func (s *softLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 // Reserve implements Limiter.
-func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	if s.Soft == nil {
-		panic("throttle: SoftLimit: Soft is nil: set it")
-	}
+func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if c.Ahead = 0; s.Hard != nil {
 		return s.reserveBoth(ctx, c)
 	}
@@ -102,7 +109,7 @@ func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // mayExceed reports whether c may be granted although Soft rejected it with d.
-func (s *SoftLimit) mayExceed(c Claim, d Decision) bool {
+func (s *softLimit) mayExceed(c Claim, d Decision) bool {
 	if s.CanBorrow != nil && !s.CanBorrow(c, d) {
 		return false
 	}
@@ -113,7 +120,7 @@ func (s *SoftLimit) mayExceed(c Claim, d Decision) bool {
 }
 
 // reserveBoth asks Hard and then Soft. If the claim is not granted, it is canceled at Hard.
-func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) {
+func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) {
 	sw := startStopwatch(c)
 	d, err := s.Hard.Reserve(ctx, c)
 	if err != nil || !d.OK {
@@ -150,7 +157,7 @@ func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 }
 
 // Report implements Limiter: it reports to each limit that granted the claim.
-func (s *SoftLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
+func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
 		if !s.uncounted.isUncounted(d) {
 			s.Soft.Report(ctx, c, d, f)
@@ -167,7 +174,7 @@ func (s *SoftLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 }
 
 // Traits implements Limiter.
-func (s *SoftLimit) Traits() Traits {
+func (s *softLimit) Traits() Traits {
 	t := s.Soft.Traits()
 	if s.Hard != nil {
 		h := s.Hard.Traits()

@@ -23,7 +23,7 @@ func TestSoftLimit_marksClaimsOverSoftAndRejectsOverHard(t *testing.T) {
 	}
 	for name, build := range map[string]func(throttle.Limit, throttle.Clock) throttle.Limiter{"fixed window": window, "bucket": bucket} {
 		clk := clock.NewMock()
-		s := &throttle.SoftLimit{Soft: build(l, clk), Hard: build(l.PlusPercent(10), clk)}
+		s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: build(l, clk), Hard: build(l.PlusPercent(10), clk)})
 		for range 2 {
 			for i := 1; i <= 112; i++ {
 				d := reserve(t, s, throttle.Claim{})
@@ -45,7 +45,7 @@ func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 	clk := &manualClock{now: time.Unix(0, 0)}
 	l := throttle.Limit{Count: 100, Per: time.Second, Burst: 10}
-	s := &throttle.SoftLimit{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(10)), clk)}
+	s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(10)), clk)})
 	over := 0
 	for range 10 * 105 {
 		d := reserve(t, s, throttle.Claim{})
@@ -61,7 +61,7 @@ func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 func TestSoftLimit_cancelRefundsBothLimits(t *testing.T) {
 	clk := clock.NewMock()
 	limit, hard := newWindow(10, clk), newWindow(12, clk)
-	s := &throttle.SoftLimit{Soft: limit, Hard: hard}
+	s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: limit, Hard: hard})
 
 	within := reserve(t, s, throttle.Claim{Cost: 9})
 	over := reserve(t, s, throttle.Claim{Cost: 2})
@@ -80,7 +80,7 @@ func TestSoftLimit_cancelRefundsBothLimits(t *testing.T) {
 func TestSoftLimit_unmarkedClaimsObeySoft(t *testing.T) {
 	for seed := range uint64(200) {
 		r, clk := rand.New(rand.NewPCG(seed, 3)), clock.NewMock()
-		s := &throttle.SoftLimit{Soft: newWindow(20, clk), Hard: newWindow(25, clk)}
+		s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: newWindow(20, clk), Hard: newWindow(25, clk)})
 		var all, unmarked int64
 		for range 60 {
 			n := 1 + r.Int64N(4)
@@ -103,7 +103,7 @@ func TestSoftLimit_unmarkedClaimsObeySoft(t *testing.T) {
 
 func TestSoftLimit_takesNothingOnError(t *testing.T) {
 	hard := newWindow(10, clock.NewMock())
-	s := &throttle.SoftLimit{Soft: unreachable{}, Hard: hard}
+	s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: unreachable{}, Hard: hard})
 	_, err := s.Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, errUnavailable)
 	require.EqualValues(t, 10, remaining(t, hard))
@@ -114,10 +114,10 @@ func TestSoftLimit_hardAndCanBorrow(t *testing.T) {
 	clk := clock.NewMock()
 	allowed, reports := true, 0
 	soft, hard := newWindow(1, clk), newWindow(3, clk)
-	s := &throttle.SoftLimit{Soft: soft, Hard: hard,
+	s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: soft, Hard: hard,
 		CanBorrow:   func(throttle.Claim, throttle.Decision) bool { return allowed },
 		OnOverLimit: func(throttle.Claim, throttle.Decision) { reports++ },
-	}
+	})
 	require.False(t, reserve(t, s, throttle.Claim{}).OverLimit)
 	require.True(t, reserve(t, s, throttle.Claim{}).OverLimit)
 	require.True(t, reserve(t, s, throttle.Claim{DryRun: true}).OverLimit)
@@ -135,7 +135,7 @@ func TestSoftLimit_hardAndCanBorrow(t *testing.T) {
 
 	clk.Add(time.Minute)
 	reserve(t, s, throttle.Claim{})
-	s.OnOverLimit = func(throttle.Claim, throttle.Decision) { panic("hook") }
+	s = throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: soft, Hard: hard, OnOverLimit: func(throttle.Claim, throttle.Decision) { panic("hook") }})
 	require.Panics(t, func() { s.Reserve(t.Context(), throttle.Claim{}) })
 	require.EqualValues(t, 2, remaining(t, hard), "a claim whose hook panics takes nothing")
 }
@@ -144,11 +144,11 @@ func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 	clk := clock.NewMock()
 	room := true
 	inner := newWindow(2, clk)
-	e := &throttle.SoftLimit{Soft: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
+	e := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
 		require.False(t, d.OK)
 		require.Positive(t, d.Wait)
 		return room
-	}}
+	}})
 	require.False(t, reserve(t, e, throttle.Claim{Cost: 2}).OverLimit)
 	lent := reserve(t, e, throttle.Claim{})
 	require.True(t, lent.OK && lent.OverLimit && lent.Wait == 0, "%+v", lent)
@@ -167,7 +167,7 @@ func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 func TestShadow_countsAndRejectsNothing(t *testing.T) {
 	clk := clock.NewMock()
 	var rejections []throttle.Decision
-	s := &throttle.SoftLimit{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { rejections = append(rejections, d) }}
+	s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { rejections = append(rejections, d) }})
 	var over []bool
 	for range 5 {
 		d := reserveAhead(t, s, throttle.Claim{}, throttle.Forever)
@@ -223,7 +223,7 @@ func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
 		{"both mark", marked, marked, true},
 		{"the soft limit rejects", throttle.DenyAll, granted, true},
 	} {
-		s := &throttle.SoftLimit{Soft: tt.soft, Hard: tt.hard}
+		s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: tt.soft, Hard: tt.hard})
 		for _, dry := range []bool{false, true} {
 			d := reserve(t, s, throttle.Claim{DryRun: dry})
 			require.True(t, d.OK, tt.name)

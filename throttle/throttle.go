@@ -160,12 +160,12 @@ type Decision struct {
 	// reports that the claim would be granted.
 	OK bool
 
-	// Degraded reports that the decision was made without the primary limiter. See Fallback
+	// Degraded reports that the decision was made without the primary limiter. See NewFallback
 	// and keyed.Limiter.
 	Degraded bool
 
 	// OverLimit reports that the claim was granted although a limit would reject it. See
-	// SoftLimit.
+	// NewSoftLimit.
 	OverLimit bool
 
 	// ServerImposed reports that the claim was rejected because of a quota that the server

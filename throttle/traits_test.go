@@ -13,16 +13,16 @@ func TestTraits_endAtResponseIsForwarded(t *testing.T) {
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
 		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
 		"Fallback primary": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: l, Secondary: throttle.DenyAll}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: l, Secondary: throttle.DenyAll})
 		},
 		"Fallback secondary": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: throttle.DenyAll, Secondary: l}
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: throttle.DenyAll, Secondary: l})
 		},
 		"Soft limit": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: l, Hard: throttle.AllowAll})
 		},
 		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.AllowAll, Hard: l}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.AllowAll, Hard: l})
 		},
 		"Shadow":   func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.Shadow(l, nil)) },

@@ -18,10 +18,10 @@
 //	a cost that the handler reports          AddCost, and Response.AddedCost in Rule.FinalCost
 //	a concurrency limit                      throttle.NewConcurrency
 //	delay instead of rejection               Middleware.Queue
-//	soft limits, and borrowing               throttle.SoftLimit
+//	soft limits, and borrowing               throttle.NewSoftLimit
 //	a trial of a limit                       throttle.Shadow; responses do not state the limit
 //	longer rejection of abusive clients      keyed.NewBan
-//	a store that is down                     throttle.Fallback, or Middleware.FailClosed
+//	a store that is down                     throttle.NewFallback, or Middleware.FailClosed
 //	a custom response                        Middleware.OnReject, RejectionFrom
 //	no limit, such as for health checks      a Rule.Cost that returns 0
 //

@@ -79,7 +79,7 @@ type Middleware struct {
 	// responds with status 503. The default is false so that an outage of the store does
 	// not become an outage of the service; Trace.Failed reports each such request. To
 	// keep a limit during an outage, combine the limiter with a local one in a
-	// throttle.Fallback.
+	// throttle.NewFallback.
 	//
 	// The request is never served without a limit if its client can cause the failure: the
 	// client has disconnected, the cost is negative, or the store timed out when less than

@@ -160,11 +160,11 @@ func TestRule_hardSoftElastic(t *testing.T) {
 		want []string
 	}{
 		"hard": {throttle.NewTokenBucket(one), []string{"200", "429", "429", "429"}},
-		"soft": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), Hard: throttle.NewTokenBucket(two)}, []string{"200", "200 over", "429", "429"}},
-		"elastic": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+		"soft": {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(one), Hard: throttle.NewTokenBucket(two)}), []string{"200", "200 over", "429", "429"}},
+		"elastic": {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.NewTokenBucket(one), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
 			hasCapacity--
 			return hasCapacity >= 0
-		}}, []string{"200", "200 over", "200 over", "429"}},
+		}}), []string{"200", "200 over", "200 over", "429"}},
 	} {
 		var got []string
 		over := ""
@@ -227,10 +227,10 @@ func TestRule_hiddenIsNotReported(t *testing.T) {
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	var rejected []string
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.SoftLimit{
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: throttle.NewSoftLimit(throttle.SoftLimitConfig{
 		Soft:        perHour(1),
 		OnOverLimit: func(c throttle.Claim, _ throttle.Decision) { rejected = append(rejected, c.Key) },
-	}}}}
+	})}}}
 	var over []bool
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.OverLimit) }}
 	require.Equal(t, []int{200, 200, 200}, statuses(m.Handler(ok), "ann", "bob", "ann"))
@@ -246,8 +246,8 @@ func TestMiddleware_statesNoLimitOnTrial(t *testing.T) {
 		want    string
 	}{
 		"shadow": {throttle.Shadow(perHour(1), nil), "9"},
-		"soft":   {&throttle.SoftLimit{Soft: perHour(1), Hard: perHour(2)}, "1"},
-		"borrow": {&throttle.SoftLimit{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, "0"},
+		"soft":   {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: perHour(1), Hard: perHour(2)}), "1"},
+		"borrow": {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: perHour(1), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}), "0"},
 	} {
 		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: tt.limiter}, {Limiter: perHour(10)}}, Dialect: headers.XRateLimit | headers.Draft10}
 		got := send(m.Handler(ok), "-").Header

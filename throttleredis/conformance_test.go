@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 			return AllOf(s.TokenBucket(ten), s.LeakyBucket(throttle.LeakyBucketConfig{Limit: thirds, Queue: 9}))
 		}, throttletest.Spec{Bound: rateBound(thirds, 2), EndsOnce: true}},
 		{"Soft", func(s *Store) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: s.TokenBucket(thirds), Hard: s.TokenBucket(ten)}
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: s.TokenBucket(thirds), Hard: s.TokenBucket(ten)})
 		}, throttletest.Spec{Bound: rateBound(ten, 10), EndsOnce: true}},
 	} {
 		t.Run(l.name, func(t *testing.T) {

@@ -38,7 +38,7 @@
 // evicted, and begins with all units.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
-// units unless all limits grant the claim. throttle.SoftLimit, throttle.Shadow and
+// units unless all limits grant the claim. throttle.NewSoftLimit, throttle.Shadow and
 // throttle.AllOf wrap limiters of this package as they wrap limiters in memory.
 //
 // # Storage

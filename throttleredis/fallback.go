@@ -100,7 +100,7 @@ type Fallback struct {
 
 	once  sync.Once
 	mode  string // for OnDegraded
-	inner throttle.Fallback
+	inner throttle.Limiter
 }
 
 // A sharer returns a limiter in memory with the share of one of several processes.
@@ -151,7 +151,7 @@ func (f *Fallback) setup() {
 	if f.mode == "open" {
 		g.onOutOfMemory = func(err error) { f.report("closed", err) }
 	}
-	f.inner = throttle.Fallback{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError}
+	f.inner = throttle.NewFallback(throttle.FallbackConfig{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError})
 }
 
 // modeOf returns the name of what a limiter does instead of Redis.

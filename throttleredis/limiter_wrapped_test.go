@@ -17,8 +17,8 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 	limit := func(name string, n int64) *Limiter {
 		return s.TokenBucket(throttle.Limit{Name: name, Count: n, Per: time.Hour})
 	}
-	soft := &throttle.SoftLimit{Soft: limit("warn", 1), Hard: limit("stop", 2)}
-	elastic := &throttle.SoftLimit{Soft: limit("own", 1), CanBorrow: func(_ throttle.Claim, d throttle.Decision) bool { return d.Policy == "own" }}
+	soft := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: limit("warn", 1), Hard: limit("stop", 2)})
+	elastic := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: limit("own", 1), CanBorrow: func(_ throttle.Claim, d throttle.Decision) bool { return d.Policy == "own" }})
 	shadow := throttle.Shadow(limit("trial", 1), nil)
 	for _, l := range []throttle.Limiter{soft, elastic, shadow} {
 		first, second := take(t, l, "k"), take(t, l, "k")
@@ -29,7 +29,7 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 		again := take(t, l, "k")
 		require.True(t, again.OK && !again.OverLimit, "%T: what was cancelled can be had again: %+v", l, again)
 	}
-	require.False(t, take(t, &throttle.SoftLimit{Soft: limit("warn", 1), Hard: limit("none", 1)}, "x").OverLimit)
+	require.False(t, take(t, throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: limit("warn", 1), Hard: limit("none", 1)}), "x").OverLimit)
 }
 
 // An Adaptive slows down because of a server's rejections, and the limit in Redis holds as

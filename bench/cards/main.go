@@ -18,18 +18,19 @@ import (
 	"testing"
 
 	"github.com/heed-go/heed/bench/internal/simulation"
-	"github.com/heed-go/heed/heedtest"
+	_ "github.com/heed-go/heed/heedtest" // sets scorecard.Run
+	"github.com/heed-go/heed/internal/scorecard"
 )
 
 // A line is one mark of one client.
 type line struct {
-	Client string          `json:"client"`
-	Check  string          `json:"check"`
-	Result heedtest.Result `json:"result"`
-	Figure float64         `json:"figure"`
-	Limit  float64         `json:"limit"`
-	Unit   string          `json:"unit"`
-	Detail string          `json:"detail,omitempty"`
+	Client string           `json:"client"`
+	Check  string           `json:"check"`
+	Result scorecard.Result `json:"result"`
+	Figure float64          `json:"figure"`
+	Limit  float64          `json:"limit"`
+	Unit   string           `json:"unit"`
+	Detail string           `json:"detail,omitempty"`
 }
 
 func main() {
@@ -74,14 +75,14 @@ func choose(names []string) (chosen []client, err error) {
 	return chosen, nil
 }
 
-func measure(t *testing.T, chosen []client) (cards []heedtest.Card) {
+func measure(t *testing.T, chosen []client) (cards []scorecard.Card) {
 	for _, c := range chosen {
-		cards = append(cards, heedtest.Run(t, c.build))
+		cards = append(cards, scorecard.Run(t, c.build))
 	}
 	return cards
 }
 
-func write(chosen []client, cards []heedtest.Card, asJSON bool, out string) error {
+func write(chosen []client, cards []scorecard.Card, asJSON bool, out string) error {
 	page := table(chosen, cards)
 	if out != "" {
 		if err := os.WriteFile(out, []byte(page), 0o666); err != nil {
@@ -104,7 +105,7 @@ func write(chosen []client, cards []heedtest.Card, asJSON bool, out string) erro
 }
 
 // table returns the page in Markdown: a row for each check, then what went wrong.
-func table(chosen []client, cards []heedtest.Card) string {
+func table(chosen []client, cards []scorecard.Card) string {
 	var s strings.Builder
 	s.WriteString("# Report cards\n\nWritten by `go run ./cards -out CARDS.md` in `bench/`; do not edit. The checks are those of `heedtest.Check`: each observes one kind of\n" +
 		"harm, in memory and in virtual time. A client passes if its figure is at most the limit. **Bold**: failed. n/a: the client never came\n" +
@@ -113,7 +114,7 @@ func table(chosen []client, cards []heedtest.Card) string {
 		s.WriteString(" " + c.name + " |")
 	}
 	s.WriteString("\n|---|---|" + strings.Repeat("--:|", len(chosen)) + "\n")
-	for i, name := range heedtest.Names() {
+	for i, name := range scorecard.Names() {
 		fmt.Fprintf(&s, "| %s | %s %s |", name, number(cards[0][i].Limit), cards[0][i].Unit)
 		for _, card := range cards {
 			s.WriteString(" " + cell(card[i]) + " |")
@@ -137,13 +138,13 @@ func table(chosen []client, cards []heedtest.Card) string {
 	return s.String()
 }
 
-func cell(m heedtest.Mark) string {
+func cell(m scorecard.Mark) string {
 	switch {
-	case m.Result == heedtest.NotApplicable:
+	case m.Result == scorecard.NotApplicable:
 		return "n/a"
-	case m.Result == heedtest.Failed && m.Figure <= m.Limit:
+	case m.Result == scorecard.Failed && m.Figure <= m.Limit:
 		return "**failed**" // for a reason other than its figure
-	case m.Result == heedtest.Failed:
+	case m.Result == scorecard.Failed:
 		return "**" + number(m.Figure) + "**"
 	}
 	return number(m.Figure)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/internal/scorecard"
 )
 
 func TestMeasure_heedHasFullMarks(t *testing.T) {
@@ -37,7 +37,7 @@ func TestMeasure_heedHasFullMarks(t *testing.T) {
 // their cards must be their own.
 func TestClients_adaptersKeepTheContract(t *testing.T) {
 	for _, c := range all {
-		card := heedtest.Run(t, c.build, "contract", "retry-bound")
+		card := scorecard.Run(t, c.build, "contract", "retry-bound")
 		for _, m := range card {
 			require.NotContains(t, m.Detail, "panicked", c.name)
 			require.NotContains(t, m.Detail, "neither", c.name)
@@ -54,11 +54,11 @@ func TestChoose_unknownClient(t *testing.T) {
 }
 
 func TestCell(t *testing.T) {
-	for want, m := range map[string]heedtest.Mark{
-		"n/a":        {Result: heedtest.NotApplicable},
-		"**failed**": {Result: heedtest.Failed},
-		"**1.5**":    {Result: heedtest.Failed, Figure: 1.5, Limit: 1},
-		"0.25":       {Result: heedtest.Passed, Figure: 0.25, Limit: 1},
+	for want, m := range map[string]scorecard.Mark{
+		"n/a":        {Result: scorecard.NotApplicable},
+		"**failed**": {Result: scorecard.Failed},
+		"**1.5**":    {Result: scorecard.Failed, Figure: 1.5, Limit: 1},
+		"0.25":       {Result: scorecard.Passed, Figure: 0.25, Limit: 1},
 	} {
 		require.Equal(t, want, cell(m))
 	}

@@ -77,7 +77,7 @@ var algorithms = []algorithm{
 	}, nil},
 	{"ban after 30 rejections", forHundred(banned), banned},
 	{"soft, 10 % more", func(c clk) limiter {
-		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(10)), c)}
+		return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: bucket(c), Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(10)), c)})
 	}, nil},
 	{"adaptive", func(c clk) limiter { return throttle.WithClock(adaptive.New(adaptive.Config{}), c) }, nil},
 	{"admission control", func(c clk) limiter {

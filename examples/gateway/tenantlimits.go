@@ -55,10 +55,10 @@ func newTenantLimits(find lookup, ttl time.Duration) *tenantLimits {
 		MaxLookups: 256, // after a change all tenants are looked up again
 		OnError:    func(_ string, err error) { log.Print("gateway: ", err) },
 	}
-	return &tenantLimits{source: s, limiter: &throttle.Fallback{
+	return &tenantLimits{source: s, limiter: throttle.NewFallback(throttle.FallbackConfig{
 		Primary:   s,
 		Secondary: keyed.NewBuckets(keyed.BucketsConfig{Limit: unknownLimit}),
-	}}
+	})}
 }
 
 // refresh makes each tenant look up its limit again with its next request.

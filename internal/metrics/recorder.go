@@ -165,7 +165,7 @@ func (r *Recorder) done(req *http.Request, i heed.DoneInfo) {
 		l[4] = l[3]
 	}
 	r.sink.Record(ctx, &callDuration, i.Duration.Seconds(), l)
-	if i.GaveUp() && i.Attempts > 0 && !isCanceled(ctx, i.StopReason) {
+	if i.StopReason != nil && i.Attempts > 0 && !isCanceled(ctx, i.StopReason) {
 		r.sink.Record(ctx, &retriesRejected, 1, Labels{s.address, s.port, stopReason(i.StopReason)})
 	}
 }

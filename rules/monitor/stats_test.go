@@ -71,8 +71,8 @@ func TestStats_countsEachDecision(t *testing.T) {
 	}{
 		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Rejected: 3}},
 		"a shadow":   {throttle.Shadow(bucket(), nil), true, monitor.Counts{Allowed: 5, Shadowed: 3}},
-		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Rejected: 2}},
-		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Rejected: 3, Degraded: 5}},
+		"soft":       {throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}), false, monitor.Counts{Allowed: 3, OverLimit: 1, Rejected: 2}},
+		"degraded":   {throttle.NewFallback(throttle.FallbackConfig{Primary: down, Secondary: bucket()}), false, monitor.Counts{Allowed: 2, Rejected: 3, Degraded: 5}},
 		"no store":   {down, false, monitor.Counts{Undecided: 5}},
 		"all or not": {throttle.AllowAll, false, monitor.Counts{Allowed: 5}},
 	} {

@@ -151,7 +151,7 @@ func TestSource_errorWithoutLimit(t *testing.T) {
 		_, err = s.Reserve(t.Context(), throttle.Claim{Key: "third"})
 		require.ErrorIs(t, err, errDown)
 
-		f := &throttle.Fallback{Primary: s, Secondary: throttle.NewTokenBucket(throttle.PerHour(1))}
+		f := throttle.NewFallback(throttle.FallbackConfig{Primary: s, Secondary: throttle.NewTokenBucket(throttle.PerHour(1))})
 		for _, want := range []bool{true, false} {
 			d, err := f.Reserve(t.Context(), throttle.Claim{Key: "first"})
 			require.NoError(t, err)

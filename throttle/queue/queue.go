@@ -164,9 +164,6 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 // them, and returns the time of that. waits reports whether the caller waits if they reject t, and asked
 // whether they were asked.
 func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, asked bool, err error) {
-	if q.Trace != nil {
-		q.Trace.started(t)
-	}
 	switch {
 	case ctx.Err() != nil:
 		return 0, false, context.Cause(ctx)

@@ -121,7 +121,6 @@ func TestQueue_trace(t *testing.T) {
 			events = append(events, fmt.Sprintf(format, a...))
 		}
 		q := &Queue{MaxPerClass: 2, Trace: &Trace{
-			Started: func(*Ticket) { add("started") },
 			Queued:  func(_ *Ticket, l ClassSnapshot) { add("queued at %s, place %d", l.Limit, l.Waiting) },
 			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
 			Failed:  func(_ *Ticket, err error) { add("rejected: %v", err) },
@@ -134,9 +133,9 @@ func TestQueue_trace(t *testing.T) {
 		}
 		wg.Wait()
 		require.Equal(t, []string{
-			"started", "queued at hold, place 1",
-			"started", "queued at hold, place 2",
-			"started", "rejected: queue: full: 2 callers wait already and the limit is 2: ask again later",
+			"queued at hold, place 1",
+			"queued at hold, place 2",
+			"rejected: queue: full: 2 callers wait already and the limit is 2: ask again later",
 			`granted after 1m0s for "hold"`,
 			`granted after 1m1s for "hold"`,
 		}, events)

@@ -89,8 +89,7 @@ func TestQueue_traceOfWaitAndTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		all := &Trace{
-			Started: func(*Ticket) { got = append(got, "started") },
-			Queued:  func(_ *Ticket, s ClassSnapshot) { got = append(got, fmt.Sprint("queued ", s.Limit, " ", s.Waiting)) },
+			Queued: func(_ *Ticket, s ClassSnapshot) { got = append(got, fmt.Sprint("queued ", s.Limit, " ", s.Waiting)) },
 			Granted: func(tk *Ticket) {
 				got = append(got, fmt.Sprint("granted after ", tk.Waited(), " for ", tk.WaitedFor()))
 			},
@@ -111,11 +110,11 @@ func TestQueue_traceOfWaitAndTry(t *testing.T) {
 			time.Sleep(time.Second)
 			if trace == all {
 				require.Equal(t, []string{
-					"started", "granted after 0s for ",
-					"started", "failed after 0s",
-					"started", "queued 1s 1", "granted after 1s for 1s",
-					"started", "failed after 0s",
-					"started", "granted after 0s for ",
+					"granted after 0s for ",
+					"failed after 0s",
+					"queued 1s 1", "granted after 1s for 1s",
+					"failed after 0s",
+					"granted after 0s for ",
 				}, got)
 			}
 			require.Equal(t, []uint64{1, 2}, []uint64{q.Snapshot().Granted, q.Snapshot().Rejected})

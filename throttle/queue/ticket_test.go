@@ -275,9 +275,11 @@ func requireFree(t *testing.T, ls ...throttle.Limiter) {
 // A limiter between two others panics in each of its methods.
 func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 	for name, wrap := range map[string]func(ls ...throttle.Limiter) *Ticket{
-		"demands":   ticket,
-		"AllOf":     func(ls ...throttle.Limiter) *Ticket { return ticket(throttle.AllOf(ls...)) },
-		"SoftLimit": func(ls ...throttle.Limiter) *Ticket { return ticket(&throttle.SoftLimit{Hard: ls[0], Soft: ls[1]}) },
+		"demands": ticket,
+		"AllOf":   func(ls ...throttle.Limiter) *Ticket { return ticket(throttle.AllOf(ls...)) },
+		"SoftLimit": func(ls ...throttle.Limiter) *Ticket {
+			return ticket(throttle.NewSoftLimit(throttle.SoftLimitConfig{Hard: ls[0], Soft: ls[1]}))
+		},
 		"remote": func(ls ...throttle.Limiter) *Ticket {
 			return ticket(ls[0], &remoteLimiter{Limiter: ls[1]}, &remoteLimiter{Limiter: ls[2]})
 		},

@@ -3,9 +3,6 @@ package queue
 // A Trace holds functions that a Queue calls for each ticket. Each function is called by the
 // goroutine that called Wait or Try, without a lock. Nil functions are not called.
 type Trace struct {
-	// Started is called when Wait or Try begins.
-	Started func(*Ticket)
-
 	// Queued is called when Wait begins to wait. The ClassSnapshot describes the class of the
 	// ticket: Limit is the limit that it waits for, and Waiting includes the ticket.
 	Queued func(*Ticket, ClassSnapshot)
@@ -16,12 +13,6 @@ type Trace struct {
 
 	// Failed is called before Wait or Try returns an error.
 	Failed func(*Ticket, error)
-}
-
-func (tr *Trace) started(t *Ticket) {
-	if tr.Started != nil {
-		tr.Started(t)
-	}
 }
 
 // ended calls Failed or Granted for t, for which Wait or Try returns err.

@@ -39,7 +39,7 @@ func ExampleSpec_bound() {
 // With Wrap, TestLimiter checks that too.
 func ExampleSpec_wrap() {
 	wrap := func(l throttle.Limiter) throttle.Limiter {
-		return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
+		return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: l, Hard: throttle.AllowAll})
 	}
 	testMyWrapper := func(t *testing.T) {
 		throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {

@@ -1,11 +1,23 @@
-package heedtest
+// Package scorecard has the results of the checks of package heedtest as figures, for programs of this
+// repository that compare clients.
+package scorecard
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
+	"testing"
 	"text/tabwriter"
 )
+
+// Run runs the checks with the given names, or all of them if there are none, and returns the
+// marks. A name of no check gets a failed mark. Run uses t only for virtual time: failed checks
+// do not fail t. Package heedtest sets it; import that.
+var Run func(t *testing.T, newClient func(base http.RoundTripper) http.RoundTripper, names ...string) Card
+
+// Names returns the names of all checks, in the order in which they run. Package heedtest sets it.
+var Names func() []string
 
 // A Result is the outcome of a check.
 type Result string
@@ -45,7 +57,7 @@ type Mark struct {
 
 // String returns the mark in one line.
 func (m Mark) String() string {
-	s := fmt.Sprintf("%s: %s: %s %s, limit %s", m.Check, m.Result, number(m.Figure), m.Unit, number(m.Limit))
+	s := fmt.Sprintf("%s: %s: %s %s, limit %s", m.Check, m.Result, Number(m.Figure), m.Unit, Number(m.Limit))
 	if m.Detail != "" {
 		s += ": " + m.Detail
 	}
@@ -70,14 +82,14 @@ func (c Card) String() string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
 	for _, m := range c {
-		fmt.Fprintf(w, "%s\t%s\t%s\t(limit %s)\t%s\t%s\n", m.Check, m.Result, number(m.Figure), number(m.Limit), m.Unit, m.Detail)
+		fmt.Fprintf(w, "%s\t%s\t%s\t(limit %s)\t%s\t%s\n", m.Check, m.Result, Number(m.Figure), Number(m.Limit), m.Unit, m.Detail)
 	}
 	_ = w.Flush()
 	return s.String()
 }
 
-// number formats f with at most three decimals.
-func number(f float64) string {
+// Number formats f with at most three decimals.
+func Number(f float64) string {
 	s := strconv.FormatFloat(f, 'f', 3, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
