@@ -105,7 +105,7 @@ func TestTransport_stopsOfAHealthyServer(t *testing.T) {
 			{2000, 100, 500, 30 * time.Second}, {20000, 50, 10000, 5 * time.Second},
 		} {
 			t.Run(fmt.Sprint(status, " ", tt), func(t *testing.T) {
-				if testing.Short() && tt.calls > 2000 {
+				if testing.Short() && (tt.calls > 2000 || status == http.StatusServiceUnavailable && tt.begin < 500) {
 					t.Skip("only make test-long runs it")
 				}
 				synctest.Test(t, func(t *testing.T) {
@@ -148,6 +148,9 @@ func TestTransport_stopsWhileCallersWaitForAnOwnLimit(t *testing.T) {
 		},
 	} {
 		for _, before := range []int{0, 60, 150} {
+			if testing.Short() && before == 60 {
+				continue
+			}
 			t.Run(fmt.Sprint(name, ", ", before), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newStop(t, before+10, http.StatusTooManyRequests, 30*time.Second, 20*time.Millisecond)
@@ -231,7 +234,7 @@ func TestTransport_usesItsOwnLimitAfterAStop(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for _, deadline := range []time.Duration{4 * time.Second, 30 * time.Second} {
 			for _, faulty := range []int{0, 20} { // each n-th response is a 500
-				if testing.Short() && faulty == 0 {
+				if testing.Short() && (faulty == 0 || deadline > 4*time.Second && status == http.StatusTooManyRequests) {
 					continue
 				}
 				synctest.Test(t, func(t *testing.T) {

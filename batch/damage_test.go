@@ -55,7 +55,11 @@ func TestReadOutbox_readsAroundDamage(t *testing.T) {
 	content, ends := outboxFile(t)
 	path := filepath.Join(t.TempDir(), "damaged")
 	all := []string{"/0", "/1", "/2", "/3", "/4"}
-	for at := range content {
+	step := 1
+	if testing.Short() {
+		step = 3
+	}
+	for at := 0; at < len(content); at += step {
 		damaged := slices.Clone(content)
 		damaged[at] ^= 0x10
 		require.NoError(t, os.WriteFile(path, damaged, 0o600))

@@ -51,7 +51,7 @@ func limitFiles(t *testing.T, size uint64) (remove func()) {
 // sizeStep returns the difference between two sizes at which a disk is full.
 func sizeStep() uint64 {
 	if testing.Short() {
-		return 4093
+		return 8191
 	}
 	return 1021
 }

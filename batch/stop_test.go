@@ -54,7 +54,11 @@ func TestRun_stopsWithoutUnknownOutcomes(t *testing.T) {
 		e := newEffects(t, 5*time.Millisecond)
 		o := batch.Options{Workers: 5, Checkpoint: checkpointIn(t)}
 		interrupted := errors.New("interrupted")
-		for i := range 200 {
+		stops := 200
+		if testing.Short() {
+			stops = 60
+		}
+		for i := range stops {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(3+i%7)*time.Millisecond, interrupted)
 			if i%2 == 0 {
 				ctx = withoutDeadline{ctx}

@@ -116,7 +116,11 @@ func TestQueue_tenantsShareByWeight(t *testing.T) {
 		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 			q, l := new(Queue), wrap(bucket(10*time.Millisecond, 5))
 			own := wrap(throttle.AllowAll)
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			length := time.Minute
+			if testing.Short() {
+				length = 20 * time.Second
+			}
+			ctx, stop := context.WithTimeout(t.Context(), length)
 			defer stop()
 			var wg sync.WaitGroup
 			var mu sync.Mutex

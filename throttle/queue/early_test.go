@@ -132,7 +132,7 @@ func TestQueue_rejectsOnlyWhatWouldBeGrantedTooLate(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, mixed %v", name, mixed), func(t *testing.T) {
 				early, wrong, failed, seeds := 0, 0, 0, uint64(6)
 				if testing.Short() {
-					seeds = 2
+					seeds = 1
 				}
 				for seed := range seeds {
 					calls := history(rand.New(rand.NewPCG(seed, 1)), mixed)

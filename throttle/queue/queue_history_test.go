@@ -146,7 +146,11 @@ func TestQueue_randomHistoriesObeyTheLimits(t *testing.T) {
 			return &remoteLimiter{l, time.Duration(i) * 3 * time.Millisecond}
 		},
 	} {
-		for seed := range uint64(5) {
+		seeds := 5
+		if testing.Short() {
+			seeds = 2
+		}
+		for seed := range uint64(seeds) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(as)
 				var wg sync.WaitGroup
