@@ -61,8 +61,7 @@ func TestParse_stopsAfterMaxErrors(t *testing.T) {
 		"values":      "domain: d\nvalues:\n" + strings.Repeat("  x: 1\n", 30_000),
 		"descriptors": "domain: d\ndescriptors: [" + strings.Repeat("{x: 1},", 30_000) + "]",
 	} {
-		p := &parser{reader: reader{config: &Config{}}, byName: map[string]*valueSource{}, names: map[string]bool{}}
-		p.root = &node{}
+		p := &parser{reader: reader{config: &Config{}}, parsedFile: parsedFile{root: &node{}, byName: map[string]*valueSource{}}, names: map[string]bool{}}
 		doc := p.document([]byte(text))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

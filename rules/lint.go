@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -130,16 +131,9 @@ func (l *linter) largeBursts(r *rule) {
 	case throttle.Limit, throttle.RefillBucketConfig, throttle.LeakyBucketConfig:
 		rate, burst := rateOf(r.limit.Spec), specCapacity(r.limit.Spec)
 		if burst > rate.Count {
-			l.report(r, fmt.Sprintf("%d are granted immediately, and %d within %s", burst, addOrFirst(burst, rate.Count), formatDuration(rate.Per)), "lower burst, if that is more than meant")
+			l.report(r, fmt.Sprintf("%d are granted immediately, and %d within %s", burst, ticks.Add(burst, rate.Count), formatDuration(rate.Per)), "lower burst, if that is more than meant")
 		}
 	}
-}
-
-func addOrFirst(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return a
 }
 
 // forgeableKeys finds limits whose key consists only of values that clients choose: a client that
@@ -182,7 +176,7 @@ func formatBytes(n int64) string {
 // request that selects what is limited, or a value that the program supplies.
 func (l *linter) forgeable(r *rule) (keys []string) {
 	for _, key := range r.limit.keys {
-		if s := l.source(key); s != nil && (strings.HasPrefix(s.origin, "header ") || strings.HasPrefix(s.origin, "cookie ") || strings.HasPrefix(s.origin, "query ")) {
+		if s := l.byName[key]; s != nil && (strings.HasPrefix(s.origin, "header ") || strings.HasPrefix(s.origin, "cookie ") || strings.HasPrefix(s.origin, "query ")) {
 			keys = append(keys, key)
 		}
 	}
@@ -205,15 +199,6 @@ func (l *linter) partlyForgeable(r *rule, others []*rule) {
 		l.report(r, fmt.Sprintf("a part of its key is chosen by clients (%s): a client that invents another value gets another limit", strings.Join(keys, ", ")),
 			"check it first and give it by Config.Values, or limit the other parts of the key alone as well")
 	}
-}
-
-func (l *linter) source(name string) *valueSource {
-	for _, s := range l.sources {
-		if s.name == name {
-			return s
-		}
-	}
-	return nil
 }
 
 // unknownReplaced finds replaced names that no limit has.

@@ -2,9 +2,7 @@ package rules
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -46,7 +44,7 @@ func (l *linter) redundantLimits() {
 // onlyViaAdd reports whether requests never have the keys that lead to r, so that only Set.Add
 // finds it.
 func (l *linter) onlyViaAdd(r *rule) bool {
-	return slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return l.source(at.key) == nil })
+	return slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return l.byName[at.key] == nil })
 }
 
 // maxCompared is the maximum number of limits that one limit is compared with.
@@ -103,7 +101,8 @@ func (l *linter) alwaysApplies(o, r *rule) bool {
 	return !slices.ContainsFunc(o.limit.keys, func(k string) bool { return !slices.Contains(r.limit.keys, k) })
 }
 
-// allowsAtMost reports whether o never grants more than l allows.
+// allowsAtMost reports whether o never grants more than l allows. It knows that of limits with the same
+// algorithm and, but for buckets, the same window.
 func allowsAtMost(o, l *Limit) bool {
 	if l.Spec == nil || l.Unlimited {
 		return false
@@ -118,79 +117,17 @@ func allowsAtMost(o, l *Limit) bool {
 	if o.Hard != nil {
 		upper = o.Hard
 	}
-	costRatio := float64(l.Cost) / float64(o.Cost) // units of l for each unit of o
-	if n, ok := alignedUnits(upper, l.Spec); ok {
-		return n*costRatio <= float64(specCapacity(l.Spec))
-	}
-	through, known := upperBound(upper)
-	allowed, lasting, ok := rejectsAbove(l.Spec)
-	if !known || !ok {
-		return false
-	}
-	if lasting > 0 {
-		return through.within(lasting)*costRatio <= allowed
-	}
-	return through.within(0)*costRatio <= allowed && through.rate*costRatio <= perNanosecond(rateOf(l.Spec))
-}
-
-// alignedUnits returns the maximum number of units that o grants in a window of l. ok is false
-// unless both have windows whose boundaries coincide.
-func alignedUnits(o, l Spec) (units float64, ok bool) {
-	a, _ := o.(throttle.FixedWindowConfig)
-	b, _ := l.(throttle.FixedWindowConfig)
-	switch {
-	case a.Per <= 0 || b.Per <= 0 || a.Align != throttle.AtEpoch || b.Align != throttle.AtEpoch:
-		return 0, false
-	case a.Per%b.Per == 0:
-		return float64(a.Count), true
-	case b.Per%a.Per == 0:
-		return float64(a.Count) * float64(b.Per/a.Per), true
-	}
-	return 0, false
-}
-
-// A bound is the maximum number of units in any half-open span of length w: burst + rate*w or, for
-// windows, count for each window that the span may touch.
-type bound struct {
-	burst, rate float64 // units per nanosecond
-	count       float64 // 0 means that burst and rate apply
-	per         time.Duration
-	extra       float64 // windows that a span may touch in addition to its length in windows
-}
-
-func (b bound) within(w time.Duration) float64 {
-	if b.count > 0 {
-		return b.count * (max(math.Ceil(float64(w)/float64(b.per)), 1) + b.extra)
-	}
-	return b.burst + b.rate*float64(w)
-}
-
-// upperBound returns a bound on the units that s grants. The second result is false if none is
-// known.
-func upperBound(s Spec) (bound, bool) {
-	switch s := s.(type) {
+	cost := float64(l.Cost) / float64(o.Cost) // units of l for each unit of o
+	switch a := upper.(type) {
 	case throttle.Limit:
-		return bound{burst: float64(specCapacity(s)), rate: perNanosecond(s)}, true
-	case throttle.SlidingLogConfig:
-		return bound{count: float64(s.Limit.Count), per: s.Limit.Per, rate: perNanosecond(s.Limit)}, true
+		b, ok := l.Spec.(throttle.Limit)
+		return ok && float64(a.Count)*float64(b.Per)*cost <= float64(b.Count)*float64(a.Per) && float64(specCapacity(a))*cost <= float64(specCapacity(b))
 	case throttle.FixedWindowConfig:
-		return bound{count: float64(s.Count), per: s.Per, rate: float64(s.Count) / float64(s.Per), extra: 1}, s.Per > 0
-	}
-	return bound{}, false
-}
-
-func perNanosecond(l throttle.Limit) float64 { return float64(l.Count) / float64(l.Per) }
-
-// rejectsAbove returns the number of units that can be claimed within a duration before s rejects
-// a claim. A duration of 0 means at the same time. ok is false if the number is not known.
-func rejectsAbove(s Spec) (units float64, within time.Duration, ok bool) {
-	switch s := s.(type) {
-	case throttle.Limit:
-		return float64(specCapacity(s)), 0, true
+		b, ok := l.Spec.(throttle.FixedWindowConfig)
+		return ok && a.Align == throttle.AtEpoch && b.Align == throttle.AtEpoch && a.Per == b.Per && float64(a.Count)*cost <= float64(b.Count)
 	case throttle.SlidingLogConfig:
-		return float64(s.Limit.Count), s.Limit.Per, s.MinGap == 0
-	case throttle.FixedWindowConfig:
-		return float64(s.Count), s.Per, s.Per > 0
+		b, ok := l.Spec.(throttle.SlidingLogConfig)
+		return ok && b.MinGap == 0 && a.Limit.Per == b.Limit.Per && float64(a.Limit.Count)*cost <= float64(b.Limit.Count)
 	}
-	return 0, 0, false
+	return false
 }

@@ -35,7 +35,7 @@ func TestLint_findings(t *testing.T) {
 func TestLint_redundantLimitsNeverReject(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	compared := 0
-	for range 800 {
+	for range 1500 {
 		o, l := randomLimit(rng), randomLimit(rng)
 		if !allowsAtMost(o, l) {
 			continue

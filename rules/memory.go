@@ -66,12 +66,8 @@ func (l *Limit) maxKeys() int {
 // far as clients cannot choose it, or -1 if there is none.
 func (p *parsedFile) addressPart(l *Limit) int {
 	return slices.IndexFunc(l.keys, func(name string) bool {
-		for _, s := range p.sources {
-			if s.name == name {
-				return s.origin == "request remote_address" || name == "remote_address" && (s.origin == "" || s.origin == fromProgram)
-			}
-		}
-		return false
+		s := p.byName[name]
+		return s != nil && (s.origin == "request remote_address" || name == "remote_address" && (s.origin == "" || s.origin == fromProgram))
 	})
 }
 

@@ -17,6 +17,7 @@ type parsedFile struct {
 	root    *node
 	router  router
 	sources []*valueSource
+	byName  map[string]*valueSource // the source of each name that is in force
 }
 
 // Parse returns the limits of a file, in force. It reports all errors of the file: the returned
@@ -60,13 +61,11 @@ func readFile(path string, s *Config) ([]byte, error) {
 type parser struct {
 	reader
 	parsedFile
-	byName map[string]*valueSource
-	names  map[string]bool // of limits with a match
+	names map[string]bool // of limits with a match
 }
 
 func parse(text []byte, s *Config) (*parsedFile, error) {
-	p := &parser{reader: reader{config: s}, byName: map[string]*valueSource{}, names: map[string]bool{}}
-	p.root = &node{}
+	p := &parser{reader: reader{config: s}, parsedFile: parsedFile{root: &node{}, byName: map[string]*valueSource{}}, names: map[string]bool{}}
 	if int64(len(text)) > s.maxBytes() {
 		return nil, &Error{Message: fmt.Sprintf("the file has more than %d bytes: split it, or raise Config.MaxBytes", s.maxBytes())}
 	}

@@ -35,6 +35,14 @@ type gatewayConfig struct {
 	timeout       time.Duration // of an API until its response begins
 }
 
+// rulesConfig returns what the file with the limits refers to.
+func (c gatewayConfig) rulesConfig() rules.Config {
+	return rules.Config{Build: c.build, Values: map[string]func(*http.Request) (string, bool){
+		"client":         clientOrAddress(c.address.Key),
+		"remote_address": c.address.Key,
+	}}
+}
+
 // newGateway returns a gateway. A request passes in this order:
 //
 //	wrong tokens of its address ─▶ its token ─▶ limits of its address, client and tenant ─▶ API
@@ -45,10 +53,7 @@ func newGateway(c gatewayConfig) (*gateway, error) {
 	g := &gateway{limits: &rules.File{
 		Path:     c.file,
 		OnReload: c.onReload,
-		Config: rules.Config{Build: c.build, Values: map[string]func(*http.Request) (string, bool){
-			"client":         clientOrAddress(c.address.Key),
-			"remote_address": c.address.Key,
-		}},
+		Config:   c.rulesConfig(),
 	}}
 	if err := g.limits.Open(); err != nil {
 		return nil, fmt.Errorf("gateway: the limits in %s: %w", c.file, err)

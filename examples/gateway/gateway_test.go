@@ -349,6 +349,17 @@ func TestGateway_copiesShare(t *testing.T) {
 	require.Equal(t, 5, granted(1, 12, "/allow?key=fax"), "its share")
 }
 
+func TestConfig_lint(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, config{file: "limits.yaml"}.lint(&out))
+	require.Equal(t, 1, strings.Count(out.String(), "\n"), "clients ask for allow: %s", &out)
+	require.Contains(t, out.String(), `limits.yaml:20:17: gateway/allow: requests have no "allow"`)
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("domain: a\nlimits: 1\n"), 0o600))
+	require.ErrorContains(t, config{file: file}.lint(&out), "limits")
+	require.Error(t, config{file: file + "x"}.lint(&out))
+}
+
 func TestGateway_reportsAMissingFile(t *testing.T) {
 	_, err := newGateway(gatewayConfig{file: filepath.Join(t.TempDir(), "none.yaml"), operations: newOperations()})
 	require.ErrorContains(t, err, "none.yaml")

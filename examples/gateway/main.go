@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -53,6 +54,7 @@ func main() {
 	var c config
 	flag.StringVar(&c.listen, "listen", "", "address to serve at; without it the gateway runs a demonstration")
 	flag.StringVar(&c.file, "rules", "limits.yaml", "file with the limits")
+	lint := flag.Bool("lint", false, "print what is probably a mistake in the file with the limits, and end; an error if the file is invalid")
 	flag.StringVar(&c.users, "users", "http://localhost:9001", "API behind /users/")
 	flag.StringVar(&c.orders, "orders", "http://localhost:9002", "API behind /orders/")
 	flag.StringVar(&c.clients, "clients", "", "file with the clients and their tokens, read again on SIGHUP; none: clients are addresses, and /allow is not served")
@@ -69,6 +71,10 @@ func main() {
 	flag.StringVar(&c.adminToken, "admin-token", os.Getenv("GATEWAY_ADMIN_TOKEN"), "bearer token of the admin API; $GATEWAY_ADMIN_TOKEN")
 	flag.DurationVar(&c.tenantTTL, "tenants-ttl", 30*time.Second, "how long a copy with -tenants-of may use an old limit")
 	flag.Parse()
+	if *lint {
+		check(c.lint(os.Stdout))
+		return
+	}
 	if c.listen == "" {
 		check(runDemo(os.Stdout))
 		return
@@ -78,6 +84,19 @@ func main() {
 	check(c.serve(ctx, func(public, admin net.Addr) {
 		log.Print("gateway: listening at ", public, ", for operators at ", admin)
 	}))
+}
+
+// lint writes the findings for the file with the limits to w, for instance before the file is installed.
+func (c config) lint(w io.Writer) error {
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		return err
+	}
+	findings, err := rules.Lint(text, gatewayConfig{}.rulesConfig())
+	for _, f := range findings {
+		fmt.Fprintf(w, "%s:%v\n", c.file, f)
+	}
+	return err
 }
 
 // serve runs one copy until ctx is done. It calls ready with the addresses.

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 )
@@ -54,13 +55,12 @@ func (s *slots) acquire(ctx context.Context, limit int, known, wait bool) bool {
 func (s *slots) leave(line *[]chan struct{}, mine chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range *line {
-		if c == mine {
-			*line = append((*line)[:i], (*line)[i+1:]...)
-			return true
-		}
+	i := slices.Index(*line, mine)
+	if i < 0 {
+		return false
 	}
-	return false
+	*line = slices.Delete(*line, i, i+1)
+	return true
 }
 
 // release passes a slot to a waiting claim, or makes it free.
