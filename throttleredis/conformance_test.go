@@ -74,7 +74,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			client(t) // TestLimiter runs tests below t, in which t cannot be skipped
 			spec := l.spec
-			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
+			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, histories()
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
 				s := newTestStore(t)
 				s.Clock, s.useLocalClock = clk, true
@@ -82,6 +82,14 @@ func TestConformance(t *testing.T) {
 			}, spec)
 		})
 	}
+}
+
+// histories is the number of random histories of each limiter.
+func histories() int {
+	if testing.Short() {
+		return 3
+	}
+	return 6
 }
 
 // rateBound returns the maximum number of units for a rate with a burst.

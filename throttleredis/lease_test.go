@@ -409,7 +409,7 @@ func TestLeased_conforms(t *testing.T) {
 			t.Parallel()
 			client(t)
 			spec := l.spec
-			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
+			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, histories()
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
 				s := newTestStore(t)
 				s.Clock, s.useLocalClock, s.Mode = clk, true, Leased

@@ -33,7 +33,7 @@ func (l *askedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.
 func TestCacheRejections_decidesAsTheLimiter(t *testing.T) {
 	seeds := 6
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for i, p := range pairs() {
 		t.Run(p.name, func(t *testing.T) {
