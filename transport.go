@@ -32,10 +32,9 @@ import (
 // obeys it.
 //
 // If a limiter returns an error, for example because its store cannot be reached, nothing
-// is sent: RoundTrip returns that error or, before a retry, the last response. Use a
-// throttle.NewFallback as Limiter to send requests in that case: with throttle.AllowAll as
-// its Secondary without a limit, or with a local limiter as its Secondary within that
-// limit.
+// is sent: RoundTrip returns that error or, before a retry, the last response. To send
+// requests in that case, let throttle.NewFallback make the Limiter: with throttle.AllowAll as
+// Secondary they are sent without a limit, with a local limiter within that limit.
 type Transport struct {
 	// Base sends the requests. Nil means http.DefaultTransport.
 	Base http.RoundTripper

@@ -29,7 +29,7 @@ type Transport struct {
 	// bodies are not paced; they are then passed to Base as they are.
 	//
 	// If Upload or Download returns an error, for example because its store cannot be
-	// reached, the stream ends with that error. A throttle.NewFallback prevents that.
+	// reached, the stream ends with that error. A limiter of throttle.NewFallback prevents that.
 	Upload throttle.Limiter
 
 	// Download must grant each byte of a response body before Read returns it. Nil means that

@@ -24,8 +24,8 @@ type Waiver struct {
 // worst figure of its trials is above the limit of the check, and is skipped if the client never
 // came into its situation. go test -run TestClient/herd runs one of them. newClient builds the
 // client under test over base, which connects to the server of a check. It is called several
-// times for each check, and the clients must not share anything. A waived check is skipped if the client fails it. A waiver without a reason, or
-// with the name of no check, fails t.
+// times for each check, and the clients must not share anything. A waived check is skipped if
+// the client fails it. A waiver without a reason, or with the name of no check, fails t.
 //
 // The checks run in memory and in the virtual time of testing/synctest, so that an hour of
 // waiting takes no time. Check must not be called in a bubble. A client that panics, hangs,

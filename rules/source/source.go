@@ -53,7 +53,7 @@ var (
 //	another error, and none has succeeded for 10 s     the error: the store is down
 //
 // ErrorWithoutLimit turns the first three into errors too. The caller decides what an error means:
-// a throttle.NewFallback asks its Secondary, a throttlehttp.Middleware follows its FailClosed, and a
+// a limiter of throttle.NewFallback asks its Secondary, a throttlehttp.Middleware follows its FailClosed, and a
 // heed.Transport returns the error.
 //
 // A limit with a Count of 0 rejects all claims of its key, with the Policy "blocked".
@@ -90,8 +90,8 @@ type Source struct {
 	Default throttle.Limit
 
 	// ErrorWithoutLimit makes Reserve return an error (ErrNoLimit, ErrBusy or that of Lookup)
-	// where it would reject a claim because its key has no limit. It is for a Source inside a
-	// throttle.NewFallback. Inside a throttlehttp.Middleware whose FailClosed is false it admits
+	// where it would reject a claim because its key has no limit. It is for a Source that is the
+	// Primary of throttle.NewFallback. Inside a throttlehttp.Middleware whose FailClosed is false it admits
 	// invented keys without limit. It has no effect with a Default. False means that such claims
 	// are rejected.
 	ErrorWithoutLimit bool
