@@ -123,14 +123,22 @@ func (r *slotTable) findFree(h uint64, tick int64) int {
 	return i
 }
 
-// freeSlots returns the first free slot of a bucket and the number of its free slots. slot
-// is -1 if n is 0.
+// freeSlots returns the number of free slots of a bucket and one of them: one that is unused, or else
+// that whose bucket is full for the longest time, so that keys that return often keep their
+// slots. slot is -1 if n is 0.
 func (r *slotTable) freeSlots(bucket int, tick int64) (slot, n int) {
-	slot = -1
-	for i := bucket + slotsPerBucket - 1; i >= bucket; i-- {
-		if s := &r.slots[i]; s.id.Load() == 0 || s.tat.Load() < tick {
-			slot = i
+	slot, oldest := -1, tick
+	for i := bucket; i < bucket+slotsPerBucket; i++ {
+		s := &r.slots[i]
+		tat := s.tat.Load()
+		if s.id.Load() == 0 {
+			tat = math.MinInt64
+		}
+		if tat < tick {
 			n++
+			if tat < oldest {
+				slot, oldest = i, tat
+			}
 		}
 	}
 	return slot, n

@@ -22,6 +22,12 @@ func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 		r, h := &k.tables[0], k.hash("slow")
 		i := r.insert(newKey{hash: h, key: "slow", now: 0, asOf: 0})
 		require.Equal(t, i, r.insert(newKey{hash: h, key: "slow", now: 5, asOf: 5}), "a key moves in once")
+		for j := range r.slots[:r.empty()] { // all others have keys that are full again since later
+			if j != i {
+				r.slots[j].id.Store(7)
+				r.slots[j].tat.Store(6)
+			}
+		}
 		require.Equal(t, i, r.insert(newKey{hash: k.hash("next"), key: "next", now: 7, asOf: 7}), "slow is full again, and goes")
 
 		_, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "slow"}, 1, 7)
@@ -57,14 +63,14 @@ func TestSlotTable_insertFindsTheFirstSlot(t *testing.T) {
 	t.Fatal("no key has got the first slot")
 }
 
-// TestSlotTable_findFree checks which slot a key gets: the first free one of its first bucket if
-// fewer than four are in use there, or else that of the bucket with more free slots.
+// TestSlotTable_findFree checks which slot a key gets: one of its first bucket if fewer than four are in use there, or
+// else of the bucket with more free slots; there an unused one, or else the one that is full again for the longest time.
 func TestSlotTable_findFree(t *testing.T) {
 	const now = 100
 	const first, second = 8, 24
 	h := uint64(1)<<62 | 3<<38 // 1/4 and 3/4 of the buckets
 	for _, tt := range []struct {
-		first, second string // x: in use, f: full again before now, n: full again at now, ·: unused
+		first, second string // x: in use, f: full again before now, o: before that, n: full again at now, ·: unused
 		want          int
 	}{
 		{"········", "········", first},
@@ -82,6 +88,11 @@ func TestSlotTable_findFree(t *testing.T) {
 		{"nnnnnnnf", "nnnnnnnn", first + 7},
 		{"nnnnnnnn", "fnnnnnnn", second},
 		{"xxxffxxf", "xxxxxx··", first + 3},
+		{"ffff··ff", "········", first + 4},
+		{"fffffoff", "········", first + 5},
+		{"oooof·oo", "········", first + 5},
+		{"xxxxffff", "xxxfffo·", second + 7},
+		{"xxxxffff", "xxxfffof", second + 6},
 	} {
 		r := new(slotTable)
 		r.init(4, false)
@@ -98,6 +109,8 @@ func TestSlotTable_findFree(t *testing.T) {
 					s.tat.Store(now)
 				case 'f':
 					s.tat.Store(now - 1)
+				case 'o':
+					s.tat.Store(now - 2)
 				default:
 					s.id.Store(0)
 					s.tat.Store(now + 50) // as of an insertion that was not completed
