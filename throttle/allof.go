@@ -68,17 +68,17 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		}
 	}()
 	for ; i < len(a.limiters); i++ {
-		d, err := a.limiters[i].Reserve(ctx, c)
-		if err != nil {
+		d := &t.parts[i]
+		var err error
+		if *d, err = a.limiters[i].Reserve(ctx, c); err != nil {
 			return Decision{}, err
 		}
 		if !d.OK {
 			d.Degraded, d.Fresh = d.Degraded || all.Degraded, d.Fresh && all.Fresh
 			d.rejectedBy = uint8(min(i, math.MaxUint8))
-			return a.longestRejection(ctx, c, d, i+1), nil
+			return a.longestRejection(ctx, c, *d, i+1), nil
 		}
-		t.parts[i] = d
-		if all = mergeGrants(all, d, i == 0); c.Now.IsZero() {
+		if mergeGrant(&all, d, i == 0); c.Now.IsZero() {
 			c.Now = d.At
 		}
 	}
@@ -145,18 +145,16 @@ func (a *allOf) Traits() Traits {
 	return all
 }
 
-// mergeGrants returns the decision on a claim that was granted with decision all and then
-// by one more limiter with decision d.
-func mergeGrants(all, d Decision, first bool) Decision {
+// mergeGrant adds to all, the decision on a claim that was granted, d of one more limiter.
+func mergeGrant(all, d *Decision, first bool) {
 	fresh, at, degraded, over, wait := all.Fresh && d.Fresh, all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
 	if first || at.IsZero() {
 		at = d.At
 	}
 	if first || !d.Shadow && d.Limit > 0 && (all.Shadow || all.Limit == 0 || d.Remaining < all.Remaining) {
-		all = d
+		*all = *d
 	}
 	all.Fresh, all.At, all.Degraded, all.OverLimit, all.Wait = fresh, at, degraded, over, wait
-	return all
 }
 
 // waitsLonger reports whether the Wait of p, a rejection, ends later than that of d. A
