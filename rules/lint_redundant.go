@@ -101,8 +101,8 @@ func (l *linter) alwaysApplies(o, r *rule) bool {
 	return !slices.ContainsFunc(o.limit.keys, func(k string) bool { return !slices.Contains(r.limit.keys, k) })
 }
 
-// allowsAtMost reports whether o never grants more than l allows. It knows that of limits with the same
-// algorithm and, but for buckets, the same window.
+// allowsAtMost reports whether o never grants more than l allows. It compares limits with the same algorithm
+// and, except for buckets, the same window; for others it returns false, unless o is blocked.
 func allowsAtMost(o, l *Limit) bool {
 	if l.Spec == nil || l.Unlimited {
 		return false

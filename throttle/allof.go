@@ -145,7 +145,7 @@ func (a *allOf) Traits() Traits {
 	return all
 }
 
-// mergeGrant adds to all, the decision on a claim that was granted, d of one more limiter.
+// mergeGrant merges d, the grant of one more limiter, into all, the decision of those before it.
 func mergeGrant(all, d *Decision, first bool) {
 	fresh, at, degraded, over, wait := all.Fresh && d.Fresh, all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
 	if first || at.IsZero() {

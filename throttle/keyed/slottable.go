@@ -123,9 +123,8 @@ func (r *slotTable) findFree(h uint64, tick int64) int {
 	return i
 }
 
-// freeSlots returns the number of free slots of a bucket and one of them: one that is unused, or else
-// that whose bucket is full for the longest time, so that keys that return often keep their
-// slots. slot is -1 if n is 0.
+// freeSlots returns the number of free slots of a bucket and one of them: an unused one, or else the one
+// that became full first, so that keys that return often keep their slots. slot is -1 if n is 0.
 func (r *slotTable) freeSlots(bucket int, tick int64) (slot, n int) {
 	slot, oldest := -1, tick
 	for i := bucket; i < bucket+slotsPerBucket; i++ {
