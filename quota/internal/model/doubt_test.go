@@ -105,7 +105,7 @@ func TestQuota_aStatementWithoutAReset(t *testing.T) {
 	require.True(t, exchange(q, start, states(accepted, none)))
 	require.True(t, exchange(q, at(rtt), states(bare, none)))
 	require.True(t, q.Estimates[0].Proven())
-	require.Equal(t, []int{11, 1021}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "tests")
+	require.Equal(t, []int{11, 1021, 1032}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "a test, a probe, and the next test a pause after the first")
 }
 
 // Some servers state one limit for another request, or a constant. When more requests are accepted than were left, the
@@ -230,5 +230,35 @@ func TestQuota_anUnconfirmedLimitDoesNotWaitForItsProbe(t *testing.T) {
 		}
 		require.Positive(t, d.Wait)
 		now = now.Add(d.Wait)
+	}
+}
+
+// Each response states that nothing is left for a second, which a rejection has confirmed. Where that is so, these waits,
+// which are shorter than the pauses between tests, are hardly ever tested. Where three backends count one by one, most tests are
+// accepted, so that more and more claims need not wait. A client that never waits has 1,700 rejections there.
+func TestQuota_shortWaitsAreTested(t *testing.T) {
+	const length = 100 * s
+	for backends, want := range map[int]struct{ accepted, rejected int }{1: {95, 15}, 3: {200, 500}} {
+		q, used := known(0), make([]time.Time, backends)
+		var n, granted, rejected int
+		for now := start; now.Before(at(length)); now = now.Add(50 * ms) {
+			d := reserve(q, now)
+			if !d.OK {
+				continue
+			}
+			f, last := accepted, &used[n%backends]
+			if now.Sub(*last) < s || n == 1 {
+				f = bare
+				rejected++
+			} else {
+				*last = now
+				granted++
+			}
+			n++
+			respond(q, d, states(f, throttle.RemoteLimit{Limit: 1, ResetAfter: s, Resolution: s}), now.Add(rtt))
+			require.True(t, n != 2 || q.Estimates[0].Proven())
+		}
+		require.GreaterOrEqual(t, granted, want.accepted, "%d backends", backends)
+		require.LessOrEqual(t, rejected, want.rejected, "%d backends", backends)
 	}
 }

@@ -29,21 +29,22 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	if test {
 		q.tests.claim = 0
 	}
-	if last {
-		shows := !canceled && f.Cause != throttle.CauseOtherQuota
-		q.tests.chanceEnded(shows && f.Outcome == throttle.Accepted, shows && f.Outcome == throttle.Throttled)
-	}
-	switch {
-	case canceled:
-		q.canceledInFlight(n, now)
-		return
-	case f.Cause == throttle.CauseOtherQuota:
+	if canceled || f.Cause == throttle.CauseOtherQuota {
+		if last {
+			q.tests.returnChances(1)
+		}
+		if canceled {
+			q.canceledInFlight(n, now)
+		}
 		return
 	}
 	q.firsts.add(f)
 	explained := unitsUsedUp
 	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
 		explained = q.updateEstimates(n, f, test || last, now) || unitsUsedUp
+	}
+	if last {
+		q.chanceEnded(f.Outcome)
 	}
 	counted, held := false, q.Hold.Held
 	switch {
@@ -93,7 +94,7 @@ func (q *Quota) canceledInFlight(n uint64, now time.Time) {
 func (q *Quota) tested(f *throttle.Feedback, held bool, now time.Time) {
 	switch {
 	case f.Outcome == throttle.Accepted:
-		q.tests.accepted()
+		q.tests.accepted(q.mayBeEarly())
 		q.Account.Host.accepts(now)
 	case f.Outcome == throttle.Throttled:
 		q.tests.rejected(f.Cause == throttle.CauseUnavailable, q.Account.Random(), now)
@@ -253,7 +254,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		e := &q.Estimates[i]
 		usedUp = usedUp || e.TooFew(l.Remaining)
 		hadLog := e.HasLog()
-		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), now, &q.InFlight)
+		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), test, now, &q.InFlight)
 		q.reserveLog(e, hadLog)
 	}
 	if f.Outcome == throttle.Accepted {

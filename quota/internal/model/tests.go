@@ -1,6 +1,13 @@
 package model
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
+	"github.com/heed-go/heed/throttle"
+)
 
 // Tests decide when one request is sent although the server rejects requests, or has stated that nothing is left:
 //
@@ -12,6 +19,11 @@ import "time"
 // extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
 // pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
 // statements that are right are hardly ever tested.
+//
+// Waits for units may be shorter than a round trip and than the pause, and follow each other. So they are tested in their
+// middle, and the pause begins with the latest test. Each accepted one returns chances, which are taken by claims that need
+// not wait then: where what the server states is wrong, because it counts in other ways or for others, most are accepted, and
+// soon no claim waits.
 type tests struct {
 	on    bool          // requests wait
 	since time.Time     // when the wait began
@@ -20,7 +32,7 @@ type tests struct {
 	pause time.Duration // after the latest rejected test
 
 	rejections int  // tests of this wait that were rejected
-	chances    int8 // last chances that were returned, less those that were taken
+	chances    int8 // that were returned, less those that were taken
 }
 
 const (
@@ -30,13 +42,13 @@ const (
 
 	holdChances  = 64 // last chances that are given during holds before one was accepted
 	quotaChances = 1  // the same of a stated limit: what the server counts is seldom wrong
-	maxChances   = 64 // that were returned and not taken
+	maxChances   = 16 // that were returned and not taken
 )
 
 // takeChance reports whether a call that would fail, because it cannot wait any longer for something that is not proven,
 // is sent instead, as its last chance. The first so many are free. Each takes one, and each one that is accepted returns two,
-// as does each accepted test. So where a third of them are accepted, there are always more, and where the wait is right,
-// hardly any.
+// as does each accepted test; one, if the unit may have come back a little before it was predicted. So where half of them are
+// accepted, there are always more, and where the wait is right, hardly any.
 func (t *tests) takeChance(first int8) bool {
 	if t.chances+first <= 0 {
 		return false
@@ -48,16 +60,6 @@ func (t *tests) takeChance(first int8) bool {
 // returnChances returns n chances.
 func (t *tests) returnChances(n int8) { t.chances = min(t.chances+n, maxChances) }
 
-// chanceEnded applies that a last chance was accepted or rejected, or that it was neither, which shows nothing.
-func (t *tests) chanceEnded(accepted, rejected bool) {
-	switch {
-	case accepted:
-		t.accepted()
-	case !rejected:
-		t.returnChances(1)
-	}
-}
-
 // begin begins a wait. stated reports whether the server has stated its end.
 func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 	if t.on {
@@ -67,6 +69,14 @@ func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 		t.pause = 0
 	}
 	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, t.pause))
+}
+
+// beginUsedUp begins a wait for units, the first test of which is sent after that time. Such waits may be short and many, so
+// the pause begins with the latest test.
+func (t *tests) beginUsedUp(first time.Duration, now time.Time) {
+	if !t.on {
+		t.on, t.rejections, t.since, t.next = true, 0, now, ticks.Later(t.next, now.Add(first))
+	}
 }
 
 // rejected applies that the test was rejected. server reports whether by a 5xx.
@@ -89,10 +99,29 @@ func (t *tests) schedule(random float64, now time.Time) {
 	t.next = now.Add(t.pause + time.Duration(testJitter*random*float64(t.pause)))
 }
 
-// accepted applies that the test was accepted, or that the wait is over.
-func (t *tests) accepted() {
+// accepted applies that a test or a chance was accepted, or that the wait is over. early reports whether a unit may have come
+// back for it before it was predicted.
+func (t *tests) accepted(early bool) {
 	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
-	t.returnChances(2)
+	if t.returnChances(1); !early {
+		t.returnChances(1)
+	}
+}
+
+// chanceEnded applies the outcome of the claim of a chance. A failure shows nothing.
+func (q *Quota) chanceEnded(o throttle.Outcome) {
+	switch o {
+	case throttle.Accepted:
+		q.tests.accepted(q.mayBeEarly())
+	case throttle.Failed:
+		q.tests.returnChances(1)
+	}
+}
+
+// mayBeEarly reports whether the acceptance of a claim for which no unit was left shows little: one may have come back a
+// little before it was predicted.
+func (q *Quota) mayBeEarly() bool {
+	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Predicts() && e.Remaining == 0 })
 }
 
 // Testing reports whether the latest claim is a test that is in flight.
@@ -115,6 +144,22 @@ func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
 	return max(q.tests.next.Sub(now), q.Account.Host.testIn(now), 0), true
 }
 
+// beginWait begins a wait for what denied d.
+func (q *Quota) beginWait(d *decision, now time.Time) {
+	first, stated := q.trip.Typical(), d.end > 0
+	switch {
+	case d.doubt != nil: // the first test decides
+		first = 0
+	case stated:
+		first = min(first, d.end/2)
+	}
+	if d.units {
+		q.tests.beginUsedUp(first, now)
+	} else {
+		q.tests.begin(stated, first, now)
+	}
+}
+
 // testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of
 // d is at most the time until the next test, and 0 while one is in flight.
 func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
@@ -123,14 +168,12 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 		return
 	}
 	if !c.DryRun {
-		first := q.trip.Typical()
-		if d.doubt != nil { // the first test decides
-			first = 0
-		}
-		q.tests.begin(stated, first, now)
+		q.beginWait(d, now)
 	}
 	wait, ok := q.testDueIn(now)
 	switch {
+	case (wait > 0 || !ok) && d.units && !d.proven && !c.DryRun && q.tests.takeChance(0):
+		d.grant(q.grant(c.Units, now) | lastChanceBit)
 	case !ok:
 		d.Wait = 0
 	case wait > 0 || !q.tests.on:

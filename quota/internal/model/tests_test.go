@@ -312,9 +312,9 @@ func TestQuota_returnsChances(t *testing.T) {
 		tt.ends(q, d)
 		require.Equal(t, tt.left, q.tests.chances, name)
 	}
-	for before, want := range map[int8]int8{-64: -62, 0: 2, 63: 64, 64: 64} {
+	for before, want := range map[int8]int8{-64: -62, 0: 2, 15: 16, 16: 16} {
 		x := tests{chances: before}
-		x.accepted()
+		x.accepted(false)
 		require.Equal(t, want, x.chances, "an accepted test")
 	}
 }

@@ -252,6 +252,11 @@ func (e *Estimate) Proven() bool { return e.proof.right && !e.proof.ignored }
 // before.
 func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtReset }
 
+// Predicts reports whether it predicts when single units come back, before the reset that the server states.
+func (e *Estimate) Predicts() bool {
+	return !e.untimed && (e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil)
+}
+
 // CountsInFlight reports whether the limit counts requests in flight.
 func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
 
@@ -390,14 +395,17 @@ func (e *Estimate) Used(n int64, now time.Time) {
 }
 
 // UpdateByResponse is Update for the response to a claim of requests. rejected reports whether it is a
-// rejection, accepted whether the request was accepted, and repeated whether it was rejected before.
-func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
+// rejection, accepted whether the request was accepted, repeated whether it was rejected before, and test whether it was
+// sent although no unit was left.
+func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated, test bool, now time.Time, f *inflight.Claims) {
 	if rejected {
 		e.concurrency.rejected()
 		e.proof.rejected(n, repeated, e.TooFew(l.Remaining))
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
-			e.rejectedByCounter(l.Resolution, now)
+			if !test {
+				e.rejectedByCounter(l.Resolution, now)
+			}
 		}
 	}
 	if accepted {
