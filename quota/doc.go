@@ -89,7 +89,7 @@
 // before, are rejected as well: at least four, and more where rejections and failures are frequent, so that
 // random ones begin a hold once in a hundred times. A hold ends at the latest time that a rejection stated,
 // or when a later request is accepted. While requests wait, one at a time is sent as a test: after a round
-// trip, or in the middle of a shorter wait for units, and then after pauses that grow by half from a
+// trip, or within a shorter wait for units, and then after pauses that grow by half from a
 // second. After two holds that were right, the first rejection begins the next one. What has waited is sent
 // at a growing rate.
 //

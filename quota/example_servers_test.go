@@ -66,14 +66,14 @@ func Example_tokenBucket() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    54 │█
 	//                │█
-	//                │█▃▃▃▃▂▃▃▃▂▃▃▃▃▂▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▂  ▁▁
-	// rejected       │+2325    3    2   3    4    21   32   2   2    2
-	// waits for      │q   qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬──────────────
+	//                │█▃▃▂▃▂▃▃▂▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▁
+	// rejected       │+22  3      3        2              1
+	// waits for      │q qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 351 requests sent, 51 rejected, 0 calls failed, 13.5 s (ideal 12.5 s)
+	// 300 calls: 326 requests sent, 26 rejected, 0 calls failed, 12.5 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -123,14 +123,14 @@ func Example_slidingCounter() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▃▂▂▂▂▂▂▂▂▂▂▂▂▂▃▂▂▂▁ ▁ ▁  ▁ ▁  ▁    ▁▁
-	// rejected       │     1   1      1         4    2    2   3    3    2    2
-	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬────────────────
+	//                │█▃▃▃▃▂              ▂▂▂▂▂▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁ ▁
+	// rejected       │     1   1      1         2               1
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────────┬──
 	//                 0 s                 5 s                 10 s                15 s
 	// 1 column = 250 ms, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 321 requests sent, 21 rejected, 0 calls failed, 19.2 s (ideal 15 s)
+	// 300 calls: 306 requests sent, 6 rejected, 0 calls failed, 15.7 s (ideal 15 s)
 }
 
 var withoutReset = scenario{

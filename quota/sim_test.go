@@ -92,7 +92,6 @@ var missed = map[string]string{
 	"shared by exchange: nothing":         "estimates of the rate are not shared",
 	"halved quota":                        "tests (rule 4) are sent after the server has stated that nothing is left",
 	"concurrent pages of a bucket":        "an accepted test of a bucket whose rate is not known contradicts its statement (rule 5)",
-	"limits of servers, bucket":           "short waits are tested in their middle, when half of the units of a bucket have come back (rule 4)",
 	"limits of servers, small burst":      "a bucket with a burst smaller than the number of callers, whose resets are rounded up, is taken for a window: its units come back before the first test",
 	"limits of servers, Retry-After":      "a window whose rejections state a time is not learned (rule 7)",
 	"limits of servers, no hint":          "a hold is confirmed late (rule 3) when callers are as many as the burst",
@@ -268,6 +267,25 @@ func haproxy(limit int, per time.Duration, retryAfter string) server {
 	}
 }
 
+// A bucket whose statements are right is tested more and more rarely, and its rate is used in full, also if whole seconds
+// until it is full again say little about the time of one unit.
+func TestTracker_longJobOnABucket(t *testing.T) {
+	const calls, rate = 6000, 20
+	for _, burst := range []int64{5, 60} {
+		for _, rtt := range []time.Duration{time.Millisecond, 80 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(1, 2))
+				tr, s := &Tracker{Rand: random.Float64}, tokenBucket(rate, burst, true)
+				play(t, tr, s, 300, 30, rtt)
+				j := play(t, tr, s, calls, 30, rtt)
+				require.Zero(t, j.failed)
+				require.LessOrEqual(t, j.throttled, calls/100, "burst %d, %v: %v", burst, rtt, j)
+				require.Less(t, j.elapsed, calls*time.Second/rate*101/100, "burst %d, %v: %v", burst, rtt, j)
+			})
+		}
+	}
+}
+
 // The same jobs on servers of every kind, without declared limits: the maximum number of rejections
 // and the maximum time. The ideal time is that of a client that knows the limit.
 func TestTracker_learnsLimitsOfServers(t *testing.T) {
@@ -283,7 +301,7 @@ func TestTracker_learnsLimitsOfServers(t *testing.T) {
 		goal          string // see missed
 	}{
 		"bucket of 30/s, burst 30, headers": {func() server { return tokenBucket(30, 30, true) },
-			300, 30, time.Millisecond, 9 * time.Second, bounds{30, 1.25}, bounds{5, 1.15}, "limits of servers, bucket"},
+			300, 30, time.Millisecond, 9 * time.Second, bounds{30, 1.25}, bounds{5, 1.15}, "limits of servers"},
 		"bucket of 50/s, burst 10, reset in whole seconds": {func() server { return tokenBucket(50, 10, true) },
 			300, 30, time.Millisecond, 5800 * time.Millisecond, bounds{30, 1.25}, bounds{5, 1.15}, "limits of servers, small burst"},
 		"bucket of 20/s, burst 60, far away": {func() server { return tokenBucket(20, 60, true) },

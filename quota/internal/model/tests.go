@@ -15,13 +15,14 @@ import (
 //	├──────────────────┼────────┼──────┼────────┼────────────┼─────▶
 //	                 test     test    test     test         test
 //
-// An accepted test ends the wait and halves the pause. A rejected one makes it longer by half, because a server may
+// An accepted test ends the wait and halves the pause, unless a unit may have come back for it a little before it was
+// predicted. A rejected one makes it longer by half, because a server may
 // extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
 // pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
 // statements that are right are hardly ever tested.
 //
 // Waits for units may be shorter than a round trip and than the pause, and follow each other. So they are tested in their
-// middle, and the pause begins with the latest test. Each accepted one returns chances, which are taken by claims that need
+// middle, or at their beginning if it is predicted when a unit comes back, and the pause begins with the latest test. Each accepted one returns chances, which are taken by claims that need
 // not wait then: where what the server states is wrong, because it counts in other ways or for others, most are accepted, and
 // soon no claim waits.
 type tests struct {
@@ -102,8 +103,9 @@ func (t *tests) schedule(random float64, now time.Time) {
 // accepted applies that a test or a chance was accepted, or that the wait is over. early reports whether a unit may have come
 // back for it before it was predicted.
 func (t *tests) accepted(early bool) {
-	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
+	*t = tests{claim: t.claim, pause: t.pause, chances: t.chances}
 	if t.returnChances(1); !early {
+		t.pause /= 2
 		t.returnChances(1)
 	}
 }
@@ -148,7 +150,7 @@ func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
 func (q *Quota) beginWait(d *decision, now time.Time) {
 	first, stated := q.trip.Typical(), d.end > 0
 	switch {
-	case d.doubt != nil: // the first test decides
+	case d.doubt != nil || q.mayBeEarly(): // a later test would decide less
 		first = 0
 	case stated:
 		first = min(first, d.end/2)
