@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/serverrules"
 	"github.com/heed-go/heed/internal/turns"

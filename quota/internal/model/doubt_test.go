@@ -238,7 +238,7 @@ func TestQuota_anUnconfirmedLimitDoesNotWaitForItsProbe(t *testing.T) {
 // accepted, so that more and more claims need not wait. A client that never waits has 1,700 rejections there.
 func TestQuota_shortWaitsAreTested(t *testing.T) {
 	const length = 100 * s
-	for backends, want := range map[int]struct{ accepted, rejected int }{1: {95, 15}, 3: {200, 500}} {
+	for backends, want := range map[int]struct{ accepted, rejected int }{1: {95, 15}, 3: {200, 800}} {
 		q, used := known(0), make([]time.Time, backends)
 		var n, granted, rejected int
 		for now := start; now.Before(at(length)); now = now.Add(50 * ms) {
