@@ -109,7 +109,7 @@ type Trace struct {
 }
 
 // Handler returns a handler that limits the requests to next. It panics if m has an invalid
-// Rule.
+// Rule, or a limiter that lacks what it needs, such as a keyed.Limiter without New.
 //
 // With the default Dialect, responses carry X-RateLimit-Limit (the most units that can be
 // had immediately), X-RateLimit-Remaining, X-RateLimit-Reset (whole seconds until Remaining
@@ -125,6 +125,9 @@ type Trace struct {
 // to the limits once, when next returns or panics; a hijacked connection counts as in use
 // until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
+	if m.Limiter != nil {
+		m.Limiter.Traits() // panics now, and not at the first request, if it lacks what it needs
+	}
 	for i := range m.Rules {
 		m.Rules[i].check(i)
 	}

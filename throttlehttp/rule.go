@@ -62,6 +62,7 @@ const (
 	Skip                     // the rule does not apply to such requests
 )
 
+// check panics if u, the rule with index i, cannot work.
 func (u *Rule) check(i int) {
 	switch {
 	case u.Limiter == nil:
@@ -69,6 +70,7 @@ func (u *Rule) check(i int) {
 	case u.Key == nil && u.MissingKey != Shared:
 		panic("throttlehttp: Middleware: Rules[" + strconv.Itoa(i) + "] has no Key: MissingKey is only used with one")
 	}
+	u.Limiter.Traits() // panics if it lacks what it needs
 }
 
 // demand returns the demand of r on u; its Limiter is nil if the rule does not apply. ok is

@@ -288,3 +288,13 @@ func TestRule_failsAsTheMiddlewareDoes(t *testing.T) {
 		require.Equal(t, 1, failed)
 	}
 }
+
+// A limiter that lacks what it needs is found when the program starts, and not at the first request.
+func TestMiddleware_limitersThatCannotWork(t *testing.T) {
+	for _, m := range []*throttlehttp.Middleware{
+		{Limiter: &keyed.Limiter{}},
+		{Rules: []throttlehttp.Rule{{Limiter: &keyed.Limiter{}}}},
+	} {
+		require.PanicsWithValue(t, "keyed: Limiter: New is nil: set it", func() { m.Handler(http.NotFoundHandler()) })
+	}
+}

@@ -144,4 +144,5 @@ func TestSource_needsLookup(t *testing.T) {
 	require.PanicsWithValue(t, "source: Lookup is nil", func() {
 		_, _ = new(source.Source).Reserve(t.Context(), throttle.Claim{})
 	})
+	require.PanicsWithValue(t, "source: Lookup is nil", func() { new(source.Source).Traits() }, "when a Middleware is set up")
 }

@@ -157,8 +157,11 @@ func (s *Source) Report(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	s.keys.Report(ctx, c, d, f)
 }
 
-// Traits implements throttle.Limiter.
-func (s *Source) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+// Traits implements throttle.Limiter. It panics if there is no Lookup.
+func (s *Source) Traits() throttle.Traits {
+	s.once.Do(s.setup)
+	return throttle.Traits{EndsAtResponse: true}
+}
 
 // Len returns the number of remembered keys.
 func (s *Source) Len() int { return s.keys.Len() }

@@ -463,8 +463,11 @@ func (k *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decis
 
 // Traits implements throttle.Limiter. They change when New returns a limiter that may block or
 // whose claims do not end at the response. Limiters that do not book ahead grant only what may
-// start now.
+// start now. Traits panics if there is no New.
 func (k *Limiter) Traits() throttle.Traits {
+	if k.New == nil {
+		panic(missingNew)
+	}
 	overflow := traitsOf(k.Overflow)
 	return throttle.Traits{
 		NonBlocking:    overflow.NonBlocking && !k.mayBlock.Load(),
@@ -482,10 +485,12 @@ func traitsOf(l throttle.Limiter) throttle.Traits {
 	return l.Traits()
 }
 
+const missingNew = "keyed: Limiter: New is nil: set it"
+
 // newLimiter returns the result of New. It panics if there is none.
 func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	if k.New == nil {
-		panic("keyed: Limiter: New is nil: set it")
+		panic(missingNew)
 	}
 	l := k.New(key)
 	if l == nil {

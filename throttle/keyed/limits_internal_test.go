@@ -196,6 +196,7 @@ func TestNonBlocking_asksTheLimiters(t *testing.T) {
 	blocking := remote{throttle.AllowAll}
 	require.False(t, blocking.Traits().NonBlocking)
 	limit, ban := throttle.PerSecond(1), BanConfig{Rejections: 1, Within: 1, Duration: 1}
+	unlimited := func(string) throttle.Limiter { return throttle.AllowAll }
 	for _, tt := range []struct {
 		l    throttle.Limiter
 		want bool
@@ -203,15 +204,15 @@ func TestNonBlocking_asksTheLimiters(t *testing.T) {
 		{NewBuckets(BucketsConfig{Limit: limit}), true},
 		{NewBuckets(BucketsConfig{Limit: limit, Overflow: throttle.DenyAll}), true},
 		{NewBuckets(BucketsConfig{Limit: limit, Overflow: blocking}), false},
-		{&Limiter{}, true},
-		{&Limiter{Overflow: throttle.DenyAll}, true},
-		{&Limiter{Overflow: blocking}, false},
+		{&Limiter{New: unlimited}, true},
+		{&Limiter{New: unlimited, Overflow: throttle.DenyAll}, true},
+		{&Limiter{New: unlimited, Overflow: blocking}, false},
 		{NewBan(throttle.DenyAll, ban), true},
 		{NewBan(blocking, ban), false},
 	} {
 		require.Equal(t, tt.want, tt.l.Traits().NonBlocking, "%T", tt.l)
 	}
-	require.True(t, (&Limiter{}).Traits().CountsRejected)
+	require.True(t, (&Limiter{New: unlimited}).Traits().CountsRejected)
 	require.True(t, NewBan(throttle.DenyAll, ban).Traits().CountsRejected)
 }
 
