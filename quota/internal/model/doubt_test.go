@@ -262,3 +262,30 @@ func TestQuota_shortWaitsAreTested(t *testing.T) {
 		require.LessOrEqual(t, rejected, want.rejected, "%d backends", backends)
 	}
 }
+
+// A chance lets a claim go that waits for units, although its caller has time. It does not if what is stated is never tested,
+// or if it is a hold that delays the claim.
+func TestQuota_chancesOfCallersThatHaveTime(t *testing.T) {
+	confirmed := func(q *Quota) {
+		require.True(t, exchange(q, at(ms), states(bare, usedUp(at(ms)))))
+		require.True(t, q.Estimates[0].Proven())
+	}
+	for name, tt := range map[string]struct {
+		q       func() *Quota
+		c       Claim
+		after   time.Duration
+		granted bool
+	}{
+		"confirmed":   {func() *Quota { q := nothingLeft(); confirmed(q); return q }, Claim{Waits: true}, 2 * rtt, true},
+		"dry run":     {func() *Quota { q := nothingLeft(); confirmed(q); return q }, Claim{Waits: true, DryRun: true}, 2 * rtt, false},
+		"never tests": {func() *Quota { q := nothingLeft(); confirmed(q); q.Account.NeverTest = true; return q }, Claim{Waits: true}, 2 * rtt, false},
+		"a hold":      {func() *Quota { return held(t, 0, stated(30*s)) }, Claim{Waits: true}, ms, false},
+	} {
+		q := tt.q()
+		q.tests.chances = 1
+		d := ask(q, tt.c, at(tt.after))
+		require.Equal(t, tt.granted, d.OK, name)
+		require.Equal(t, tt.granted, q.tests.chances == 0, name)
+		require.False(t, q.Testing(), name)
+	}
+}

@@ -22,9 +22,9 @@ import (
 // statements that are right are hardly ever tested.
 //
 // Waits for units may be shorter than a round trip and than the pause, and follow each other. So they are tested in their
-// middle, or at their beginning if it is predicted when a unit comes back, and the pause begins with the latest test. Each accepted one returns chances, which are taken by claims that need
-// not wait then: where what the server states is wrong, because it counts in other ways or for others, most are accepted, and
-// soon no claim waits.
+// middle, or at their beginning if it is predicted when a unit comes back, and the pause begins with the latest test. Each
+// accepted one returns chances, which are taken by claims that need not wait then: where what the server states is wrong,
+// because it counts in other ways or for others, most are accepted, and soon no claim waits.
 type tests struct {
 	on    bool          // requests wait
 	since time.Time     // when the wait began
@@ -150,7 +150,7 @@ func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
 func (q *Quota) beginWait(d *decision, now time.Time) {
 	first, stated := q.trip.Typical(), d.end > 0
 	switch {
-	case d.doubt != nil || q.mayBeEarly(): // a later test would decide less
+	case d.doubt != nil || d.units && q.mayBeEarly(): // a later test would decide less
 		first = 0
 	case stated:
 		first = min(first, d.end/2)
@@ -160,6 +160,12 @@ func (q *Quota) beginWait(d *decision, now time.Time) {
 	} else {
 		q.tests.begin(stated, first, now)
 	}
+}
+
+// mayTakeChance reports whether c, which d has denied, may be granted by a chance although its caller has time: it waits
+// for units, and no rejections have shown that they come back together.
+func (q *Quota) mayTakeChance(d *decision, c Claim) bool {
+	return d.units && !d.proven && !c.DryRun && !q.Account.NeverTest
 }
 
 // testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of
@@ -174,7 +180,7 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 	}
 	wait, ok := q.testDueIn(now)
 	switch {
-	case (wait > 0 || !ok) && d.units && !d.proven && !c.DryRun && q.tests.takeChance(0):
+	case (wait > 0 || !ok) && q.mayTakeChance(d, c) && q.tests.takeChance(0):
 		d.grant(q.grant(c.Units, now) | lastChanceBit)
 	case !ok:
 		d.Wait = 0

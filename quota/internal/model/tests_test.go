@@ -242,6 +242,8 @@ func TestQuota_expectsResetsThatAreProven(t *testing.T) {
 			want = end.Sub(now)
 		}
 		require.Equal(t, []any{false, want}, []any{d.OK, d.Expected}, "%t: a test of this wait was rejected", together)
+		q.tests.chances = 1
+		require.Equal(t, !together, reserve(q, now).OK, "a chance")
 	}
 }
 
