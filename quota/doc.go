@@ -96,9 +96,9 @@
 // A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
 // last chance: what it waited for may be wrong. During a hold, 64 are sent so, and before a stated T
 // one, or none if it is proven that all units come back together at T. Each one that is accepted, and
-// each accepted test, permits two more, or one if a unit may have come back a little before it was
-// predicted. Before a stated T other calls are sent so, too. So calls hardly wait for statements that are
-// mostly wrong, because they are of one of several backends, or of another tenant.
+// each accepted test, permits two more. Before a stated T other calls are sent so, too, unless it is known
+// when single units come back. So calls hardly wait for statements that are mostly wrong, because they are of
+// one of several backends, or of another tenant.
 //
 // # Learned rates
 //

@@ -66,14 +66,14 @@ func Example_tokenBucket() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    54 │█
 	//                │█
-	//                │█▃▃▂▃▂▃▃▂▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▁
-	// rejected       │+22  3      3        2              1
-	// waits for      │q qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                │█▂▃▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▂▁
+	// rejected       │+1
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 326 requests sent, 26 rejected, 0 calls failed, 12.5 s (ideal 12.5 s)
+	// 300 calls: 313 requests sent, 13 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -93,15 +93,15 @@ func Example_slidingLog() {
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
-	//                │█                   ▆▃  ▁               ▄▅
-	//                │█▃▃▃▃▂              ██  █▄              ██  ▃▄▅▂
-	// rejected       │     1   1      1         3      1      3+
-	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────
+	//                │█                   ▆▃  ▁               ▅▄
+	//                │█▃▃▃▃▂              ██  █   ▄           ██  █▂  ▄
+	// rejected       │     1   1      1                    1  ++
+	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 336 requests sent, 36 rejected, 0 calls failed, 11.8 s (ideal 11.3 s)
+	// 300 calls: 336 requests sent, 36 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -123,14 +123,14 @@ func Example_slidingCounter() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂              ▂▂▂▂▂▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁ ▁
-	// rejected       │     1   1      1         2               1
+	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
+	// rejected       │     1   1      1
 	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬──
+	//                └┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s
 	// 1 column = 250 ms, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 306 requests sent, 6 rejected, 0 calls failed, 15.7 s (ideal 15 s)
+	// 300 calls: 303 requests sent, 3 rejected, 0 calls failed, 15.1 s (ideal 15 s)
 }
 
 var withoutReset = scenario{

@@ -124,7 +124,7 @@ func (q *Quota) ReleasedElsewhere(probed, now time.Time) (released bool) {
 	estimated := h.Estimated()
 	right := h.End(now)
 	h.Ending, q.follows = false, false
-	q.tests.accepted(false)
+	q.tests.accepted()
 	q.learn(right && estimated, now)
 	if q.Learned != nil && q.Learned.Loop.On() {
 		// All processes receive the update at the same time, and must not send at the same time.

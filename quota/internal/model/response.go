@@ -94,7 +94,7 @@ func (q *Quota) canceledInFlight(n uint64, now time.Time) {
 func (q *Quota) tested(f *throttle.Feedback, held bool, now time.Time) {
 	switch {
 	case f.Outcome == throttle.Accepted:
-		q.tests.accepted(q.mayBeEarly())
+		q.tests.accepted()
 		q.Account.Host.accepts(now)
 	case f.Outcome == throttle.Throttled:
 		q.tests.rejected(f.Cause == throttle.CauseUnavailable, q.Account.Random(), now)

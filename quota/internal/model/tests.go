@@ -1,11 +1,9 @@
 package model
 
 import (
-	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
-	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -15,16 +13,16 @@ import (
 //	├──────────────────┼────────┼──────┼────────┼────────────┼─────▶
 //	                 test     test    test     test         test
 //
-// An accepted test ends the wait and halves the pause, unless a unit may have come back for it a little before it was
-// predicted. A rejected one makes it longer by half, because a server may
+// An accepted test ends the wait and halves the pause. A rejected one makes it longer by half, because a server may
 // extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
 // pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
 // statements that are right are hardly ever tested.
 //
-// Waits for units may be shorter than a round trip and than the pause, and follow each other. So they are tested in their
-// middle, or at their beginning if it is predicted when a unit comes back, and the pause begins with the latest test. Each
-// accepted one returns chances, which are taken by claims that need not wait then: where what the server states is wrong,
-// because it counts in other ways or for others, most are accepted, and soon no claim waits.
+// Waits for units that the server states may be shorter than a round trip and than the pause, and follow each other. So
+// they are tested in their middle, and the pause begins with the latest test. Each accepted one returns chances, which are
+// taken by claims that need not wait then: where what the server states is wrong, because it counts in other ways or for
+// others, most are accepted, and soon no claim waits. If it is known when single units come back, that is corrected by
+// each response instead.
 type tests struct {
 	on    bool          // requests wait
 	since time.Time     // when the wait began
@@ -48,8 +46,8 @@ const (
 
 // takeChance reports whether a call that would fail, because it cannot wait any longer for something that is not proven,
 // is sent instead, as its last chance. The first so many are free. Each takes one, and each one that is accepted returns two,
-// as does each accepted test; one, if the unit may have come back a little before it was predicted. So where half of them are
-// accepted, there are always more, and where the wait is right, hardly any.
+// as does each accepted test. So where half of them are accepted, there are always more, and where the wait is right, hardly
+// any.
 func (t *tests) takeChance(first int8) bool {
 	if t.chances+first <= 0 {
 		return false
@@ -100,30 +98,20 @@ func (t *tests) schedule(random float64, now time.Time) {
 	t.next = now.Add(t.pause + time.Duration(testJitter*random*float64(t.pause)))
 }
 
-// accepted applies that a test or a chance was accepted, or that the wait is over. early reports whether a unit may have come
-// back for it before it was predicted.
-func (t *tests) accepted(early bool) {
-	*t = tests{claim: t.claim, pause: t.pause, chances: t.chances}
-	if t.returnChances(1); !early {
-		t.pause /= 2
-		t.returnChances(1)
-	}
+// accepted applies that a test or a chance was accepted, or that the wait is over.
+func (t *tests) accepted() {
+	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
+	t.returnChances(2)
 }
 
 // chanceEnded applies the outcome of the claim of a chance. A failure shows nothing.
 func (q *Quota) chanceEnded(o throttle.Outcome) {
 	switch o {
 	case throttle.Accepted:
-		q.tests.accepted(q.mayBeEarly())
+		q.tests.accepted()
 	case throttle.Failed:
 		q.tests.returnChances(1)
 	}
-}
-
-// mayBeEarly reports whether the acceptance of a claim for which no unit was left shows little: one may have come back a
-// little before it was predicted.
-func (q *Quota) mayBeEarly() bool {
-	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Predicts() && e.Remaining == 0 })
 }
 
 // Testing reports whether the latest claim is a test that is in flight.
@@ -150,7 +138,7 @@ func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
 func (q *Quota) beginWait(d *decision, now time.Time) {
 	first, stated := q.trip.Typical(), d.end > 0
 	switch {
-	case d.doubt != nil || d.units && q.mayBeEarly(): // a later test would decide less
+	case d.doubt != nil: // the first test decides
 		first = 0
 	case stated:
 		first = min(first, d.end/2)
@@ -163,7 +151,7 @@ func (q *Quota) beginWait(d *decision, now time.Time) {
 }
 
 // mayTakeChance reports whether c, which d has denied, may be granted by a chance although its caller has time: it waits
-// for units, and no rejections have shown that they come back together.
+// for the end that the server states for its units, and no rejections have shown that they come back together then.
 func (q *Quota) mayTakeChance(d *decision, c Claim) bool {
 	return d.units && !d.proven && !c.DryRun && !q.Account.NeverTest
 }

@@ -316,7 +316,7 @@ func TestQuota_returnsChances(t *testing.T) {
 	}
 	for before, want := range map[int8]int8{-64: -62, 0: 2, 15: 16, 16: 16} {
 		x := tests{chances: before}
-		x.accepted(false)
+		x.accepted()
 		require.Equal(t, want, x.chances, "an accepted test")
 	}
 }
