@@ -84,21 +84,19 @@
 //
 // # Holds and tests
 //
-// One rejection shows that one request is rejected: one resource, tenant or backend may be. So it delays
-// only that request. A hold begins when requests that were sent after it arrived, and were not rejected
-// before, are rejected as well: at least four, and more where rejections and failures are frequent, so that
-// random ones begin a hold once in a hundred times. A hold ends at the latest time that a rejection stated,
-// or when a later request is accepted. While requests wait, one at a time is sent as a test: after a round
-// trip, or within a shorter wait for units, and then after pauses that grow by half from a
-// second. After two holds that were right, the first rejection begins the next one. What has waited is sent
-// at a growing rate.
+// One rejection shows that one request is rejected: one resource, tenant or backend may be. So it
+// delays only that request. A hold begins when requests that were sent after it arrived, and were
+// not rejected before, are rejected as well: at least four, and more where rejections and failures
+// are frequent, so that random ones begin a hold once in a hundred times. A hold ends at the latest
+// time that a rejection stated, or when a later request is accepted. While requests wait, one at a
+// time is sent as a test: after a round trip, and then after pauses that grow by half from a
+// second. After two holds that were right, the first rejection begins the next one. What has waited
+// is sent at a growing rate.
 //
 // A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
 // last chance: what it waited for may be wrong. During a hold, 64 are sent so, and before a stated T
 // one, or none if it is proven that all units come back together at T. Each one that is accepted, and
-// each accepted test, permits two more. Before a stated T other calls are sent so, too, unless it is known
-// when single units come back. So calls hardly wait for statements that are mostly wrong, because they are of
-// one of several backends, or of another tenant.
+// each accepted test, permits two more.
 //
 // # Learned rates
 //

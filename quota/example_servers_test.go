@@ -38,14 +38,14 @@ func Example_fixedWindow() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    89 │▃                    ▁                   █
 	//                │█                   ▂█                   █
-	//                │█▂▃▂▃▁              ██                  ▃█▁
-	// rejected       │     1   1      1        1
+	//                │█▂▃▂▃▁              ██                  ▃█ ▁
+	// rejected       │     1   1      1             1
 	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
-	//                └┬───────────────────┬───────────────────┬──
+	//                └┬───────────────────┬───────────────────┬───
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 300 calls: 304 requests sent, 4 rejected, 0 calls failed, 10.7 s (ideal 10 s)
+	// 300 calls: 304 requests sent, 4 rejected, 0 calls failed, 10.8 s (ideal 10 s)
 }
 
 var bucketWithHeaders = scenario{
@@ -64,16 +64,16 @@ func Example_tokenBucket() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    54 │█
-	//                │█
-	//                │█▂▃▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▂▁
-	// rejected       │+1
+	// accepted    51 │█
+	//                │█   ▃
+	//                │█   █▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▁
+	// rejected       │+
 	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 313 requests sent, 13 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
+	// 300 calls: 311 requests sent, 11 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -153,14 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂▁  ▇▂▂▁▂▁▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁▂▁▂▂▂▂▂▂▂▂▂▂▂▁▂▂▂▂▁▂
-	// rejected       │     33  1    1     1          3       1           1
-	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬──
+	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁ ▂▃▁▂▁▁▁   ▁  ▁
+	// rejected       │     2      5+9++ +8++++ ++++++3++7+6++ 5+5934
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────────────┬─
 	//                 0 s                 5 s                 10 s                15 s
-	// 1 column = 250 ms, q = quota
+	// 1 column = 250 ms, + = 10 or more, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 300 calls: 314 requests sent, 14 rejected, 0 calls failed, 15.7 s (ideal 10 s)
+	// 300 calls: 744 requests sent, 444 rejected, 0 calls failed, 15.5 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -243,13 +243,13 @@ func Example_headersInRejections() {
 	// accepted   100 │▂         █         █         █         █         █
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
-	// rejected       │  2 1   1 + 1        1         1                 1
+	// rejected       │  2 1   1 +    1           1
 	// waits for      │  qqqqqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 600 calls: 627 requests sent, 27 rejected, 0 calls failed, 25.3 s (ideal 25 s)
+	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 25.3 s (ideal 25 s)
 }
 
 var bareWindow = scenario{
@@ -475,21 +475,21 @@ func Example_shared() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted 1  78 │          ▂         ▅         █
-	//                │▄         █         █         █         ▇
-	//                │█▃▂       █         █         █         █▁             ▁
-	// rejected 1     │  2  1  1    1      11        11                 1
-	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqs  qqqqqqq
-	// accepted 2  99 │                                                  █
-	//                │▁         ▃                             ▅         █
-	//                │█▂▂       █         █         ▆         █         █
-	// rejected 2     │  1  1  1     1     21        2  1
+	//                │▄         █         █         █         ▆
+	//                │█▃▂       █         █         █         █         ▂
+	// rejected 1     │  2  1  1      1    1      1  1
+	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  94 │                                                  █
+	//                │▂         ▃         ▁                   ▇         █
+	//                │█▂▂       █         █         ▆         █         █▁
+	// rejected 2     │  1  1  1      1    2      1  2         2
 	// waits for 2    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqs
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 620 requests sent, 20 rejected, 0 calls failed, 27.8 s (ideal 25 s)
+	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 25.7 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

@@ -105,7 +105,7 @@ func TestQuota_aStatementWithoutAReset(t *testing.T) {
 	require.True(t, exchange(q, start, states(accepted, none)))
 	require.True(t, exchange(q, at(rtt), states(bare, none)))
 	require.True(t, q.Estimates[0].Proven())
-	require.Equal(t, []int{11, 1021, 1032}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "a test, a probe, and the next test a pause after the first")
+	require.Equal(t, []int{11, 1021}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "tests")
 }
 
 // Some servers state one limit for another request, or a constant. When more requests are accepted than were left, the
@@ -230,62 +230,5 @@ func TestQuota_anUnconfirmedLimitDoesNotWaitForItsProbe(t *testing.T) {
 		}
 		require.Positive(t, d.Wait)
 		now = now.Add(d.Wait)
-	}
-}
-
-// Each response states that nothing is left for a second, which a rejection has confirmed. Where that is so, these waits,
-// which are shorter than the pauses between tests, are hardly ever tested. Where three backends count one by one, most tests are
-// accepted, so that more and more claims need not wait. A client that never waits has 1,700 rejections there.
-func TestQuota_shortWaitsAreTested(t *testing.T) {
-	const length = 100 * s
-	for backends, want := range map[int]struct{ accepted, rejected int }{1: {95, 15}, 3: {200, 800}} {
-		q, used := known(0), make([]time.Time, backends)
-		var n, granted, rejected int
-		for now := start; now.Before(at(length)); now = now.Add(50 * ms) {
-			d := reserve(q, now)
-			if !d.OK {
-				continue
-			}
-			f, last := accepted, &used[n%backends]
-			if now.Sub(*last) < s || n == 1 {
-				f = bare
-				rejected++
-			} else {
-				*last = now
-				granted++
-			}
-			n++
-			respond(q, d, states(f, throttle.RemoteLimit{Limit: 1, ResetAfter: s, Resolution: s}), now.Add(rtt))
-			require.True(t, n != 2 || q.Estimates[0].Proven())
-		}
-		require.GreaterOrEqual(t, granted, want.accepted, "%d backends", backends)
-		require.LessOrEqual(t, rejected, want.rejected, "%d backends", backends)
-	}
-}
-
-// A chance lets a claim go that waits for units, although its caller has time. It does not if what is stated is never tested,
-// or if it is a hold that delays the claim.
-func TestQuota_chancesOfCallersThatHaveTime(t *testing.T) {
-	confirmed := func(q *Quota) {
-		require.True(t, exchange(q, at(ms), states(bare, usedUp(at(ms)))))
-		require.True(t, q.Estimates[0].Proven())
-	}
-	for name, tt := range map[string]struct {
-		q       func() *Quota
-		c       Claim
-		after   time.Duration
-		granted bool
-	}{
-		"confirmed":   {func() *Quota { q := nothingLeft(); confirmed(q); return q }, Claim{Waits: true}, 2 * rtt, true},
-		"dry run":     {func() *Quota { q := nothingLeft(); confirmed(q); return q }, Claim{Waits: true, DryRun: true}, 2 * rtt, false},
-		"never tests": {func() *Quota { q := nothingLeft(); confirmed(q); q.Account.NeverTest = true; return q }, Claim{Waits: true}, 2 * rtt, false},
-		"a hold":      {func() *Quota { return held(t, 0, stated(30*s)) }, Claim{Waits: true}, ms, false},
-	} {
-		q := tt.q()
-		q.tests.chances = 1
-		d := ask(q, tt.c, at(tt.after))
-		require.Equal(t, tt.granted, d.OK, name)
-		require.Equal(t, tt.granted, q.tests.chances == 0, name)
-		require.False(t, q.Testing(), name)
 	}
 }

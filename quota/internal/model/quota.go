@@ -62,7 +62,7 @@ type decision struct {
 	end      time.Duration         // until the end that the server has stated; 0: it has not
 	learned  bool                  // a learned limit denied the claim
 	server   bool                  // a hold or a stated limit did, which a test may end
-	units    bool                  // a stated limit did, and it is not known when single units come back
+	rounded  bool                  // all that is known of end is that it is within the time to which resets are rounded
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right
 	chances  int8                  // last chances that are given before one was accepted
@@ -224,7 +224,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 			if wait == 0 && f != &q.InFlight && f.Open > 0 { // the units of those in flight come back before their responses
 				wait = max(e.Window()-now.Sub(q.LastGranted), time.Millisecond)
 			}
-			d.Wait, d.ServerImposed, d.units, d.server, d.chances = wait, true, !e.Predicts(), !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
+			d.Wait, d.ServerImposed, d.rounded, d.server, d.chances = wait, true, e.Rounded(wait), !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
 			d.inFlight = f.Open > 0 && e.Left(now) > 0
 			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
@@ -354,7 +354,7 @@ func (q *Quota) Canceled(grant uint64, units int64) {
 	}
 	q.trip.ended(n, false, q.LastGranted)
 	if grant&lastChanceBit != 0 {
-		q.tests.returnChances(1)
+		q.tests.chanceEnded(false, false)
 	}
 	if q.tests.claim == n {
 		q.tests.claim = 0

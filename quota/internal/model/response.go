@@ -29,22 +29,21 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	if test {
 		q.tests.claim = 0
 	}
-	if canceled || f.Cause == throttle.CauseOtherQuota {
-		if last {
-			q.tests.returnChances(1)
-		}
-		if canceled {
-			q.canceledInFlight(n, now)
-		}
+	if last {
+		shows := !canceled && f.Cause != throttle.CauseOtherQuota
+		q.tests.chanceEnded(shows && f.Outcome == throttle.Accepted, shows && f.Outcome == throttle.Throttled)
+	}
+	switch {
+	case canceled:
+		q.canceledInFlight(n, now)
+		return
+	case f.Cause == throttle.CauseOtherQuota:
 		return
 	}
 	q.firsts.add(f)
 	explained := unitsUsedUp
 	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
 		explained = q.updateEstimates(n, f, test || last, now) || unitsUsedUp
-	}
-	if last {
-		q.chanceEnded(f.Outcome)
 	}
 	counted, held := false, q.Hold.Held
 	switch {
@@ -56,7 +55,7 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 		q.accepted(n, now)
 	}
 	if test {
-		q.tested(f, held, now)
+		q.tested(f, held, explained, now)
 	}
 	if !counted && !explained && !held && !q.Hold.Held {
 		q.countOutcome(grant, f, now)
@@ -90,11 +89,17 @@ func (q *Quota) canceledInFlight(n uint64, now time.Time) {
 	}
 }
 
-// tested applies the response to the test. held reports whether a hold was on before it.
-func (q *Quota) tested(f *throttle.Feedback, held bool, now time.Time) {
+// tested applies the response to the test. held reports whether a hold was on before it, and usedUp whether a limit that the
+// server states is used up after it.
+func (q *Quota) tested(f *throttle.Feedback, held, usedUp bool, now time.Time) {
+	onTime := !held && !usedUp && len(f.RemoteLimits) > 0 && q.tests.end.Sub(now) <= statedlimit.Tolerance
 	switch {
 	case f.Outcome == throttle.Accepted:
-		q.tests.accepted()
+		if onTime {
+			q.tests.onTime(q.Account.Random(), now)
+		} else {
+			q.tests.accepted()
+		}
 		q.Account.Host.accepts(now)
 	case f.Outcome == throttle.Throttled:
 		q.tests.rejected(f.Cause == throttle.CauseUnavailable, q.Account.Random(), now)
@@ -254,7 +259,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		e := &q.Estimates[i]
 		usedUp = usedUp || e.TooFew(l.Remaining)
 		hadLog := e.HasLog()
-		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), test, now, &q.InFlight)
+		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), now, &q.InFlight)
 		q.reserveLog(e, hadLog)
 	}
 	if f.Outcome == throttle.Accepted {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
-	"github.com/heed-go/heed/throttle"
 )
 
 // Tests decide when one request is sent although the server rejects requests, or has stated that nothing is left:
@@ -18,20 +17,19 @@ import (
 // pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
 // statements that are right are hardly ever tested.
 //
-// Waits for units that the server states may be shorter than a round trip and than the pause, and follow each other. So
-// they are tested in their middle, and the pause begins with the latest test. Each accepted one returns chances, which are
-// taken by claims that need not wait then: where what the server states is wrong, because it counts in other ways or for
-// others, most are accepted, and soon no claim waits. If it is known when single units come back, that is corrected by
-// each response instead.
+// Resets are stated in whole seconds, so one that is that close only says that it is. Meanwhile a bucket may restore many
+// units, in each of many such waits. So the pause does not begin anew with each of them. A test that is accepted, and whose
+// response states that units are left, shows no more than that the reset was rounded, and makes the pause longer as well.
 type tests struct {
 	on    bool          // requests wait
 	since time.Time     // when the wait began
 	claim uint64        // the test in flight; 0: none
 	next  time.Time     // the next test is not sent before
 	pause time.Duration // after the latest rejected test
+	end   time.Time     // that the server states of the wait that was tested last
 
 	rejections int  // tests of this wait that were rejected
-	chances    int8 // that were returned, less those that were taken
+	chances    int8 // last chances that were returned, less those that were taken
 }
 
 const (
@@ -41,7 +39,7 @@ const (
 
 	holdChances  = 64 // last chances that are given during holds before one was accepted
 	quotaChances = 1  // the same of a stated limit: what the server counts is seldom wrong
-	maxChances   = 16 // that were returned and not taken
+	maxChances   = 64 // that were returned and not taken
 )
 
 // takeChance reports whether a call that would fail, because it cannot wait any longer for something that is not proven,
@@ -59,6 +57,16 @@ func (t *tests) takeChance(first int8) bool {
 // returnChances returns n chances.
 func (t *tests) returnChances(n int8) { t.chances = min(t.chances+n, maxChances) }
 
+// chanceEnded applies that a last chance was accepted or rejected, or that it was neither, which shows nothing.
+func (t *tests) chanceEnded(accepted, rejected bool) {
+	switch {
+	case accepted:
+		t.accepted()
+	case !rejected:
+		t.returnChances(1)
+	}
+}
+
 // begin begins a wait. stated reports whether the server has stated its end.
 func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 	if t.on {
@@ -70,9 +78,9 @@ func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, t.pause))
 }
 
-// beginUsedUp begins a wait for units, the first test of which is sent after that time. Such waits may be short and many, so
-// the pause begins with the latest test.
-func (t *tests) beginUsedUp(first time.Duration, now time.Time) {
+// beginRounded begins a wait for a reset that is as close as it may be rounded. Its first test is sent after that time, and not
+// before the pause after the latest test is over.
+func (t *tests) beginRounded(first time.Duration, now time.Time) {
 	if !t.on {
 		t.on, t.rejections, t.since, t.next = true, 0, now, ticks.Later(t.next, now.Add(first))
 	}
@@ -80,12 +88,15 @@ func (t *tests) beginUsedUp(first time.Duration, now time.Time) {
 
 // rejected applies that the test was rejected. server reports whether by a 5xx.
 func (t *tests) rejected(server bool, random float64, now time.Time) {
-	t.claim, t.pause, t.rejections = 0, max(t.pause+t.pause/2, firstPause), t.rejections+1
+	t.claim, t.pause, t.rejections = 0, t.longer(), t.rejections+1
 	if server {
 		t.pause = min(t.pause, maxServerPause)
 	}
 	t.schedule(random, now)
 }
+
+// longer returns the pause after a test that was rejected now.
+func (t *tests) longer() time.Duration { return max(t.pause+t.pause/2, firstPause) }
 
 // failed applies that the test has failed, which shows nothing.
 func (t *tests) failed(random float64, now time.Time) {
@@ -98,20 +109,16 @@ func (t *tests) schedule(random float64, now time.Time) {
 	t.next = now.Add(t.pause + time.Duration(testJitter*random*float64(t.pause)))
 }
 
-// accepted applies that a test or a chance was accepted, or that the wait is over.
+// accepted applies that the test was accepted, or that the wait is over.
 func (t *tests) accepted() {
 	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
 	t.returnChances(2)
 }
 
-// chanceEnded applies the outcome of the claim of a chance. A failure shows nothing.
-func (q *Quota) chanceEnded(o throttle.Outcome) {
-	switch o {
-	case throttle.Accepted:
-		q.tests.accepted()
-	case throttle.Failed:
-		q.tests.returnChances(1)
-	}
+// onTime applies that the test was accepted because the wait was over, as the server had stated.
+func (t *tests) onTime(random float64, now time.Time) {
+	*t = tests{claim: t.claim, pause: t.longer(), chances: t.chances}
+	t.schedule(random, now)
 }
 
 // Testing reports whether the latest claim is a test that is in flight.
@@ -136,24 +143,15 @@ func (q *Quota) testDueIn(now time.Time) (wait time.Duration, ok bool) {
 
 // beginWait begins a wait for what denied d.
 func (q *Quota) beginWait(d *decision, now time.Time) {
-	first, stated := q.trip.Typical(), d.end > 0
-	switch {
-	case d.doubt != nil: // the first test decides
+	first := q.trip.Typical()
+	if d.doubt != nil { // the first test decides
 		first = 0
-	case stated:
-		first = min(first, d.end/2)
 	}
-	if d.units {
-		q.tests.beginUsedUp(first, now)
+	if d.rounded {
+		q.tests.beginRounded(first, now)
 	} else {
-		q.tests.begin(stated, first, now)
+		q.tests.begin(d.end > 0, first, now)
 	}
-}
-
-// mayTakeChance reports whether c, which d has denied, may be granted by a chance although its caller has time: it waits
-// for the end that the server states for its units, and no rejections have shown that they come back together then.
-func (q *Quota) mayTakeChance(d *decision, c Claim) bool {
-	return d.units && !d.proven && !c.DryRun && !q.Account.NeverTest
 }
 
 // testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of
@@ -168,8 +166,6 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 	}
 	wait, ok := q.testDueIn(now)
 	switch {
-	case (wait > 0 || !ok) && q.mayTakeChance(d, c) && q.tests.takeChance(0):
-		d.grant(q.grant(c.Units, now) | lastChanceBit)
 	case !ok:
 		d.Wait = 0
 	case wait > 0 || !q.tests.on:
@@ -180,7 +176,7 @@ func (q *Quota) testInstead(d *decision, c Claim, now time.Time) {
 		d.grant(0)
 		if !c.DryRun {
 			d.Grant = q.grant(c.Units, now)
-			q.tests.claim = number(d.Grant)
+			q.tests.claim, q.tests.end = number(d.Grant), now.Add(d.end)
 			q.Account.Host.tested(now)
 		}
 	}

@@ -69,6 +69,7 @@ type Estimate struct {
 	Probe        bool          // the claim after lastSent is the probe, whose response has not arrived
 	next         time.Time     // when the next claim is admitted, if a pacing spreads claims
 	refill       refill
+	rate         statedRate    // that the resets of a bucket state
 	window       time.Duration // longest time until the reset that was stated
 	use          use
 	start        windowStart
@@ -252,13 +253,18 @@ func (e *Estimate) Proven() bool { return e.proof.right && !e.proof.ignored }
 // before.
 func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtReset }
 
-// Predicts reports whether it predicts when single units come back, before the reset that the server states.
-func (e *Estimate) Predicts() bool {
-	return !e.untimed && (e.refill.kind == refillsEvenly || e.refill.kind == refillsNextWindow || e.refill.log != nil)
+// Rounded reports whether all that is known of a wait for e is that it ends within the time to which resets are rounded: a second.
+func (e *Estimate) Rounded(wait time.Duration) bool {
+	return wait <= Tolerance && !e.untimed && e.refill.kind != refillsEvenly && e.refill.kind != refillsNextWindow && e.refill.log == nil
 }
 
 // CountsInFlight reports whether the limit counts requests in flight.
 func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
+
+// sinceUpdate returns how many claims the server may have counted after what the latest update of e states.
+func (e *Estimate) sinceUpdate(f *inflight.Claims) int64 {
+	return e.openAtUpdate + int64(f.Sent-e.LastSent)
+}
 
 // Window returns the longest time after which units come back, as far as it is known; 0: it is not.
 func (e *Estimate) Window() time.Duration { return max(e.Per, e.refill.window, e.window) }
@@ -296,6 +302,9 @@ func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *in
 	e.untimed, e.highest = !statesReset(l), max(e.highest, left)
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
+	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution); e.rate.rate() > 0 {
+		e.refill.kind, e.refill.rate = refillsEvenly, e.rate.rate()
+	}
 	if statesReset(l) {
 		e.window = max(e.window, reset.Sub(now))
 	}
@@ -395,17 +404,14 @@ func (e *Estimate) Used(n int64, now time.Time) {
 }
 
 // UpdateByResponse is Update for the response to a claim of requests. rejected reports whether it is a
-// rejection, accepted whether the request was accepted, repeated whether it was rejected before, and test whether it was
-// sent although no unit was left.
-func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated, test bool, now time.Time, f *inflight.Claims) {
+// rejection, accepted whether the request was accepted, and repeated whether it was rejected before.
+func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
 	if rejected {
 		e.concurrency.rejected()
 		e.proof.rejected(n, repeated, e.TooFew(l.Remaining))
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
-			if !test {
-				e.rejectedByCounter(l.Resolution, now)
-			}
+			e.rejectedByCounter(l.Resolution, now)
 		}
 	}
 	if accepted {

@@ -501,13 +501,13 @@ func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
 	for n, newer := range map[uint64]bool{5: false, 6: true} {
 		for _, rejected := range []bool{false, true} {
 			e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5, counted: countedWindows{on: true, length: time.Minute}}
-			e.UpdateByResponse(usedUp, n, rejected, false, false, false, now, &inflight.Claims{Sent: 6})
+			e.UpdateByResponse(usedUp, n, rejected, false, false, now, &inflight.Claims{Sent: 6})
 			require.Equal(t, newer && rejected, e.counted.refuted, "%d, %v", n, rejected)
 		}
 	}
 	for _, accepted := range []bool{false, true} {
 		e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), counted: countedWindows{on: true, length: time.Minute}}
-		e.UpdateByResponse(usedUp, 1, false, accepted, false, false, now, &inflight.Claims{Sent: 1})
+		e.UpdateByResponse(usedUp, 1, false, accepted, false, now, &inflight.Claims{Sent: 1})
 		require.Equal(t, !accepted, e.counted.on, "responses to accepted requests state the limit")
 	}
 }

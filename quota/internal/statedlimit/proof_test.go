@@ -143,7 +143,7 @@ func (e *Estimate) respond(n uint64, left int64, outcome throttle.Outcome, repea
 	f := inflight.Claims{Sent: n}
 	now, l := proofAt.Add(after), throttle.RemoteLimit{Limit: 10, Remaining: left, ResetAfter: time.Minute - after}
 	rejected, accepted := outcome == throttle.Throttled, outcome == throttle.Accepted
-	e.UpdateByResponse(l, n, rejected, accepted, repeated, false, now, &f)
+	e.UpdateByResponse(l, n, rejected, accepted, repeated, now, &f)
 	if accepted {
 		e.Accepted(n, false, now)
 	}
@@ -207,10 +207,10 @@ func TestEstimate_withoutAResetDelaysNothing(t *testing.T) {
 	var e Estimate
 	f := inflight.Claims{Sent: 1}
 	l := throttle.RemoteLimit{Limit: 10}
-	e.UpdateByResponse(l, 1, false, true, false, false, proofAt, &f)
+	e.UpdateByResponse(l, 1, false, true, false, proofAt, &f)
 	require.True(t, e.Distrusted())
 	f.Sent = 2
-	e.UpdateByResponse(l, 2, true, false, false, false, proofAt, &f)
+	e.UpdateByResponse(l, 2, true, false, false, proofAt, &f)
 	require.False(t, e.Distrusted())
 	_, wait := e.Free(proofAt, &f, Pacing{})
 	require.Positive(t, wait)
@@ -247,7 +247,7 @@ func TestEstimate_delayOfAnUnconfirmedStatement(t *testing.T) {
 	e.Update(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 2, proofAt.Add(time.Minute), &f)
 	require.EqualValues(t, 1, free(time.Minute+2*s), "in the next window claims do not wait again")
 	f.Sent = 3
-	e.UpdateByResponse(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 3, true, false, false, false, proofAt.Add(time.Minute+3*s), &f)
+	e.UpdateByResponse(throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}, 3, true, false, false, proofAt.Add(time.Minute+3*s), &f)
 	require.Zero(t, free(time.Minute+3*s), "it is confirmed")
 	e.Weighted = true
 	require.Zero(t, e.Delay(s, proofAt), "tokens are not inferred")

@@ -50,6 +50,11 @@ type refill struct {
 // It was received now and states that left units are left until reset, or earlier.
 func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
+	case e.rate.rate() > 0:
+		return // the server states it
+	case r.kind != refillsEvenly && !e.untimed && left+e.sinceUpdate(f) >= e.Limit:
+		r.restart() // all units may have come back together
+		return
 	case r.kind == refillsEach: // what comes back of its units looks like any other kind
 	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
 		r.slide(e, left, now)
@@ -89,7 +94,7 @@ func (r *refill) slide(e *Estimate, left int64, now time.Time) {
 // limit, at most with those that it has stated.
 func (r *refill) contradicts(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) bool {
 	span := now.Sub(e.At)
-	own := e.openAtUpdate + int64(f.Sent-e.LastSent)
+	own := e.sinceUpdate(f)
 	if e.untimed || span < minMeasured || left+own >= e.highest {
 		return false // the server states no reset, it is too early, or the bucket may have been full
 	}

@@ -52,7 +52,7 @@ func (e *Estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now t
 	restored := func(late time.Duration) float64 { // units that a counter has left late after the reset, without own requests
 		return float64(e.Limit) - used*min(max(1-late.Seconds()/length.Seconds(), 0), 1)
 	}
-	own, slack, late := float64(e.openAtUpdate)+float64(f.Sent-e.LastSent), float64(slackOf(e.Limit)), now.Sub(e.Reset)
+	own, slack, late := float64(e.sinceUpdate(f)), float64(slackOf(e.Limit)), now.Sub(e.Reset)
 	window := float64(e.Limit) - own - slack // fewest units that are left in a fixed window
 	switch most, least := restored(late+l.Resolution)+slack, restored(late-l.Resolution)-own-slack; {
 	case float64(left) > most:

@@ -99,7 +99,7 @@ func TestEstimate_tooFewUnitsConfirmALimit(t *testing.T) {
 		l := throttle.RemoteLimit{Limit: 100, Remaining: left, ResetAfter: time.Minute}
 		e.Update(l, 1, proofAt, &f)
 		f.Sent = 2
-		e.UpdateByResponse(l, 2, true, false, false, false, proofAt, &f)
+		e.UpdateByResponse(l, 2, true, false, false, proofAt, &f)
 		require.Equal(t, right, e.Proven(), left)
 	}
 }

@@ -1,0 +1,58 @@
+package statedlimit
+
+import (
+	"math"
+	"time"
+)
+
+// A statedRate is the rate of a token bucket as its server states it. What is missing comes back at a constant rate until the
+// reset, so each response states
+//
+//	rate = (limit - left) / (reset - now)
+//
+// between bounds, because left is a whole number and the reset is rounded. Neither the order of responses nor what others use
+// matters. The more units of a window are missing, the sooner is its reset, so that no rate is within the bounds of its
+// responses, unless their resets differ by no more than rounding. The zero statedRate knows nothing.
+type statedRate struct {
+	low, high         float64       // bounds, in units per second
+	shortest, longest time.Duration // until a reset, of the responses with these bounds
+	responses         int           // with these bounds, at most rateResponses
+}
+
+const (
+	rateResponses = 4   // responses with the same bounds that state a rate
+	rateExact     = 1.1 // the largest quotient of the bounds
+)
+
+// add applies a response that states that so many units are missing, all of which come back after that time or, because that is
+// rounded up, at most resolution earlier.
+func (s *statedRate) add(missing int64, after, resolution time.Duration) {
+	if missing <= 0 || after <= 0 {
+		return // a full bucket states no rate
+	}
+	resolution = max(resolution, time.Millisecond)
+	low, high := float64(missing-1)/(after+time.Millisecond).Seconds(), math.Inf(1)
+	if after > resolution {
+		high = float64(missing) / (after - resolution).Seconds()
+	}
+	if s.high == 0 || low > s.high || high < s.low {
+		*s = statedRate{low: low, high: high}
+	}
+	s.low, s.high = max(s.low, low), min(s.high, high)
+	if high > 2*low {
+		return
+	}
+	if s.responses == 0 {
+		s.shortest = after
+	}
+	s.shortest, s.longest = min(s.shortest, after), max(s.longest, after-resolution)
+	s.responses = min(s.responses+1, rateResponses)
+}
+
+// rate returns the rate, in units per second. It is 0 if none is stated.
+func (s *statedRate) rate() float64 {
+	if s.responses < rateResponses || s.longest < 2*s.shortest || s.high > rateExact*s.low {
+		return 0
+	}
+	return s.low
+}
