@@ -100,9 +100,9 @@ func TestClient_timeoutKeepsNothing(t *testing.T) {
 		base := s.Transport()
 		c := NewClient(&Transport{Base: base})
 		c.Timeout = time.Second
-		var bodies [100]weak.Pointer[[1 << 20]byte]
+		var bodies [100]weak.Pointer[[1 << 16]byte]
 		for i := range bodies {
-			body := new([1 << 20]byte)
+			body := new([1 << 16]byte)
 			bodies[i] = weak.Make(body)
 			resp, err := c.Post(s.URL, "application/octet-stream", bytes.NewReader(body[:]))
 			require.NoError(t, err)

@@ -46,7 +46,7 @@ func TestTransport_testsAHoldOfAnHour(t *testing.T) {
 			if s.sent() == sent {
 				require.ErrorIs(t, err, ErrMaxWait)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 		}
 		require.LessOrEqual(t, s.sent(), 30, "the first five, and tests after 1, 1.5, ... s")
 		time.Sleep(time.Hour)

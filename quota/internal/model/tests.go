@@ -117,7 +117,9 @@ func (t *tests) accepted() {
 
 // onTime applies that the test was accepted because the wait was over, as the server had stated.
 func (t *tests) onTime(random float64, now time.Time) {
-	*t = tests{claim: t.claim, pause: t.longer(), chances: t.chances}
+	pause := t.longer()
+	t.accepted()
+	t.pause = pause
 	t.schedule(random, now)
 }
 
