@@ -316,6 +316,9 @@ func TestQuota_returnsChances(t *testing.T) {
 		x := tests{chances: before}
 		x.accepted()
 		require.Equal(t, want, x.chances, "an accepted test")
+		x = tests{chances: before, pause: 2 * s, on: true}
+		x.onTime(0, start)
+		require.Equal(t, tests{chances: want, pause: 3 * s, next: at(3 * s)}, x, "one that was accepted when the wait was over")
 	}
 }
 
