@@ -17,8 +17,8 @@ import (
 // pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
 // statements that are right are hardly ever tested.
 //
-// Resets are stated in whole seconds, so one that is that close only says that it is. Meanwhile a bucket may restore many
-// units, in each of many such waits. So the pause does not begin anew with each of them. A test that is accepted, and whose
+// Resets are rounded, often to whole seconds. So a wait of at most a second may end at any time, and a bucket may restore many
+// units meanwhile, in each of many such waits. Therefore their pause does not begin anew with each. A test that is accepted, and whose
 // response states that units are left, shows no more than that the reset was rounded, and makes the pause longer as well.
 type tests struct {
 	on    bool          // requests wait
@@ -78,8 +78,8 @@ func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, t.pause))
 }
 
-// beginRounded begins a wait for a reset that is as close as it may be rounded. Its first test is sent after that time, and not
-// before the pause after the latest test is over.
+// beginRounded begins a wait that may end at any time, because the reset is rounded. Its first test is sent after that time, and
+// not before the pause after the latest test is over.
 func (t *tests) beginRounded(first time.Duration, now time.Time) {
 	if !t.on {
 		t.on, t.rejections, t.since, t.next = true, 0, now, ticks.Later(t.next, now.Add(first))
