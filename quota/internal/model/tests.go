@@ -95,7 +95,7 @@ func (t *tests) rejected(server bool, random float64, now time.Time) {
 	t.schedule(random, now)
 }
 
-// longer returns the pause after a test that was rejected now.
+// longer returns the pause that follows the present one while waits prove right.
 func (t *tests) longer() time.Duration { return max(t.pause+t.pause/2, firstPause) }
 
 // failed applies that the test has failed, which shows nothing.

@@ -372,3 +372,13 @@ func TestQuota_waitsOfASecondAreHardlyTested(t *testing.T) {
 		require.GreaterOrEqual(t, granted, 400, "%v", late)
 	}
 }
+
+// A test that ends a hold halves the pause, also shortly before the stated end.
+func TestQuota_aTestThatEndsAHoldHalvesThePause(t *testing.T) {
+	q := held(t, 0, stated(1500*ms))
+	q.tests.pause, q.tests.next = 4*s, at(ms)
+	d := reserve(q, at(ms))
+	require.True(t, q.Testing())
+	respond(q, d, states(accepted, throttle.RemoteLimit{Limit: 10, Remaining: 5, ResetAfter: time.Minute}), at(600*ms))
+	require.Equal(t, 2*s, q.tests.pause)
+}
