@@ -81,6 +81,14 @@ func (l *lease) valid(now time.Time) bool {
 	return l != nil && now.Before(l.expires) && now.UnixNano() < l.wall && !now.Before(l.from)
 }
 
+// units returns the units that are left.
+func (l *lease) units() int64 {
+	if l == nil {
+		return 0
+	}
+	return max(l.left.Load(), 0)
+}
+
 // take takes n units and returns how many are left, or -1 if there are fewer than n.
 func (l *lease) take(n int64, now time.Time) int64 {
 	for l.valid(now) {
@@ -358,14 +366,8 @@ func (k *leasedKey) isIdle(now time.Time) bool {
 }
 
 // held returns the units that are left in the leases. k.mu is held.
-func (k *leasedKey) held() (units int64) {
-	if l := k.current.Load(); l != nil {
-		units = max(l.left.Load(), 0)
-	}
-	if k.next != nil {
-		units += max(k.next.left.Load(), 0)
-	}
-	return units
+func (k *leasedKey) held() int64 {
+	return k.current.Load().units() + k.next.units()
 }
 
 // takeNext takes n units of current and next together. It returns the lease that is current then, the
@@ -385,7 +387,7 @@ func (k *leasedKey) takeNext(n int64, now time.Time) (l *lease, grant uint64, le
 		k.next = nil
 	}
 	l = k.current.Load()
-	return l, parts.grant, max(l.left.Load(), 0)
+	return l, parts.grant, l.units()
 }
 
 // end closes a lease. k.mu is held.
@@ -402,7 +404,7 @@ func (k *leasedKey) end(l *lease) (units int64) {
 func (k *leasedKey) usedUntil() int64 {
 	used := k.used
 	if l := k.current.Load(); l != nil {
-		used += l.size - max(l.left.Load(), 0)
+		used += l.size - l.units()
 	}
 	return used
 }
@@ -611,7 +613,7 @@ func (k *leasedKey) finish(f *leaseFlight) {
 func (a *leases) tick(k *leasedKey) {
 	k.mu.Lock()
 	used := k.usedUntil()
-	returned := a.unneeded(k, 2*(used-k.tickUsed))
+	returned := a.unneeded(k, 2*max(used-k.tickUsed, 0)) // negative: unused units were put back
 	k.tickUsed = used
 	if k.ticking = k.held() > 0; k.ticking {
 		defer a.after(a.ahead, func() { a.tick(k) })
@@ -629,26 +631,28 @@ type leasePart struct {
 // unneeded takes the units that k has beyond those that are kept, and all that have expired. It returns
 // those that have not. k.mu is held.
 func (a *leases) unneeded(k *leasedKey, kept int64) (parts []leasePart) {
-	if l := k.next; l != nil && k.held()-l.left.Load() >= kept {
-		k.next = nil
-		parts = append(parts, leasePart{k.end(l), l.grant})
+	now := a.now(throttle.Claim{})
+	trim := func(l *lease) *lease {
+		if left := l.units(); left <= kept && l.valid(now) {
+			kept -= left
+			return l
+		}
+		units := k.end(l)
+		if units == 0 || !l.valid(now) {
+			return nil
+		}
+		rest := &lease{size: min(kept, units), grant: l.grant, from: l.from, expires: l.expires, wall: l.wall, others: l.others, reset: l.reset}
+		kept -= rest.size
+		parts = append(parts, leasePart{units - rest.size, l.grant})
+		if rest.size == 0 {
+			return nil
+		}
+		rest.left.Store(rest.size)
+		return rest
 	}
-	l := k.current.Load()
-	if l == nil || k.next != nil || l.left.Load() <= kept && l.valid(a.now(throttle.Claim{})) {
-		return parts
-	}
-	units := k.end(l)
-	k.current.Store(nil)
-	if !l.valid(a.now(throttle.Claim{})) {
-		return parts
-	}
-	if kept > 0 && kept < units {
-		rest := &lease{size: kept, grant: l.grant, from: l.from, expires: l.expires, wall: l.wall, others: l.others, reset: l.reset}
-		rest.left.Store(kept)
-		k.current.Store(rest)
-		units -= kept
-	}
-	return append(parts, leasePart{units, l.grant})
+	k.current.Store(trim(k.current.Load()))
+	k.next = trim(k.next)
+	return parts
 }
 
 // giveBack returns units to Redis.

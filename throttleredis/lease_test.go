@@ -76,6 +76,40 @@ func TestLeased_returnsWhatIsNotUsed(t *testing.T) {
 	require.Len(t, due, 3)
 }
 
+// What is kept is kept of the lease in use first; further leases are returned but for the rest.
+func TestLeased_returnsWhatIsNotUsedOfTheNextLease(t *testing.T) {
+	for _, row := range []struct{ used, kept, current, next int64 }{
+		{used: 9, kept: 0, current: 0, next: 0},
+		{used: 9, kept: 2, current: 1, next: 1},
+		{used: 10, kept: 2, current: 0, next: 2},
+		{used: 4, kept: 2, current: 2, next: 0},
+		{used: 4, kept: 30, current: 6, next: 20},
+	} {
+		s, _ := newLeasedStore(t)
+		l := s.FixedWindow(daily(100_000))
+		k := &leasedKey{key: "k"}
+		now := l.leases.now(throttle.Claim{})
+		newLease := func(size int64) *lease {
+			l := &lease{size: size, from: now, expires: now.Add(time.Hour), wall: now.Add(time.Hour).UnixNano()}
+			l.left.Store(size)
+			return l
+		}
+		k.mu.Lock()
+		k.current.Store(newLease(10))
+		k.next = newLease(20)
+		require.Equal(t, 10-row.used, k.current.Load().take(row.used, now))
+		var returned int64
+		for _, p := range l.leases.unneeded(k, row.kept) {
+			returned += p.units
+		}
+		require.Equal(t, row.current, k.current.Load().units(), "%+v", row)
+		require.Equal(t, row.next, k.next.units(), "%+v", row)
+		require.Equal(t, 30-row.used-row.current-row.next, returned, "%+v", row)
+		require.Equal(t, row.used, k.usedUntil(), "%+v", row)
+		k.mu.Unlock()
+	}
+}
+
 // While a claim is under way, other claims of the key wait for it, and the next one takes units for all of
 // them.
 func TestLeased_concurrentMissesShareAClaim(t *testing.T) {
