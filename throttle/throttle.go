@@ -177,8 +177,8 @@ type Decision struct {
 	Estimated bool
 
 	// Test reports, in a rejection, that what is granted next is a test of what the server accepts,
-	// which shows most if it is new work that has time: a queue.Queue asks for its newest waiter that
-	// is not a retry at that time, and for the first one if that is rejected.
+	// which shows most if it is new work that has time: of the waiters of a queue.Queue that were sent
+	// least often, the newest one is asked for at that time, and the first of all if that is rejected.
 	Test bool
 
 	// Shadow reports that the limit counts claims and rejects none, see the function Shadow. What

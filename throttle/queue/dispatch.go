@@ -96,11 +96,11 @@ func (q *Queue) dispatch() {
 	q.rejectExpired(q.now) // last, because a waiter may be granted at its deadline
 }
 
-// sample returns the waiter to ask for if lq grants a test now: the newest one that waits at lq, is not a retry and
-// has time. The first one would be a poor sample, because those that the server rejects for what they are come first,
-// as retries, and its caller may be about to give up. It returns nil for the first one, and after each rejection a
-// sample only once.
-func (q *Queue) sample(lq *limitQueue) (newest *waiter) {
+// sample returns the waiter to ask for if lq grants a test now: of those that wait at lq and have time, one that was
+// sent least often, and the newest of these. The first one would be a poor sample, because those that the server rejects
+// for what they are come first, as retries, its caller may be about to give up, and tests would use up its attempts. It
+// returns nil for the first one, and after each rejection a sample only once.
+func (q *Queue) sample(lq *limitQueue) (least *waiter) {
 	if !lq.test || !lq.retryExact {
 		return nil
 	}
@@ -110,12 +110,13 @@ func (q *Queue) sample(lq *limitQueue) (newest *waiter) {
 			continue // at another limit it may not be its turn
 		}
 		for _, w := range c.waiters.Items {
-			if !w.retry && (newest == nil || w.ticket.arrival > newest.ticket.arrival) && !q.isLate(w, q.now) {
-				newest = w
+			if !q.isLate(w, q.now) && (least == nil || w.ticket.sent < least.ticket.sent ||
+				w.ticket.sent == least.ticket.sent && w.ticket.arrival > least.ticket.arrival) {
+				least = w
 			}
 		}
 	}
-	return newest
+	return least
 }
 
 // tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that

@@ -41,21 +41,21 @@ func (*testLimiter) Traits() throttle.Traits {
 	return throttle.Traits{NonBlocking: true, EndsAtResponse: true}
 }
 
-// If what a limit grants next is a test, the newest waiter is asked that is no retry and has time, and the first one if that is
-// rejected. If it is not a test, they are granted in the order of their arrival.
+// If what a limit grants next is a test, of the waiters that were sent least often and have time the newest is asked, and the
+// first one if that is rejected. If it is not a test, they are granted in the order of their arrival.
 func TestQueue_asksTheNewestForATest(t *testing.T) {
-	const first, second, newest, retry, late, other = 2, 3, 4, 5, 6, 7
+	const first, second, newest, retry, late, other, twice = 2, 3, 4, 5, 6, 7, 8
 	for name, tt := range map[string]struct {
 		tests  bool
 		skip   int
 		tenant string // of the newest
 		want   []int64
 	}{
-		"tests":                       {true, 0, "", []int64{newest, second, first, retry}},
-		"not tests":                   {false, 0, "", []int64{first, second, newest, retry}},
-		"a rejected one":              {true, 1, "", []int64{newest, first, newest, second, retry}},
-		"the newest is of another":    {true, 0, "x", []int64{newest, second, first, retry}},
-		"another one, which rejected": {true, 1, "x", []int64{newest, first, newest, second, retry}},
+		"tests":                       {true, 0, "", []int64{newest, second, first, retry, twice}},
+		"not tests":                   {false, 0, "", []int64{first, second, newest, twice, retry}},
+		"a rejected one":              {true, 1, "", []int64{newest, first, newest, second, retry, twice}},
+		"the newest is of another":    {true, 0, "x", []int64{newest, second, first, retry, twice}},
+		"another one, which rejected": {true, 1, "x", []int64{newest, first, newest, second, retry, twice}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, q := &testLimiter{tests: tt.tests}, new(Queue)
@@ -83,11 +83,15 @@ func TestQueue_asksTheNewestForATest(t *testing.T) {
 			tk := of(newest)
 			tk.Tenant = tt.tenant
 			wait(t.Context(), tk)
-			again := ticket(bucket(time.Second, 1))
-			require.NoError(t, q.Wait(t.Context(), again))
-			q.Report(t.Context(), again, throttle.Feedback{Outcome: throttle.Throttled})
-			again.Demands[0] = of(retry).Demands[0]
-			wait(t.Context(), again)
+			for _, tt := range []struct{ cost, sent int64 }{{twice, 2}, {retry, 1}} {
+				again := ticket(bucket(time.Second, 2))
+				for range tt.sent {
+					require.NoError(t, q.Wait(t.Context(), again))
+					q.Report(t.Context(), again, throttle.Feedback{Outcome: throttle.Throttled})
+				}
+				again.Demands[0] = of(tt.cost).Demands[0]
+				wait(t.Context(), again)
+			}
 			wait(canceled, blocked()) // newer, but its class waits at another limit
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()

@@ -64,6 +64,7 @@ type Ticket struct {
 	waited      time.Duration // duration of the last wait; while waiting, the time at which it began
 	longestWait *limitState   // the limit that it waited for longest; nil: none
 	grant       *grant        // nil: not granted
+	sent        int32         // grants that were used
 }
 
 // A grant is what a granted ticket holds. It is separate so that waiting tickets, which hold
@@ -295,6 +296,9 @@ func (t *Ticket) report(ctx context.Context, i int, f throttle.Feedback) {
 		i++
 	}
 	if i == n {
+		if f.State == throttle.Ended {
+			t.sent++
+		}
 		if f.State != throttle.Ongoing {
 			t.endGrant()
 		}

@@ -16,7 +16,6 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
-	retry         bool          // its ticket was granted before
 }
 
 // A join says how a ticket joins its class.
@@ -31,7 +30,6 @@ type join struct {
 // waitInQueue adds t to its class and waits for the result.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 	w := q.newWaiter(ctx, t)
-	w.retry = j.retry
 	asking, err := q.enqueue(w, j)
 	queued := j.queued
 	if !asking {
