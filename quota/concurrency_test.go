@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -119,20 +120,39 @@ func TestTracker_learnsConcurrencyLimits(t *testing.T) {
 	}
 }
 
+// All places are used of a limit of any size that the server names so: also of one, whose responses all state that none is
+// left, because the request of the response had it.
+func TestTracker_usesAllOfAConcurrencyLimit(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 40 {
+		count, callers := 1+random.IntN(30)>>random.IntN(4), 1+random.IntN(40)
+		rtt, takes := time.Duration(2+random.IntN(40))*time.Millisecond, time.Duration(50+random.IntN(500))*time.Millisecond
+		synctest.Test(t, func(t *testing.T) {
+			s := &workers{count: count, prefix: "Concurrency", takes: func() time.Duration { return takes/2 + time.Duration(random.Int64N(int64(takes))) }}
+			const rounds = 20
+			elapsed, served := work(t, seeded(1), s, rounds*min(count, callers), callers, rtt), min(count, callers)
+			ideal := rounds * (rtt + takes)
+			require.LessOrEqual(t, elapsed, ideal*3/2, "limit %d, %d callers, %v away, %v each", count, callers, rtt, takes)
+			require.LessOrEqual(t, s.rejected, callers, "limit %d, %d callers, %v away, %v each", count, callers, rtt, takes)
+			require.Equal(t, served, s.peak)
+		})
+	}
+}
+
 // Other clients have all the units, and then give some back.
 func TestTracker_probesFullConcurrencyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "0"))
+		ask(t, &tr, users, answer(429, "Concurrency-Limit", "5", "Concurrency-Remaining", "0"))
 		require.False(t, mayAsk(t, &tr, users))
 		time.Sleep(time.Second) // concurrencyProbeAfter
 		require.True(t, mayAsk(t, &tr, users))
 		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "3"))
 		b := tr.Demand(request(t, users)).Limiter
-		for i := range 4 {
+		for i := range 5 {
 			d, err := b.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
-			require.Equal(t, i < 3, d.OK)
+			require.Equal(t, i < 4, d.OK, "three, and the unit of the request whose response states that")
 		}
 	})
 }

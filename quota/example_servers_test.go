@@ -153,14 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂   ▁█ ▄▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁ ▂▃▁▂▁▁▁   ▁  ▁
-	// rejected       │     2      5+9++ +8++++ ++++++3++7+6++ 5+5934
-	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬─
-	//                 0 s                 5 s                 10 s                15 s
-	// 1 column = 250 ms, + = 10 or more, q = quota
+	//                │█▃▃▃▃▂   ▁█  ▆ ▄ ▃▁▂▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
+	// rejected       │     2
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬─────────────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 300 calls: 744 requests sent, 444 rejected, 0 calls failed, 15.5 s (ideal 10 s)
+	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 14.4 s (ideal 10 s)
 }
 
 var concurrency = scenario{
@@ -179,16 +179,16 @@ func Example_concurrency() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▂
-	// accepted    15 │▇▂▅▂▄▄ ▂▄▂ ▂▂▄▄▄ █▂  ▂▂▂ ▂  ▅▂ ▄  ▂ ▂▂ ▂▂▂ ▅▂ ▄
-	//                │██████████▂█████▇███▂███▅█▇▂██▇█▄██▄██ ███▇██▅█▅
-	//                │████████████████████████████████████████████████
+	// accepted    15 │▇▅▇ ▅▄▇▂▅ ▂▄▅ ▅▂▅█ ▄ ▄▄ ▂ ▇ ▅▂ ▄ ▅▂▂▂▅▂▄▂▂▂
+	//                │███▅██████████████▇████▇███▇██▅████████████
+	//                │███████████████████████████████████████████▅
 	// rejected       │+
-	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬────────
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit concurrency of 10
-	// 500 calls: 551 requests sent, 51 rejected, 0 calls failed, 12.2 s (ideal 10 s)
+	// 500 calls: 551 requests sent, 51 rejected, 0 calls failed, 11 s (ideal 10 s)
 }
 
 var retryAfterOnly = scenario{

@@ -288,6 +288,39 @@ func TestTracker_longJobOnABucket(t *testing.T) {
 	}
 }
 
+// Where a server states what is left and no reset, each wait is a guess, so only one request is sent when it is over. No call
+// uses up its attempts for the guesses of others.
+func TestTracker_limitsWithoutAReset(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 12))
+	var calls, rejected, worlds int
+	var elapsed float64
+	for range 60 {
+		n, c, rtt := 100+random.IntN(300), 5+random.IntN(45), time.Duration(1+random.IntN(300))*time.Millisecond
+		count, per := 10+random.IntN(90), time.Duration(1+random.IntN(20))*time.Second
+		limit, ideal := fixedWindow(count, per, true, false), time.Duration((n-1)/count)*per
+		if worlds++; worlds%2 == 0 {
+			rate := 1 + random.IntN(60)
+			limit, ideal = tokenBucket(float64(rate), int64(count), true), time.Duration(max(n-count, 0))*time.Second/time.Duration(rate)
+		}
+		ideal = max(ideal, rtt*time.Duration((n+c-1)/c))
+		withoutReset := func(now time.Time) (int, http.Header) {
+			status, h := limit(now)
+			for _, name := range []string{"X-RateLimit-Reset", "RateLimit-Reset", "Retry-After"} {
+				h.Del(name)
+			}
+			return status, h
+		}
+		synctest.Test(t, func(t *testing.T) {
+			j := play(t, &Tracker{Rand: rand.New(rand.NewPCG(1, 2)).Float64}, withoutReset, n, c, rtt)
+			require.Zero(t, j.failed, "%d per %v, %d calls from %d, %v away: %v", count, per, n, c, rtt, j)
+			calls, rejected, elapsed = calls+n, rejected+j.throttled, elapsed+j.elapsed.Seconds()/ideal.Seconds()
+		})
+	}
+	require.LessOrEqual(t, float64(rejected)/float64(calls), .3)
+	require.LessOrEqual(t, elapsed/float64(worlds), 1.25)
+	t.Logf("%.2f rejected for each call, %.2f of the ideal time", float64(rejected)/float64(calls), elapsed/float64(worlds))
+}
+
 // The same jobs on servers of every kind, without declared limits: the maximum number of rejections
 // and the maximum time. The ideal time is that of a client that knows the limit.
 func TestTracker_learnsLimitsOfServers(t *testing.T) {

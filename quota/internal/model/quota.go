@@ -225,7 +225,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 				wait = max(e.Window()-now.Sub(q.LastGranted), time.Millisecond)
 			}
 			d.Wait, d.ServerImposed, d.rounded, d.server, d.chances = wait, true, e.Rounded(wait), !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
-			d.inFlight = f.Open > 0 && e.Left(now) > 0
+			d.inFlight, d.Test = f.Open > 0 && e.Left(now) > 0, wait > 0 && e.Untimed()
 			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0

@@ -26,14 +26,15 @@ type concurrencyTest struct {
 	enforced         bool  // a request was rejected before it was confirmed
 	excluded         bool  // it does not: a request was rejected that it had admitted
 	fits             int64 // responses whose sum was the limit; halved by each other response
-	minOpen, maxOpen int64 // claims in flight at these responses
+	minLeft, maxLeft int64 // units left at these responses
+	maxOpen          int64 // claims in flight at these responses, at most
 	misfits          int   // responses in a row whose sum was not the limit
 }
 
 const (
 	UnitConcurrent        = "concurrent_requests" // RemoteLimit.Unit of limits of requests in flight
 	minFits               = 8                     // fits that confirm, beyond maxOpen
-	minOpenRange          = 3                     // difference of maxOpen and minOpen that confirms
+	minLeftRange          = 3                     // difference of maxLeft and minLeft that confirms; or the limit less one
 	maxMisfits            = 8                     // misfits in a row; one more ends the confirmation
 	concurrencyProbeAfter = time.Second           // wait for a probe if other clients have all units
 )
@@ -53,11 +54,11 @@ func (c *concurrencyTest) update(limit, left, open int64) bool {
 		return c.confirmed
 	}
 	if c.fits == 0 {
-		c.minOpen, c.maxOpen = open, open
+		c.minLeft, c.maxLeft, c.maxOpen = left, left, open
 	}
 	c.fits, c.misfits = c.fits+1, 0
-	c.minOpen, c.maxOpen = min(c.minOpen, open), max(c.maxOpen, open)
-	c.confirmed = c.confirmed || c.enforced && c.fits >= minFits+c.maxOpen && c.maxOpen-c.minOpen >= minOpenRange
+	c.minLeft, c.maxLeft, c.maxOpen = min(c.minLeft, left), max(c.maxLeft, left), max(c.maxOpen, open)
+	c.confirmed = c.confirmed || c.enforced && c.fits >= minFits+c.maxOpen && c.maxLeft-c.minLeft >= max(min(minLeftRange, limit-1), 2)
 	return c.confirmed
 }
 
@@ -73,20 +74,22 @@ func (c *concurrencyTest) rejected() {
 }
 
 // updateConcurrency applies l if e counts requests in flight, and reports whether it does. Then
-// e.remaining is how many requests may be in flight.
-func (e *Estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
+// e.remaining is how many requests may be in flight. own is 1 if the server has counted the request of the response, which
+// was in flight then, and 0 if not.
+func (e *Estimate) updateConcurrency(l throttle.RemoteLimit, own int64, now time.Time, f *inflight.Claims) bool {
 	was := e.concurrency.confirmed
 	if !e.concurrency.named && comesBackLater(l) {
 		return false
 	}
-	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.Open) {
+	open := f.Open + own
+	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), open) {
 		if was {
 			e.refill, e.Reset = refill{}, now
 		}
 		return false
 	}
-	left := min(max(l.Remaining, 0), math.MaxInt64-f.Open) // a server may state any number
-	e.Limit, e.Remaining, e.Per = max(l.Limit, l.Remaining), left+f.Open, l.Per
+	left := min(max(l.Remaining, 0), math.MaxInt64-open) // a server may state any number
+	e.Limit, e.Remaining, e.Per = max(l.Limit, l.Remaining), left+open, l.Per
 	if l.Limit > 0 {
 		e.Remaining = min(e.Remaining, l.Limit)
 	}

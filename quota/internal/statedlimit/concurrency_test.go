@@ -57,15 +57,16 @@ func TestConcurrencyTest_toleratesRequestsThatHaveNotArrived(t *testing.T) {
 }
 
 // A limit counts requests in flight if its sum was constant for eight responses and one for each request
-// in flight, of which the number has varied by three. Nine other sums in a row end that.
+// in flight, and what is left has varied by three, of a limit of three by two. Of smaller limits, that is not known. Nine other sums in a row end that.
 func TestConcurrencyTest_confirms(t *testing.T) {
-	fits := func(opens ...int64) (c concurrencyTest) {
+	fitsOf := func(limit int64, opens ...int64) (c concurrencyTest) {
 		c.rejected()
 		for _, open := range opens {
-			c.update(10, 10-open, open)
+			c.update(limit, max(limit-open, 0), open)
 		}
 		return c
 	}
+	fits := func(opens ...int64) concurrencyTest { return fitsOf(10, opens...) }
 	for name, tt := range map[string]struct {
 		c         concurrencyTest
 		confirmed bool
@@ -74,6 +75,9 @@ func TestConcurrencyTest_confirms(t *testing.T) {
 		"11 fits, up to 4":           {fits(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3), false},
 		"a range of 2":               {fits(1, 2, 3, 3, 1, 2, 3, 3, 1, 2, 3, 1, 2, 3), false},
 		"lower later":                {fits(4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1), true},
+		"all units of three":         {fitsOf(3, 3, 2, 1, 3, 2, 1, 3, 2, 1, 3, 2, 1), true},
+		"all units of two":           {fitsOf(2, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1), false},
+		"a bucket of one":            {fitsOf(1, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0), false},
 		"none in flight at first":    {fits(3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0), true},
 		"never fewer than two below": {fits(5, 4, 3, 5, 4, 3, 5, 4, 3, 5, 4, 3, 5), false},
 	} {
@@ -88,7 +92,7 @@ func TestConcurrencyTest_confirms(t *testing.T) {
 	one := c
 	require.True(t, one.update(10, 9, 1), "one that fits begins the count anew")
 	require.Zero(t, one.misfits)
-	require.EqualValues(t, []int64{1, 1}, []int64{one.minOpen, one.maxOpen})
+	require.EqualValues(t, []int64{9, 1}, []int64{one.minLeft, one.maxOpen})
 	require.False(t, c.update(10, 0, 1))
 	require.False(t, c.confirmed)
 }
@@ -119,7 +123,7 @@ func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	e := Estimate{concurrency: concurrencyTest{confirmed: true, named: true}}
 	var f inflight.Claims
-	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 0, Unit: UnitConcurrent}, now, &f))
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 0, Unit: UnitConcurrent}, 0, now, &f))
 	units, wait := e.freeConcurrency(now, &f, Pacing{})
 	require.Zero(t, units)
 	require.Equal(t, time.Second, wait)
@@ -130,19 +134,21 @@ func TestEstimate_probesAConcurrencyLimitOfOthers(t *testing.T) {
 	units, wait = e.freeConcurrency(now.Add(time.Second), &f, Pacing{})
 	require.Zero(t, units, "it is in flight")
 	require.Zero(t, wait, "until its response arrives")
-	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 3, Unit: UnitConcurrent}, now, &f))
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 3, Unit: UnitConcurrent}, 0, now, &f))
 	require.Equal(t, []int64{10, 4}, []int64{e.Limit, e.Remaining}, "with the one in flight")
 	units, _ = e.freeConcurrency(now, &f, Pacing{})
 	require.EqualValues(t, 3, units)
-	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 12, Unit: UnitConcurrent}, now, &f))
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 12, Unit: UnitConcurrent}, 0, now, &f))
 	require.Equal(t, []int64{12, 10}, []int64{e.Limit, e.Remaining}, "at most the limit")
-	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Remaining: 5, Unit: UnitConcurrent}, now, &f))
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Remaining: 5, Unit: UnitConcurrent}, 0, now, &f))
 	require.Equal(t, []int64{5, 6}, []int64{e.Limit, e.Remaining}, "without a limit")
-	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 1, Remaining: 1, Unit: UnitConcurrent}, now, &f))
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 1, Remaining: 1, Unit: UnitConcurrent}, 0, now, &f))
 	require.Equal(t, []int64{1, 1}, []int64{e.Limit, e.Remaining}, "a limit of one")
 	units, wait = e.freeConcurrency(now, &inflight.Claims{}, Pacing{})
 	require.EqualValues(t, 1, units)
 	require.Zero(t, wait)
+	require.True(t, e.updateConcurrency(throttle.RemoteLimit{Limit: 10, Remaining: 3, Unit: UnitConcurrent}, 1, now, &f))
+	require.EqualValues(t, 5, e.Remaining, "with the one in flight, and the one that has ended")
 	e.Remaining = 0
 	units, wait = e.freeConcurrency(e.Reset.Add(-1), &inflight.Claims{}, Pacing{})
 	require.Zero(t, units)

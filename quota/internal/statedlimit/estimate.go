@@ -89,10 +89,6 @@ const (
 	minMeasured = 50 * time.Millisecond // minimum time over which a rate is measured
 
 	defaultReset = time.Second // until the reset of a limit for which the server states no time
-
-	// manyRemaining is the number of units found by a probe after which the next pause is shorter. After
-	// fewer, it is not: a server that restores whole units only would lose the fractions.
-	manyRemaining = 8
 )
 
 // NewEstimate returns an estimate of the limit that l states, before any response is applied to it.
@@ -168,8 +164,12 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 }
 
 // mostLeft returns how many units may be left before the first request of a window: no more than the server has stated
-// to be left, and that request. A bucket may hold fewer than its limit.
+// to be left, and that request. A bucket may hold fewer than its limit. If the server states no reset, one unit is: that there
+// are more is known by the response of that request.
 func (e *Estimate) mostLeft() int64 {
+	if e.untimed {
+		return 1
+	}
 	if e.counted.on { // what is left is stated in rejections only
 		return e.Limit
 	}
@@ -242,6 +242,9 @@ func (e *Estimate) Delay(longest time.Duration, now time.Time) time.Duration {
 	return max(p.freeAt.Sub(now), 1)
 }
 
+// Untimed reports whether the server does not state when units come back, so that each wait for them is a guess.
+func (e *Estimate) Untimed() bool { return e.untimed }
+
 // unconfirmed reports whether the server does not state when units come back, and no rejection has coincided with a
 // statement that none are left.
 func (e *Estimate) unconfirmed() bool { return e.untimed && !e.proof.right }
@@ -292,7 +295,16 @@ func (e *Estimate) OpensAt() time.Time {
 // Update applies l, which the response to claim n states, received now. n is 0 if another quota
 // granted the claim.
 func (e *Estimate) Update(l throttle.RemoteLimit, n uint64, now time.Time, f *inflight.Claims) {
-	if !e.Weighted && e.updateConcurrency(l, now, f) {
+	e.update(l, n, false, now, f)
+}
+
+// update is Update. rejected reports whether the response is a rejection.
+func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now time.Time, f *inflight.Claims) {
+	own := int64(0)
+	if n > 0 && !rejected {
+		own = 1
+	}
+	if !e.Weighted && e.updateConcurrency(l, own, now, f) {
 		return
 	}
 	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
@@ -417,8 +429,8 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	if accepted {
 		e.proof.restated(l.Remaining, now)
 	}
-	e.adaptProbePause(l, n)
-	e.Update(l, n, now, f)
+	e.adaptProbePause(l, n, rejected)
+	e.update(l, n, rejected, now, f)
 	e.counted.on = e.counted.on && !accepted
 }
 
@@ -439,14 +451,19 @@ func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *infl
 	return false
 }
 
-// adaptProbePause adapts the pause between probes of a limit without a stated reset. l is what the
-// response to claim n states. A rejected probe begins a hold, so it needs no longer pause.
-func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64) {
+// adaptProbePause adapts the pause between probes of a limit without a stated reset: it is shorter after an accepted probe,
+// which shows that a unit came back in it, and longer after a rejected one. l is what the response to claim n states.
+func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, rejected bool) {
 	if 2*l.Remaining >= l.Limit {
 		e.probePause = 0 // the limit has not been used for a while
 	}
-	if e.Probe && n > e.LastSent && l.Remaining >= manyRemaining {
-		e.probePause = max(cmp.Or(e.probePause, defaultReset)/2, minMeasured)
+	if !e.Probe || n <= e.LastSent {
+		return
+	}
+	if pause := cmp.Or(e.probePause, defaultReset); rejected {
+		e.probePause = min(2*pause, defaultReset)
+	} else {
+		e.probePause = max(pause*3/4, minMeasured)
 	}
 }
 

@@ -384,28 +384,29 @@ func TestEstimate_countedWindowsEndLate(t *testing.T) {
 // anew when half of the limit is left.
 func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
 	for name, tt := range map[string]struct {
-		pause time.Duration
-		left  int64
-		n     uint64
-		want  time.Duration
+		pause    time.Duration
+		left     int64
+		n        uint64
+		rejected bool
+		want     time.Duration
 	}{
-		"none":                    {time.Second, 0, 6, time.Second},
-		"many units":              {2 * time.Second, 8, 6, time.Second},
-		"few units":               {2 * time.Second, 7, 6, 2 * time.Second},
-		"many units, first":       {0, 8, 6, time.Second / 2},
-		"few units, first":        {0, 7, 6, 0},
-		"many units, often":       {60 * time.Millisecond, 8, 6, 50 * time.Millisecond},
-		"no probe":                {2 * time.Second, 8, 5, 2 * time.Second},
-		"half is left":            {2 * time.Second, 50, 5, 0},
-		"almost half is left":     {2 * time.Second, 49, 5, 2 * time.Second},
-		"half is left, the probe": {2 * time.Second, 50, 6, time.Second / 2},
+		"accepted":                {time.Second, 0, 6, false, 750 * time.Millisecond},
+		"first":                   {0, 7, 6, false, 750 * time.Millisecond},
+		"often":                   {60 * time.Millisecond, 7, 6, false, 50 * time.Millisecond},
+		"rejected":                {200 * time.Millisecond, 0, 6, true, 400 * time.Millisecond},
+		"rejected, long":          {600 * time.Millisecond, 0, 6, true, time.Second},
+		"rejected, no probe":      {200 * time.Millisecond, 0, 5, true, 200 * time.Millisecond},
+		"no probe":                {time.Second, 8, 5, false, time.Second},
+		"half is left":            {time.Second, 50, 5, false, 0},
+		"almost half is left":     {time.Second, 49, 5, false, time.Second},
+		"half is left, the probe": {time.Second, 50, 6, false, 750 * time.Millisecond},
 	} {
 		e := Estimate{Limit: 100, Probe: true, LastSent: 5, probePause: tt.pause}
-		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n)
+		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n, tt.rejected)
 		require.Equal(t, tt.want, e.probePause, name)
 	}
 	e := Estimate{Limit: 100, LastSent: 5}
-	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: 20}, 6)
+	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: 20}, 6, false)
 	require.Zero(t, e.probePause, "it was no probe")
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
