@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/backoff"
@@ -319,6 +320,84 @@ func TestTracker_limitsWithoutAReset(t *testing.T) {
 	require.LessOrEqual(t, float64(rejected)/float64(calls), .3)
 	require.LessOrEqual(t, elapsed/float64(worlds), 1.25)
 	t.Logf("%.2f rejected for each call, %.2f of the ideal time", float64(rejected)/float64(calls), elapsed/float64(worlds))
+}
+
+// Random limits of every kind, also of a few units, whatever the server states of them. No bound may depend on the limit: these are
+// means over all of them, of calls with as many attempts as RetryPolicy.MaxAttempts.
+func TestTracker_limitsOfEveryKind(t *testing.T) {
+	worlds := 600
+	if testing.Short() {
+		worlds = 120
+	}
+	type sums struct{ calls, rejected, failed, elapsed, worlds float64 }
+	all := map[string]*sums{}
+	for i := range worlds {
+		random := rand.New(rand.NewPCG(21, uint64(i)))
+		between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
+		count, per := int64(between(2, 200)), time.Duration(between(1, 60)*1000)*time.Millisecond
+		calls, callers, rtt := 100+random.IntN(400), 1+random.IntN(50), time.Duration(between(1, 2000)*float64(time.Millisecond))
+		limit := throttle.Limit{Count: count, Per: per, Burst: 1 + random.Int64N(2*count)}
+		var l throttle.Limiter
+		switch i % 4 {
+		case 0:
+			l = throttle.NewTokenBucket(limit)
+		case 1:
+			l = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: per})
+		case 2:
+			l = throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: count, Per: per}})
+		default:
+			l = throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: count, Per: per}})
+		}
+		states, unit := []string{"all", "in rejections", "no reset", "Retry-After"}[i/4%4], []time.Duration{time.Second, time.Millisecond}[random.IntN(2)]
+		serve := func(now time.Time) (int, http.Header) {
+			d, err := l.Reserve(context.Background(), throttle.Claim{Now: now})
+			require.NoError(t, err)
+			h := http.Header{}
+			if states == "Retry-After" && !d.OK {
+				h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Wait.Seconds()))))
+			}
+			if states == "all" || states == "no reset" || states == "in rejections" && !d.OK {
+				h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
+				h.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
+			}
+			if h.Get("X-RateLimit-Limit") != "" && states != "no reset" {
+				h.Set("X-RateLimit-Reset", strconv.FormatFloat((d.ResetAfter+unit-1).Truncate(unit).Seconds(), 'f', -1, 64))
+			}
+			if !d.OK {
+				return http.StatusTooManyRequests, h
+			}
+			return http.StatusOK, h
+		}
+		ideal := max(time.Duration((int64(calls)-1)/count)*per, rtt*time.Duration((calls+callers-1)/callers))
+		if i%4 == 0 {
+			ideal = max(time.Duration(max(int64(calls)-limit.Burst, 0))*per/time.Duration(count), rtt*time.Duration((calls+callers-1)/callers))
+		}
+		synctest.Test(t, func(t *testing.T) {
+			j := play(t, &Tracker{Rand: random.Float64}, serve, calls, callers, rtt)
+			if all[states] == nil {
+				all[states] = new(sums)
+			}
+			s := all[states]
+			s.calls, s.rejected, s.failed, s.worlds = s.calls+float64(calls), s.rejected+float64(j.throttled), s.failed+float64(j.failed), s.worlds+1
+			s.elapsed += j.elapsed.Seconds() / ideal.Seconds()
+		})
+	}
+	for _, bound := range []struct {
+		states                    string
+		rejected, failed, elapsed float64
+	}{
+		{"all", .45, .01, 1.3},
+		{"in rejections", .6, .01, 1.4},
+		{"no reset", 1, .02, 1.3},
+		{"Retry-After", 1.9, .09, 1.3},
+	} {
+		s := all[bound.states]
+		got := fmt.Sprintf("%s: %.2f rejected for each call, %.1f %% failed, %.2f of the ideal time", bound.states, s.rejected/s.calls, 100*s.failed/s.calls, s.elapsed/s.worlds)
+		t.Log(got)
+		assert.LessOrEqual(t, s.rejected/s.calls, bound.rejected, got)
+		assert.LessOrEqual(t, s.failed/s.calls, bound.failed, got)
+		assert.LessOrEqual(t, s.elapsed/s.worlds, bound.elapsed, got)
+	}
 }
 
 // The same jobs on servers of every kind, without declared limits: the maximum number of rejections

@@ -66,6 +66,7 @@ const (
 	rightChance = 0.1              // that they reject its tests, too
 	maxDoubt    = 12               // doublings of the number of rejections
 	trusted     = 2                // holds in a row that were right, after which the first rejection begins the next one
+	rounding    = time.Second      // of stated ends, which are rounded up
 	forgotten   = 10 * time.Second // time without a rejection, and after its stated end, after which a suspicion ends
 )
 
@@ -176,10 +177,13 @@ func (h *Hold) End(now time.Time) (right bool) {
 	lasted := !h.Until.IsZero() && !now.Before(h.Until)
 	right = lasted && h.against < single || math.Pow(h.share, float64(h.Rejected)) <= rightChance
 	h.Suspected, h.Held = false, false
-	if right {
+	switch {
+	case right:
 		h.right = min(h.right+1, trusted)
 		h.doubt -= min(h.doubt, 1)
 		return true
+	case h.against < single && h.Until.Sub(now) < rounding && now.Sub(h.Since) >= rounding && !h.Until.IsZero():
+		return h.right > 0 // it may have been over
 	}
 	h.right = 0
 	h.doubt = min(h.doubt+1, maxDoubt)

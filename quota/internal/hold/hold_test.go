@@ -201,6 +201,44 @@ func TestHold_wasRight(t *testing.T) {
 	}
 }
 
+// Stated ends are rounded up, so a hold that a test ends within a second before may have been right. That changes neither trust nor
+// doubt, unless a second is all of the hold, or most of the requests in flight were accepted.
+func TestHold_endsWithinTheRounding(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		stated, after time.Duration
+		against       int
+		right, doubt  uint8
+		explains      bool
+	}{
+		"a second before":           {7 * s, 6 * s, 0, 0, 3, false},
+		"within it":                 {7 * s, 6*s + 1, 0, 2, 2, true},
+		"of a hold of two seconds":  {2 * s, s + 1, 0, 2, 2, true},
+		"of a shorter one":          {2*s - 2, s - 1, 0, 0, 3, false},
+		"others were accepted":      {7 * s, 6*s + 1, 4, 0, 3, false},
+		"few others were accepted":  {7 * s, 6*s + 1, 3, 2, 2, true},
+		"it was over":               {7 * s, 7 * s, 0, 2, 1, true},
+		"its end is not stated":     {0, s, 0, 0, 3, false},
+		"it is not stated, 7 s ago": {0, 7 * s, 0, 0, 3, false},
+	} {
+		h := Hold{right: trusted, doubt: 2}
+		require.True(t, h.Add(Rejection{Claim: 1, Sent: 10, After: tt.stated}, start), name)
+		for n := range tt.against {
+			h.Accepted(uint64(2+n), start)
+		}
+		ended, right := h.Accepted(11, start.Add(tt.after))
+		require.Equal(t, []bool{true, tt.explains}, []bool{ended, right}, name)
+		require.Equal(t, []uint8{tt.right, tt.doubt}, []uint8{h.right, h.doubt}, name)
+	}
+	h := Hold{doubt: 2}
+	for n := uint64(1); !h.Held; n++ {
+		h.Add(Rejection{Claim: n, Sent: n, After: 7 * s}, start)
+	}
+	_, right := h.Accepted(h.Highest+1, start.Add(6*s+1))
+	require.False(t, right, "no earlier one was right")
+	require.Equal(t, []uint8{0, 2}, []uint8{h.right, h.doubt})
+}
+
 // A hold that lasts until its stated end was wrong if most of the requests that were sent between the first rejected one and its response were
 // accepted, in this hold and those before. So trust ends where one of many backends rejects, although no test can come back in a wait
 // that is shorter than a round trip.

@@ -107,7 +107,7 @@ func (q *Quota) TestRejectedElsewhere(pause time.Duration, now time.Time) {
 		return
 	}
 	q.Hold.Rejected++
-	q.tests.pause = max(q.tests.pause, pause)
+	*q.tests.pause() = max(*q.tests.pause(), pause)
 	q.tests.next = ticks.Later(q.tests.next, now.Add(pause+time.Duration(testJitter*float64(pause))+q.followDelay()))
 }
 

@@ -14,23 +14,32 @@ import (
 //
 // An accepted test ends the wait and halves the pause. A rejected one makes it longer by half, because a server may
 // extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
-// pause stays. Where the server states the ends of waits, the pause is kept from one wait to the next, so that
+// pause stays. Where the server states the ends of waits, the pause is kept from one such wait to the next, so that
 // statements that are right are hardly ever tested.
 //
 // Resets are rounded, often to whole seconds. So a wait of at most a second may end at any time, and a bucket may restore many
 // units meanwhile, in each of many such waits. Therefore their pause does not begin anew with each. A test that is accepted, and whose
 // response states that units are left, shows no more than that the reset was rounded, and makes the pause longer as well.
 type tests struct {
-	on    bool          // requests wait
-	since time.Time     // when the wait began
-	claim uint64        // the test in flight; 0: none
-	next  time.Time     // the next test is not sent before
-	pause time.Duration // after the latest rejected test
-	end   time.Time     // that the server states of the wait that was tested last
+	on     bool             // requests wait
+	since  time.Time        // when the wait began
+	claim  uint64           // the test in flight; 0: none
+	next   time.Time        // the next test is not sent before
+	kind   waitKind         // of the wait
+	pauses [2]time.Duration // after the latest rejected test, for each kind of wait
+	end    time.Time        // that the server states of the wait that was tested last
 
 	rejections int  // tests of this wait that were rejected
 	chances    int8 // last chances that were returned, less those that were taken
 }
+
+// A waitKind says whether the server has stated the end of a wait.
+type waitKind uint8
+
+const (
+	openEnd waitKind = iota
+	statedEnd
+)
 
 const (
 	firstPause     = time.Second
@@ -72,46 +81,51 @@ func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 	if t.on {
 		return
 	}
-	if !stated {
-		t.pause = 0
+	if t.kind = statedEnd; !stated {
+		t.kind, t.pauses[openEnd] = openEnd, 0
 	}
-	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, t.pause))
+	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, *t.pause()))
 }
 
 // beginRounded begins a wait that may end at any time, because the reset is rounded. Its first test is sent after that time, and
 // not before the pause after the latest test is over.
 func (t *tests) beginRounded(first time.Duration, now time.Time) {
 	if !t.on {
-		t.on, t.rejections, t.since, t.next = true, 0, now, ticks.Later(t.next, now.Add(first))
+		t.on, t.kind, t.rejections, t.since, t.next = true, statedEnd, 0, now, ticks.Later(t.next, now.Add(first))
 	}
 }
 
 // rejected applies that the test was rejected. server reports whether by a 5xx.
 func (t *tests) rejected(server bool, random float64, now time.Time) {
-	t.claim, t.pause, t.rejections = 0, t.longer(), t.rejections+1
+	pause := t.pause()
+	t.claim, *pause, t.rejections = 0, t.longer(), t.rejections+1
 	if server {
-		t.pause = min(t.pause, maxServerPause)
+		*pause = min(*pause, maxServerPause)
 	}
 	t.schedule(random, now)
 }
 
 // longer returns the pause that follows the present one while waits prove right.
-func (t *tests) longer() time.Duration { return max(t.pause+t.pause/2, firstPause) }
+func (t *tests) longer() time.Duration { return max(*t.pause()*3/2, firstPause) }
+
+// pause returns the pause of the present wait.
+func (t *tests) pause() *time.Duration { return &t.pauses[t.kind] }
 
 // failed applies that the test has failed, which shows nothing.
 func (t *tests) failed(random float64, now time.Time) {
-	t.claim, t.pause = 0, max(t.pause, firstPause)
+	t.claim, *t.pause() = 0, max(*t.pause(), firstPause)
 	t.schedule(random, now)
 }
 
 // schedule sets when the next test is sent.
 func (t *tests) schedule(random float64, now time.Time) {
-	t.next = now.Add(t.pause + time.Duration(testJitter*random*float64(t.pause)))
+	t.next = now.Add(*t.pause() + time.Duration(testJitter*random*float64(*t.pause())))
 }
 
 // accepted applies that the test was accepted, or that the wait is over.
 func (t *tests) accepted() {
-	*t = tests{claim: t.claim, pause: t.pause / 2, chances: t.chances}
+	*t = tests{claim: t.claim, kind: t.kind, pauses: t.pauses, chances: t.chances}
+	*t.pause() /= 2
 	t.returnChances(2)
 }
 
@@ -119,7 +133,7 @@ func (t *tests) accepted() {
 func (t *tests) onTime(random float64, now time.Time) {
 	pause := t.longer()
 	t.accepted()
-	t.pause = pause
+	*t.pause() = pause
 	t.schedule(random, now)
 }
 
@@ -132,7 +146,7 @@ func (q *Quota) NextTest() time.Time { return q.tests.next }
 // RejectedTests returns how many tests of this wait were rejected, and the pause after the last of
 // them. Those of other processes do not count.
 func (q *Quota) RejectedTests() (n int, pause time.Duration) {
-	return q.tests.rejections, q.tests.pause
+	return q.tests.rejections, *q.tests.pause()
 }
 
 // testDueIn returns the time from now until a test may be sent. ok is false while one is in flight.

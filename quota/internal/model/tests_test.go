@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/quota/internal/hold"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -148,15 +149,23 @@ func TestQuota_keepsThePauseOfStatedEnds(t *testing.T) {
 	require.Equal(t, []int{10, 1020, 2530, 4790, 8175}, grants(q, start, at(9900*ms), stated(10*s-9900*ms)))
 	require.True(t, exchange(q, q.Hold.Until, accepted))
 	require.False(t, q.Hold.Held)
-	pause := q.tests.pause
+	pause := *q.tests.pause()
 	require.InDelta(t, 5062*ms, pause, float64(ms))
 
 	now := beginHold(t, q, stated(10*s), at(20*s))
 	require.Equal(t, []int{int(pause/ms) + 1}, grants(q, now, now.Add(9*s), accepted)[:1], "the pause is kept")
-	require.Equal(t, pause/2, q.tests.pause)
+	require.Equal(t, pause/2, *q.tests.pause())
 
 	now = beginHold(t, q, bare, now.Add(20*s))
 	require.Equal(t, []int{10, 1020}, grants(q, now, now.Add(2*s), bare))
+	require.True(t, exchange(q, now.Add(20*s), accepted), "a test")
+	require.NotEqual(t, pause/2, *q.tests.pause())
+	now = beginHold(t, q, stated(10*s), now.Add(40*s))
+	require.Equal(t, []int{int(pause/2/ms) + 1}, grants(q, now, now.Add(9*s), accepted)[:1], "waits whose end is not stated do not change it")
+
+	q.Hold = hold.Hold{}
+	now = beginHold(t, q, bare, now.Add(20*s))
+	require.Equal(t, 10, grants(q, now, now.Add(2*s), bare)[0], "and theirs begins anew")
 }
 
 // How long a claim is expected to wait is known when a test has shown that the stated end is right, or when the latest
@@ -316,9 +325,9 @@ func TestQuota_returnsChances(t *testing.T) {
 		x := tests{chances: before}
 		x.accepted()
 		require.Equal(t, want, x.chances, "an accepted test")
-		x = tests{chances: before, pause: 2 * s, on: true}
+		x = tests{chances: before, kind: statedEnd, pauses: [2]time.Duration{statedEnd: 2 * s}, on: true}
 		x.onTime(0, start)
-		require.Equal(t, tests{chances: want, pause: 3 * s, next: at(3 * s)}, x, "one that was accepted when the wait was over")
+		require.Equal(t, tests{chances: want, kind: statedEnd, pauses: [2]time.Duration{statedEnd: 3 * s}, next: at(3 * s)}, x, "one that was accepted when the wait was over")
 	}
 }
 
@@ -376,9 +385,9 @@ func TestQuota_waitsOfASecondAreHardlyTested(t *testing.T) {
 // A test that ends a hold halves the pause, also shortly before the stated end.
 func TestQuota_aTestThatEndsAHoldHalvesThePause(t *testing.T) {
 	q := held(t, 0, stated(1500*ms))
-	q.tests.pause, q.tests.next = 4*s, at(ms)
+	q.tests.kind, q.tests.pauses[statedEnd], q.tests.next = statedEnd, 4*s, at(ms)
 	d := reserve(q, at(ms))
 	require.True(t, q.Testing())
 	respond(q, d, states(accepted, throttle.RemoteLimit{Limit: 10, Remaining: 5, ResetAfter: time.Minute}), at(600*ms))
-	require.Equal(t, 2*s, q.tests.pause)
+	require.Equal(t, 2*s, *q.tests.pause())
 }

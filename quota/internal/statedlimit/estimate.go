@@ -77,7 +77,7 @@ type Estimate struct {
 	proof        proof
 	counted      countedWindows
 	untimed      bool          // the latest statement has no reset
-	probePause   time.Duration // between probes of a limit without a stated reset; 0: one second
+	probePause   time.Duration // until the next probe of a limit without a stated reset; 0: one second
 	Weighted     bool          // claims cost different numbers of units, such as tokens: how many a claim uses is not measured
 }
 
@@ -88,7 +88,8 @@ const (
 
 	minMeasured = 50 * time.Millisecond // minimum time over which a rate is measured
 
-	defaultReset = time.Second // until the reset of a limit for which the server states no time
+	defaultReset  = time.Second     // until the reset of a limit for which the server states no time
+	maxProbePause = 2 * time.Second // the same, at most
 )
 
 // NewEstimate returns an estimate of the limit that l states, before any response is applied to it.
@@ -461,7 +462,7 @@ func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, rejected bo
 		return
 	}
 	if pause := cmp.Or(e.probePause, defaultReset); rejected {
-		e.probePause = min(2*pause, defaultReset)
+		e.probePause = min(2*pause, maxProbePause)
 	} else {
 		e.probePause = max(pause*3/4, minMeasured)
 	}
@@ -537,6 +538,7 @@ type proof struct {
 	ignored     bool          // accepted requests have contradicted the limit
 	right       bool          // rejections have coincided with it since
 	doubt       uint8         // contradictions, less rejections that coincided with it
+	against     uint8         // accepted requests that contradict it, since the latest rejection that coincided with it
 	row         uint16        // rejections in a row that coincided with it
 	countedDown bool          // in the window until, accepted requests stated fewer and fewer units, and at last at most one
 	known       bool          // the fields below are set
@@ -551,8 +553,9 @@ type proof struct {
 }
 
 const (
-	maxDoubt  = 6
-	coincides = 1 // rejections in a row that confirm a limit, doubled by each doubt
+	maxDoubt       = 6
+	contradictions = 3 // accepted requests that contradict a limit that was right
+	coincides      = 1 // rejections in a row that confirm a limit, doubled by each doubt
 )
 
 // update applies a statement that left of limit units are left until reset, received when claim sent was the latest.
@@ -588,6 +591,9 @@ func (p *proof) accepted(n uint64, refills bool, now time.Time) {
 	if p.left--; p.left >= -back || p.right && (refills || !now.Before(p.until.Add(-p.resolution))) {
 		return
 	}
+	if p.against++; p.right && p.against < contradictions {
+		return // it may restore units in another way than is known
+	}
 	if !p.ignored {
 		p.ignored, p.right, p.doubt = true, false, min(p.doubt+2, maxDoubt)
 	}
@@ -599,6 +605,7 @@ func (p *proof) rejected(n uint64, repeated, usedUp bool) {
 	if !p.known || (n <= p.sentBy || repeated) && !p.countedDown || !usedUp && p.left > 0 {
 		return
 	}
+	p.against = 0
 	if p.row++; p.row < coincides<<p.doubt {
 		return
 	}

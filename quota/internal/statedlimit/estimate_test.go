@@ -394,7 +394,7 @@ func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
 		"first":                   {0, 7, 6, false, 750 * time.Millisecond},
 		"often":                   {60 * time.Millisecond, 7, 6, false, 50 * time.Millisecond},
 		"rejected":                {200 * time.Millisecond, 0, 6, true, 400 * time.Millisecond},
-		"rejected, long":          {600 * time.Millisecond, 0, 6, true, time.Second},
+		"rejected, long":          {1200 * time.Millisecond, 0, 6, true, 2 * time.Second},
 		"rejected, no probe":      {200 * time.Millisecond, 0, 5, true, 200 * time.Millisecond},
 		"no probe":                {time.Second, 8, 5, false, time.Second},
 		"half is left":            {time.Second, 50, 5, false, 0},

@@ -44,8 +44,10 @@ func TestProof_isContradicted(t *testing.T) {
 		"a bucket after half of the time": {1, 3, 11, 30 * time.Second, false, false, false},
 		"more than of a bucket then":      {1, 4, 11, 30 * time.Second, false, false, true},
 		"just before it, it is right":     {0, 9, 11, time.Minute - time.Second, true, false, false},
-		"before that":                     {0, 5, 11, time.Minute - time.Second - 1, true, false, true},
-		"it is right":                     {3, 4, 11, 0, true, false, true},
+		"before that":                     {0, 6, 11, time.Minute - time.Second - 1, true, false, true},
+		"before that, two":                {0, 5, 11, time.Minute - time.Second - 1, true, false, false},
+		"it is right, two more":           {3, 5, 11, 0, true, false, false}, // it may restore units in another way
+		"it is right, three more":         {3, 6, 11, 0, true, false, true},
 		"it is right, and units return":   {3, 9, 11, 0, true, true, false},
 		"units return, if it was right":   {3, 4, 11, 0, false, true, true},
 		"less was accepted than was left": {100, 4, 11, 0, false, false, false},
@@ -59,7 +61,16 @@ func TestProof_isContradicted(t *testing.T) {
 		require.Equal(t, tt.right && !tt.ignored, p.right, name)
 		require.Equal(t, map[bool]uint8{true: 2}[tt.ignored], p.doubt, "%s: once for all of them", name)
 	}
-	var p proof
+	p := proofOf(0)
+	p.right = true
+	for range 3 {
+		for range contradictions - 1 {
+			p.accepted(11, false, proofAt)
+		}
+		require.False(t, p.ignored, "a rejection that coincides with it begins the count anew")
+		p.rejected(12, false, true)
+	}
+	p = proof{}
 	p.accepted(1, false, proofAt)
 	require.Equal(t, proof{}, p, "nothing was stated")
 }
@@ -90,7 +101,9 @@ func TestProof_rejectionsThatCoincideConfirmIt(t *testing.T) {
 
 	p = proofOf(0)
 	for i, needed := range []int{4, 8, 16, 32, 64, 64} { // doubt is 2, 3, 4, 5, 6, 6
-		p.accepted(11, false, proofAt)
+		for range contradictions {
+			p.accepted(11, false, proofAt)
+		}
 		require.True(t, p.ignored)
 		for range needed - 1 {
 			p.rejected(12, false, true)
@@ -177,8 +190,8 @@ func TestEstimate_ignoresWhatIsContradicted(t *testing.T) {
 	require.Positive(t, wait)
 }
 
-// A unit that comes back one by one may admit an accepted request, but not a test, which was sent although none
-// was to be back. Limits of requests in flight, and of other units, are not counted.
+// A unit that comes back one by one may admit an accepted request, but not three tests, which were sent although none
+// was to be back, without a rejection between them. Limits of requests in flight, and of other units, are not counted.
 func TestEstimate_unitsThatComeBackContradictNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		e       Estimate
@@ -197,7 +210,10 @@ func TestEstimate_unitsThatComeBackContradictNothing(t *testing.T) {
 		e := tt.e
 		e.proof = proofOf(0)
 		e.proof.right = true
-		e.Accepted(11, tt.test, proofAt)
+		for i := range contradictions {
+			require.False(t, e.Distrusted(), "%s: after %d", name, i)
+			e.Accepted(11, tt.test, proofAt)
+		}
 		require.Equal(t, tt.ignored, e.Distrusted(), name)
 	}
 }

@@ -71,7 +71,7 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 	}
 	back := left - r.left + r.responses - r.open
 	rate := max(float64(back)-1, 0.5) / span.Seconds() // left is stated in whole units: the last one may not be a whole one
-	if back > 0 && (r.kind != refillsEvenly || span >= sureAfter || rate > r.rate) {
+	if r.kind == refillsEvenly && span >= sureAfter || back > 0 && (r.kind != refillsEvenly || rate > r.rate) {
 		r.kind, r.rate = refillsEvenly, rate
 		if span >= renewAfter {
 			r.restart()

@@ -67,6 +67,8 @@ func TestRefill_measuresTheRateOfABucket(t *testing.T) {
 		"too soon":                    {refill{}, 15, 49 * time.Millisecond, refillUnknown, 0, false},
 		"a lower rate, soon":          {refill{kind: refillsEvenly, rate: 9}, 15, 999 * time.Millisecond, refillsEvenly, 9, false},
 		"a lower rate, after a while": {refill{kind: refillsEvenly, rate: 9}, 15, time.Second, refillsEvenly, 4, false},
+		"no unit, soon":               {refill{kind: refillsEvenly, rate: 9}, 10, 999 * time.Millisecond, refillsEvenly, 9, false},
+		"no unit, after a while":      {refill{kind: refillsEvenly, rate: 9}, 10, 2 * time.Second, refillsEvenly, .25, false},
 		"a higher rate, soon":         {refill{kind: refillsEvenly, rate: 9}, 15, 100 * time.Millisecond, refillsEvenly, 40, false},
 		"almost ten seconds":          {refill{}, 15, 10*time.Second - 1, refillsEvenly, 4 / (10 - 1e-9), false},
 		"ten seconds":                 {refill{}, 15, 10 * time.Second, refillsEvenly, .4, true},
