@@ -27,13 +27,12 @@ type concurrencyTest struct {
 	excluded         bool  // it does not: a request was rejected that it had admitted
 	fits             int64 // responses whose sum was the limit; halved by each other response
 	minLeft, maxLeft int64 // units left at these responses
-	maxOpen          int64 // claims in flight at these responses, at most
 	misfits          int   // responses in a row whose sum was not the limit
 }
 
 const (
 	UnitConcurrent        = "concurrent_requests" // RemoteLimit.Unit of limits of requests in flight
-	minFits               = 8                     // fits that confirm, beyond maxOpen
+	minFits               = 8                     // fits that confirm, beyond the most claims in flight
 	minLeftRange          = 3                     // difference of maxLeft and minLeft that confirms; or the limit less one
 	maxMisfits            = 8                     // misfits in a row; one more ends the confirmation
 	concurrencyProbeAfter = time.Second           // wait for a probe if other clients have all units
@@ -54,11 +53,11 @@ func (c *concurrencyTest) update(limit, left, open int64) bool {
 		return c.confirmed
 	}
 	if c.fits == 0 {
-		c.minLeft, c.maxLeft, c.maxOpen = left, left, open
+		c.minLeft, c.maxLeft = left, left
 	}
 	c.fits, c.misfits = c.fits+1, 0
-	c.minLeft, c.maxLeft, c.maxOpen = min(c.minLeft, left), max(c.maxLeft, left), max(c.maxOpen, open)
-	c.confirmed = c.confirmed || c.enforced && c.fits >= minFits+c.maxOpen && c.maxLeft-c.minLeft >= max(min(minLeftRange, limit-1), 2)
+	c.minLeft, c.maxLeft = min(c.minLeft, left), max(c.maxLeft, left)
+	c.confirmed = c.confirmed || c.enforced && c.fits >= minFits+limit-c.minLeft && c.maxLeft-c.minLeft >= max(min(minLeftRange, limit-1), 2)
 	return c.confirmed
 }
 

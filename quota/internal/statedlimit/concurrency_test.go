@@ -92,7 +92,7 @@ func TestConcurrencyTest_confirms(t *testing.T) {
 	one := c
 	require.True(t, one.update(10, 9, 1), "one that fits begins the count anew")
 	require.Zero(t, one.misfits)
-	require.EqualValues(t, []int64{9, 1}, []int64{one.minLeft, one.maxOpen})
+	require.EqualValues(t, []int64{9, 9}, []int64{one.minLeft, one.maxLeft})
 	require.False(t, c.update(10, 0, 1))
 	require.False(t, c.confirmed)
 }
