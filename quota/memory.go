@@ -14,11 +14,17 @@ const (
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
 	routeBytes     = 24
+	nameBytes      = 96 // of the name of a limit, at most
+	newQuotaBytes  = quotaBytes + routeBytes + model.EstimateBytes + nameBytes
 )
 
-// hasMemoryForQuota reports whether a quota can be added without dropping another one.
+// hasMemoryForQuota reports whether a quota with a route and a stated limit can be added without dropping another quota.
 func (ep *endpoint) hasMemoryForQuota() bool {
-	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+quotaBytes+model.EstimateBytes <= model.MaxBytes
+	need := newQuotaBytes
+	if ep.id != "" {
+		need += sharedBytes
+	}
+	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+need <= model.MaxBytes
 }
 
 // evictQuotas drops quotas, the least recently used first, until there is memory for one more. It

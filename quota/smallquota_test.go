@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,13 +25,14 @@ func routeURL(i int) string { return fmt.Sprintf("https://api.test/route%c%c", '
 type namedServer struct {
 	limit    int
 	window   time.Duration
+	prefix   string // of the names
 	end      map[int]time.Time
 	used     map[int]int
 	rejected int
 }
 
 func newNamedServer(limit int, window time.Duration) *namedServer {
-	return &namedServer{limit: limit, window: window, end: make(map[int]time.Time), used: make(map[int]int)}
+	return &namedServer{limit: limit, window: window, prefix: "quota", end: make(map[int]time.Time), used: make(map[int]int)}
 }
 
 func (s *namedServer) answer(route int) *http.Response {
@@ -45,7 +47,7 @@ func (s *namedServer) answer(route int) *http.Response {
 		s.used[route]++
 	}
 	left, reset := s.limit-s.used[route], s.end[route].Sub(now).Seconds()
-	return answer(status, "X-RateLimit-Resource", "quota"+strconv.Itoa(route), "X-RateLimit-Limit", strconv.Itoa(s.limit),
+	return answer(status, "X-RateLimit-Resource", s.prefix+strconv.Itoa(route), "X-RateLimit-Limit", strconv.Itoa(s.limit),
 		"X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset-After", strconv.FormatFloat(reset, 'f', 3, 64))
 }
 
@@ -75,6 +77,21 @@ func TestTracker_hundredsOfNamedQuotas(t *testing.T) {
 			snapshot := tr.Snapshot(0)
 			require.Len(t, snapshot.Shown, 1)
 			require.LessOrEqual(t, len(snapshot.Shown[0].Quotas), maxSmallShown+maxQuotas+1)
+		})
+	}
+}
+
+// However much memory is left when a host begins to have small quotas, none is without its limit.
+func TestTracker_namedQuotasOfAnyLength(t *testing.T) {
+	for length := range 94 {
+		synctest.Test(t, func(t *testing.T) {
+			tr, s := seeded(1), newNamedServer(1, time.Minute)
+			s.prefix = strings.Repeat("x", length)
+			for route := range maxQuotas {
+				require.True(t, ask(t, tr, routeURL(route), s.answer(route)).OK)
+				require.False(t, mayAsk(t, tr, routeURL(route)), "%d bytes: route %d is used up", length, route)
+			}
+			require.NotNil(t, endpointIn(tr).small)
 		})
 	}
 }
