@@ -194,7 +194,7 @@ func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f *Rejection
 	case hasOthers:
 		f.ServeHTTP(w, r)
 	default:
-		f.write(w, r, nil)
+		f.write(w, r)
 	}
 }
 

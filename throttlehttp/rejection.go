@@ -77,22 +77,22 @@ func RejectionFrom(ctx context.Context) (Rejection, bool) {
 // for browsers, or plain text. The time to retry is taken from the Retry-After header of w, so
 // that header and body agree; in problem details it is the member retry_after, in seconds.
 //
-// The response forbids caching. ServeHTTP does not read the body of the request: the server of
-// net/http reads a small rest of it to keep the connection, and otherwise closes the
-// connection.
+// The response forbids caching, so it needs no Vary. ServeHTTP does not read the body of the
+// request: the server of net/http reads a small rest of it to keep the connection, and otherwise
+// closes the connection.
 func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Status == 0 {
 		f.Status = http.StatusTooManyRequests
 	}
 	h := w.Header()
-	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
+	for _, other := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
 		delete(h, other) // headers of the response that is not sent
 	}
-	f.write(w, r, h["Vary"])
+	f.write(w, r)
 }
 
-// write responds with f. vary is the header Vary, to which it adds.
-func (f *Rejection) write(w http.ResponseWriter, r *http.Request, vary []string) {
+// write responds with f. The server adds Content-Length, and sends no body in response to HEAD.
+func (f *Rejection) write(w http.ResponseWriter, r *http.Request) {
 	k := negotiateFormat(r.Header["Accept"])
 	h := w.Header()
 	seconds := int64(0)
@@ -101,18 +101,10 @@ func (f *Rejection) write(w http.ResponseWriter, r *http.Request, vary []string)
 	}
 	buffer := bodyBuffers.Get().(*[]byte)
 	body := f.appendBody((*buffer)[:0], k, seconds, f.policyIsPublic(h))
-	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all values
-	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
-	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
-	if vary == nil {
-		h["Vary"] = v[4:]
-	} else {
-		h["Vary"] = append(vary, "Accept")
-	}
+	v := []string{k.contentType(), "no-store", "nosniff"} // one allocation for all values
+	h["Content-Type"], h["Cache-Control"], h["X-Content-Type-Options"] = v[0:1:1], v[1:2:2], v[2:]
 	w.WriteHeader(f.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
-	}
+	_, _ = w.Write(body)
 	*buffer = body
 	bodyBuffers.Put(buffer)
 }
