@@ -356,12 +356,12 @@ func newQueueTable(names string, q queue.Snapshot, f filter) queueTable {
 	return t
 }
 
-// knownLimit returns how a limit is known. The server does not impose slow start, but it is
-// no limit of the program either.
+// knownLimit returns how a limit is known. The server states neither slow start nor overload, but they are no limits of the
+// program either.
 func knownLimit(l queue.LimitSnapshot) string {
 	_, reason := explain.SplitLimit(l.Name)
 	switch {
-	case l.ServerImposed:
+	case l.ServerImposed && reason != "slow start":
 		return known(l.Estimated)
 	case reason != "":
 		return learned

@@ -244,7 +244,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		return
 	}
 	if d.Wait, d.OK = q.Ramp.Check(q.InFlight.Open, now); !d.OK {
-		d.Policy = names.SlowStart
+		d.Policy, d.ServerImposed = names.SlowStart, true
 	}
 }
 

@@ -169,7 +169,7 @@ func TestQuota_namesTheReasonToWait(t *testing.T) {
 		imposed, estimate bool
 		noWait            bool // callers that do not wait are rejected, too
 	}{
-		{"ramp", ramp, "slow start", false, false, false},
+		{"ramp", ramp, "slow start", true, false, false},
 		{"overload", overload, "overload", false, true, false},
 		{"rate", rate, "learned rate", true, true, true},
 		{"limit", limited, "quota", true, false, true},

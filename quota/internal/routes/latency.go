@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	latencyEntries = 256         // routes whose latencies are stored, of all hosts
+	latencyEntries = 256         // routes and hosts whose latencies are stored
 	latencyMaxAge  = time.Minute // after the latest one, the latencies of a route are dropped
 	latencyCount   = 24          // latest latencies of a route that are stored
 )
 
-// Latencies store the latest latencies of routes in fixed memory. Routes whose hashes select the same entry
-// replace each other. Their methods may be called by several goroutines at the same time.
+// Latencies store the latest latencies of routes, and of hosts for the routes that are not known, in fixed memory. Those whose
+// hashes select the same entry replace each other. Their methods may be called by several goroutines at the same time.
 //
 // The high latency of a route is the longest of its latest n. If latencies are independent and have the same
 // distribution, whatever it is, the next one is longer with a probability of 1/(n+1), because each of the n+1
@@ -34,55 +34,62 @@ type Latencies struct {
 	entries []latencyEntry // empty until the first latency is recorded; guarded by mu
 }
 
-// A latencyEntry holds the latest latencies of one route.
+// A latencyEntry holds the latest latencies of one route or host.
 type latencyEntry struct {
-	route         uint64
+	hash          uint64
 	at            time.Time // of the latest one
 	latest        [latencyCount]latency
 	count, next   uint8 // used length of latest, and index of the next one
 	typical, high latency
 }
 
-// Observe records that the server took d, until now, to respond to a request of route.
-func (l *Latencies) Observe(route uint64, d time.Duration, now time.Time) {
+// Observe records that the server took d, until now, to respond to a request of route r.
+func (l *Latencies) Observe(r HostRoute, d time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(route, newLatency(d, false), now)
+	l.add(r, newLatency(d, false), now)
 }
 
-// ObserveExpired records that the deadline of its caller has ended a request of route d after it was sent,
+// ObserveExpired records that the deadline of its caller has ended a request of route r d after it was sent,
 // without a response, after it had waited. If d is less than the typical latency, that shows nothing.
-func (l *Latencies) ObserveExpired(route uint64, d, waited time.Duration, now time.Time) {
+func (l *Latencies) ObserveExpired(r HostRoute, d, waited time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.find(route, now); e == nil || d >= e.typical.duration() {
-		l.add(route, newLatency(d+waited/4, true), now)
+	if e := l.find(r, now); e == nil || d >= e.typical.duration() {
+		l.add(r, newLatency(d+waited/4, true), now)
 	}
 }
 
-// Latency returns the typical and the high latency of route: the lower quartile of the responses among its
-// latest 24 requests, and the longest of all. A zero is not known: there was no response among these, or no
-// request in the last minute.
-func (l *Latencies) Latency(route uint64, now time.Time) (typical, high time.Duration) {
+// Latency returns the typical and the high latency of route r: the lower quartile of the responses among its
+// latest 24 requests, and the longest of all. If it had no request in the last minute, they are those of its host:
+// a client that sends few requests to each of many routes would know none. A zero is not known: there was no response, or no request.
+func (l *Latencies) Latency(r HostRoute, now time.Time) (typical, high time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.find(route, now)
+	e := l.find(r, now)
 	if e == nil {
 		return 0, 0
 	}
 	return e.typical.duration(), e.high.duration()
 }
 
-// add records d as a latency of route. The caller holds l.mu.
-func (l *Latencies) add(route uint64, d latency, now time.Time) {
+// add records d as a latency of r and of its host. The caller holds l.mu.
+func (l *Latencies) add(r HostRoute, d latency, now time.Time) {
 	if l.entries == nil {
 		l.entries = make([]latencyEntry, latencyEntries)
 	}
-	e := l.find(route, now)
-	if e == nil {
-		e = &l.entries[route%latencyEntries]
-		*e = latencyEntry{route: route}
+	for _, hash := range [...]uint64{r.Host, r.Route} {
+		e := l.entry(hash, now)
+		if e == nil {
+			e = &l.entries[hash%latencyEntries]
+			*e = latencyEntry{hash: hash}
+		}
+		e.add(d, now)
 	}
+}
+
+// add adds d, which ended now, to the latest latencies of e.
+func (e *latencyEntry) add(d latency, now time.Time) {
 	e.latest[e.next] = d
 	e.next = (e.next + 1) % latencyCount
 	e.count = min(e.count+1, latencyCount)
@@ -95,12 +102,20 @@ func (l *Latencies) add(route uint64, d latency, now time.Time) {
 	}
 }
 
-// find returns the entry of route, or nil if there is none or it is too old. The caller holds l.mu.
-func (l *Latencies) find(route uint64, now time.Time) *latencyEntry {
+// find returns the entry of r, or that of its host, or nil if there is none. The caller holds l.mu.
+func (l *Latencies) find(r HostRoute, now time.Time) *latencyEntry {
+	if e := l.entry(r.Route, now); e != nil {
+		return e
+	}
+	return l.entry(r.Host, now)
+}
+
+// entry returns the entry of a route or host, or nil if there is none or it is too old. The caller holds l.mu.
+func (l *Latencies) entry(hash uint64, now time.Time) *latencyEntry {
 	if l.entries == nil {
 		return nil
 	}
-	if e := &l.entries[route%latencyEntries]; e.route == route && e.count > 0 && now.Sub(e.at) <= latencyMaxAge {
+	if e := &l.entries[hash%latencyEntries]; e.hash == hash && e.count > 0 && now.Sub(e.at) <= latencyMaxAge {
 		return e
 	}
 	return nil
@@ -125,12 +140,17 @@ func (l latency) duration() time.Duration {
 	return time.Duration(float64(math.Float32frombits(uint32(l>>1)<<16)) * float64(time.Microsecond))
 }
 
-// HashOfHost returns a hash of the host and the route of req.
-func HashOfHost(seed maphash.Seed, req *http.Request) uint64 {
+// A HostRoute is the hash of a host, and that of a route of this host.
+type HostRoute struct{ Host, Route uint64 }
+
+// HostRouteOf returns the HostRoute of req.
+func HostRouteOf(seed maphash.Seed, req *http.Request) (r HostRoute) {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	_, _ = h.WriteString(req.URL.Host)
+	r.Host = h.Sum64()
 	var buf [Max]byte
 	_, _ = h.Write(Append(buf[:0], req))
-	return h.Sum64()
+	r.Route = h.Sum64()
+	return r
 }

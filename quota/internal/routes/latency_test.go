@@ -12,6 +12,9 @@ import (
 
 const ms = time.Millisecond
 
+// route returns the only route of a host.
+func route(n uint64) HostRoute { return HostRoute{Host: n << 32, Route: n} }
+
 // The typical latency of a route is the lower quartile of its latest ones, the high one the longest.
 // They are forgotten after a minute.
 func TestLatencies_ofARoute(t *testing.T) {
@@ -43,17 +46,35 @@ func TestLatencies_ofARoute(t *testing.T) {
 		req, now := request(t, "https://api.test/users/17"), start
 		for _, d := range tt.latencies {
 			now = now.Add(time.Second)
-			l.Observe(HashOfHost(seed, req), d, now)
+			l.Observe(HostRouteOf(seed, req), d, now)
 		}
-		requireLatency(t, &l, HashOfHost(seed, req), now.Add(tt.after), tt.typical, tt.high, name)
-		requireLatency(t, &l, HashOfHost(seed, request(t, "https://api.test/users/18")), now.Add(tt.after), tt.typical, tt.high, name+": the same route")
-		requireLatency(t, &l, HashOfHost(seed, request(t, "https://other.test/users/17")), now, 0, 0, name+": another host")
-		requireLatency(t, &l, HashOfHost(seed, request(t, "https://api.test/search")), now, 0, 0, name+": another route")
+		requireLatency(t, &l, HostRouteOf(seed, req), now.Add(tt.after), tt.typical, tt.high, name)
+		requireLatency(t, &l, HostRouteOf(seed, request(t, "https://api.test/users/18")), now.Add(tt.after), tt.typical, tt.high, name+": the same route")
+		requireLatency(t, &l, HostRouteOf(seed, request(t, "https://other.test/users/17")), now, 0, 0, name+": another host")
+		requireLatency(t, &l, HostRouteOf(seed, request(t, "https://api.test/search")), now.Add(tt.after), tt.typical, tt.high, name+": another route, of which only the host is known")
 	}
 }
 
+// What is known of a route goes before what is known of its host, which is that of all its routes.
+func TestLatencies_ofAHost(t *testing.T) {
+	now, seed := time.Unix(1_700_000_000, 0), maphash.MakeSeed()
+	fast, slow, other := HostRouteOf(seed, request(t, "https://api.test/fast")), HostRouteOf(seed, request(t, "https://api.test/slow")), HostRouteOf(seed, request(t, "https://api.test/other"))
+	require.Equal(t, fast.Host, slow.Host)
+	require.NotEqual(t, fast.Route, slow.Route)
+	var l Latencies
+	l.Observe(fast, ms, now)
+	l.Observe(slow, 64*ms, now)
+	requireLatency(t, &l, fast, now, ms, ms, "its own")
+	requireLatency(t, &l, slow, now, 64*ms, 64*ms, "its own")
+	requireLatency(t, &l, other, now, ms, 64*ms, "of all")
+	l.ObserveExpired(other, ms/2, 8*ms, now)
+	requireLatency(t, &l, other, now, ms, 64*ms, "it had less time than responses of the host take")
+	l.Observe(fast, 2*ms, now.Add(time.Minute))
+	requireLatency(t, &l, slow, now.Add(time.Minute+1), ms, 64*ms, "its own are forgotten, the host is still used")
+}
+
 // requireLatency checks latencies that are rounded up by at most one of 128.
-func requireLatency(t *testing.T, l *Latencies, route uint64, now time.Time, typical, high time.Duration, name string) {
+func requireLatency(t *testing.T, l *Latencies, route HostRoute, now time.Time, typical, high time.Duration, name string) {
 	t.Helper()
 	gotTypical, gotHigh := l.Latency(route, now)
 	for got, want := range map[time.Duration]time.Duration{gotTypical: typical, gotHigh: high} {
@@ -65,17 +86,17 @@ func requireLatency(t *testing.T, l *Latencies, route uint64, now time.Time, typ
 func TestLatencies_useFixedMemory(t *testing.T) {
 	var l Latencies
 	now := time.Unix(1_700_000_000, 0)
-	l.Observe(17, ms, now.Add(30*time.Second))
-	l.Observe(17, 2*ms, now)
-	requireLatency(t, &l, 17, now.Add(90*time.Second), ms, 2*ms, "an earlier response does not make them older")
-	l.Observe(17, 8*ms, now.Add(2*time.Minute))
-	requireLatency(t, &l, 17, now.Add(2*time.Minute), 8*ms, 8*ms, "those before were forgotten")
+	l.Observe(route(17), ms, now.Add(30*time.Second))
+	l.Observe(route(17), 2*ms, now)
+	requireLatency(t, &l, route(17), now.Add(90*time.Second), ms, 2*ms, "an earlier response does not make them older")
+	l.Observe(route(17), 8*ms, now.Add(2*time.Minute))
+	requireLatency(t, &l, route(17), now.Add(2*time.Minute), 8*ms, 8*ms, "those before were forgotten")
 	require.Len(t, l.entries, latencyEntries)
 	for i := range uint64(10 * latencyEntries) { // other routes use the same memory
-		l.Observe(1000+i, ms, now.Add(2*time.Minute))
+		l.Observe(route(1000+i), ms, now.Add(2*time.Minute))
 	}
 	require.Len(t, l.entries, latencyEntries)
-	requireLatency(t, &l, 17, now.Add(2*time.Minute), 0, 0, "another route has its memory")
+	requireLatency(t, &l, route(17), now.Add(2*time.Minute), 0, 0, "another route has its memory")
 }
 
 // A request that its deadline ended counts for the high latency as if it had waited a quarter less.
@@ -83,18 +104,18 @@ func TestLatencies_useFixedMemory(t *testing.T) {
 func TestLatencies_ofRequestsThatTheirDeadlinesEnded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var l Latencies
-	l.ObserveExpired(1, 8*ms, 16*ms, now)
-	requireLatency(t, &l, 1, now, 0, 12*ms, "there is no response")
-	l.Observe(1, 2*ms, now)
-	requireLatency(t, &l, 1, now, 2*ms, 12*ms, "a response")
-	l.ObserveExpired(1, 2*ms-1, 80*ms, now)
-	requireLatency(t, &l, 1, now, 2*ms, 12*ms, "it had less than 2 ms")
-	l.ObserveExpired(1, 3*ms, 52*ms, now)
-	requireLatency(t, &l, 1, now, 2*ms, 16*ms, "it had more")
+	l.ObserveExpired(route(1), 8*ms, 16*ms, now)
+	requireLatency(t, &l, route(1), now, 0, 12*ms, "there is no response")
+	l.Observe(route(1), 2*ms, now)
+	requireLatency(t, &l, route(1), now, 2*ms, 12*ms, "a response")
+	l.ObserveExpired(route(1), 2*ms-1, 80*ms, now)
+	requireLatency(t, &l, route(1), now, 2*ms, 12*ms, "it had less than 2 ms")
+	l.ObserveExpired(route(1), 3*ms, 52*ms, now)
+	requireLatency(t, &l, route(1), now, 2*ms, 16*ms, "it had more")
 	for range 24 {
-		l.ObserveExpired(1, 16*ms, 0, now)
+		l.ObserveExpired(route(1), 16*ms, 0, now)
 	}
-	requireLatency(t, &l, 1, now, 0, 16*ms, "the response is forgotten")
+	requireLatency(t, &l, route(1), now, 0, 16*ms, "the response is forgotten")
 }
 
 // Of random latencies, one of 25 is longer than the longest of the 24 before it, whatever their
@@ -112,10 +133,10 @@ func TestLatencies_highIsRarelyExceeded(t *testing.T) {
 		exceeded := 0
 		for range n {
 			d := time.Duration(float64(10*ms) * draw())
-			if _, high := l.Latency(1, now); d > high {
+			if _, high := l.Latency(route(1), now); d > high {
 				exceeded++
 			}
-			l.Observe(1, d, now)
+			l.Observe(route(1), d, now)
 		}
 		require.InDelta(t, 1./25, float64(exceeded)/n, .005, name)
 	}
@@ -129,13 +150,13 @@ func TestLatencies_findALatencyThatNoRequestHasTimeFor(t *testing.T) {
 		for _, took := range []time.Duration{300 * ms, 600 * ms, 950 * ms} {
 			var l Latencies
 			for range before {
-				l.Observe(1, ms, now)
+				l.Observe(route(1), ms, now)
 			}
 			const deadline = 1000 * ms
 			expired := 0
 			for had := time.Duration(0); had < took && expired < 20; expired++ {
-				l.ObserveExpired(1, had, deadline-had, now)
-				_, high := l.Latency(1, now)
+				l.ObserveExpired(route(1), had, deadline-had, now)
+				_, high := l.Latency(route(1), now)
 				had = min(high, deadline)
 			}
 			require.LessOrEqual(t, expired, 12, took)
