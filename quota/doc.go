@@ -25,7 +25,8 @@
 //  1. A rejected request is sent again no earlier than its own response stated, see heed.RetryPolicy.
 //  2. A statement that nothing is left delays the requests of a quota until the time that it states.
 //  3. Rejections delay others only if requests that were sent later are rejected as well.
-//  4. While requests wait, one at a time is sent as a test, at most one per second and host.
+//  4. While requests wait, one at a time is sent as a test, at most one per second and host, and more as guesses while a reset that
+//     is rounded may be over.
 //  5. A statement that accepted requests contradict is ignored until rejections coincide with it.
 //  6. With Full: while a fifth of the responses are failures, fewer requests are in flight, if that helps.
 //  7. With Full: if rejections without a time depend on the rate, requests are sent at the rate that is accepted.

@@ -36,16 +36,16 @@ func Example_fixedWindow() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    89 │▃                    ▁                   █
-	//                │█                   ▂█                   █
-	//                │█▂▃▂▃▁              ██                  ▃█ ▁
-	// rejected       │     1   1      1             1
+	// accepted    92 │▂                   ▂                    █
+	//                │█                   █▁                   █
+	//                │█▂▃▂▃▁              ██                  ▂█  ▁
+	// rejected       │     1   1        1        1           1
 	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqss
-	//                └┬───────────────────┬───────────────────┬───
+	//                └┬───────────────────┬───────────────────┬────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 300 calls: 304 requests sent, 4 rejected, 0 calls failed, 10.8 s (ideal 10 s)
+	// 300 calls: 305 requests sent, 5 rejected, 0 calls failed, 11.1 s (ideal 10 s)
 }
 
 var bucketWithHeaders = scenario{
@@ -66,14 +66,14 @@ func Example_tokenBucket() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    51 │█
 	//                │█   ▃
-	//                │█   █▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▁
-	// rejected       │+
-	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬──────────
+	//                │█   █▃▂▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▂▁▁
+	// rejected       │+         1             1                     1
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 311 requests sent, 11 rejected, 0 calls failed, 12.6 s (ideal 12.5 s)
+	// 300 calls: 314 requests sent, 14 rejected, 0 calls failed, 12.9 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{
@@ -92,16 +92,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    67 │█
-	//                │█                   ▆▃  ▁               ▅▄
-	//                │█▃▃▃▃▂              ██  █   ▄           ██  █▂  ▄
-	// rejected       │     1   1      1                    1  ++
-	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬────────
+	// accepted    67 │█                   █
+	//                │█                   █   ▁               ▆▃
+	//                │█▃▃▃▃▂              █▁  █   ▄           ██  ▁▅▄ ▃   ▁
+	// rejected       │     1   1        1               1      +      2
+	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqsqqq qqq
+	//                └┬───────────────────┬───────────────────┬────────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 336 requests sent, 36 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
+	// 300 calls: 338 requests sent, 38 rejected, 0 calls failed, 13 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -124,7 +124,7 @@ func Example_slidingCounter() {
 	// accepted    67 │█
 	//                │█
 	//                │█▃▃▃▃▂              ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂
-	// rejected       │     1   1      1
+	// rejected       │     1   1       1
 	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s
@@ -243,13 +243,13 @@ func Example_headersInRejections() {
 	// accepted   100 │▂         █         █         █         █         █
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
-	// rejected       │  2 1   1 +    1           1
+	// rejected       │  2 1   1 +  1    1      1 1         1
 	// waits for      │  qqqqqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 25.3 s (ideal 25 s)
+	// 600 calls: 627 requests sent, 27 rejected, 0 calls failed, 25.3 s (ideal 25 s)
 }
 
 var bareWindow = scenario{
@@ -474,22 +474,22 @@ func Example_shared() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted 1  78 │          ▂         ▅         █
-	//                │▄         █         █         █         ▆
-	//                │█▃▂       █         █         █         █         ▂
-	// rejected 1     │  2  1  1      1    1      1  1
-	// waits for 1    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	// accepted 2  94 │                                                  █
-	//                │▂         ▃         ▁                   ▇         █
-	//                │█▂▂       █         █         ▆         █         █▁
-	// rejected 2     │  1  1  1      1    2      1  2         2
+	// accepted 1  74 │          ▃                   █
+	//                │▄         █         ▆         █         ▆         ▄
+	//                │█▃▂       █         █         █         █         █
+	// rejected 1     │  2  1   1   1     1     1  1 2      1  1
+	// waits for 1    │  qqqqqqqqsqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqs
+	// accepted 2  64 │          ▁         ▆                   ▆         █
+	//                │▆         █         █         ▂         █         █
+	//                │█▃▃       █         █         █         █         █▁    ▁
+	// rejected 2     │  1  1   1   1     14    1  1 1      1  1         1
 	// waits for 2    │  qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqs
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬──────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
 	//     0 s  quota api.example.com: stated limit of 100 per 5 s
-	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 25.7 s (ideal 25 s)
+	// 600 calls: 627 requests sent, 27 rejected, 0 calls failed, 28.3 s (ideal 25 s)
 }
 
 // scenarios are the scenarios of all examples.

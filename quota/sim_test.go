@@ -282,11 +282,38 @@ func TestTracker_longJobOnABucket(t *testing.T) {
 				play(t, tr, s, 300, 30, rtt)
 				j := play(t, tr, s, calls, 30, rtt)
 				require.Zero(t, j.failed)
-				require.LessOrEqual(t, j.throttled, calls/100, "burst %d, %v: %v", burst, rtt, j)
+				require.LessOrEqual(t, j.throttled, calls*3/100, "burst %d, %v: %v", burst, rtt, j) // as I7 permits: guesses find what small buckets restore
 				require.Less(t, j.elapsed, calls*time.Second/rate*103/100, "burst %d, %v: %v", burst, rtt, j)
 			})
 		}
 	}
+}
+
+// A bucket that holds a few units and restores them within less than a second states a second whenever it is empty, because resets are
+// rounded. It is not used once a second, but at about its rate, whatever that is.
+func TestTracker_usesSmallBuckets(t *testing.T) {
+	random := rand.New(rand.NewPCG(31, 32))
+	worlds, used, rejected := 80, 0., 0.
+	if testing.Short() {
+		worlds = 30
+	}
+	for range worlds {
+		between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
+		rate, burst := int64(between(5, 100)), int64(between(2, 16))
+		rtt := time.Duration(between(1, 300) * float64(time.Millisecond))
+		calls, callers := int(60*rate+burst), int(float64(rate)*rtt.Seconds()*3/2)+int(burst)+10
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+			j := play(t, &Tracker{Rand: random.Float64}, tokenBucket(float64(rate), burst, true), calls, callers, rtt)
+			require.LessOrEqual(t, float64(j.failed), .002*float64(calls), "%d/s, burst %d, %v away: %v", rate, burst, rtt, j)
+			used += time.Minute.Seconds() / j.elapsed.Seconds()
+			rejected += float64(j.throttled) / float64(calls)
+		})
+	}
+	got := fmt.Sprintf("%.2f of the units used, %.3f rejected for each call", used/float64(worlds), rejected/float64(worlds))
+	t.Log(got)
+	require.GreaterOrEqual(t, used/float64(worlds), .9, got)
+	require.LessOrEqual(t, rejected/float64(worlds), .05, got)
 }
 
 // Where a server states what is left and no reset, each wait is a guess, so only one request is sent when it is over. No call

@@ -25,7 +25,8 @@ import (
 //	Ramp        the end of a wait: a growing number in flight
 //
 // While claims wait for Hold or Estimates, one at a time is granted as a test, and a claim that does not wait any longer as
-// its last chance. While they wait for Learned, it is doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
+// its last chance. If all that is known of a wait for Estimates is that it ends within the second to which resets are rounded, claims
+// are granted as guesses instead of tests. While they wait for Learned, it is doubled now and then as a trial. Each response updates all of them, see Responded. A claim without a response counts as in
 // flight until it is canceled or observed. The time of a method is never before LastGranted.
 type Quota struct {
 	Units // counts requests
@@ -41,6 +42,7 @@ type Quota struct {
 
 	trip    roundTrip
 	tests   tests
+	guesses guesses
 	firsts  firstAttempts
 	passed  int64                // requests accepted since the latest idle time, release after a hold, or rejection that began none
 	sends   *statedlimit.SendLog // when requests were sent; nil: responses arrive before units come back
@@ -62,7 +64,8 @@ type decision struct {
 	end      time.Duration         // until the end that the server has stated; 0: it has not
 	learned  bool                  // a learned limit denied the claim
 	server   bool                  // a hold or a stated limit did, which a test may end
-	rounded  bool                  // all that is known of end is that it is within the time to which resets are rounded
+	rounded  bool                  // all that is known of end is that it is within the second to which resets are rounded
+	guess    bool                  // no unit may be left, but the reset is rounded
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right
 	chances  int8                  // last chances that are given before one was accepted
@@ -79,17 +82,18 @@ const (
 )
 
 // A claim is identified by its number, the number of claims in flight when it was granted, and whether it was a last
-// chance.
+// chance or a guess.
 const (
 	numberBits    = 40
 	lastChanceBit = 1 << 63
+	guessBit      = 1 << 62
 )
 
 // number returns the number of the claim of a grant.
 func number(grant uint64) uint64 { return grant & (1<<numberBits - 1) }
 
 // inFlight returns how many claims were in flight when that of a grant was granted, it included.
-func inFlight(grant uint64) int64 { return int64(grant &^ lastChanceBit >> numberBits) } //nolint:gosec // 23 bits
+func inFlight(grant uint64) int64 { return int64(grant &^ (lastChanceBit | guessBit) >> numberBits) } //nolint:gosec // 22 bits
 
 // Number returns the number of the claim of a Decision.Grant of a Quota.
 func Number(grant uint64) uint64 { return number(grant) }
@@ -115,9 +119,16 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 	case d.OK && c.DryRun:
 	case d.OK:
 		d.Grant = q.grant(c.Units, now)
-		q.tests.on = false
+		if q.tests.on = q.tests.on && d.guess; d.guess {
+			d.Grant |= guessBit
+			q.guesses.sent(now)
+		}
 	case d.server:
-		q.testInstead(&d, c, now)
+		if !d.rounded {
+			q.testInstead(&d, c, now)
+		} else if !c.DryRun {
+			q.beginWait(&d, now)
+		}
 		switch {
 		case d.OK:
 		case d.proven, q.Account.NeverTest, c.DryRun && d.doubt == nil:
@@ -224,13 +235,27 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 			if wait == 0 && f != &q.InFlight && f.Open > 0 { // the units of those in flight come back before their responses
 				wait = max(e.Window()-now.Sub(q.LastGranted), time.Millisecond)
 			}
-			d.Wait, d.ServerImposed, d.rounded, d.server, d.chances = wait, true, e.Rounded(wait), !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
+			d.Wait, d.ServerImposed, d.server, d.chances = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
 			d.inFlight, d.Test = f.Open > 0 && e.Left(now) > 0, wait > 0 && e.Untimed()
 			if e.Probe && wait == 0 && e.Proven() { // its response decides, if it arrives
 				due := q.LastGranted.Add(max(longestDoubt, 2*q.trip.Typical())).Sub(now)
 				d.Wait, d.server = max(due, 0), d.server && due <= 0
 			}
-			if d.end, d.proven = wait, e.Proven() && e.ResetsTogether(); !e.Proven() && d.server {
+			if d.end, d.rounded = wait, d.server && e.Proven() && e.Rounded(wait) && !q.Account.NeverTest; d.rounded {
+				if !c.DryRun {
+					q.guesses.begin(now)
+				}
+				due := q.guesses.dueIn(now)
+				if due == 0 {
+					d.Wait, d.ServerImposed, d.server, d.guess = 0, false, false, true
+					continue
+				}
+				if d.Wait == 0 || due < d.Wait {
+					d.Wait = due
+				}
+				return
+			}
+			if d.proven = e.Proven() && e.ResetsTogether(); !e.Proven() && d.server {
 				d.doubt = e
 			}
 			return
@@ -343,7 +368,7 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 		}
 		l.Window.Granted(claim, now)
 	}
-	return claim | uint64(min(q.InFlight.Open, math.MaxInt64>>numberBits))<<numberBits //nolint:gosec // 23 bits, not negative
+	return claim | uint64(min(q.InFlight.Open, math.MaxInt64>>(numberBits+1)))<<numberBits //nolint:gosec // 22 bits, not negative
 }
 
 // Canceled applies that the claim of grant, of a number of units, was not sent.

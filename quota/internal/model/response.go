@@ -45,6 +45,9 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	if len(f.RemoteLimits)+len(q.Estimates) > 0 {
 		explained = q.updateEstimates(n, f, test || last, now) || unitsUsedUp
 	}
+	if grant&guessBit != 0 {
+		q.guessed(n, f.Outcome, now)
+	}
 	counted, held := false, q.Hold.Held
 	switch {
 	case f.Outcome == throttle.Throttled:
@@ -108,6 +111,19 @@ func (q *Quota) tested(f *throttle.Feedback, held, usedUp bool, now time.Time) {
 		}
 	default:
 		q.tests.failed(q.Account.Random(), now)
+	}
+}
+
+// guessed applies the response to claim n, a guess. Call it after updateEstimates.
+func (q *Quota) guessed(n uint64, outcome throttle.Outcome, now time.Time) {
+	switch outcome {
+	case throttle.Throttled:
+		q.guesses.rejected(n, q.InFlight.Sent, now)
+	case throttle.Accepted:
+		q.tests.returnChances(2)
+		if !slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.ResetsLater(now) }) { // no new window has begun
+			q.guesses.accepted(q.trip.Typical())
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func TestQuota_logOfSentRequests(t *testing.T) {
 // While the first request of a window that is shorter than responses is in flight, the wait of the next one ends with the window.
 func TestQuota_aWindowEndsBeforeItsFirstResponse(t *testing.T) {
 	q, now := known(0), start
-	usedUp := throttle.RemoteLimit{Limit: 1, Remaining: 0, ResetAfter: s, Resolution: s}
+	usedUp := throttle.RemoteLimit{Limit: 1, Remaining: 0, ResetAfter: s}
 	for i := range 4 {
 		d := reserve(q, now)
 		require.True(t, d.OK)

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"time"
-
-	"github.com/heed-go/heed/internal/ticks"
-)
+import "time"
 
 // Tests decide when one request is sent although the server rejects requests, or has stated that nothing is left:
 //
@@ -16,10 +12,6 @@ import (
 // extend its ban with each request; after a 5xx it is at most maxServerPause. One that fails shows nothing, so the
 // pause stays. Where the server states the ends of waits, the pause is kept from one such wait to the next, so that
 // statements that are right are hardly ever tested.
-//
-// Resets are rounded, often to whole seconds. So a wait of at most a second may end at any time, and a bucket may restore many
-// units meanwhile, in each of many such waits. Therefore their pause does not begin anew with each. A test that is accepted, and whose
-// response states that units are left, shows no more than that the reset was rounded, and makes the pause longer as well.
 type tests struct {
 	on     bool             // requests wait
 	since  time.Time        // when the wait began
@@ -85,14 +77,6 @@ func (t *tests) begin(stated bool, trip time.Duration, now time.Time) {
 		t.kind, t.pauses[openEnd] = openEnd, 0
 	}
 	t.on, t.rejections, t.since, t.next = true, 0, now, now.Add(max(trip, *t.pause()))
-}
-
-// beginRounded begins a wait that may end at any time, because the reset is rounded. Its first test is sent after that time, and
-// not before the pause after the latest test is over.
-func (t *tests) beginRounded(first time.Duration, now time.Time) {
-	if !t.on {
-		t.on, t.kind, t.rejections, t.since, t.next = true, statedEnd, 0, now, ticks.Later(t.next, now.Add(first))
-	}
 }
 
 // rejected applies that the test was rejected. server reports whether by a 5xx.
@@ -163,11 +147,7 @@ func (q *Quota) beginWait(d *decision, now time.Time) {
 	if d.doubt != nil { // the first test decides
 		first = 0
 	}
-	if d.rounded {
-		q.tests.beginRounded(first, now)
-	} else {
-		q.tests.begin(d.end > 0, first, now)
-	}
+	q.tests.begin(d.end > 0, first, now)
 }
 
 // testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of

