@@ -128,6 +128,9 @@ func StatedDelay(f *throttle.Feedback) time.Duration {
 			delay = max(delay, l.ResetAfter)
 		}
 	}
+	if delay < 10*time.Millisecond { // some servers round down to 0
+		return 0
+	}
 	return delay
 }
 
