@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func (s *coarseServer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Calls with short deadlines to a server that accepts nearly all of them do not fail because what it states is coarse, or
 // states no time: with random servers and programs, at most 3 % of the calls fail more than without heed, and 0.1 % on
-// average.
+// average, in the median of three runs.
 func TestTransport_failsFewCallsUntried(t *testing.T) {
 	worlds := 60
 	if testing.Short() {
@@ -104,7 +105,12 @@ func TestTransport_failsFewCallsUntried(t *testing.T) {
 			return share
 		}
 		plain := failed(func(base http.RoundTripper) http.RoundTripper { return base })
-		heed := failed(func(base http.RoundTripper) http.RoundTripper { return &Transport{Base: base} })
+		var runs []float64 // which differ by the order of goroutines
+		for range 3 {
+			runs = append(runs, failed(func(base http.RoundTripper) http.RoundTripper { return &Transport{Base: base} }))
+		}
+		slices.Sort(runs)
+		heed := runs[1]
 		more := max(heed-plain, 0)
 		t.Logf("%d: %.1f %% failed, %.1f %% without heed: %.0f/s, burst %.0f, demand %.1f, %d workers, deadline %v, latency %v, %t", seed, heed, plain, rate, burst, demand, workers, deadline, latency, reset == nil)
 		sum, worst = sum+more, max(worst, more)
