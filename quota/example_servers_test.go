@@ -153,14 +153,14 @@ func Example_withoutReset() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█
 	//                │█
-	//                │█▃▃▃▃▂ ▄▂▂▂▁▂▁▂▂▂▁▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁▂▁▂▂▂▂▂▂▂▂▂▂▁▂▂▂▂▂▁▂▁
-	// rejected       │     1     1     1        1             1
-	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────────────┬──
-	//                 0 s                 5 s                 10 s                15 s
+	//                │█▃▃▃▃▂   ▁█  ▆ ▄ ▃▁▂▃▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▁
+	// rejected       │     2
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬─────────────────
+	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 300 calls: 305 requests sent, 5 rejected, 0 calls failed, 15.6 s (ideal 10 s)
+	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 14.4 s (ideal 10 s)
 }
 
 var concurrency = scenario{

@@ -418,7 +418,7 @@ func TestTracker_limitsOfEveryKind(t *testing.T) {
 	}{
 		{"all", .45, .01, 1.3},
 		{"in rejections", .6, .01, 1.4},
-		{"no reset", 1.3, .02, 1.2},
+		{"no reset", 1, .02, 1.3},
 		{"Retry-After", 1.9, .09, 1.3},
 	} {
 		s := all[bound.states]

@@ -92,7 +92,7 @@ func TestQuota_aConfirmedStatementIsObeyed(t *testing.T) {
 }
 
 // Without a time, a statement that nothing is left delays nothing until a rejection coincides with it, and then for a
-// second at a time. Guesses are sent meanwhile.
+// second at a time.
 func TestQuota_aStatementWithoutAReset(t *testing.T) {
 	none := throttle.RemoteLimit{Limit: 10}
 	q := known(0)
@@ -105,7 +105,7 @@ func TestQuota_aStatementWithoutAReset(t *testing.T) {
 	require.True(t, exchange(q, start, states(accepted, none)))
 	require.True(t, exchange(q, at(rtt), states(bare, none)))
 	require.True(t, q.Estimates[0].Proven())
-	require.Equal(t, []int{501, 1511}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "guesses")
+	require.Equal(t, []int{11, 1021}, grants(q, at(2*rtt), at(2*s), states(bare, none)), "tests")
 }
 
 // Some servers state one limit for another request, or a constant. When more requests are accepted than were left, the

@@ -125,7 +125,6 @@ func TestQuota_guessesOnlyWhatIsRounded(t *testing.T) {
 			q.Estimates = q.Estimates[:0]
 			q.Update([]throttle.RemoteLimit{{Limit: 10, ResetAfter: s, Resolution: s}}, 0, start)
 		}, false},
-		"no reset":        {0, 0, func(*Quota) {}, true},
 		"own choice":      {s, s, func(q *Quota) { q.Estimates[0].Remaining = 5; q.Account.Pacing.Headroom = .9 }, false},
 		"another process": {s, s, func(q *Quota) { q.FetchUntil = at(time.Minute) }, false},
 	} {

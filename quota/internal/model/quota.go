@@ -64,7 +64,7 @@ type decision struct {
 	end      time.Duration         // until the end that the server has stated; 0: it has not
 	learned  bool                  // a learned limit denied the claim
 	server   bool                  // a hold or a stated limit did, which a test may end
-	rounded  bool                  // all that is known of end is that it is within the second to which resets are rounded, or that is assumed
+	rounded  bool                  // all that is known of end is that it is within the second to which resets are rounded
 	guess    bool                  // no unit may be left, but the reset is rounded
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right

@@ -78,6 +78,7 @@ type Estimate struct {
 	counted      countedWindows
 	resolution   time.Duration // of the latest reset: the true one may be so much earlier
 	untimed      bool          // the latest statement has no reset
+	probePause   time.Duration // until the next probe of a limit without a stated reset; 0: one second
 	Weighted     bool          // claims cost different numbers of units, such as tokens: how many a claim uses is not measured
 }
 
@@ -88,7 +89,8 @@ const (
 
 	minMeasured = 50 * time.Millisecond // minimum time over which a rate is measured
 
-	defaultReset = time.Second // until the reset of a limit for which the server states no time
+	defaultReset  = time.Second     // until the reset of a limit for which the server states no time
+	maxProbePause = 2 * time.Second // the same, at most
 )
 
 // NewEstimate returns an estimate of the limit that l states, before any response is applied to it.
@@ -256,12 +258,11 @@ func (e *Estimate) Proven() bool { return e.proof.right && !e.proof.ignored }
 // before.
 func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtReset }
 
-// Rounded reports whether all that is known of a wait for e is that it ends within the second to which resets are rounded, or that
-// is assumed where none is stated. The rate of a bucket is not known while it was only measured: requests that wait for it show
-// no higher one.
+// Rounded reports whether all that is known of a wait for e is that it ends within the second to which resets are rounded. The rate
+// of a bucket is not known while it was only measured: requests that wait for it show no higher one.
 func (e *Estimate) Rounded(wait time.Duration) bool {
 	known := e.refill.kind == refillsEvenly && e.rate.rate() > 0 || e.refill.kind == refillsNextWindow || e.refill.log != nil
-	return wait <= Tolerance && (e.untimed || e.resolution >= time.Second) && !known && !e.concurrency.confirmed
+	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrency.confirmed
 }
 
 // ResetsLater reports whether the reset is later, as of now, than rounding explains.
@@ -315,7 +316,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	if !e.Weighted && e.updateConcurrency(l, own, now, f) {
 		return
 	}
-	reset, left := ResetOf(l, now), max(l.Remaining, 0)
+	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
 	if left == 0 {
 		e.counted.stateEnd(reset, e.At)
 	}
@@ -365,6 +366,15 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	e.Limit, e.Remaining, e.Per, e.Reset = max(l.Limit, left), left, l.Per, reset
 	e.At, e.LastSent, e.openAtUpdate, e.Probe = now, f.Sent, f.Open, false
 	e.refill.begin(left, now, f.Open)
+}
+
+// resetOf returns the reset of l, received now: probePause from now if l does not state it and a
+// pause is known.
+func (e *Estimate) resetOf(l throttle.RemoteLimit, now time.Time) time.Time {
+	if e.probePause > 0 && !statesReset(l) {
+		return now.Add(e.probePause)
+	}
+	return ResetOf(l, now)
 }
 
 // earlierReset returns the reset of the present window, for which l states reset. A reset that is
@@ -428,6 +438,7 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	if accepted {
 		e.proof.restated(l.Remaining, now)
 	}
+	e.adaptProbePause(l, n, rejected)
 	e.update(l, n, rejected, now, f)
 	e.counted.on = e.counted.on && !accepted
 }
@@ -447,6 +458,22 @@ func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *infl
 		e.Remaining = max(e.Remaining-1, 0)
 	}
 	return false
+}
+
+// adaptProbePause adapts the pause between probes of a limit without a stated reset: it is shorter after an accepted probe,
+// which shows that a unit came back in it, and longer after a rejected one. l is what the response to claim n states.
+func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, rejected bool) {
+	if 2*l.Remaining >= l.Limit {
+		e.probePause = 0 // the limit has not been used for a while
+	}
+	if !e.Probe || n <= e.LastSent {
+		return
+	}
+	if pause := cmp.Or(e.probePause, defaultReset); rejected {
+		e.probePause = min(2*pause, maxProbePause)
+	} else {
+		e.probePause = max(pause*3/4, minMeasured)
+	}
 }
 
 // MayBeSameWindow reports whether l, received now, may state the present window of e.

@@ -380,21 +380,50 @@ func TestEstimate_countedWindowsEndLate(t *testing.T) {
 	}
 }
 
-// A limit without a stated reset is asked again after a window or a second.
-func TestResetOf(t *testing.T) {
+// The pause between probes of a limit without a reset halves when many units are found, and begins
+// anew when half of the limit is left.
+func TestEstimate_adaptsThePauseBetweenProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pause    time.Duration
+		left     int64
+		n        uint64
+		rejected bool
+		want     time.Duration
+	}{
+		"accepted":                {time.Second, 0, 6, false, 750 * time.Millisecond},
+		"first":                   {0, 7, 6, false, 750 * time.Millisecond},
+		"often":                   {60 * time.Millisecond, 7, 6, false, 50 * time.Millisecond},
+		"rejected":                {200 * time.Millisecond, 0, 6, true, 400 * time.Millisecond},
+		"rejected, long":          {1200 * time.Millisecond, 0, 6, true, 2 * time.Second},
+		"rejected, no probe":      {200 * time.Millisecond, 0, 5, true, 200 * time.Millisecond},
+		"no probe":                {time.Second, 8, 5, false, time.Second},
+		"half is left":            {time.Second, 50, 5, false, 0},
+		"almost half is left":     {time.Second, 49, 5, false, time.Second},
+		"half is left, the probe": {time.Second, 50, 6, false, 750 * time.Millisecond},
+	} {
+		e := Estimate{Limit: 100, Probe: true, LastSent: 5, probePause: tt.pause}
+		e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: tt.left}, tt.n, tt.rejected)
+		require.Equal(t, tt.want, e.probePause, name)
+	}
+	e := Estimate{Limit: 100, LastSent: 5}
+	e.adaptProbePause(throttle.RemoteLimit{Limit: 100, Remaining: 20}, 6, false)
+	require.Zero(t, e.probePause, "it was no probe")
 	now := time.Unix(1000, 0)
 	for name, tt := range map[string]struct {
-		l    throttle.RemoteLimit
-		want time.Duration
+		pause time.Duration
+		l     throttle.RemoteLimit
+		want  time.Duration
 	}{
-		"nothing is stated":            {throttle.RemoteLimit{}, time.Second},
-		"reset":                        {throttle.RemoteLimit{ResetAfter: 3, Per: 5}, 3},
-		"window":                       {throttle.RemoteLimit{Per: 5}, 5},
-		"hostile":                      {throttle.RemoteLimit{ResetAfter: math.MaxInt64}, headers.MaxDelay},
-		"hostile window":               {throttle.RemoteLimit{ResetAfter: math.MinInt64, Per: math.MaxInt64}, headers.MaxDelay},
-		"hostile window, negative too": {throttle.RemoteLimit{ResetAfter: -1, Per: -1}, time.Second},
+		"nothing is stated":            {0, throttle.RemoteLimit{}, time.Second},
+		"the pause":                    {7 * time.Second, throttle.RemoteLimit{}, 7 * time.Second},
+		"reset":                        {7 * time.Second, throttle.RemoteLimit{ResetAfter: 3, Per: 5}, 3},
+		"window":                       {7 * time.Second, throttle.RemoteLimit{Per: 5}, 5},
+		"hostile":                      {0, throttle.RemoteLimit{ResetAfter: math.MaxInt64}, headers.MaxDelay},
+		"hostile window":               {0, throttle.RemoteLimit{ResetAfter: math.MinInt64, Per: math.MaxInt64}, headers.MaxDelay},
+		"hostile window, negative too": {0, throttle.RemoteLimit{ResetAfter: -1, Per: -1}, time.Second},
 	} {
-		require.Equal(t, tt.want, ResetOf(tt.l, now).Sub(now), name)
+		e := Estimate{probePause: tt.pause}
+		require.Equal(t, tt.want, e.resetOf(tt.l, now).Sub(now), name)
 	}
 }
 
