@@ -199,7 +199,7 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 	q := ep.routes[route]
 	if !statesRemaining(f.RemoteLimits) {
 		if q == nil && f.Outcome == throttle.Throttled && routes.IsNamed(route) {
-			q = ep.addQuota(route, asked, f.Now)
+			q = ep.addQuota(route, asked, f.RemoteLimits, f.Now)
 		}
 		return q
 	}
@@ -211,7 +211,7 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 		ep.peak, ep.peakAt = reordered, f.Now
 	}
 	if routes.IsNamed(route) {
-		return ep.addQuota(route, asked, f.Now)
+		return ep.addQuota(route, asked, f.RemoteLimits, f.Now)
 	}
 	if q = ep.quotaOfSimilar(req, f.RemoteLimits, reordered, f.Now); q != nil {
 		return q
@@ -221,7 +221,7 @@ func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quot
 			return q
 		}
 	}
-	return ep.addQuota(route, asked, f.Now)
+	return ep.addQuota(route, asked, f.RemoteLimits, f.Now)
 }
 
 // quotaOfSimilar returns the quota that routes like that of req have shown, if it may have limits. It returns
@@ -253,10 +253,10 @@ func statesRemaining(limits []throttle.RemoteLimit) bool {
 	return slices.ContainsFunc(limits, statedlimit.CountsRequests)
 }
 
-// addQuota adds a quota for route: asked if that is the unknown quota, which a new one replaces,
+// addQuota adds a quota for route, of which limits are stated: asked if that is the unknown quota, which a new one replaces,
 // and otherwise a new one. It returns nil if there is no memory for it. The caller holds ep.mu.
-func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
-	if !ep.evictQuotas(now) {
+func (ep *endpoint) addQuota(route uint64, asked *quota, limits []throttle.RemoteLimit, now time.Time) *quota {
+	if !ep.evictQuotas(limits, now) {
 		return nil
 	}
 	asked.mu.Lock()

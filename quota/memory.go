@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/heed-go/heed/quota/internal/model"
+	"github.com/heed-go/heed/throttle"
 )
 
 // Bytes that are reserved.
@@ -14,24 +15,26 @@ const (
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
 	routeBytes     = 24
-	nameBytes      = 96 // of the name of a limit, at most
-	newQuotaBytes  = quotaBytes + routeBytes + model.EstimateBytes + nameBytes
+	newQuotaBytes  = quotaBytes + routeBytes + model.EstimateBytes // without the name of its limit
 )
 
-// hasMemoryForQuota reports whether a quota with a route and a stated limit can be added without dropping another quota.
-func (ep *endpoint) hasMemoryForQuota() bool {
+// hasMemoryForQuota reports whether a quota with a route and the first of limits can be added without dropping another quota.
+func (ep *endpoint) hasMemoryForQuota(limits []throttle.RemoteLimit) bool {
 	need := newQuotaBytes
+	if len(limits) > 0 {
+		need += int64(len(limits[0].Name))
+	}
 	if ep.id != "" {
 		need += sharedBytes
 	}
 	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+need <= model.MaxBytes
 }
 
-// evictQuotas drops quotas, the least recently used first, until there is memory for one more. It
+// evictQuotas drops quotas, the least recently used first, until there is memory for one more, with the first of limits. It
 // reports false if that is not possible: it drops only idle quotas, and never the unknown one. The
 // caller holds ep.mu.
-func (ep *endpoint) evictQuotas(now time.Time) bool {
-	for !ep.hasMemoryForQuota() {
+func (ep *endpoint) evictQuotas(limits []throttle.RemoteLimit, now time.Time) bool {
+	for !ep.hasMemoryForQuota(limits) {
 		oldest, oldestUse := -1, time.Time{}
 		for i, q := range ep.quotas {
 			if used, idle := q.lastUse(now); idle && q != ep.unknown.Load() && (oldest < 0 || used.Before(oldestUse)) {

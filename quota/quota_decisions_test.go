@@ -61,7 +61,7 @@ func TestEndpoint_dropsTheQuotaUsedLeastRecently(t *testing.T) {
 		ep.Memory.Store(quotaBytes)
 		tt.change(ep)
 		all := append([]*quota(nil), ep.quotas...)
-		require.Equal(t, tt.gone >= 0, ep.evictQuotas(now), name)
+		require.Equal(t, tt.gone >= 0, ep.evictQuotas(nil, now), name)
 		if tt.gone < 0 || tt.gone == maxQuotas {
 			require.Equal(t, all, ep.quotas, name)
 			continue

@@ -107,7 +107,7 @@ func (ep *endpoint) assignSmall(route uint64, limits []throttle.RemoteLimit, now
 		return false
 	}
 	if ep.small == nil {
-		if ep.hasMemoryForQuota() {
+		if ep.hasMemoryForQuota(limits) {
 			return false
 		}
 		ep.small = &smallQuotas{began: now}

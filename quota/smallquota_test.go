@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -81,18 +82,33 @@ func TestTracker_hundredsOfNamedQuotas(t *testing.T) {
 	}
 }
 
-// However much memory is left when a host begins to have small quotas, none is without its limit.
+// However much memory is left when a host begins to have small quotas, none is without its limit. With partition keys, names have
+// up to 228 bytes.
 func TestTracker_namedQuotasOfAnyLength(t *testing.T) {
-	for length := range 94 {
-		synctest.Test(t, func(t *testing.T) {
-			tr, s := seeded(1), newNamedServer(1, time.Minute)
-			s.prefix = strings.Repeat("x", length)
-			for route := range maxQuotas {
-				require.True(t, ask(t, tr, routeURL(route), s.answer(route)).OK)
-				require.False(t, mayAsk(t, tr, routeURL(route)), "%d bytes: route %d is used up", length, route)
+	for _, length := range []int{0, 50, 93} {
+		for _, partition := range []bool{false, true} {
+			for used := int64(0); used < quotaBytes+model.EstimateBytes; used += 16 {
+				synctest.Test(t, func(t *testing.T) {
+					tr, s := seeded(1), newNamedServer(1, time.Minute)
+					s.prefix = strings.Repeat("x", length)
+					state := func(route int) *http.Response {
+						if !partition {
+							return s.answer(route)
+						}
+						key := base64.StdEncoding.EncodeToString([]byte(s.prefix + strconv.Itoa(route)))
+						return answer(200, "RateLimit-Policy", `"a";q=1;w=60;pk=:`+key+`:`, "RateLimit", `"a";r=0;t=60;pk=:`+key+`:`)
+					}
+					for route := range maxQuotas {
+						require.True(t, ask(t, tr, routeURL(route), state(route)).OK)
+						require.False(t, mayAsk(t, tr, routeURL(route)), "%d bytes, %t, %d used: route %d is used up", length, partition, used, route)
+						if route == 0 {
+							endpointIn(tr).Memory.Add(used)
+						}
+					}
+					require.NotNil(t, endpointIn(tr).small)
+				})
 			}
-			require.NotNil(t, endpointIn(tr).small)
-		})
+		}
 	}
 }
 
@@ -508,7 +524,7 @@ func TestEndpoint_shrinksQuotas(t *testing.T) {
 	ep := tr.endpointOf(request(t, users))
 	ep.small = &smallQuotas{began: now}
 	add := func(route uint64) *quota {
-		q := ep.addQuota(route, ep.newQuota(), now)
+		q := ep.addQuota(route, ep.newQuota(), nil, now)
 		q.Estimates = []statedlimit.Estimate{{Name: "limit", Limit: 10, Remaining: 4, At: now, Reset: now.Add(time.Minute)}}
 		ep.rememberRoute(route, q)
 		return q

@@ -128,6 +128,7 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 			q.testInstead(&d, c, now)
 		} else if !c.DryRun {
 			q.beginWait(&d, now)
+			q.guesses.begin(now)
 		}
 		switch {
 		case d.OK:
@@ -242,9 +243,6 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 				d.Wait, d.server = max(due, 0), d.server && due <= 0
 			}
 			if d.end, d.rounded = wait, d.server && e.Proven() && e.Rounded(wait) && !q.Account.NeverTest; d.rounded {
-				if !c.DryRun {
-					q.guesses.begin(now)
-				}
 				due := q.guesses.dueIn(now)
 				if due == 0 {
 					d.Wait, d.ServerImposed, d.server, d.guess = 0, false, false, true
