@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -12,14 +13,9 @@ import (
 // does the returned limiter. MaxKeys is ignored, because keys without rejections expire.
 // Ban panics if v or s is invalid, or if AllOf would panic.
 func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
-	if v.Name == "" {
-		v.Name = "ban"
-	}
+	v.Name = cmp.Or(v.Name, "ban")
 	longest := max(v.MaxDuration, v.Duration)
-	quiet := v.ForgetAfter
-	if quiet == 0 {
-		quiet = max(v.Within, longest)
-	}
+	quiet := cmp.Or(v.ForgetAfter, max(v.Within, longest))
 	scope := ""
 	for _, l := range limits {
 		if l != nil {

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -218,7 +219,7 @@ func (b *Breaker) call(event func()) {
 func (b *Breaker) recordFailure(err error) {
 	now := b.now()
 	if b.state == stateClosed {
-		if b.failures++; b.failures >= positiveOr(b.Failures, 5) {
+		if b.failures++; b.failures >= cmp.Or(max(b.Failures, 0), 5) {
 			b.open(now, err)
 		}
 		return
@@ -250,7 +251,7 @@ func (b *Breaker) open(now time.Time, err error) {
 // delayProbe starts the next pause, after which a claim is a probe.
 func (b *Breaker) delayProbe(now time.Time) {
 	b.openings++
-	b.openFor = b.openForPolicy().Delay(b.openings, b.openFor)
+	b.openFor = cmp.Or(b.OpenFor, defaultOpenFor).Delay(b.openings, b.openFor)
 	b.setState(stateOpen, now.Add(b.openFor))
 }
 
@@ -282,20 +283,6 @@ func (b *Breaker) timeToProbe() time.Duration {
 
 func (b *Breaker) now() time.Time { return throttle.ClockOr(b.Clock).Now() }
 
-func (b *Breaker) openForPolicy() backoff.Policy {
-	if b.OpenFor == nil {
-		return defaultOpenFor
-	}
-	return b.OpenFor
-}
-
 // defaultOpenFor has pauses of at most half a second, so that the client has the rest of a
 // second to connect: a limit should hold again within one second after an outage.
 var defaultOpenFor backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
-
-func positiveOr(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
-}

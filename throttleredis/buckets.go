@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -21,7 +22,7 @@ func tokenBucket(l throttle.Limit) limit {
 		algorithm:     "tokenbucket",
 		err:           l.Validate(),
 		name:          l.Name,
-		policy:        policyName(l.Name, l.String()),
+		policy:        cmp.Or(l.Name, l.String()),
 		shape:         []any{l.Per},
 		capacity:      t.burst,
 		per:           t.duration(t.window()),
@@ -50,19 +51,16 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 }
 
 func refillBucket(r throttle.RefillBucketConfig) limit {
-	burst := r.Limit.Burst
-	if burst == 0 {
-		burst = r.Limit.Count
-	}
+	burst := cmp.Or(r.Limit.Burst, r.Limit.Count)
 	per, anchor := micros(r.Limit.Per), int64(0)
 	if !r.Anchor.IsZero() && per > 0 {
 		anchor = microAtOrAfter(r.Anchor)
 	}
 	return limit{
 		algorithm:     "refillbucket",
-		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateFull(r), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
+		err:           cmp.Or(r.Validate(), validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateFull(r), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
 		name:          r.Limit.Name,
-		policy:        policyName(r.Limit.Name, r.Limit.String()),
+		policy:        cmp.Or(r.Limit.Name, r.Limit.String()),
 		shape:         []any{per, anchor},
 		capacity:      burst,
 		per:           time.Duration(saturated.Mul((burst-1)/max(r.Limit.Count, 1)+1, int64(max(r.Limit.Per, 0)))),
@@ -98,7 +96,7 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 		algorithm:     "leakybucket",
 		err:           l.Validate(),
 		name:          l.Limit.Name,
-		policy:        policyName(l.Limit.Name, l.Limit.String()),
+		policy:        cmp.Or(l.Limit.Name, l.Limit.String()),
 		shape:         []any{l.Limit.Per, split},
 		capacity:      most,
 		per:           t.duration(full),
@@ -121,7 +119,7 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 
 func tickQueue(t throttle.TickQueueConfig) limit {
 	per := micros(t.Limit.Per)
-	err := firstError(t.Validate(), validateMicros("tick queue", t.Limit.Name, t.Limit.Per), validateCount("tick queue", t.Limit.Name, t.Queue))
+	err := cmp.Or(t.Validate(), validateMicros("tick queue", t.Limit.Name, t.Limit.Per), validateCount("tick queue", t.Limit.Name, t.Queue))
 	if err == nil && t.Limit.Count > min(per, maxScale) {
 		err = fmt.Errorf("throttleredis: tick queue %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Limit.Name, t.Limit.Count, t.Limit.Per, maxScale)
 	}
@@ -136,7 +134,7 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 	return limit{
 		algorithm:     "tickqueue",
 		name:          t.Limit.Name,
-		policy:        policyName(t.Limit.Name, t.Limit.String()),
+		policy:        cmp.Or(t.Limit.Name, t.Limit.String()),
 		shape:         []any{t.Limit.Count / g, per / g, anchor},
 		capacity:      t.Queue,
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Limit.Per), t.Limit.Count)),
@@ -176,14 +174,14 @@ func nginx(l throttle.NginxConfig) limit {
 	return limit{
 		algorithm:     "nginx",
 		name:          l.Name,
-		policy:        policyName(l.Name, l.String()),
+		policy:        cmp.Or(l.Name, l.String()),
 		capacity:      undelayed + 1,
 		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
 		ticksPerMicro: 1,
 		queueBound:    queueBoundOf(l.Burst - undelayed),
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
+			whole := throttle.Limit{Name: cmp.Or(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
 			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}), c)
 		},
 	}

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -143,16 +144,10 @@ type EventualStats struct {
 
 // withDefaults returns o without zeros.
 func (o EventualOptions) withDefaults() EventualOptions {
-	if o.Interval == 0 {
-		o.Interval = 100 * time.Millisecond
-	}
-	if o.Delay == 0 {
-		o.Delay = 200 * time.Millisecond
-	}
-	if o.PeerTimeout == 0 {
-		o.PeerTimeout = max(time.Second, 2*(o.Interval+o.Delay))
-	}
-	o.MaxKeys = positiveOr(o.MaxKeys, 1<<16)
+	o.Interval = cmp.Or(o.Interval, 100*time.Millisecond)
+	o.Delay = cmp.Or(o.Delay, 200*time.Millisecond)
+	o.PeerTimeout = cmp.Or(o.PeerTimeout, max(time.Second, 2*(o.Interval+o.Delay)))
+	o.MaxKeys = cmp.Or(max(o.MaxKeys, 0), 1<<16)
 	return o
 }
 
@@ -218,10 +213,7 @@ const eventualTimeout = time.Second
 // startExchange returns the exchange of s, which it starts in the first call.
 func (s *Store) startExchange() *usageExchange {
 	s.eventual.once.Do(func() {
-		timeout := s.Timeout
-		if timeout == 0 {
-			timeout = eventualTimeout
-		}
+		timeout := cmp.Or(s.Timeout, eventualTimeout)
 		o := s.Eventual.withDefaults()
 		var links []regionLink
 		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,14 +131,8 @@ func (f *Fallback) setup() {
 	if err := f.Validate(); err != nil {
 		panic(err.Error())
 	}
-	breaker, timeout := f.Breaker, f.Timeout
-	if breaker == nil {
-		breaker = new(Breaker)
-	}
-	if timeout <= 0 {
-		timeout = 50 * time.Millisecond
-	}
-	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, positiveOr(f.MaxCalls, 256)), f.reportPanic}, breaker: breaker}
+	timeout := cmp.Or(max(f.Timeout, 0), 50*time.Millisecond)
+	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, cmp.Or(max(f.MaxCalls, 0), 256)), f.reportPanic}, breaker: cmp.Or(f.Breaker, new(Breaker))}
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
 	case secondary != nil:

@@ -47,13 +47,6 @@ type limit struct {
 // isBan reports whether l counts the rejections of other limits and bans keys.
 func (l *limit) isBan() bool { return l.algorithm == "ban" }
 
-func policyName(name, description string) string {
-	if name == "" {
-		return description
-	}
-	return name
-}
-
 // decision returns the decision on c that p encodes. serverNow is the reading of the server's
 // clock at the local time at.
 func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time) throttle.Decision {

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -39,7 +40,7 @@ func (s *Store) limiter(l limit) *Limiter {
 // newLimiter returns the limiter of l, or an error if l or s is invalid, or if another limit would
 // be the same one.
 func (s *Store) newLimiter(l limit) (*Limiter, error) {
-	if err := firstError(l.err, s.Validate()); err != nil {
+	if err := cmp.Or(l.err, s.Validate()); err != nil {
 		return nil, err
 	}
 	if s.Mode == Leased {

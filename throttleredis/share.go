@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -36,11 +37,8 @@ func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 // Limit allows, the part is made larger.
 func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	part := l
-	part.Name = policyName(l.Name, l.String())
-	if part.Burst == 0 {
-		part.Burst = l.Count
-	}
-	part.Burst = max(part.Burst/n, 1)
+	part.Name = cmp.Or(l.Name, l.String())
+	part.Burst = max(cmp.Or(l.Burst, l.Count)/n, 1)
 	if l.Count%n == 0 {
 		part.Count /= n
 	} else {
@@ -55,7 +53,7 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 // evenShareOf returns the n-th part of a limit that has no burst besides Count: fewer units
 // in the same time, or 1 unit in a longer time.
 func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
-	l.Name, l.Burst = policyName(l.Name, l.String()), 0
+	l.Name, l.Burst = cmp.Or(l.Name, l.String()), 0
 	if n > l.Count {
 		l.Per = time.Duration(max(min(saturated.Mul(int64(l.Per), (n-1)/l.Count+1), maxSharePer), int64(l.Per)))
 	}

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -73,6 +74,7 @@ func (s *Store) addUnnamed(id string) bool {
 
 // Validate returns an error that describes how to correct s, or nil if s is valid.
 func (s *Store) Validate() error {
+	_, processes := s.Client.(processor) // and obeys redis.Cmder.NoRetry
 	switch {
 	case isNil(s.Client):
 		return fmt.Errorf("throttleredis: store %q: Client is nil: set it to a client of go-redis", s.Prefix)
@@ -84,18 +86,12 @@ func (s *Store) Validate() error {
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options, and for an AutoPipeline no Timeout but that of a Fallback", s.Prefix, s.Timeout)
 	case s.Mode > Eventual:
 		return fmt.Errorf("throttleredis: store %q: Mode is %d: take one of the constants", s.Prefix, s.Mode)
-	case s.Mode == Leased && !isProcessor(s.Client):
+	case s.Mode == Leased && !processes:
 		return fmt.Errorf("throttleredis: store %q: Mode Leased: a %T may repeat commands: take a Client, ClusterClient, Ring or failover client", s.Prefix, s.Client)
 	case s.Mode == Eventual:
 		return s.validateEventual()
 	}
 	return nil
-}
-
-// isProcessor reports whether c obeys redis.Cmder.NoRetry.
-func isProcessor(c redis.Scripter) bool {
-	_, ok := c.(processor)
-	return ok
 }
 
 // isNil reports whether c is nil or a nil pointer, as of a function that has failed.
@@ -119,12 +115,7 @@ func ignoresDeadlines(c redis.Scripter) bool {
 	return false
 }
 
-func (s *Store) prefix() string {
-	if s.Prefix == "" {
-		return "heed"
-	}
-	return s.Prefix
-}
+func (s *Store) prefix() string { return cmp.Or(s.Prefix, "heed") }
 
 // Limiter returns the limiter of a configuration that is known at run time, such as the Spec of a
 // rules.Limit, under a name such as its ID. The name replaces that of spec and identifies the limit

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -34,10 +35,7 @@ func ticksOf(l throttle.Limit) tickRate {
 	if l.Validate() != nil {
 		return tickRate{1, 1, 1} // not used: the configuration is invalid
 	}
-	burst := l.Burst
-	if burst == 0 {
-		burst = l.Count
-	}
+	burst := cmp.Or(l.Burst, l.Count)
 	g := saturated.GCD(l.Count, int64(l.Per))
 	count, per := l.Count/g, int64(l.Per)/g
 	k := saturated.GCD(1000, per)

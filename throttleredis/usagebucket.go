@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
@@ -24,11 +25,7 @@ type bucketUsage struct {
 // newBucketUsage returns the rule of l. The debt is, for each other host, at most a burst plus
 // the units restored within debt.
 func newBucketUsage(l throttle.Limit, debt time.Duration) *bucketUsage {
-	burst := l.Burst
-	if burst == 0 {
-		burst = l.Count
-	}
-	b := &bucketUsage{Params: gcra.New(l.Count, l.Per, burst, 0)}
+	b := &bucketUsage{Params: gcra.New(l.Count, l.Per, cmp.Or(l.Burst, l.Count), 0)}
 	b.maxTaken = min(ticks.Add(b.Window, b.restored(debt)), gcra.MaxTicks)
 	return b
 }

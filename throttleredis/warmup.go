@@ -1,11 +1,13 @@
 package throttleredis
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
 )
@@ -53,9 +55,9 @@ func smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit,
 	units, full := 0., time.Duration(0)
 	if p.warm == 0 {
 		units = math.Floor(p.maxIdle)
-		full = nanoseconds(units * p.interval)
+		full = saturated.CeilDuration(units * p.interval)
 	}
-	most := truncateToInt64(units)
+	most := saturated.Int64(units)
 	if most < math.MaxInt64 {
 		most++
 	}
@@ -64,10 +66,10 @@ func smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit,
 		algorithm:     "warmup",
 		err:           err,
 		name:          l.Name,
-		policy:        policyName(l.Name, l.String()),
+		policy:        cmp.Or(l.Name, l.String()),
 		shape:         args,
 		capacity:      most,
-		per:           nanoseconds((units + 1) * p.interval),
+		per:           saturated.CeilDuration((units + 1) * p.interval),
 		ticksPerMicro: 1000,
 		wideGrant:     true,
 		idleTime:      full,
@@ -96,10 +98,7 @@ func warmUpCosts(c warmup.Config) unitCosts {
 	if c.Period == 0 {
 		return p
 	}
-	cold, over := c.ColdFactor*interval, float64(c.Period)
-	if c.ColdFactor == 0 {
-		cold = 3 * interval
-	}
+	cold, over := cmp.Or(c.ColdFactor, 3)*interval, float64(c.Period)
 	p.threshold = over / 2 / interval
 	p.maxIdle = p.threshold + 2*over/(interval+cold)
 	p.slope = (cold - interval) / (p.maxIdle - p.threshold)
@@ -108,10 +107,7 @@ func warmUpCosts(c warmup.Config) unitCosts {
 }
 
 func burstyCosts(b warmup.BurstyConfig) unitCosts {
-	save := b.MaxBurst
-	if save == 0 {
-		save = time.Second
-	}
+	save := cmp.Or(b.MaxBurst, time.Second)
 	interval := float64(b.Limit.Per) / float64(b.Limit.Count)
 	most := float64(save) * float64(b.Limit.Count) / float64(b.Limit.Per)
 	return unitCosts{interval: interval, idlePerUnit: interval, maxIdle: most, threshold: most}
@@ -127,14 +123,4 @@ func floats(fs ...float64) (args []any) {
 		args = append(args, strconv.FormatFloat(f, 'g', -1, 64))
 	}
 	return args
-}
-
-// nanoseconds returns ns rounded up, or the maximum Duration if that is less.
-func nanoseconds(ns float64) time.Duration { return time.Duration(truncateToInt64(math.Ceil(ns))) }
-
-func truncateToInt64(f float64) int64 {
-	if f >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(f)
 }

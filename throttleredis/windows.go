@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -21,9 +22,9 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 	}
 	l := limit{
 		algorithm:     "fixedwindow",
-		err:           firstError(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
+		err:           cmp.Or(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
 		name:          q.Name,
-		policy:        policyName(q.Name, q.String()),
+		policy:        cmp.Or(q.Name, q.String()),
 		shape:         []any{per, q.Align, q.Zone},
 		capacity:      q.Count,
 		per:           q.Per,
@@ -31,7 +32,7 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 		args:          []any{q.Count, per, first, 0, 0, 0, 0},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := q
-			if part.Name, part.Count = policyName(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
+			if part.Name, part.Count = cmp.Or(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
 				part.Per = evenShareOf(throttle.Limit{Count: q.Count, Per: q.Per}, n).Per
 			}
 			return throttle.WithClock(throttle.NewFixedWindow(part), c)
@@ -113,9 +114,9 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) limit {
 	return limit{
 		algorithm:     algorithm,
-		err:           firstError(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
+		err:           cmp.Or(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
 		name:          l.Name,
-		policy:        policyName(l.Name, l.String()),
+		policy:        cmp.Or(l.Name, l.String()),
 		shape:         []any{args[0], args[len(args)-1]},
 		capacity:      l.Count,
 		per:           l.Per,
@@ -139,15 +140,15 @@ func concurrency(c throttle.ConcurrencyConfig) limit {
 	}
 	return limit{
 		algorithm:     "concurrency",
-		err:           firstError(err, validateCount("concurrency", c.Name, c.Count)),
+		err:           cmp.Or(err, validateCount("concurrency", c.Name, c.Count)),
 		name:          c.Name,
-		policy:        policyName(c.Name, c.String()),
+		policy:        cmp.Or(c.Name, c.String()),
 		capacity:      c.Count,
 		ticksPerMicro: 1,
 		holdsUntilEnd: true,
 		args:          []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
 		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: policyName(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}), clk)
+			return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: cmp.Or(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}), clk)
 		},
 	}
 }
@@ -178,14 +179,4 @@ func validateCount(kind, name string, n int64) error {
 		return nil
 	}
 	return fmt.Errorf("throttleredis: %s %q: %d units are more than a script can count: it must be 2^50 or less", kind, name, n)
-}
-
-// firstError returns the first of errs that is not nil.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
