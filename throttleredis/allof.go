@@ -2,9 +2,8 @@ package throttleredis
 
 import (
 	"context"
+	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -22,7 +21,6 @@ func newAllOf(limits ...*Limiter) *allOf {
 	if len(limits) == 0 {
 		panic("throttleredis: AllOf: there is no limit: use throttle.AllowAll for none")
 	}
-	algorithms := make([]string, len(limits))
 	for i, l := range limits {
 		switch {
 		case l == nil:
@@ -39,30 +37,14 @@ func newAllOf(limits ...*Limiter) *allOf {
 				panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is there twice: leave it out, or give it another Name")
 			}
 		}
-		algorithms[i] = l.limit.algorithm
 	}
-	a := &allOf{store: limits[0].store, limits: append([]*Limiter(nil), limits...), groups: &groups{store: limits[0].store, script: scriptOf(algorithms...)}}
-	a.callPool.New = func() any { return newCall(a.limits...) }
+	a := new(allOf)
+	a.init(limits[0].store, true, slices.Clone(limits)...)
 	return a
 }
 
-type allOf struct {
-	store     *Store
-	limits    []*Limiter
-	groups    *groups
-	callPool  sync.Pool
-	subGrants throttle.SubGrants
-}
-
-// callFor returns a call for a key.
-func (a *allOf) callFor(key string) *call {
-	k := a.callPool.Get().(*call)
-	tag := hashTag(key)
-	for i, l := range a.limits {
-		k.setKey(i, l.keyPrefix+tag+l.keySuffix)
-	}
-	return k
-}
+// An allOf is the limiter of AllOf.
+type allOf struct{ scripted }
 
 // Reserve implements throttle.Limiter.
 func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -70,43 +52,10 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	k := a.callFor(c.Key)
-	defer a.callPool.Put(k)
 	if len(a.limits) != 2 || a.banLimit() == nil {
 		c.Ahead = 0
 	}
-	r, at, err := a.store.reserve(ctx, a.groups, k, c, n, waitArg(c, a.limits[0].limit.ticksPerMicro))
-	if err != nil {
-		return a.limits[0].limit.afterError(ctx, c, at, err)
-	}
-	d := a.decision(k.decisions, c, r, at)
-	if d.OK && !c.DryRun {
-		d = a.subGrants.Wrap(d, k.decisions)
-	}
-	return d, nil
-}
-
-// decision combines the decisions of the limits. If all grant, it returns the one with the
-// fewest units left; otherwise the rejection with the longest wait. It stores in parts what
-// a settlement needs of each grant.
-func (a *allOf) decision(parts []throttle.Decision, c throttle.Claim, r reply, at time.Time) (all throttle.Decision) {
-	for i, l := range a.limits {
-		p := r.part(i)
-		d := l.limit.decision(p, c, r.now(), at)
-		storeGrant(parts[2*i:], d, p)
-		switch {
-		case l.limit.isBan():
-			if !d.OK {
-				all = l.limit.withBan(all, d.Wait)
-			}
-		case i == 0, all.OK && !d.OK, !all.OK && !d.OK && waitsLonger(d, all):
-			all = d
-		case all.OK && d.OK && d.Limit > 0 && (all.Limit == 0 || d.Remaining < all.Remaining):
-			d.At = all.At
-			all = d
-		}
-	}
-	return all
+	return a.ask(ctx, c, n)
 }
 
 // banLimit returns the limit that bans keys after rejections of the others, or nil.
@@ -117,57 +66,20 @@ func (a *allOf) banLimit() *Limiter {
 	return nil
 }
 
-// waitsLonger reports whether the rejection d has a longer wait than the rejection e. A
-// known wait counts as longer than an unknown one.
-func waitsLonger(d, e throttle.Decision) bool {
-	switch {
-	case d.Wait == 0 || e.Wait == throttle.Forever:
-		return false
-	case d.Wait == throttle.Forever || e.Wait == 0:
-		return true
-	}
-	return d.At.Add(d.Wait).After(e.At.Add(e.Wait))
-}
-
 // Report implements throttle.Limiter. It settles the claim at each of the limits.
 func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if ends(c, d, f) {
-		n, _ := c.Units()
-		a.settle(ctx, settleOp(f), c, n, f.ExtraCost(c, d), d, f.Now)
+		a.settle(ctx, c, d, f)
 	}
 }
 
 // Traits implements throttle.Limiter. One limit with a ban may book ahead.
 func (a *allOf) Traits() throttle.Traits {
-	t := throttle.Traits{EndsAtResponse: !a.anyHolds(), BooksAhead: len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead}
+	t := throttle.Traits{EndsAtResponse: !a.holds, BooksAhead: len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead}
 	for _, l := range a.limits {
 		t.CountsRejected = t.CountsRejected || l.limit.countsRejections
 	}
 	return t
-}
-
-func (a *allOf) settle(ctx context.Context, op string, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
-	a.subGrants.Unwrap(d, throttle.Ended, func(parts []throttle.Decision) {
-		if extra == 0 && !a.anyHolds() {
-			return
-		}
-		k := a.callFor(c.Key)
-		defer a.callPool.Put(k)
-		k.setOp(op, n, clampUnits(extra))
-		for i, l := range a.limits {
-			l.limit.appendGrant(k, parts[2*i:])
-		}
-		a.store.settle(ctx, a.groups, k, now)
-	})
-}
-
-func (a *allOf) anyHolds() bool {
-	for _, l := range a.limits {
-		if l.limit.holdsUntilEnd {
-			return true
-		}
-	}
-	return false
 }
 
 // Share returns AllOf of the shares of the limits: see Limiter.Share.

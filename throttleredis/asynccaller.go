@@ -41,33 +41,22 @@ var errTooManyCalls = errors.New("throttleredis: too many claims wait for a Redi
 // Reserve claims c. If there is no decision in time, the error matches ErrUncertain, and
 // late is the pending call, whose done is closed when it ends. late is nil if the claim was
 // not sent.
-func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *pendingCall, err error) {
-	q := new(pendingCall)
-	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c) })
-	if err != nil && q.finished.CompareAndSwap(false, true) {
-		if q.done != nil {
-			late = q
+func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *asyncCall, err error) {
+	q := new(asyncCall)
+	err = r.run(ctx, q, func(ctx context.Context) {
+		q.decision, q.err = r.limiter.Reserve(ctx, c)
+		if q.decided.CompareAndSwap(false, true) || q.err != nil || !q.decision.OK || c.DryRun {
+			return
 		}
-		return throttle.Decision{}, late, err
+		r.limiter.Report(ctx, c, q.decision, throttle.Feedback{State: throttle.Unused}) // the caller has stopped waiting
+	})
+	switch {
+	case err == nil:
+		return q.decision, nil, q.err
+	case q.done == nil:
+		q = nil
 	}
-	return q.decision, nil, q.err
-}
-
-// A pendingCall is a call of Reserve that runs on its own goroutine.
-type pendingCall struct {
-	decision throttle.Decision
-	err      error
-	done     <-chan struct{} // closed when decision and err are set
-	finished atomic.Bool     // set by whichever is first: the decision, or the timeout of the caller
-}
-
-// reserve claims c from l. If the caller has stopped waiting, it cancels a granted claim.
-func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim) {
-	q.decision, q.err = l.Reserve(ctx, c)
-	if q.finished.CompareAndSwap(false, true) || q.err != nil || !q.decision.OK || c.DryRun {
-		return
-	}
-	l.Report(ctx, c, q.decision, throttle.Feedback{State: throttle.Unused})
+	return throttle.Decision{}, q, err
 }
 
 // timeoutFor returns how long a call with ctx waits for Redis: the timeout, or half of the
@@ -80,14 +69,13 @@ func (r *asyncCaller) timeoutFor(ctx context.Context) time.Duration {
 	return r.timeout
 }
 
-// run runs f on a separate goroutine and waits until it returns, but not longer than
-// timeoutFor returns. It returns an error if it stops waiting: the semaphore was full, or
-// there was no result in time. If ctx is done, the error is one of both or that of ctx. If
-// f was started, the returned channel is closed when f has returned. A panic of f is raised by
-// run while it waits, and passed to onPanic afterwards.
-func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan struct{}, error) {
+// run runs f, the function of q, on a separate goroutine and waits until it returns, but not longer
+// than timeoutFor returns. It returns an error if it stops waiting: the semaphore was full, so that
+// f was not started, or there was no result in time. If ctx is done, the error is one of both or
+// that of ctx. A panic of f is raised by run while it waits, and passed to onPanic afterwards.
+func (r *asyncCaller) run(ctx context.Context, q *asyncCall, f func(context.Context)) error {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	wait := r.timeoutFor(ctx)
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
@@ -95,9 +83,9 @@ func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan 
 	select {
 	case r.semaphore <- struct{}{}:
 	case <-waitCtx.Done():
-		return nil, fmt.Errorf("%w: none has come back within %v", errTooManyCalls, wait)
+		return fmt.Errorf("%w: none has come back within %v", errTooManyCalls, wait)
 	}
-	q := &asyncCall{done: make(chan struct{})}
+	q.done = make(chan struct{})
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+lateTimeout)
 		defer cancel()
@@ -110,21 +98,25 @@ func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan 
 	case <-q.done:
 	case <-waitCtx.Done():
 		if q.decided.CompareAndSwap(false, true) {
-			return q.done, fmt.Errorf("%w: no reply within %v", ErrUncertain, wait)
+			return fmt.Errorf("%w: no reply within %v", ErrUncertain, wait)
 		}
-		<-q.done // it panicked at the same moment
+		<-q.done // it ended at the same moment
 	}
 	if q.panicked != nil {
 		panic(q.panicked)
 	}
-	return q.done, nil
+	return nil
 }
 
 // An asyncCall is a function that runs on its own goroutine.
 type asyncCall struct {
-	done     chan struct{} // closed when the function has returned or panicked
+	done     chan struct{} // closed when the function has returned or panicked; nil: it was not started
 	panicked any           // the value of its panic; nil: none. Set before done is closed
-	decided  atomic.Bool   // whether the caller raises a panic: set by the panic, or by a caller that stops waiting
+	decided  atomic.Bool   // set by whichever is first: the decision, a panic, or the caller that stops waiting
+
+	// of Reserve, set before done is closed
+	decision throttle.Decision
+	err      error
 }
 
 // run calls f and returns the value of its panic, or nil.

@@ -14,43 +14,35 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Operations of a script.
-const (
-	opTake   = "take"
-	opTry    = "try" // as take, but a rejection is not counted, because the caller retries
-	opDryRun = "dryrun"
-	opCancel = "cancel" // return all units: the claim was not used
-	opSettle = "settle" // take the units used beyond the claim, or return those not used
-	opLease  = "lease"  // take, and take further units that are used later
+// Operations of a script, as arguments of a command.
+var (
+	opTake   any = "take"
+	opTry    any = "try" // as take, but a rejection is not counted, because the caller retries
+	opDryRun any = "dryrun"
+	opCancel any = "cancel" // return all units: the claim was not used
+	opSettle any = "settle" // take the units used beyond the claim, or return those not used
+	opLease  any = "lease"  // take, and take further units that are used later
 )
-
-// operations are the operations as values of type any.
-var operations = map[string]any{opTake: opTake, opTry: opTry, opDryRun: opDryRun, opCancel: opCancel, opSettle: opSettle, opLease: opLease}
 
 // An operation is an operation as an argument of a command of go-redis, which calls MarshalBinary
 // when it writes the command to a connection. It is a pointer, so that a decision does not
 // allocate for it.
 type operation struct {
-	name    string
+	name    any
 	bytes   [8]byte
-	written atomic.Bool // since set was called
-}
-
-func (o *operation) set(name string) {
-	o.name = name
-	o.written.Store(false)
+	written atomic.Bool // since setOp was called
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (o *operation) MarshalBinary() ([]byte, error) {
 	o.written.Store(true)
-	return o.bytes[:copy(o.bytes[:], o.name)], nil
+	return o.bytes[:copy(o.bytes[:], o.String())], nil
 }
 
 // String returns the name, for hooks that print commands.
-func (o *operation) String() string { return o.name }
+func (o *operation) String() string { return o.name.(string) }
 
-func opOf(c throttle.Claim) string {
+func opOf(c throttle.Claim) any {
 	switch {
 	case c.DryRun:
 		return opDryRun
@@ -105,11 +97,9 @@ func (k *call) sameLimits(o *call) bool {
 	return true
 }
 
-// setKey sets the i-th Redis key.
-func (k *call) setKey(i int, key string) { k.args[3+i] = key }
-
-func (k *call) setOp(op string, n, arg int64) {
-	k.operation.set(op)
+func (k *call) setOp(op any, n, arg int64) {
+	k.operation.name = op
+	k.operation.written.Store(false)
 	k.args = append(k.args[:k.claimArgs], &k.operation, min(n, maxUnits), arg)
 }
 
@@ -122,25 +112,6 @@ func (k *call) setLease(n, waiting, ahead, margin int64) {
 
 // appendGrant appends the grant of one limit.
 func (k *call) appendGrant(grant, detail any) { k.args = append(k.args, grant, detail) }
-
-// command returns the complete command.
-func (k *call) command(command, script any) []any {
-	k.args[0], k.args[1] = command, script
-	return k.args
-}
-
-// keys returns the keys of the command, and arguments its arguments.
-func (k *call) keys() (keys []string) {
-	for _, key := range k.args[3:k.limitArgs] {
-		keys = append(keys, key.(string))
-	}
-	return keys
-}
-
-func (k *call) arguments() []any {
-	k.args[k.claimArgs] = k.operation.name
-	return k.args[k.limitArgs:]
-}
 
 // setBounds sets the bounds of all calendars for a local reading of the clock.
 func (k *call) setBounds(now time.Time) {
@@ -166,41 +137,6 @@ func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 }
 
 var errClockJumps = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
-
-// reserve claims n units.
-func (s *Store) reserve(ctx context.Context, g *groups, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
-	return s.decide(ctx, g, k, c.Now, 8+len(k.decisions)/2*partSize, func() { k.setOp(opOf(c), n, maxWait) })
-}
-
-// decide runs a script that decides on a claim made at a time, whose arguments prepare sets, and returns
-// size bytes. If a calendar did not have the server's window, it tries a second time.
-func (s *Store) decide(ctx context.Context, g *groups, k *call, claimed time.Time, size int, prepare func()) (reply, time.Time, error) {
-	for range 2 {
-		prepare()
-		now := claimed
-		if now.IsZero() && (len(k.calendars) > 0 || s.useLocalClock) {
-			now = s.now()
-		}
-		k.setBounds(now)
-		r, err := s.runTimed(ctx, "reserve", g, k, now, size)
-		if err == nil && k.missedWindow(r, now) {
-			continue
-		}
-		if claimed.IsZero() && !s.useLocalClock {
-			now = s.now()
-		}
-		return r, now, err
-	}
-	return "", claimed, errClockJumps
-}
-
-// settle runs a script whose result is ignored, even if ctx is done.
-func (s *Store) settle(ctx context.Context, g *groups, k *call, now time.Time) {
-	if now.IsZero() && s.useLocalClock {
-		now = s.now()
-	}
-	_, _ = s.runTimed(context.WithoutCancel(ctx), "settle", g, k, now, 0)
-}
 
 func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
 

@@ -220,7 +220,7 @@ func newRoundTrip(s *script, calls []*groupedCall) *roundTrip {
 	for i, c := range calls {
 		c.roundTrip = r
 		r.keys = append(r.keys, c.call.args[3:c.call.limitArgs]...)
-		r.args = append(r.args, operations[c.call.operation.name])
+		r.args = append(r.args, c.call.operation.name)
 		r.args = append(r.args, c.call.args[c.call.claimArgs+1:]...)
 		r.ends[i] = len(r.args)
 	}

@@ -85,7 +85,7 @@ func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle
 // reportLate reports the outcome of a claim whose caller did not wait for the whole
 // timeout. It waits for the remaining time, so that short deadlines do not open the Breaker
 // of a Redis that responds within the timeout.
-func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time.Duration, err error) {
+func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *asyncCall, remaining time.Duration, err error) {
 	defer g.recoverPanic() // of a BreakerTrace
 	timer := time.NewTimer(remaining)
 	defer timer.Stop()
@@ -119,7 +119,7 @@ func (g *guardedCaller) Traits() throttle.Traits {
 // and is not repeated.
 func (g *guardedCaller) runOrDefer(ctx context.Context, key string, do func(context.Context)) {
 	if !g.breakerOf(key).isOpen() {
-		_, _ = g.run(context.WithoutCancel(ctx), do)
+		_ = g.run(context.WithoutCancel(ctx), new(asyncCall), do)
 		return
 	}
 	g.mu.Lock()
@@ -141,13 +141,11 @@ func (g *guardedCaller) drainDeferred() {
 
 func (g *guardedCaller) runDeferred() {
 	for do := g.nextDeferred(); do != nil; do = g.nextDeferred() {
-		g.runInBackground(do)
+		func() {
+			defer g.recoverPanic()
+			_ = g.run(context.Background(), new(asyncCall), do)
+		}()
 	}
-}
-
-func (g *guardedCaller) runInBackground(do func(context.Context)) {
-	defer g.recoverPanic()
-	_, _ = g.run(context.Background(), do)
 }
 
 // recoverPanic, which must be deferred, passes a panic in a goroutine without a caller to

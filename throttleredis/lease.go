@@ -661,7 +661,7 @@ func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts []leasePart) 
 	for _, p := range parts {
 		if p.units > 0 {
 			c := throttle.Claim{Key: k.key, Cost: p.units}
-			a.limiter.settle(ctx, opCancel, c, -p.units, throttle.Decision{OK: true, Grant: p.grant}, time.Time{})
+			a.limiter.settle(ctx, c, throttle.Decision{OK: true, Grant: p.grant}, throttle.Feedback{State: throttle.Unused})
 			k.rejection.Store(nil)
 		}
 	}
@@ -729,10 +729,9 @@ func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead i
 		ctx, cancel = context.WithTimeout(ctx, leaseTimeout)
 		defer cancel()
 	}
-	k := l.callPool.Get().(*call)
+	k := l.callFor(c.Key)
 	defer l.callPool.Put(k)
-	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.decide(ctx, l.groups, k, c.Now, 8+partSize+leaseSize, func() {
+	r, at, err := l.decide(ctx, k, c.Now, 8+partSize+leaseSize, func() {
 		k.setLease(n, waiting, ahead, l.limit.leaseMargin)
 	})
 	return leaseReply{r}, at, err

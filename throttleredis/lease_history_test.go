@@ -441,7 +441,7 @@ func (m *memoryWindow) process(_ context.Context, cmd redis.Cmder) error {
 	} else if args[i+3].(int64) == m.start {
 		m.used = max(m.used+arg, 0)
 	}
-	cmd.(sentOnceStringCmd).SetVal(reply)
+	cmd.(sentOnce).Cmder.(*redis.StringCmd).SetVal(reply)
 	return nil
 }
 
@@ -487,9 +487,9 @@ func TestMemoryWindow_decidesAsTheScript(t *testing.T) {
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				return err
 			}
-			want := cmd.(sentOnceStringCmd).Val()
+			want := cmd.(sentOnce).Cmder.(*redis.StringCmd).Val()
 			require.NoError(t, server.process(ctx, cmd))
-			require.Equal(t, want, cmd.(sentOnceStringCmd).Val())
+			require.Equal(t, want, cmd.(sentOnce).Cmder.(*redis.StringCmd).Val())
 			return err
 		}}}
 		l := s.FixedWindow(limit)
@@ -499,7 +499,7 @@ func TestMemoryWindow_decidesAsTheScript(t *testing.T) {
 			reply, _, err := l.leases.send(t.Context(), throttle.Claim{Key: "k", Now: now}, n, waiting, ahead)
 			require.NoError(t, err)
 			if units := reply.more(); units > 1 && r.IntN(2) == 0 {
-				l.settle(t.Context(), opCancel, throttle.Claim{Key: "k", Cost: units}, -units, throttle.Decision{OK: true, Grant: reply.part(0).grant()}, now)
+				l.settle(t.Context(), throttle.Claim{Key: "k", Cost: units}, throttle.Decision{OK: true, Grant: reply.part(0).grant()}, throttle.Feedback{State: throttle.Unused, Now: now})
 			}
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -17,15 +15,12 @@ import (
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
 // arrived, and Wait counts from it. It does not depend on the server's clock.
 type Limiter struct {
-	groups    *groups
-	store     *Store
+	scripted
 	limit     limit
-	keyPrefix string // of Redis keys, before the tag
-	keySuffix string // of Redis keys, after the tag
-	callPool  sync.Pool
-	subGrants throttle.SubGrants // of grants that do not fit into a Decision
-	usage     *limitUsage        // decides in Mode Eventual; nil in other Modes
-	leases    *leases            // decides in Mode Leased; nil in other Modes, and if the units of the limit cannot be used later
+	keyPrefix string      // of Redis keys, before the tag
+	keySuffix string      // of Redis keys, after the tag
+	usage     *limitUsage // decides in Mode Eventual; nil in other Modes
+	leases    *leases     // decides in Mode Leased; nil in other Modes, and if the units of the limit cannot be used later
 }
 
 // limiter returns the limiter of l. It panics if newLimiter returns an error.
@@ -48,7 +43,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	} else {
 		l.leaseMargin = 0
 	}
-	r := &Limiter{store: s, limit: l, groups: &groups{store: s, script: scriptOf(l.algorithm)}}
+	r := &Limiter{limit: l}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
 		if err != nil {
@@ -61,7 +56,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 		return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
 	}
 	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
-	r.callPool.New = func() any { return newCall(r) }
+	r.init(s, l.wideGrant, r)
 	r.leases = s.newLeases(r)
 	return r, nil
 }
@@ -86,28 +81,15 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	return l.ask(ctx, c, n)
 }
 
-// ask decides on c, of n units, in Redis.
-func (l *Limiter) ask(ctx context.Context, c throttle.Claim, n int64) (throttle.Decision, error) {
-	k := l.callPool.Get().(*call)
-	defer l.callPool.Put(k)
-	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.groups, k, c, n, waitArg(c, l.limit.ticksPerMicro))
-	if err != nil {
-		return l.limit.afterError(ctx, c, at, err)
-	}
-	d := l.limit.decision(r.part(0), c, r.now(), at)
-	if l.limit.wideGrant && d.OK && !c.DryRun {
-		storeGrant(k.decisions, d, r.part(0))
-		d = l.subGrants.Wrap(d, k.decisions)
-	}
-	return d, nil
-}
-
 // Report implements throttle.Limiter. It settles a cost that was unknown before, as the
 // limiter in memory does. It does not report failures.
 func (l *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if !l.reportLocally(c, d, f) {
-		l.settle(ctx, settleOp(f), c, f.ExtraCost(c, d), d, f.Now)
+	switch {
+	case l.reportLocally(c, d, f):
+	case l.usage != nil:
+		l.usage.adjust(c, d, f.ExtraCost(c, d), f.Now)
+	default:
+		l.settle(ctx, c, d, f)
 	}
 }
 
@@ -115,7 +97,7 @@ func (l *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decis
 func (l *Limiter) reportLocally(c throttle.Claim, d throttle.Decision, f throttle.Feedback) bool {
 	extra := f.ExtraCost(c, d)
 	if extra == 0 {
-		return !ends(c, d, f) || !l.limit.holdsUntilEnd && !l.limit.wideGrant
+		return !ends(c, d, f) || !l.holds && !l.wraps
 	}
 	return l.leases != nil && l.leases.report(c, d, extra)
 }
@@ -125,7 +107,7 @@ func (l *Limiter) reportLocally(c throttle.Claim, d throttle.Decision, f throttl
 func (l *Limiter) Traits() throttle.Traits {
 	return throttle.Traits{
 		NonBlocking:    l.usage != nil,
-		EndsAtResponse: !l.limit.holdsUntilEnd,
+		EndsAtResponse: !l.holds,
 		BooksAhead:     l.limit.booksAhead(),
 		CountsRejected: l.limit.countsRejections,
 	}
@@ -135,35 +117,4 @@ func (l *Limiter) Traits() throttle.Traits {
 func ends(c throttle.Claim, d throttle.Decision, f throttle.Feedback) bool {
 	_, err := c.Units()
 	return err == nil && d.OK && f.State != throttle.Ongoing
-}
-
-// settleOp returns the operation of a script that settles a claim with feedback f.
-func settleOp(f throttle.Feedback) string {
-	if f.State == throttle.Unused {
-		return opCancel
-	}
-	return opSettle
-}
-
-func (l *Limiter) settle(ctx context.Context, op string, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
-	if l.usage != nil {
-		l.usage.adjust(c, d, extra, now)
-		return
-	}
-	k := l.callPool.Get().(*call)
-	defer l.callPool.Put(k)
-	k.setKey(0, l.redisKey(c.Key))
-	n, _ := c.Units()
-	k.setOp(op, n, clampUnits(extra))
-	if !l.limit.wideGrant {
-		grant, acts := l.limit.grantArgs(d)
-		k.appendGrant(grant, acts)
-		l.store.settle(ctx, l.groups, k, now)
-		return
-	}
-	l.subGrants.Unwrap(d, throttle.Ended, func(parts []throttle.Decision) {
-		if l.limit.appendGrant(k, parts); extra != 0 {
-			l.store.settle(ctx, l.groups, k, now)
-		}
-	})
 }

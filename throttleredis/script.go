@@ -20,10 +20,7 @@ var luaFiles embed.FS
 // A script decides on one or several limits. There is one script for each list of
 // algorithms, independent of the configuration of the limits, so that Redis stores few
 // scripts.
-type script struct {
-	text, sha       string
-	textArg, shaArg any // text and sha as values of type any
-}
+type script struct{ text, sha any } // arguments of commands
 
 // algorithms describes the files of that name.
 var algorithms = map[string]struct {
@@ -54,14 +51,9 @@ func scriptOf(names ...string) *script {
 		return s.(*script)
 	}
 	text := compose(names, list)
-	s, _ := scripts.LoadOrStore(list, newScript(text))
-	return s.(*script)
-}
-
-func newScript(text string) *script {
 	sum := sha1.Sum([]byte(text))
-	sha := hex.EncodeToString(sum[:])
-	return &script{text, sha, text, sha}
+	s, _ := scripts.LoadOrStore(list, &script{text, hex.EncodeToString(sum[:])})
+	return s.(*script)
 }
 
 func compose(names []string, list string) string {
@@ -101,79 +93,82 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// run runs s by its hash, and sends its text if the server does not have it.
-func (s *script) run(ctx context.Context, st *Store, k *call) (string, error) {
-	reply, err := s.send(ctx, st, k, evalSHA, s.shaArg)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return s.send(ctx, st, k, eval, s.textArg)
+// run runs s for one claim. A StringCmd takes fewer allocations than a Cmd, whose reply is of
+// unknown type: these, and the copies of Eval, are a third of the cost of a decision on the client.
+func (s *script) run(ctx context.Context, st *Store, k *call) (reply string, err error) {
+	if _, ok := st.Client.(processor); !ok {
+		k.args[k.claimArgs] = k.operation.name
+		all, err := s.runAll(ctx, st, k.args)
+		reply, _ = all.(string)
+		return reply, err
 	}
+	err = s.send(k.args, func() error {
+		cmd := redis.NewStringCmd(ctx, k.args...)
+		cmd.SetFirstKeyPos(3)
+		st.process(ctx, cmd)
+		reply, err = cmd.Result()
+		return err
+	})
 	return reply, err
 }
 
-// runAll runs s for several claims as run does. args are the command; runAll sets the first two.
-func (s *script) runAll(ctx context.Context, st *Store, args []any) (any, error) {
-	args[0], args[1] = evalSHA, s.shaArg
-	reply, err := sendAll(ctx, st, args)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		args[0], args[1] = eval, s.textArg
-		return sendAll(ctx, st, args)
-	}
-	return reply, err
-}
-
-func sendAll(ctx context.Context, st *Store, args []any) (any, error) {
-	first := 3 + args[2].(int)
-	if p, ok := st.Client.(processor); ok {
+// runAll runs s for one or several claims. args are the command, of which runAll sets the first two.
+func (s *script) runAll(ctx context.Context, st *Store, args []any) (reply any, err error) {
+	err = s.send(args, func() error {
 		cmd := redis.NewCmd(ctx, args...)
 		cmd.SetFirstKeyPos(3)
-		st.process(ctx, p, cmd, func() redis.Cmder { return sentOnceCmd{cmd} })
-		return cmd.Result()
-	}
-	keys := make([]string, 0, first-3)
-	for _, key := range args[3:first] {
-		keys = append(keys, key.(string))
-	}
-	if args[0] == eval {
-		return st.Client.Eval(ctx, args[1].(string), keys, args[first:]...).Result()
-	}
-	return st.Client.EvalSha(ctx, args[1].(string), keys, args[first:]...).Result()
+		st.process(ctx, cmd)
+		reply, err = cmd.Result()
+		return err
+	})
+	return reply, err
 }
 
 var evalSHA, eval any = "evalsha", "eval"
 
-// send sends the command with as few allocations as possible: a processor gets the prepared
-// command. The copies and allocations of Eval, and those for a reply of unknown type, are a
-// third of the cost of a decision on the client.
-func (s *script) send(ctx context.Context, st *Store, k *call, command, body any) (string, error) {
-	if p, ok := st.Client.(processor); ok {
-		cmd := redis.NewStringCmd(ctx, k.command(command, body)...)
-		cmd.SetFirstKeyPos(3)
-		st.process(ctx, p, cmd, func() redis.Cmder { return sentOnceStringCmd{cmd} })
-		return cmd.Result()
+// send calls process for the command args, with the hash of s, and if the server does not have s,
+// with its text.
+func (s *script) send(args []any, process func() error) error {
+	args[0], args[1] = evalSHA, s.sha
+	err := process()
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[0], args[1] = eval, s.text
+		err = process()
 	}
-	if command == eval {
-		return st.Client.Eval(ctx, s.text, k.keys(), k.arguments()...).Text()
-	}
-	return st.Client.EvalSha(ctx, s.sha, k.keys(), k.arguments()...).Text()
+	return err
 }
 
-// process processes cmd, which holds the error. In Mode Leased the client processes sentOnce of it,
-// because units that are returned twice would exceed the limit.
-func (s *Store) process(ctx context.Context, p processor, cmd redis.Cmder, sentOnce func() redis.Cmder) {
-	if s.Mode == Leased {
-		cmd = sentOnce()
+// process processes cmd, which holds the error. In Mode Leased the client does not repeat it, because
+// units that are returned twice would exceed the limit.
+func (s *Store) process(ctx context.Context, cmd redis.Cmder) {
+	switch p, ok := s.Client.(processor); {
+	case !ok:
+		s.eval(ctx, cmd.(*redis.Cmd))
+	case s.Mode == Leased:
+		_ = p.Process(ctx, sentOnce{cmd})
+	default:
+		_ = p.Process(ctx, cmd)
 	}
-	_ = p.Process(ctx, cmd)
 }
 
-// A sentOnceCmd is a command that the client does not repeat after an error.
-type sentOnceCmd struct{ *redis.Cmd }
+// eval processes cmd by a client that is no processor.
+func (s *Store) eval(ctx context.Context, cmd *redis.Cmd) {
+	run, args := s.Client.EvalSha, cmd.Args()
+	if args[0] == eval {
+		run = s.Client.Eval
+	}
+	first := 3 + args[2].(int)
+	var keys []string
+	for _, key := range args[3:first] {
+		keys = append(keys, key.(string))
+	}
+	reply, err := run(ctx, args[1].(string), keys, args[first:]...).Result()
+	cmd.SetVal(reply)
+	cmd.SetErr(err)
+}
+
+// A sentOnce is a command that the client does not repeat after an error.
+type sentOnce struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
-func (sentOnceCmd) NoRetry() bool { return true }
-
-// A sentOnceStringCmd is a command that the client does not repeat after an error.
-type sentOnceStringCmd struct{ *redis.StringCmd }
-
-// NoRetry implements redis.Cmder.
-func (sentOnceStringCmd) NoRetry() bool { return true }
+func (sentOnce) NoRetry() bool { return true }
