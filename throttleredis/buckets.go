@@ -12,9 +12,7 @@ import (
 
 // TokenBucket returns a limiter that behaves like throttle.NewTokenBucket. It panics if l
 // or s is invalid.
-func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
-	return s.limiter(tokenBucket(l))
-}
+func (s *Store) TokenBucket(l throttle.Limit) *Limiter { return s.limiter(tokenBucket(l)) }
 
 func tokenBucket(l throttle.Limit) limit {
 	t := ticksOf(l)
@@ -29,9 +27,7 @@ func tokenBucket(l throttle.Limit) limit {
 		ticksPerMicro: t.scale,
 		args:          []any{t.interval, t.scale, t.burst},
 		newRule:       func(o EventualOptions) usageRule { return newBucketUsage(l, o.PeerTimeout) },
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewTokenBucket(shareOf(l, n)), c)
-		},
+		newShare:      func(n int64) throttle.Limiter { return throttle.NewTokenBucket(shareOf(l, n)) },
 	}
 	margin := t.burst / leaseShare
 	valid := t.duration(saturated.Mul(margin, t.interval))
@@ -52,10 +48,7 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 
 func refillBucket(r throttle.RefillBucketConfig) limit {
 	burst := cmp.Or(r.Limit.Burst, r.Limit.Count)
-	per, anchor := micros(r.Limit.Per), int64(0)
-	if !r.Anchor.IsZero() && per > 0 {
-		anchor = microAtOrAfter(r.Anchor)
-	}
+	per, anchor := micros(r.Limit.Per), anchorMicros(r.Anchor)
 	return limit{
 		algorithm:     "refillbucket",
 		err:           cmp.Or(r.Validate(), validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateFull(r), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
@@ -66,8 +59,8 @@ func refillBucket(r throttle.RefillBucketConfig) limit {
 		per:           time.Duration(saturated.Mul((burst-1)/max(r.Limit.Count, 1)+1, int64(max(r.Limit.Per, 0)))),
 		ticksPerMicro: 1,
 		args:          []any{per, r.Limit.Count, burst, anchor},
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}), c)
+		newShare: func(n int64) throttle.Limiter {
+			return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor})
 		},
 	}
 }
@@ -81,9 +74,7 @@ func validateFull(r throttle.RefillBucketConfig) error {
 
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
 // is a meter, which rejects claims; otherwise it is a queue, which books ahead. LeakyBucket panics if l or s is invalid.
-func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
-	return s.limiter(leakyBucket(l))
-}
+func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter { return s.limiter(leakyBucket(l)) }
 
 func leakyBucket(l throttle.LeakyBucketConfig) limit {
 	t := ticksOf(l.Limit)
@@ -104,8 +95,8 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 		scaledGrant:   true,
 		queueBound:    queueBoundOf(l.Queue),
 		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}), c)
+		newShare: func(n int64) throttle.Limiter {
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split})
 		},
 	}
 }
@@ -113,9 +104,7 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 // TickQueue returns a limiter that behaves like throttle.NewTickQueue. Without an Anchor,
 // ticks count from the Unix epoch; an Anchor is rounded up to whole microseconds. TickQueue
 // panics if t or s is invalid, or if there is more than one tick per microsecond.
-func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
-	return s.limiter(tickQueue(t))
-}
+func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter { return s.limiter(tickQueue(t)) }
 
 func tickQueue(t throttle.TickQueueConfig) limit {
 	per := micros(t.Limit.Per)
@@ -126,10 +115,7 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 	if err != nil {
 		return limit{err: err}
 	}
-	anchor := int64(0)
-	if !t.Anchor.IsZero() {
-		anchor = microAtOrAfter(t.Anchor)
-	}
+	anchor := anchorMicros(t.Anchor)
 	g := saturated.GCD(t.Limit.Count, per)
 	return limit{
 		algorithm:     "tickqueue",
@@ -141,9 +127,9 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 		ticksPerMicro: t.Limit.Count / g,
 		queueBound:    queueBoundOf(t.Queue),
 		args:          []any{t.Limit.Count / g, per / g, t.Queue, anchor},
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+		newShare: func(n int64) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
-			return throttle.WithClock(throttle.NewTickQueue(part), c)
+			return throttle.NewTickQueue(part)
 		},
 	}
 }
@@ -154,9 +140,7 @@ const maxNginxBurst = 1e9
 
 // Nginx returns a limiter that behaves like throttle.NewNginx. It panics if l or s is
 // invalid.
-func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
-	return s.limiter(nginx(l))
-}
+func (s *Store) Nginx(l throttle.NginxConfig) *Limiter { return s.limiter(nginx(l)) }
 
 func nginx(l throttle.NginxConfig) limit {
 	err := l.Validate()
@@ -180,9 +164,9 @@ func nginx(l throttle.NginxConfig) limit {
 		ticksPerMicro: 1,
 		queueBound:    queueBoundOf(l.Burst - undelayed),
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+		newShare: func(n int64) throttle.Limiter {
 			whole := throttle.Limit{Name: cmp.Or(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
-			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}), c)
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n})
 		},
 	}
 }

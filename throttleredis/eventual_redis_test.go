@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,19 +56,19 @@ func TestEventual_overOneRedis(t *testing.T) {
 	require.Equal(t, EventualStats{Hosts: 2, Reachable: 2, Regions: 1, Keys: 1}, one.Stats())
 	link := &redisLink{link{channel: "{" + prefix + ":usage}"}}
 	for _, s := range []*Store{one, other} {
-		key := link.key(hostName(s.eventual.exchange.host))
+		key := link.key(strconv.FormatUint(s.eventual.exchange.host, 36))
 		require.EqualValues(t, 2, c.HLen(t.Context(), key).Val(), "a counter, and the latest message")
 		left := c.PTTL(t.Context(), key).Val()
 		require.Greater(t, left, time.Hour)
 		require.LessOrEqual(t, left, 2*time.Hour+time.Minute)
 	}
-	require.Greater(t, c.PTTL(t.Context(), link.hostsKey()).Val(), time.Hour)
+	require.Greater(t, c.PTTL(t.Context(), link.key("hosts")).Val(), time.Hour)
 	late := window(1000, newEventualStore(t, prefix, c))
 	awaitRemaining(t, 980, late)
 
 	fast := one.TokenBucket(throttle.Limit{Count: 10, Per: 8 * time.Second}) // full again after 4 s: time enough to see it stored
 	require.Equal(t, 5, granted(t, fast, "fast", 5))
-	key := link.key(hostName(one.eventual.exchange.host))
+	key := link.key(strconv.FormatUint(one.eventual.exchange.host, 36))
 	redistest.Await(t, "the bucket to be stored", func() bool { return c.HLen(t.Context(), key).Val() == 3 })
 	redistest.Await(t, "the full bucket to be removed", func() bool { return c.HLen(t.Context(), key).Val() == 2 })
 	for _, name := range []string{"publish <nil>", "fetch <nil>"} {
@@ -179,7 +180,7 @@ func TestEventual_ignoresMalformedMessages(t *testing.T) {
 	for _, text := range []string{"", "x", strings.Repeat("x", 100_000), valid[:5], valid + "x", valid + strings.Repeat("\xff", 100), "\x02" + valid[1:]} {
 		require.NoError(t, c.Publish(t.Context(), link.channel, text).Err())
 	}
-	require.NoError(t, c.ZAdd(t.Context(), link.hostsKey(), redis.Z{Score: 1e15, Member: "!"}, redis.Z{Score: 1e15, Member: "a"}).Err())
+	require.NoError(t, c.ZAdd(t.Context(), link.key("hosts"), redis.Z{Score: 1e15, Member: "!"}, redis.Z{Score: 1e15, Member: "a"}).Err())
 	require.NoError(t, c.HSet(t.Context(), link.key("a"), "x", "junk", "", "1 ", "y", "99999999999999999999 z").Err())
 	require.NoError(t, c.Publish(t.Context(), link.channel, valid).Err())
 	for _, l := range hosts {

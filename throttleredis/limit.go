@@ -41,7 +41,7 @@ type limit struct {
 	leaseUnit    time.Duration
 
 	// newShare returns a limiter in memory with the n-th part of the limit, for one key.
-	newShare func(n int64, c throttle.Clock) throttle.Limiter
+	newShare func(n int64) throttle.Limiter
 }
 
 // isBan reports whether l counts the rejections of other limits and bans keys.

@@ -27,7 +27,7 @@ func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	}
 	n, clock := int64(processes), l.store.Clock
 	return &keyed.Limiter{
-		New:   func(string) throttle.Limiter { return l.limit.newShare(n, clock) },
+		New:   func(string) throttle.Limiter { return throttle.WithClock(l.limit.newShare(n), clock) },
 		Max:   maxKeys,
 		Clock: clock,
 	}

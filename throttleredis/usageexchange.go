@@ -2,11 +2,9 @@ package throttleredis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"iter"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -81,7 +79,8 @@ const (
 // newUsageExchange starts an exchange over links. The first one is that of this host's
 // region.
 func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
-	x := &usageExchange{options: o, start: time.Now(), host: newHostID(), peers: map[uint64]*usagePeer{}, closed: make(chan struct{})}
+	x := &usageExchange{options: o, start: time.Now(), peers: map[uint64]*usagePeer{}, closed: make(chan struct{})}
+	x.host = rand.Uint64() | 1 // not zero
 	x.slotLength = (x.exchangeTime()-1)/(recentSlots-1) + 1
 	for _, l := range links {
 		x.regions = append(x.regions, &usageRegion{link: l, missing: newSignal()})
@@ -96,13 +95,6 @@ func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
 	}
 	x.tasks.start(tasks...)
 	return x
-}
-
-// newHostID returns a random number other than zero.
-func newHostID() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
 // elapsed returns the time since the exchange began. It does not depend on the wall clock.
@@ -191,7 +183,7 @@ func (x *usageExchange) forgetLimits() {
 // publishAll publishes once per Interval until ctx is done. Hosts that start at the same
 // time publish at different times.
 func (x *usageExchange) publishAll(ctx context.Context) {
-	if !sleep(ctx, mathrand.N(x.options.Interval)) {
+	if !sleep(ctx, rand.N(x.options.Interval)) {
 		return
 	}
 	ticker := time.NewTicker(x.options.Interval)
@@ -222,7 +214,7 @@ func (x *usageExchange) publishDirty(ctx context.Context, ending bool) {
 	for ctx.Err() == nil {
 		b := x.nextBatch(ending)
 		quiet := x.elapsed() - time.Duration(x.published.Load())
-		if b.empty() && x.hasStored && !ending && quiet < x.options.PeerTimeout/4 {
+		if len(b.items) == 0 && !b.replace && x.hasStored && !ending && quiet < x.options.PeerTimeout/4 {
 			x.sequence-- // it was not used
 			return
 		}
@@ -253,22 +245,14 @@ func (x *usageExchange) recordError(err error) {
 type usageBatch struct {
 	usagePublication
 	items    []batchItem
-	dropped  []droppedTag
 	complete bool // nothing else has changed
 }
 
-func (b *usageBatch) empty() bool { return len(b.items)+len(b.removed) == 0 && !b.replace }
-
-// A batchItem is a record in a batch.
+// A batchItem is a record in a batch, or the tag of one that was removed.
 type batchItem struct {
 	shard  *usageShard
-	record *usageRecord
-}
-
-// A droppedTag is the tag of a record that was removed.
-type droppedTag struct {
-	shard *usageShard
-	tag   string
+	tag    string
+	record *usageRecord // nil: it was removed
 }
 
 // nextBatch returns the next batch of counters that have changed, of bounded size.
@@ -309,7 +293,7 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 		}
 		name := usageItem{limit: u.id, tag: s.dropped[0]}
 		b.removed = append(b.removed, string(name.appendName(nil)))
-		b.dropped = append(b.dropped, droppedTag{s, s.dropped[0]})
+		b.items = append(b.items, batchItem{s, s.dropped[0], nil})
 	}
 	s.dropped = nil
 	for len(s.dirty) > 0 {
@@ -325,7 +309,7 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 		name := i.appendName(nil)
 		text = i.appendCounter(append(text, name...))
 		b.stored = append(b.stored, storedField{name: string(name), value: i.storedValue()})
-		b.items = append(b.items, batchItem{s, r})
+		b.items = append(b.items, batchItem{s, r.tag, r})
 	}
 	s.dirty = nil
 	return text
@@ -335,15 +319,13 @@ func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text 
 func (x *usageExchange) requeue(b *usageBatch) {
 	for _, i := range b.items {
 		i.shard.mu.Lock()
-		if i.shard.records[i.record.tag] == i.record {
+		switch i.record {
+		case nil:
+			i.shard.dropped = append(i.shard.dropped, i.tag)
+		case i.shard.records[i.tag]:
 			i.shard.markDirty(i.record)
 		}
 		i.shard.mu.Unlock()
-	}
-	for _, d := range b.dropped {
-		d.shard.mu.Lock()
-		d.shard.dropped = append(d.shard.dropped, d.tag)
-		d.shard.mu.Unlock()
 	}
 	if b.replace {
 		x.rewrite.Store(true)
@@ -525,7 +507,7 @@ func (x *usageExchange) recount(now time.Duration) {
 		switch {
 		case quiet <= x.options.PeerTimeout:
 			c.reachable++
-		case quiet > x.forgetAfter() && p.region.connectedFor(now) > x.options.PeerTimeout:
+		case quiet > x.forgetAfter() && p.region.connected.Load() && now-time.Duration(p.region.connectedAt.Load()) > x.options.PeerTimeout:
 			p.gone.Store(true)
 			continue
 		}
@@ -536,14 +518,6 @@ func (x *usageExchange) recount(now time.Duration) {
 		c.isolated, c.reachable = true, 1
 	}
 	x.current.Store(&c)
-}
-
-// connectedFor returns the time for which messages of r have arrived.
-func (r *usageRegion) connectedFor(now time.Duration) time.Duration {
-	if !r.connected.Load() {
-		return 0
-	}
-	return now - time.Duration(r.connectedAt.Load())
 }
 
 // close stops the exchange, waits until its goroutines have ended, and tells the other hosts

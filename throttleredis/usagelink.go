@@ -41,31 +41,23 @@ const maxConnectPause = 100 * time.Millisecond
 
 var usagePublishScript = redis.NewScript(readLua("usage_publish"))
 
-func (l *redisLink) hostsKey() string { return l.key("hosts") }
-
-// hostName returns the name of a host in keys.
-func hostName(host uint64) string { return strconv.FormatUint(host, 36) }
-
 func (l *redisLink) publish(ctx context.Context, p *usagePublication) (existed bool, err error) {
-	host, replace := hostName(p.host), 0
-	if p.replace {
-		replace = 1
-	}
-	args := []any{l.channel, host, p.keep.Milliseconds(), replace, p.message, len(p.removed)}
+	host := strconv.FormatUint(p.host, 36)
+	args := []any{l.channel, host, p.keep.Milliseconds(), p.replace, p.message, len(p.removed)}
 	for _, name := range p.removed {
 		args = append(args, name)
 	}
 	for _, f := range p.stored {
 		args = append(args, f.name, f.value)
 	}
-	return l.run(ctx, "publish", usagePublishScript, []string{l.hostsKey(), l.key(host)}, args...).Bool()
+	return l.run(ctx, "publish", usagePublishScript, []string{l.key("hosts"), l.key(host)}, args...).Bool()
 }
 
 // usageHostsScript returns the hosts that have stored counters.
 var usageHostsScript = redis.NewScript(`return redis.call('ZRANGE', KEYS[1], 0, -1)`)
 
 func (l *redisLink) fetchHosts(ctx context.Context, receive func(uint64, []storedField)) error {
-	hosts, err := l.run(ctx, "fetch", usageHostsScript, []string{l.hostsKey()}).StringSlice()
+	hosts, err := l.run(ctx, "fetch", usageHostsScript, []string{l.key("hosts")}).StringSlice()
 	if err != nil {
 		return err
 	}

@@ -71,28 +71,19 @@ type usageReader struct {
 	failed bool
 }
 
+// take returns the next n bytes, or zeros if there are fewer.
 func (r *usageReader) take(n int) string {
 	if r.failed = r.failed || n > len(r.rest); r.failed {
-		return ""
+		return string(make([]byte, n))
 	}
 	s := r.rest[:n]
 	r.rest = r.rest[n:]
 	return s
 }
 
-func (r *usageReader) byte() byte {
-	if s := r.take(1); s != "" {
-		return s[0]
-	}
-	return 0
-}
+func (r *usageReader) byte() byte { return r.take(1)[0] }
 
-func (r *usageReader) uint64() uint64 {
-	if s := r.take(8); s != "" {
-		return binary.LittleEndian.Uint64([]byte(s))
-	}
-	return 0
-}
+func (r *usageReader) uint64() uint64 { return binary.LittleEndian.Uint64([]byte(r.take(8))) }
 
 func (r *usageReader) uvarint() uint64 {
 	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))

@@ -14,19 +14,17 @@ import (
 
 // WarmUp returns a limiter that behaves like warmup.New. Outage must be 0: detecting an
 // outage requires all responses of the server in order. WarmUp panics if c or s is invalid.
-func (s *Store) WarmUp(c warmup.Config) *Limiter {
-	return s.limiter(warmUp(c))
-}
+func (s *Store) WarmUp(c warmup.Config) *Limiter { return s.limiter(warmUp(c)) }
 
 func warmUp(c warmup.Config) limit {
 	err := c.Validate()
 	if err == nil && c.Outage != 0 {
 		err = fmt.Errorf("throttleredis: warm-up %q: Outage is %v: leave it 0: an outage is not noticed in Redis", c.Limit.Name, c.Outage)
 	}
-	return smooth(c.Limit, err, warmUpCosts(c), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+	return smooth(c.Limit, err, warmUpCosts(c), func(n int64) throttle.Limiter {
 		part := c
-		part.Limit = l
-		return throttle.WithClock(warmup.New(part), clk)
+		part.Limit = evenRateOf(c.Limit, n)
+		return warmup.New(part)
 	})
 }
 
@@ -35,23 +33,21 @@ func warmUp(c warmup.Config) limit {
 //
 // Without StartFull, a key accrues idle units from its first grant on. A key that has all
 // idle units and is then unused for an hour expires and begins anew.
-func (s *Store) Bursty(b warmup.BurstyConfig) *Limiter {
-	return s.limiter(bursty(b))
-}
+func (s *Store) Bursty(b warmup.BurstyConfig) *Limiter { return s.limiter(bursty(b)) }
 
 func bursty(b warmup.BurstyConfig) limit {
 	p := burstyCosts(b)
 	if !b.StartFull {
 		p.missing = p.maxIdle
 	}
-	return smooth(b.Limit, b.Validate(), p, func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+	return smooth(b.Limit, b.Validate(), p, func(n int64) throttle.Limiter {
 		part := b
-		part.Limit = l
-		return throttle.WithClock(warmup.NewBursty(part), clk)
+		part.Limit = evenRateOf(b.Limit, n)
+		return warmup.NewBursty(part)
 	})
 }
 
-func smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit, throttle.Clock) throttle.Limiter) limit {
+func smooth(l throttle.Limit, err error, p unitCosts, share func(n int64) throttle.Limiter) limit {
 	units, full := 0., time.Duration(0)
 	if p.warm == 0 {
 		units = math.Floor(p.maxIdle)
@@ -74,9 +70,7 @@ func smooth(l throttle.Limit, err error, p unitCosts, share func(throttle.Limit,
 		wideGrant:     true,
 		idleTime:      full,
 		args:          args,
-		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
-			return share(evenRateOf(l, n), clk)
-		},
+		newShare:      share,
 	}
 }
 

@@ -11,9 +11,7 @@ import (
 // FixedWindow returns a limiter that behaves like throttle.NewFixedWindow. With AtCreation,
 // windows count from the Unix epoch, because the processes have no creation time in common.
 // FixedWindow panics if q or s is invalid.
-func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
-	return s.limiter(fixedWindow(q))
-}
+func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter { return s.limiter(fixedWindow(q)) }
 
 func fixedWindow(q throttle.FixedWindowConfig) limit {
 	first, per := 0, micros(q.Per)
@@ -30,12 +28,12 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 		per:           q.Per,
 		ticksPerMicro: 1,
 		args:          []any{q.Count, per, first, 0, 0, 0, 0},
-		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+		newShare: func(n int64) throttle.Limiter {
 			part := q
 			if part.Name, part.Count = cmp.Or(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
 				part.Per = evenShareOf(throttle.Limit{Count: q.Count, Per: q.Per}, n).Per
 			}
-			return throttle.WithClock(throttle.NewFixedWindow(part), c)
+			return throttle.NewFixedWindow(part)
 		},
 	}
 	if q.Per == 0 && l.err == nil {
@@ -60,9 +58,7 @@ func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
 
 // SlidingLog returns a limiter that behaves like throttle.NewSlidingLog. It panics if l or
 // s is invalid.
-func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
-	return s.limiter(slidingLog(l))
-}
+func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter { return s.limiter(slidingLog(l)) }
 
 func slidingLog(l throttle.SlidingLogConfig) limit {
 	rejected := 0
@@ -70,8 +66,8 @@ func slidingLog(l throttle.SlidingLogConfig) limit {
 		rejected = 1
 	}
 	gap := micros(l.MinGap + 999)
-	r := slidingLimit("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRejected: l.CountRejected}), c)
+	r := slidingLimit("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64) throttle.Limiter {
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRejected: l.CountRejected})
 	}, micros(l.Limit.Per), gap, rejected, 0)
 	r.countsRejections = l.CountRejected
 	return r
@@ -84,10 +80,10 @@ func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 }
 
 func slidingCounter(c throttle.SlidingCounterConfig) limit {
-	share := func(n int64, clk throttle.Clock) throttle.Limiter {
+	share := func(n int64) throttle.Limiter {
 		part := c
 		part.Limit = evenShareOf(c.Limit, n)
-		return throttle.WithClock(throttle.NewSlidingCounter(part), clk)
+		return throttle.NewSlidingCounter(part)
 	}
 	err := c.Validate()
 	if c.Parts > 0 { // a log with one entry for each sub-window
@@ -111,7 +107,7 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 
 // slidingLimit returns a limit over a sliding window. The first of args is the window, and the last
 // the number of its parts, if there are any.
-func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) limit {
+func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(n int64) throttle.Limiter, args ...any) limit {
 	return limit{
 		algorithm:     algorithm,
 		err:           cmp.Or(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
@@ -129,9 +125,7 @@ func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, sh
 // Concurrency returns a limiter that behaves like throttle.NewConcurrency. MaxAge must be
 // set, because a process that crashes does not end its claims and would hold their units
 // indefinitely. Concurrency panics if c or s is invalid.
-func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
-	return s.limiter(concurrency(c))
-}
+func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter { return s.limiter(concurrency(c)) }
 
 func concurrency(c throttle.ConcurrencyConfig) limit {
 	err := c.Validate()
@@ -147,8 +141,8 @@ func concurrency(c throttle.ConcurrencyConfig) limit {
 		ticksPerMicro: 1,
 		holdsUntilEnd: true,
 		args:          []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
-		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: cmp.Or(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}), clk)
+		newShare: func(n int64) throttle.Limiter {
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: cmp.Or(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge})
 		},
 	}
 }
@@ -156,10 +150,14 @@ func concurrency(c throttle.ConcurrencyConfig) limit {
 // micros returns d in whole microseconds, rounded down.
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
-// microAtOrAfter returns the first microsecond since the Unix epoch that is not before t.
-func microAtOrAfter(t time.Time) int64 {
+// anchorMicros returns the first microsecond since the Unix epoch that is not before t. The zero
+// time means the epoch.
+func anchorMicros(t time.Time) int64 {
 	us := t.UnixMicro()
-	if time.UnixMicro(us).Before(t) {
+	switch {
+	case t.IsZero():
+		return 0
+	case time.UnixMicro(us).Before(t):
 		us++
 	}
 	return us
