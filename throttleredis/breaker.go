@@ -144,10 +144,15 @@ const (
 	outcomeAbandoned         // the caller's context ended first, so the state of Redis is unknown
 )
 
-// report updates the state with the outcome of an admitted claim. err is its error.
+// report updates the state with the outcome of an admitted claim, and makes the calls of Trace that
+// are due. err is the error of the claim. If another goroutine makes a call of Trace, it also makes
+// those that follow. After a panic the next change continues with them.
 func (b *Breaker) report(generation uint64, o outcome, err error) {
-	if b.update(generation, o, err) {
-		b.trace()
+	if !b.update(generation, o, err) {
+		return
+	}
+	for event := b.nextEvent(); event != nil; event = b.nextEvent() {
+		b.call(event)
 	}
 }
 
@@ -174,14 +179,6 @@ func (b *Breaker) update(generation uint64, o outcome, err error) (due bool) {
 		}
 	}
 	return len(b.events) > 0
-}
-
-// trace makes the calls of Trace that are due. If another goroutine makes one, it also makes those
-// that follow. After a panic the next change continues with them.
-func (b *Breaker) trace() {
-	for event := b.nextEvent(); event != nil; event = b.nextEvent() {
-		b.call(event)
-	}
 }
 
 // nextEvent returns the next call of Trace, which the caller must make, or nil.

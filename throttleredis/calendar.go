@@ -28,8 +28,6 @@ type bounds struct {
 	args [4]any
 }
 
-func newCalendar(q throttle.FixedWindowConfig) *calendar { return &calendar{quota: q} }
-
 // boundsAt returns the bounds for a reading of the local clock.
 func (c *calendar) boundsAt(now time.Time) *bounds {
 	us := now.UnixMicro() + c.clockOffset.Load()
@@ -51,12 +49,6 @@ func (c *calendar) bounds(t time.Time) *bounds {
 		b.args[i] = b.at[i]
 	}
 	return b
-}
-
-// setOffset stores the difference of the clocks after the server's clock was in none of the
-// windows.
-func (c *calendar) setOffset(local time.Time, server int64) {
-	c.clockOffset.Store(server - local.UnixMicro())
 }
 
 // windowLength returns the length of the window that begins at start, which is in

@@ -129,7 +129,7 @@ const waitNoWindow = -2
 func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 	for _, c := range k.calendars {
 		if p := r.part(c.index); p.wait() == waitNoWindow {
-			c.setOffset(now, p.now())
+			c.clockOffset.Store(p.now() - now.UnixMicro())
 			found = true
 		}
 	}

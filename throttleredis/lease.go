@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -89,11 +90,12 @@ func (l *lease) units() int64 {
 	return max(l.left.Load(), 0)
 }
 
-// take takes n units and returns how many are left, or -1 if there are fewer than n.
+// take takes n units, or returns -n if n is negative. It returns how many are left, or -1 if there are
+// fewer than n, or l is closed or has expired.
 func (l *lease) take(n int64, now time.Time) int64 {
 	for l.valid(now) {
 		left := l.left.Load()
-		if left < n {
+		if left < max(n, 0) {
 			break
 		}
 		if l.left.CompareAndSwap(left, left-n) {
@@ -105,20 +107,6 @@ func (l *lease) take(n int64, now time.Time) int64 {
 
 // takeAll closes l and returns the units that it had.
 func (l *lease) takeAll() int64 { return max(l.left.Swap(-1), 0) }
-
-// put returns n units to l. It returns false if l is closed or has expired.
-func (l *lease) put(n int64, now time.Time) bool {
-	for l.valid(now) {
-		left := l.left.Load()
-		if left < 0 {
-			return false
-		}
-		if l.left.CompareAndSwap(left, left+n) {
-			return true
-		}
-	}
-	return false
-}
 
 // A leasedKey is the leases of one key in this process.
 type leasedKey struct {
@@ -162,7 +150,8 @@ func (s *Store) newLeases(l *Limiter) *leases {
 	a.after = func(d time.Duration, f func()) { time.AfterFunc(d, f) }
 	s.leasesMu.Lock()
 	defer s.leasesMu.Unlock()
-	s.leases = append(pruned(s.leases), weak.Make(a))
+	s.leases = slices.DeleteFunc(s.leases, func(p weak.Pointer[leases]) bool { return p.Value() == nil })
+	s.leases = append(s.leases, weak.Make(a))
 	return a
 }
 
@@ -179,17 +168,6 @@ func (s *Store) closeLeases(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pruned returns all without those that the program does not refer to any longer.
-func pruned(all []weak.Pointer[leases]) []weak.Pointer[leases] {
-	kept := all[:0]
-	for _, p := range all {
-		if p.Value() != nil {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }
 
 // reserve decides on c, of n units.
@@ -376,18 +354,18 @@ func (k *leasedKey) takeNext(n int64, now time.Time) (l *lease, grant uint64, le
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	parts := k.takeParts(n, now)
-	if parts.units < n {
+	if parts.units() < n {
 		parts.putBack(now)
 		return nil, 0, -1
 	}
-	if parts.leases[1] != nil {
+	if parts[len(parts)-1].lease == k.next {
 		k.end(k.current.Load())
 		k.current.Store(k.next)
 		k.low.Store(k.next.size / 2)
 		k.next = nil
 	}
 	l = k.current.Load()
-	return l, parts.grant, l.units()
+	return l, parts[0].lease.grant, l.units()
 }
 
 // end closes a lease. k.mu is held.
@@ -485,14 +463,14 @@ func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c thro
 	k.mu.Unlock()
 	defer func() { a.giveBack(context.Background(), k, parts.putBack(now)) }()
 	var r leaseReply
-	r, f.at, f.err = a.send(ctx, c, n-parts.units, waiting, ahead)
-	if f.err == nil && parts.units > 0 && !r.part(0).ok() { // the wait must hold for all units
+	r, f.at, f.err = a.send(ctx, c, n-parts.units(), waiting, ahead)
+	if f.err == nil && parts.units() > 0 && !r.part(0).ok() { // the wait must hold for all units
 		a.giveBack(ctx, k, parts.putBack(now))
 		waiting = 0
 		r, f.at, f.err = a.send(ctx, c, n, 0, 0)
 	}
 	if f.err == nil {
-		a.apply(k, f, r, c, n-parts.units, waiting, &parts, now)
+		a.apply(k, f, r, c, n-parts.units(), waiting, &parts, now)
 	}
 }
 
@@ -509,8 +487,8 @@ func (a *leases) apply(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Cl
 	case !p.ok():
 	case waits:
 		k.used += n
-		if parts.units > 0 {
-			f.decision.Grant, parts.units = parts.grant, 0
+		if len(*parts) > 0 {
+			f.decision.Grant, *parts = (*parts)[0].lease.grant, nil
 		}
 	default:
 		units += n // its caller does not wait any longer
@@ -539,28 +517,30 @@ func (a *leases) apply(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Cl
 	}
 }
 
-// leaseParts are units that were taken of leases for one claim.
-type leaseParts struct {
-	units  int64
-	grant  uint64 // of the older lease
-	leases [2]*lease
-	taken  [2]int64
+// A leasePart is units that were taken of a lease.
+type leasePart struct {
+	lease *lease
+	units int64
+}
+
+// leaseParts are the units of one claim, those of the older lease first.
+type leaseParts []leasePart
+
+// units returns the sum of the units.
+func (p leaseParts) units() (sum int64) {
+	for _, part := range p {
+		sum += part.units
+	}
+	return sum
 }
 
 // takeParts takes up to n units of the leases. k.mu is held.
 func (k *leasedKey) takeParts(n int64, now time.Time) (parts leaseParts) {
-	for i, l := range []*lease{k.current.Load(), k.next} {
-		for l.valid(now) && parts.units < n {
-			taken := min(max(l.left.Load(), 0), n-parts.units)
-			if taken == 0 {
-				break
-			}
+	for _, l := range []*lease{k.current.Load(), k.next} {
+		for taken := min(l.units(), n); taken > 0 && l.valid(now); taken = min(l.units(), n) {
 			if l.take(taken, now) >= 0 { // else another claim was faster
-				if parts.units == 0 {
-					parts.grant = l.grant
-				}
-				parts.leases[i], parts.taken[i] = l, taken
-				parts.units += taken
+				parts = append(parts, leasePart{l, taken})
+				n -= taken
 				break
 			}
 		}
@@ -568,15 +548,11 @@ func (k *leasedKey) takeParts(n int64, now time.Time) (parts leaseParts) {
 	return parts
 }
 
-// putBack returns the units to their leases, unless they were used. It returns those of leases that were
-// closed meanwhile.
-func (p *leaseParts) putBack(now time.Time) (rest []leasePart) {
-	for i, l := range p.leases {
-		if l != nil && p.units > 0 && !l.put(p.taken[i], now) {
-			rest = append(rest, leasePart{p.taken[i], l.grant})
-		}
-	}
-	p.units = 0
+// putBack empties p and returns the units to their leases. It returns those of leases that were closed
+// meanwhile.
+func (p *leaseParts) putBack(now time.Time) (rest leaseParts) {
+	rest = slices.DeleteFunc(*p, func(part leasePart) bool { return part.lease.take(-part.units, now) >= 0 })
+	*p = nil
 	return rest
 }
 
@@ -589,7 +565,7 @@ func (a *leases) add(k *leasedKey, l *lease, now time.Time) {
 		k.current.Store(l)
 		k.low.Store(l.size / 2)
 	case k.next != nil: // its caller has not waited for it
-		go a.giveBack(context.Background(), k, []leasePart{{l.takeAll(), l.grant}})
+		go a.giveBack(context.Background(), k, leaseParts{{l, l.takeAll()}})
 	default:
 		k.next = l
 		k.low.Store(0)
@@ -622,33 +598,29 @@ func (a *leases) tick(k *leasedKey) {
 	a.giveBack(context.Background(), k, returned)
 }
 
-// A leasePart is units of one lease.
-type leasePart struct {
-	units int64
-	grant uint64
-}
-
 // unneeded takes the units that k has beyond those that are kept, and all that have expired. It returns
 // those that have not. k.mu is held.
-func (a *leases) unneeded(k *leasedKey, kept int64) (parts []leasePart) {
+func (a *leases) unneeded(k *leasedKey, kept int64) (parts leaseParts) {
 	now := a.now(throttle.Claim{})
 	trim := func(l *lease) *lease {
-		if left := l.units(); left <= kept && l.valid(now) {
-			kept -= left
-			return l
+		for l.valid(now) {
+			excess := l.units() - kept
+			switch {
+			case excess <= 0:
+				kept = -excess
+				return l
+			case kept == 0:
+				parts = append(parts, leasePart{l, k.end(l)})
+				return nil
+			case l.take(excess, now) >= 0: // else a claim was faster
+				parts = append(parts, leasePart{l, excess})
+				l.size -= excess
+				kept = 0
+				return l
+			}
 		}
-		units := k.end(l)
-		if units == 0 || !l.valid(now) {
-			return nil
-		}
-		rest := &lease{size: min(kept, units), grant: l.grant, from: l.from, expires: l.expires, wall: l.wall, others: l.others, reset: l.reset}
-		kept -= rest.size
-		parts = append(parts, leasePart{units - rest.size, l.grant})
-		if rest.size == 0 {
-			return nil
-		}
-		rest.left.Store(rest.size)
-		return rest
+		k.end(l)
+		return nil
 	}
 	k.current.Store(trim(k.current.Load()))
 	k.next = trim(k.next)
@@ -656,12 +628,12 @@ func (a *leases) unneeded(k *leasedKey, kept int64) (parts []leasePart) {
 }
 
 // giveBack returns units to Redis.
-func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts []leasePart) {
+func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts leaseParts) {
 	defer func() { _ = recover() }() // of a hook of the Store: the goroutine may have no caller
 	for _, p := range parts {
 		if p.units > 0 {
 			c := throttle.Claim{Key: k.key, Cost: p.units}
-			a.limiter.settle(ctx, c, throttle.Decision{OK: true, Grant: p.grant}, throttle.Feedback{State: throttle.Unused})
+			a.limiter.settle(ctx, c, throttle.Decision{OK: true, Grant: p.lease.grant}, throttle.Feedback{State: throttle.Unused})
 			k.rejection.Store(nil)
 		}
 	}
@@ -682,8 +654,8 @@ func (a *leases) report(c throttle.Claim, d throttle.Decision, extra int64) bool
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	current, next := k.current.Load(), k.next
-	return current != nil && current.grant == d.Grant && current.put(-extra, now) ||
-		next != nil && next.grant == d.Grant && next.put(-extra, now)
+	return current != nil && current.grant == d.Grant && current.take(extra, now) >= 0 ||
+		next != nil && next.grant == d.Grant && next.take(extra, now) >= 0
 }
 
 // close returns all units, and takes no further ones ahead.
@@ -724,11 +696,8 @@ func (a *leases) close(ctx context.Context) error {
 // send claims n units, units for claims that wait, and units ahead.
 func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead int64) (leaseReply, time.Time, error) {
 	l := a.limiter
-	if l.store.Timeout == 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, leaseTimeout)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.store.Timeout, leaseTimeout))
+	defer cancel()
 	k := l.callFor(c.Key)
 	defer l.callPool.Put(k)
 	r, at, err := l.decide(ctx, k, c.Now, 8+partSize+leaseSize, func() {

@@ -230,7 +230,7 @@ func TestLeased_commandsAreSentOnce(t *testing.T) {
 			require.ErrorIs(t, err, ErrUncertain)
 		},
 		func() {
-			l.leases.giveBack(t.Context(), l.leases.find("k"), []leasePart{{20, lastGrant(t, l, look)}})
+			l.leases.giveBack(t.Context(), l.leases.find("k"), leaseParts{{&lease{grant: lastGrant(t, l, look)}, 20}})
 		},
 	} {
 		proxy.Set(redistest.Pass)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/backoff"
 )
 
 // A Subscriber is a client of go-redis that runs scripts and subscribes to channels: a
@@ -117,8 +119,8 @@ func parseStored(found any) (cursor string, fields []storedField) {
 
 // subscribe receives messages until ctx is done, and connects again after each failure.
 func (l *link) subscribe(ctx context.Context, e linkEvents) {
-	var delay retryDelay
-	for ctx.Err() == nil {
+	pauses := retryPauses(l.maxPause)
+	for failures := 1; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := l.receiveAll(ctx, e)
 		if ctx.Err() != nil {
@@ -126,9 +128,9 @@ func (l *link) subscribe(ctx context.Context, e linkEvents) {
 		}
 		e.lost(err)
 		if time.Since(began) > l.pingInterval {
-			delay = 0
+			failures = 1
 		}
-		sleep(ctx, delay.next(l.maxPause))
+		sleep(ctx, pauses.Delay(failures, 0))
 	}
 }
 
@@ -208,19 +210,15 @@ func (s signal) work(ctx context.Context, maxDelay time.Duration, do func(contex
 		case <-ctx.Done():
 			return
 		}
-		var delay retryDelay
-		for do(ctx) != nil && sleep(ctx, delay.next(maxDelay)) {
+		pauses := retryPauses(maxDelay)
+		for failures := 1; do(ctx) != nil && sleep(ctx, pauses.Delay(failures, 0)); failures++ {
 		}
 	}
 }
 
-// A retryDelay is the delay before the next attempt to reach Redis.
-type retryDelay time.Duration
-
-// next doubles the delay, between 50 ms and longest, and returns it.
-func (p *retryDelay) next(longest time.Duration) time.Duration {
-	*p = min(max(2**p, retryDelay(50*time.Millisecond)), retryDelay(longest))
-	return time.Duration(*p)
+// retryPauses returns the policy for the pauses between attempts to reach Redis.
+func retryPauses(longest time.Duration) backoff.Policy {
+	return backoff.Exponential{Base: 50 * time.Millisecond, Max: longest, Jitter: backoff.None}
 }
 
 // sleep waits for d. It returns false if ctx is done before.

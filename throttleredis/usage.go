@@ -107,11 +107,12 @@ type usageRule interface {
 	// restored returns the amount that is restored within d.
 	restored(d time.Duration) int64
 
-	// wait returns the time after now at which the amount is left if nothing more is taken.
-	wait(r *usageRecord, now, amount int64, h hostCounts) time.Duration
+	// full returns the amount of all units.
+	full() int64
 
-	// resetAfter returns the time after now at which nothing is in use.
-	resetAfter(r *usageRecord, now int64, h hostCounts) time.Duration
+	// wait returns the time after now at which the amount is left if nothing more is taken. Some
+	// of it must be in use.
+	wait(r *usageRecord, now, amount int64, h hostCounts) time.Duration
 
 	// length returns the time in which all units are restored.
 	length(now int64) time.Duration
@@ -175,7 +176,7 @@ func (u *limitUsage) reserve(c throttle.Claim, n int64) throttle.Decision {
 		}
 		left, _ := u.rule.left(r, now, h)
 		d.Remaining = max(left, 0) / u.rule.unit()
-		d.ResetAfter = u.rule.resetAfter(r, now, h)
+		d.ResetAfter = u.rule.wait(r, now, u.rule.full(), h)
 	}
 	if !d.OK && !c.DryRun && !shared && (!r.sent || elapsed-r.sentAt >= u.length(now)/2) {
 		s.markDirty(r) // the others have to know that this host uses the key
@@ -194,7 +195,7 @@ func (u *limitUsage) decide(r *usageRecord, n, now int64, elapsed time.Duration,
 		d.Per = u.rule.length(now)
 	}
 	if used > 0 {
-		d.ResetAfter = u.rule.resetAfter(r, now, h)
+		d.ResetAfter = u.rule.wait(r, now, u.rule.full(), h)
 	}
 	if n > u.capacity {
 		d.Wait = throttle.Forever
@@ -297,7 +298,7 @@ func (u *limitUsage) usedBy(r *usageRecord, given int64) int64 {
 // remove removes a record.
 func (u *limitUsage) remove(s *usageShard, r *usageRecord) {
 	delete(s.records, r.tag)
-	u.exchange.releaseKeys(1)
+	u.exchange.keys.Add(-1)
 	u.keys.Add(-1)
 	if r.sent {
 		s.dropped = append(s.dropped, r.tag)
@@ -310,11 +311,14 @@ func (u *limitUsage) remove(s *usageShard, r *usageRecord) {
 
 // reserveKey counts a key. It returns false if there are too many.
 func (u *limitUsage) reserveKey() bool {
-	reserved := u.exchange.reserveKey()
-	if reserved {
-		u.keys.Add(1)
+	x := u.exchange
+	for n := x.keys.Load(); n < int64(x.options.MaxKeys); n = x.keys.Load() {
+		if x.keys.CompareAndSwap(n, n+1) {
+			u.keys.Add(1)
+			return true
+		}
 	}
-	return reserved
+	return false
 }
 
 // add adds the record of a tag, for which reserveKey has returned true.

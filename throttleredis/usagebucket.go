@@ -32,6 +32,8 @@ func newBucketUsage(l throttle.Limit, debt time.Duration) *bucketUsage {
 
 func (b *bucketUsage) unit() int64 { return b.Interval }
 
+func (b *bucketUsage) full() int64 { return b.Window }
+
 func (b *bucketUsage) reading(r *usageRecord, given int64, _ time.Duration) int64 {
 	return max(given, r.last)
 }
@@ -98,10 +100,6 @@ func (b *bucketUsage) left(r *usageRecord, now int64, h hostCounts) (left, used 
 
 func (b *bucketUsage) wait(r *usageRecord, now, amount int64, h hostCounts) time.Duration {
 	return b.fall(b.levelAt(r, now, h)+amount-b.Window, h)
-}
-
-func (b *bucketUsage) resetAfter(r *usageRecord, now int64, h hostCounts) time.Duration {
-	return b.fall(b.levelAt(r, now, h), h)
 }
 
 // fall returns the time in which the level decreases by n ticks.

@@ -109,18 +109,6 @@ func (x *usageExchange) slot(elapsed time.Duration) int64 { return int64(elapsed
 // counts returns the numbers of hosts.
 func (x *usageExchange) counts() hostCounts { return *x.current.Load() }
 
-// reserveKey counts a key. It returns false if there are too many.
-func (x *usageExchange) reserveKey() bool {
-	for n := x.keys.Load(); n < int64(x.options.MaxKeys); n = x.keys.Load() {
-		if x.keys.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-	return false
-}
-
-func (x *usageExchange) releaseKeys(n int64) { x.keys.Add(-n) }
-
 // reportDegraded reports a decision that was made while some hosts were unreachable.
 func (x *usageExchange) reportDegraded() {
 	if x.options.OnDegraded != nil {
@@ -170,7 +158,7 @@ func (x *usageExchange) forgetLimits() {
 	used := slices.DeleteFunc(slices.Clone(x.limits), func(l limitReference) bool {
 		ended := l.usage.Value() == nil
 		if ended {
-			x.releaseKeys(l.keys.Load())
+			x.keys.Add(-l.keys.Load())
 		}
 		return ended
 	})
@@ -391,7 +379,7 @@ func (x *usageExchange) receive(r *usageRegion, message string) {
 	if p == nil {
 		return
 	}
-	if isNew && m.sequence > 1 || !isNew && m.sequence > p.sequence.Load()+1 {
+	if m.sequence > p.sequence.Load()+1 {
 		r.missing.send()
 	}
 	p.sequence.Store(max(p.sequence.Load(), m.sequence))
@@ -469,7 +457,11 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	now := x.elapsed()
 	for _, f := range counters {
 		if f.name == "" {
-			p.foundAt(now-f.age, isNew)
+			found := int64(now - f.age)
+			if !isNew {
+				found = max(found, p.lastMessage.Load())
+			}
+			p.lastMessage.Store(found)
 			p.gone.Store(f.value == storedEnd || now-time.Duration(p.lastMessage.Load()) > x.forgetAfter())
 			continue
 		}
@@ -479,14 +471,6 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	}
 	x.recount(now)
 	x.merge(p, items)
-}
-
-// foundAt records that the latest stored message was sent at t.
-func (p *usagePeer) foundAt(t time.Duration, isNew bool) {
-	if !isNew {
-		t = max(t, time.Duration(p.lastMessage.Load()))
-	}
-	p.lastMessage.Store(int64(t))
 }
 
 // forgetAfter returns the time after which a host has ended, if it sends nothing although

@@ -24,6 +24,8 @@ type usageWindow struct{ start, end int64 }
 
 func (w *windowUsage) unit() int64 { return 1 }
 
+func (w *windowUsage) full() int64 { return w.config.Count }
+
 func (w *windowUsage) restored(time.Duration) int64 { return 0 }
 
 // at returns the window that contains now.
@@ -119,12 +121,6 @@ func (w *windowUsage) wait(r *usageRecord, now, amount int64, h hostCounts) time
 		return w.waitUntilAtMost(all, v, most, now)
 	}
 	return time.Duration(v.end - now) // the part of this host is used
-}
-
-func (w *windowUsage) resetAfter(r *usageRecord, now int64, h hostCounts) time.Duration {
-	v := w.at(now)
-	all, _ := w.sums(r, v, h)
-	return w.waitUntilAtMost(all, v, 0, now)
 }
 
 // waitUntilAtMost returns the time after now at which most units count.

@@ -37,7 +37,7 @@ func fixedWindow(q throttle.FixedWindowConfig) limit {
 		},
 	}
 	if q.Per == 0 && l.err == nil {
-		l.calendar = newCalendar(q)
+		l.calendar = &calendar{quota: q}
 	}
 	if l.window = q.Per; q.Align == throttle.AtFirst { // a window would begin with units that are taken ahead
 		return l
