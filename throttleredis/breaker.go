@@ -2,10 +2,13 @@ package throttleredis
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
@@ -212,7 +215,6 @@ func (b *Breaker) call(event func()) {
 	event()
 }
 
-// recordFailure counts the failure of a claim.
 func (b *Breaker) recordFailure(err error) {
 	now := b.now()
 	if b.state == stateClosed {
@@ -283,3 +285,71 @@ func (b *Breaker) now() time.Time { return throttle.ClockOr(b.Clock).Now() }
 // defaultOpenFor has pauses of at most half a second, so that the client has the rest of a
 // second to connect: a limit should hold again within one second after an outage.
 var defaultOpenFor backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
+
+// maxNodes is the maximum number of nodes for which a Breaker keeps separate states.
+const maxNodes = 1024
+
+// node returns the Breaker of the node at addr, which has the settings of b and its own
+// state. It returns b if addr is empty or there are too many nodes.
+func (b *Breaker) node(addr string) *Breaker {
+	if addr == "" {
+		return b
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.nodes[addr]
+	if n == nil && len(b.nodes) < maxNodes {
+		if b.nodes == nil {
+			b.nodes = make(map[string]*Breaker)
+		}
+		n = &Breaker{Failures: b.Failures, OpenFor: b.OpenFor, Trace: b.Trace, Clock: b.Clock}
+		b.nodes[addr] = n
+	}
+	return cmp.Or(n, b)
+}
+
+// isOpen reports whether b itself is not closed, regardless of its nodes.
+func (b *Breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state != stateClosed
+}
+
+// A nodeLocator returns the address of the node that stores the state of a key, or "" if
+// there is only one server or the node is not known yet.
+type nodeLocator interface{ nodeOf(key string) string }
+
+func (l *Limiter) nodeOf(key string) string {
+	return nodeOf(l.store.Client, func() string { return l.redisKey(key) })
+}
+
+// nodeOf returns the node of the first limit: the state of all limits of a key is on one
+// node.
+func (a *allOf) nodeOf(key string) string { return a.limits[0].nodeOf(key) }
+
+// doneContext is a context that is done. It prevents a ClusterClient that does not know its
+// nodes yet from querying them.
+var doneContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// nodeOf returns the address of the node of a ClusterClient or Ring that stores a Redis
+// key.
+func nodeOf(client redis.Scripter, key func() string) string {
+	var node *redis.Client
+	var err error
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		node, err = c.MasterForKey(doneContext, key())
+	case *redis.Ring:
+		node, err = c.GetShardClientForKey(key())
+	default:
+		return ""
+	}
+	if err != nil {
+		return ""
+	}
+	return node.Options().Addr
+}

@@ -60,7 +60,7 @@ type call struct {
 	limitArgs int // index in args of the first argument of the limits
 	claimArgs int // index in args of the first argument of the claim
 	calendars []calendarLimit
-	decisions []throttle.Decision // two for each limit, see storeGrant
+	decisions []throttle.Decision // two for each limit, see appendGrant
 }
 
 // A calendarLimit is a limit with windows of a calendar. Their bounds are the last of its
@@ -103,17 +103,6 @@ func (k *call) setOp(op any, n, arg int64) {
 	k.args = append(k.args[:k.claimArgs], &k.operation, min(n, maxUnits), arg)
 }
 
-// setLease makes k a claim of n units, which takes further ones for claims that wait, and ahead, and
-// leaves margin units.
-func (k *call) setLease(n, waiting, ahead, margin int64) {
-	k.setOp(opLease, n, clampUnits(waiting))
-	k.args = append(k.args, clampUnits(ahead), margin)
-}
-
-// appendGrant appends the grant of one limit.
-func (k *call) appendGrant(grant, detail any) { k.args = append(k.args, grant, detail) }
-
-// setBounds sets the bounds of all calendars for a local reading of the clock.
 func (k *call) setBounds(now time.Time) {
 	for _, c := range k.calendars {
 		copy(k.args[c.end-4:c.end], c.boundsAt(now).args[:])

@@ -107,14 +107,6 @@ const (
 	UseAll                            // the hosts that are reachable have the whole limit
 )
 
-// mode returns the name of p for OnDegraded.
-func (p UnreachablePolicy) mode() string {
-	if p == UseShare {
-		return "share"
-	}
-	return "open"
-}
-
 // ErrUnreachable is the reason of a decision in Mode Eventual that was made while other hosts
 // were unreachable.
 var ErrUnreachable = errors.New("throttleredis: no messages of other hosts arrive")

@@ -22,7 +22,7 @@ func TestExchange_countsUpdates(t *testing.T) {
 	one, _ := newTestBus(t, dial(t, s.Addr), "")
 	other, updates := newTestBus(t, dial(t, s.Addr), "")
 	require.Equal(t, ExchangeStats{Connected: true}, one.Stats())
-	one.link.ping(t.Context())
+	one.link.run(t.Context(), "ping", pingScript, []string{one.link.channel})
 	for i := range 3 {
 		one.Publish(fleet.Message{Account: "a", Quota: "b", Content: fmt.Sprint(i), Keep: time.Hour})
 	}

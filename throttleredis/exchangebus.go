@@ -69,7 +69,6 @@ func (t *exchangeBus) Fetch(account string) {
 	t.work.send()
 }
 
-// notify calls all subscribers with m.
 func (t *exchangeBus) notify(m fleet.Message) {
 	t.mu.Lock()
 	subscribers := t.subscribers // the slice is replaced, never changed
@@ -146,7 +145,6 @@ func (t *exchangeBus) process(ctx context.Context) error {
 
 var publishScript = redis.NewScript(readLua("exchange_publish"))
 
-// publish publishes updates with one script.
 func (t *exchangeBus) publish(ctx context.Context, updates []queuedUpdate) error {
 	if len(updates) == 0 {
 		return nil

@@ -126,41 +126,28 @@ func (f *Fallback) Validate() error {
 	return nil
 }
 
-// setup creates the limiters that f uses.
 func (f *Fallback) setup() {
 	if err := f.Validate(); err != nil {
 		panic(err.Error())
 	}
 	timeout := cmp.Or(max(f.Timeout, 0), 50*time.Millisecond)
-	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, cmp.Or(max(f.MaxCalls, 0), 256)), f.reportPanic}, breaker: cmp.Or(f.Breaker, new(Breaker))}
+	calls := make(chan struct{}, cmp.Or(max(f.MaxCalls, 0), 256))
+	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, calls, f.reportPanic}, breaker: cmp.Or(f.Breaker, new(Breaker))}
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
-	case secondary != nil:
-		f.mode = modeOf(secondary)
-	case f.Processes == 0:
+	case secondary == throttle.DenyAll:
+		f.mode = "closed"
+	case secondary == throttle.AllowAll, secondary == nil && f.Processes == 0:
 		f.mode, secondary = "open", throttle.AllowAll
-	default:
+		g.onOutOfMemory = func(err error) { f.report("closed", err) }
+	case secondary == nil:
 		f.mode, secondary = "share", f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
 		primary = &mirroredLimiter{guardedCaller: g, share: secondary}
+	default:
+		f.mode = "secondary"
 	}
-	if f.mode == "open" {
-		g.onOutOfMemory = func(err error) { f.report("closed", err) }
-	}
-	f.inner = throttle.NewFallback(throttle.FallbackConfig{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError})
+	f.inner = throttle.NewFallback(throttle.FallbackConfig{Primary: primary, Secondary: &degraded{secondary, g}, OnError: func(err error) { f.report(f.mode, err) }})
 }
-
-// modeOf returns the name of what a limiter does instead of Redis.
-func modeOf(l throttle.Limiter) string {
-	switch l {
-	case throttle.AllowAll:
-		return "open"
-	case throttle.DenyAll:
-		return "closed"
-	}
-	return "secondary"
-}
-
-func (f *Fallback) reportError(err error) { f.report(f.mode, err) }
 
 func (f *Fallback) report(mode string, err error) {
 	if f.OnDegraded != nil {
@@ -212,4 +199,44 @@ func (s *degraded) Reserve(ctx context.Context, c throttle.Claim) (throttle.Deci
 		d.Wait = s.redis.timeout + s.redis.breakerOf(c.Key).timeToProbe()
 	}
 	return d, err
+}
+
+// A mirroredLimiter takes the units that a limit on Redis grants from a share in memory as
+// well, as far as the share has them, and returns them to the share when they are returned
+// to Redis. When Redis fails, the share of a busy process is therefore as empty as if the
+// process had never used Redis.
+//
+// If the share were left full until it is needed, each outage would begin with a burst, no
+// matter how short the time between outages is: see
+// TestFallback_outageAddsAtMostABurstEachWay.
+type mirroredLimiter struct {
+	*guardedCaller
+	share     throttle.Limiter
+	subGrants throttle.SubGrants
+}
+
+// Reserve implements throttle.Limiter.
+func (t *mirroredLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d, err := t.guardedCaller.Reserve(ctx, c)
+	if err != nil || !d.OK || c.DryRun {
+		return d, err
+	}
+	shared, _ := t.share.Reserve(ctx, c) // a rejection of the share is ignored
+	return t.subGrants.Wrap(d, []throttle.Decision{d, shared}), nil
+}
+
+// Report implements throttle.Limiter.
+func (t *mirroredLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	t.subGrants.Unwrap(d, f.State, func(parts []throttle.Decision) {
+		t.share.Report(ctx, c, parts[1], f)
+		t.guardedCaller.Report(ctx, c, parts[0], f)
+	})
+}
+
+// Traits implements throttle.Limiter.
+func (t *mirroredLimiter) Traits() throttle.Traits {
+	redis, share := t.guardedCaller.Traits(), t.share.Traits()
+	redis.EndsAtResponse = redis.EndsAtResponse && share.EndsAtResponse
+	redis.CountsRejected = redis.CountsRejected || share.CountsRejected
+	return redis
 }

@@ -87,12 +87,10 @@ func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle
 // of a Redis that responds within the timeout.
 func (g *guardedCaller) reportLate(b *Breaker, generation uint64, late *asyncCall, remaining time.Duration, err error) {
 	defer g.recoverPanic() // of a BreakerTrace
-	timer := time.NewTimer(remaining)
-	defer timer.Stop()
 	select {
 	case <-late.done:
 		b.report(generation, outcomeOf(context.Background(), late.err), late.err)
-	case <-timer.C:
+	case <-time.After(remaining):
 		b.report(generation, outcomeTimeout, err)
 	}
 }

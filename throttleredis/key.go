@@ -29,18 +29,10 @@ func hashTag(key string) string {
 
 func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
 
-// keyID returns the id of l in its keys. A limit with a name keeps its id, and so what is counted,
-// if its numbers change, as far as the stored state still applies to it. One without a name is
-// identified by its numbers.
-func keyID(l *limit) string {
-	if l.name != "" {
-		return limitID(l, l.shape)
-	}
-	return limitID(l, l.args)
-}
-
-// limitID returns a short, unique id of a limit with some of its arguments. It is another one if
-// the state is stored in a new format.
+// limitID returns a short, unique id of a limit. A limit with a name is identified by its shape: it
+// keeps its id, and so what is counted, if its numbers change, as far as the stored state still
+// applies to it. One without a name is identified by its numbers. The id is another one if the state
+// is stored in a new format.
 func limitID(l *limit, args []any) string {
 	algorithm := l.algorithm
 	if f := algorithms[algorithm].format; f > 0 {

@@ -258,19 +258,16 @@ func (a *leases) decideLocally(c throttle.Claim, n int64, now time.Time) (thrott
 		}
 		return a.decision(l, l.grant, l.left.Load(), c, now), true
 	}
-	left := int64(-1)
-	grant := uint64(0)
-	if l != nil {
-		left, grant = l.take(n, now), l.grant
-	}
-	if left < 0 {
-		if l, grant, left = k.takeNext(n, a.now(c)); left < 0 { // now may be older than a lease
-			r := k.rejection.Load()
-			if r == nil || r.units != n || now.Before(r.from) || !now.Before(r.to) {
-				return throttle.Decision{}, false
-			}
-			return r.at(now), true
+	var grant uint64
+	left := l.take(n, now)
+	if left >= 0 {
+		grant = l.grant
+	} else if l, grant, left = k.takeNext(n, a.now(c)); left < 0 { // now may be older than a lease
+		r := k.rejection.Load()
+		if r == nil || r.units != n || now.Before(r.from) || !now.Before(r.to) {
+			return throttle.Decision{}, false
 		}
+		return r.at(now), true
 	}
 	if left < k.low.Load() && k.refilling.CompareAndSwap(false, true) {
 		a.refill(k, c.Now)
@@ -278,7 +275,6 @@ func (a *leases) decideLocally(c throttle.Claim, n int64, now time.Time) (thrott
 	return a.decision(l, grant, left, c, now), true
 }
 
-// decision returns the decision that grants units of l.
 func (a *leases) decision(l *lease, grant uint64, left int64, c throttle.Claim, now time.Time) throttle.Decision {
 	limit := &a.limiter.limit
 	if !c.Now.IsZero() {
@@ -462,7 +458,7 @@ func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c thro
 	}
 	k.mu.Unlock()
 	defer func() { a.giveBack(context.Background(), k, parts.putBack(now)) }()
-	var r leaseReply
+	var r reply
 	r, f.at, f.err = a.send(ctx, c, n-parts.units(), waiting, ahead)
 	if f.err == nil && parts.units() > 0 && !r.part(0).ok() { // the wait must hold for all units
 		a.giveBack(ctx, k, parts.putBack(now))
@@ -475,7 +471,7 @@ func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c thro
 }
 
 // apply adds to k what a reply has brought. The claim of n units, besides parts, was sent at now.
-func (a *leases) apply(k *leasedKey, f *leaseFlight, r leaseReply, c throttle.Claim, n, waiting int64, parts *leaseParts, now time.Time) {
+func (a *leases) apply(k *leasedKey, f *leaseFlight, r reply, c throttle.Claim, n, waiting int64, parts *leaseParts, now time.Time) {
 	limit, p := &a.limiter.limit, r.part(0)
 	f.decision = limit.decision(p, c, r.now(), f.at)
 	units := r.more()
@@ -576,7 +572,6 @@ func (a *leases) add(k *leasedKey, l *lease, now time.Time) {
 	}
 }
 
-// finish ends the claim f.
 func (k *leasedKey) finish(f *leaseFlight) {
 	k.mu.Lock()
 	k.flight = nil
@@ -627,7 +622,6 @@ func (a *leases) unneeded(k *leasedKey, kept int64) (parts leaseParts) {
 	return parts
 }
 
-// giveBack returns units to Redis.
 func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts leaseParts) {
 	defer func() { _ = recover() }() // of a hook of the Store: the goroutine may have no caller
 	for _, p := range parts {
@@ -693,26 +687,24 @@ func (a *leases) close(ctx context.Context) error {
 	return nil
 }
 
-// send claims n units, units for claims that wait, and units ahead.
-func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead int64) (leaseReply, time.Time, error) {
+// send claims n units, takes further ones for claims that wait, and ahead, and leaves leaseMargin units.
+func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead int64) (reply, time.Time, error) {
 	l := a.limiter
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.store.Timeout, leaseTimeout))
 	defer cancel()
 	k := l.callFor(c.Key)
 	defer l.callPool.Put(k)
-	r, at, err := l.decide(ctx, k, c.Now, 8+partSize+leaseSize, func() {
-		k.setLease(n, waiting, ahead, l.limit.leaseMargin)
+	return l.decide(ctx, k, c.Now, 8+partSize+leaseSize, func() {
+		k.setOp(opLease, n, clampUnits(waiting))
+		k.args = append(k.args, clampUnits(ahead), l.limit.leaseMargin)
 	})
-	return leaseReply{r}, at, err
 }
 
-// A leaseReply is the reply to a claim for leases.
-type leaseReply struct{ reply }
-
+// leaseSize is the size of what follows the part of a limit in the reply to send.
 const leaseSize = 2 * 8
 
 // more returns the number of units taken besides those of the claim.
-func (r leaseReply) more() int64 { return int64(uint64At(string(r.reply), 1+partSize/8)) }
+func (r reply) more() int64 { return int64(uint64At(string(r), 1+partSize/8)) }
 
 // again returns the ticks until another equal claim can be granted; negative: forever.
-func (r leaseReply) again() int64 { return int64(uint64At(string(r.reply), 2+partSize/8)) }
+func (r reply) again() int64 { return int64(uint64At(string(r), 2+partSize/8)) }

@@ -24,7 +24,7 @@ type limit struct {
 	queueBound       int64         // see throttle.Decision.QueueBound
 	holdsUntilEnd    bool          // each claim must be ended
 	countsRejections bool          // a rejected claim counts
-	wideGrant        bool          // a grant does not fit into Decision.Grant: see storeGrant
+	wideGrant        bool          // a grant does not fit into Decision.Grant: see appendGrant
 	idleTime         time.Duration // time in which the idle units of a wide limit accrue
 	calendar         *calendar     // nil: the windows are not those of a calendar
 
@@ -72,7 +72,7 @@ func (l *limit) decision(p part, c throttle.Claim, serverNow int64, at time.Time
 	case l.holdsUntilEnd:
 		d.Grant |= uint64(p.reset()) << readingBits
 	case l.scaledGrant:
-		d.Grant |= l.ticksBeforeEnd(d.Wait, p.wait()) << readingBits
+		d.Grant |= uint64(saturated.MulDivDown(int64(d.Wait), l.ticksPerMicro, 1000)-p.wait()) << readingBits
 	}
 	if l.holdsUntilEnd {
 		d.ResetAfter = 0 // the script returns the claim's number in its place
@@ -120,7 +120,3 @@ func queueBoundOf(units int64) int64 {
 // the end of Wait, which is in whole nanoseconds; 13 bits are enough because maxScale is
 // 4194 ticks per nanosecond.
 const readingBits = 51
-
-func (l *limit) ticksBeforeEnd(wait time.Duration, ticks int64) uint64 {
-	return uint64(saturated.MulDivDown(int64(wait), l.ticksPerMicro, 1000) - ticks)
-}

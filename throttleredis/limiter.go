@@ -51,9 +51,12 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 		}
 		r.usage = usage
 	}
-	id := keyID(&l)
-	if l.name == "" && !s.addUnnamed(id) {
-		return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
+	id := limitID(&l, l.shape)
+	if l.name == "" {
+		id = limitID(&l, l.args)
+		if _, twice := s.unnamed.LoadOrStore(id, true); twice {
+			return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
+		}
 	}
 	r.keyPrefix, r.keySuffix = s.prefix()+":{", "}:"+id
 	r.init(s, l.wideGrant, r)
@@ -61,7 +64,6 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	return r, nil
 }
 
-// redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may

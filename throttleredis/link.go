@@ -176,7 +176,7 @@ func (l *link) receiveAll(ctx context.Context, e linkEvents) (err error) {
 		case pinged || receiving.Err() != nil || !errors.As(err, &slow) || !slow.Timeout():
 			return err
 		default:
-			l.ping(ctx)
+			l.run(ctx, "ping", pingScript, []string{l.channel}) // a failure shows in the missing message
 			pinged = true
 		}
 	}
@@ -184,10 +184,6 @@ func (l *link) receiveAll(ctx context.Context, e linkEvents) (err error) {
 
 // pingScript sends an empty message, which tests whether messages arrive.
 var pingScript = redis.NewScript(`return redis.call('PUBLISH', KEYS[1], '')`)
-
-func (l *link) ping(ctx context.Context) {
-	l.run(ctx, "ping", pingScript, []string{l.channel}) // a failure shows in the missing message
-}
 
 // A signal wakes a goroutine that has work to do.
 type signal chan struct{}
@@ -223,10 +219,8 @@ func retryPauses(longest time.Duration) backoff.Policy {
 
 // sleep waits for d. It returns false if ctx is done before.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

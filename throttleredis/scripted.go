@@ -2,9 +2,12 @@ package throttleredis
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"sync"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -87,7 +90,7 @@ func (s *scripted) decision(parts []throttle.Decision, c throttle.Claim, r reply
 	for i, l := range s.limits {
 		p := r.part(i)
 		d := l.limit.decision(p, c, r.now(), at)
-		storeGrant(parts[2*i:], d, p)
+		parts[2*i], parts[2*i+1] = d, throttle.Decision{Grant: uint64(p.now())}
 		switch {
 		case l.limit.isBan():
 			if !d.OK {
@@ -138,11 +141,35 @@ func (s *scripted) send(ctx context.Context, c throttle.Claim, f throttle.Feedba
 	n, _ := c.Units()
 	k.setOp(op, n, clampUnits(extra))
 	for i, l := range s.limits {
-		l.limit.appendGrant(k, parts[2*i:])
+		k.appendGrant(&l.limit, parts[2*i:])
 	}
 	now := f.Now
 	if now.IsZero() && s.store.useLocalClock {
 		now = s.store.now()
 	}
 	_, _ = s.store.runTimed(context.WithoutCancel(ctx), "settle", s.groups, k, now, 0)
+}
+
+// appendGrant appends the two numbers that a settlement passes to the script of l. The first is the
+// grant: the reading at which the claim was granted, or another number that the algorithm chose. The
+// second is the number of ticks after which the claim acts, or its number if l holds units until the
+// end, or more about a grant that does not fit into Decision.Grant. Such a grant, and those of several
+// limits, are two parts: the Decision of the limit, and one whose Grant is the server's reading.
+func (k *call) appendGrant(l *limit, parts []throttle.Decision) {
+	d := parts[0]
+	first, second := int64(d.Grant&(1<<readingBits-1)), int64(d.Grant>>readingBits)
+	switch {
+	case l.wideGrant:
+		var more []byte
+		for _, f := range []float64{float64(d.Wait), float64(d.ResetAfter - l.idleTime), math.Float64frombits(d.Grant)} {
+			more = binary.LittleEndian.AppendUint64(more, math.Float64bits(f))
+		}
+		k.args = append(k.args, int64(parts[1].Grant), more)
+		return
+	case l.scaledGrant:
+		second = saturated.MulDivDown(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - second
+	case !l.holdsUntilEnd:
+		first, second = int64(d.Grant), 0
+	}
+	k.args = append(k.args, first, second)
 }

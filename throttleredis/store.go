@@ -66,12 +66,6 @@ type Store struct {
 	leases   []weak.Pointer[leases] // of Mode Leased, for Close
 }
 
-// addUnnamed adds the id of a limit without a name. It returns false if the Store has it.
-func (s *Store) addUnnamed(id string) bool {
-	_, exists := s.unnamed.LoadOrStore(id, true)
-	return !exists
-}
-
 // Validate returns an error that describes how to correct s, or nil if s is valid.
 func (s *Store) Validate() error {
 	_, processes := s.Client.(processor) // and obeys redis.Cmder.NoRetry

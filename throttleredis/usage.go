@@ -295,7 +295,6 @@ func (u *limitUsage) usedBy(r *usageRecord, given int64) int64 {
 	return used
 }
 
-// remove removes a record.
 func (u *limitUsage) remove(s *usageShard, r *usageRecord) {
 	delete(s.records, r.tag)
 	u.exchange.keys.Add(-1)
@@ -466,11 +465,8 @@ func (r *usageRecord) usedByOthers(since time.Duration) bool {
 // time, with this one.
 func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	n := int64(1)
-	if h.isolated {
-		return n
-	}
 	for i := range r.peers {
-		if k := &r.peers[i]; k.peer.isReachable() && k.sentAt >= since {
+		if k := &r.peers[i]; h.reaches(k.peer) && k.sentAt >= since {
 			n++
 		}
 	}

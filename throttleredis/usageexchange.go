@@ -52,7 +52,6 @@ type usageExchange struct {
 
 // A limitReference leads to the usage of a limit as long as a Limiter uses it.
 type limitReference struct {
-	id    uint64
 	usage weak.Pointer[limitUsage]
 	keys  *atomic.Int64 // limitUsage.keys
 }
@@ -106,13 +105,16 @@ func (x *usageExchange) exchangeTime() time.Duration { return x.options.Interval
 // slot returns the number of the slot of recentUsage at elapsed.
 func (x *usageExchange) slot(elapsed time.Duration) int64 { return int64(elapsed / x.slotLength) }
 
-// counts returns the numbers of hosts.
 func (x *usageExchange) counts() hostCounts { return *x.current.Load() }
 
 // reportDegraded reports a decision that was made while some hosts were unreachable.
 func (x *usageExchange) reportDegraded() {
-	if x.options.OnDegraded != nil {
-		x.options.OnDegraded(x.options.Unreachable.mode(), ErrUnreachable)
+	switch {
+	case x.options.OnDegraded == nil:
+	case x.options.Unreachable == UseShare:
+		x.options.OnDegraded("share", ErrUnreachable)
+	default:
+		x.options.OnDegraded("open", ErrUnreachable)
 	}
 }
 
@@ -121,11 +123,11 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, other := range x.limits {
-		if v := other.usage.Value(); v != nil && other.id == u.id {
+		if v := other.usage.Value(); v != nil && v.id == u.id {
 			return v
 		}
 	}
-	x.limits = append(slices.Clone(x.limits), limitReference{u.id, weak.Make(u), u.keys})
+	x.limits = append(slices.Clone(x.limits), limitReference{weak.Make(u), u.keys})
 	x.keep.Store(max(x.keep.Load(), int64(2*min(per, maxKeep)+time.Minute)))
 	for _, r := range x.regions {
 		r.missing.send() // others may have used the limit before
@@ -136,7 +138,6 @@ func (x *usageExchange) usageOf(u *limitUsage, per time.Duration) *limitUsage {
 // maxKeep is the maximum time for which stored counters are needed: two months.
 const maxKeep = 62 * 24 * time.Hour
 
-// allLimits returns the limits in use.
 func (x *usageExchange) allLimits() iter.Seq[*limitUsage] {
 	x.mu.Lock()
 	limits := x.limits
@@ -523,7 +524,6 @@ func (x *usageExchange) close(ctx context.Context) error {
 	return awaitClosed(ctx, x.closed)
 }
 
-// stats returns the state of the exchange.
 func (x *usageExchange) stats() EventualStats {
 	c := x.counts()
 	x.mu.Lock()

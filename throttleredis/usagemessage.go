@@ -50,14 +50,12 @@ func (m *usageMessage) appendHeader(b []byte) []byte {
 	return binary.AppendUvarint(b, m.sequence)
 }
 
-// appendName appends the limit and the key of i.
 func (i *usageItem) appendName(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, i.limit)
 	b = binary.AppendUvarint(b, uint64(len(i.tag)))
 	return append(b, i.tag...)
 }
 
-// appendCounter appends the numbers of i.
 func (i *usageItem) appendCounter(b []byte) []byte {
 	for _, n := range [...]int64{i.counter.window, i.counter.units, i.counter.previous, i.level} {
 		b = binary.AppendVarint(b, n)
