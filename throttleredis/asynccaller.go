@@ -35,7 +35,6 @@ type asyncCaller struct {
 const lateTimeout = time.Second
 
 // errTooManyCalls is the error of a claim that was not sent because the semaphore was full.
-// It has taken no units.
 var errTooManyCalls = errors.New("throttleredis: too many claims wait for a Redis that does not answer: raise Fallback.MaxCalls if it is only slow")
 
 // Reserve claims c. If there is no decision in time, the error matches ErrUncertain, and

@@ -121,8 +121,7 @@ func (b *Breaker) Open() bool {
 	return b.state != stateClosed
 }
 
-// allow returns ErrOpen, or admits a claim. The outcome of an admitted claim must be passed
-// to report with the same generation.
+// allow returns ErrOpen, or admits a claim, whose outcome must be reported with the generation.
 func (b *Breaker) allow() (generation uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,8 +158,7 @@ func (b *Breaker) report(generation uint64, o outcome, err error) {
 	}
 }
 
-// update updates the state with the outcome of an admitted claim. It reports whether calls of
-// Trace are due.
+// update updates the state, and reports whether calls of Trace are due.
 func (b *Breaker) update(generation uint64, o outcome, err error) (due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,8 +194,7 @@ func (b *Breaker) nextEvent() (event func()) {
 	return event
 }
 
-// maxEvents is the maximum number of calls of Trace that wait for one that does not return. Further
-// ones are not made.
+// maxEvents limits the calls of Trace that wait for one that does not return. Others are not made.
 const maxEvents = 64
 
 func (b *Breaker) addEvent(event func()) {
@@ -289,8 +286,7 @@ var defaultOpenFor backoff.Policy = backoff.Exponential{Base: 50 * time.Millisec
 // maxNodes is the maximum number of nodes for which a Breaker keeps separate states.
 const maxNodes = 1024
 
-// node returns the Breaker of the node at addr, which has the settings of b and its own
-// state. It returns b if addr is empty or there are too many nodes.
+// node returns the Breaker of the node at addr, or b if addr is empty or there are too many nodes.
 func (b *Breaker) node(addr string) *Breaker {
 	if addr == "" {
 		return b
@@ -323,8 +319,7 @@ func (l *Limiter) nodeOf(key string) string {
 	return nodeOf(l.store.Client, func() string { return l.redisKey(key) })
 }
 
-// nodeOf returns the node of the first limit: the state of all limits of a key is on one
-// node.
+// nodeOf returns the node of the first limit: all limits of a key are on one node.
 func (a *allOf) nodeOf(key string) string { return a.limits[0].nodeOf(key) }
 
 // doneContext is a context that is done. It prevents a ClusterClient that does not know its
@@ -335,8 +330,7 @@ var doneContext = func() context.Context {
 	return ctx
 }()
 
-// nodeOf returns the address of the node of a ClusterClient or Ring that stores a Redis
-// key.
+// nodeOf returns the address of the node of a ClusterClient or Ring that stores a key.
 func nodeOf(client redis.Scripter, key func() string) string {
 	var node *redis.Client
 	var err error

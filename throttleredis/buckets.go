@@ -134,8 +134,7 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 	}
 }
 
-// maxNginxBurst is the maximum Burst of a throttle.NginxConfig: the script counts
-// thousandths of it.
+// maxNginxBurst is the maximum throttle.NginxConfig.Burst. The script counts thousandths of it.
 const maxNginxBurst = 1e9
 
 // Nginx returns a limiter that behaves like throttle.NewNginx. It panics if l or s is

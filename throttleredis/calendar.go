@@ -21,11 +21,10 @@ type calendar struct {
 	clockOffset atomic.Int64
 }
 
-// bounds are the instants, in microseconds, at which four consecutive windows begin. args
-// holds them as arguments of a script.
+// bounds are the instants, in microseconds, at which four consecutive windows begin.
 type bounds struct {
 	at   [4]int64
-	args [4]any
+	args [4]any // at, as arguments of a script
 }
 
 // boundsAt returns the bounds for a reading of the local clock.
@@ -51,8 +50,7 @@ func (c *calendar) bounds(t time.Time) *bounds {
 	return b
 }
 
-// windowLength returns the length of the window that begins at start, which is in
-// microseconds.
+// windowLength returns the length of the window that begins at start (in microseconds).
 func (c *calendar) windowLength(start int64) time.Duration {
 	if b := c.cached.Load(); b != nil {
 		for i, at := range b.at[:3] {

@@ -52,8 +52,7 @@ func opOf(c throttle.Claim) any {
 	return opTake
 }
 
-// A call is the reusable storage for one run of a script: the complete command as it is
-// sent.
+// A call is the reusable storage for one run of a script: the complete command.
 type call struct {
 	args      []any // the command, hash, number of keys, keys, arguments of the limits and of the claim
 	operation operation
@@ -63,8 +62,7 @@ type call struct {
 	decisions []throttle.Decision // two for each limit, see appendGrant
 }
 
-// A calendarLimit is a limit with windows of a calendar. Their bounds are the last of its
-// arguments.
+// A calendarLimit is a limit with windows of a calendar, whose bounds are its last arguments.
 type calendarLimit struct {
 	*calendar
 	index int // index of the limit
@@ -109,8 +107,7 @@ func (k *call) setBounds(now time.Time) {
 	}
 }
 
-// waitNoWindow is the wait of a reply that means that the server's time was in none of the
-// windows.
+// waitNoWindow is the wait of a reply if the server's time was in none of the windows.
 const waitNoWindow = -2
 
 // missedWindow reports whether the server's time was in none of the windows of a calendar.
@@ -181,12 +178,10 @@ func (p part) remaining() int64 { return int64(uint64At(string(p), 2)) }
 func (p part) reset() int64     { return int64(uint64At(string(p), 3)) } // ticks
 func (p part) now() int64       { return int64(uint64At(string(p), 4)) } // the reading of the clock that the limit used
 
-// grant returns the number that a settlement passes back to the script. Scripts count in
-// doubles.
+// grant returns the number that a settlement passes back. Scripts count in doubles.
 func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(uint64At(string(p), 5)))) }
 
-// grantBits returns the bits of grant, for limits whose grant is a double that is not a
-// whole number.
+// grantBits returns the bits of a grant that is not a whole number.
 func (p part) grantBits() uint64 { return uint64At(string(p), 5) }
 
 // uint64At returns the i-th group of eight bytes of s.

@@ -209,8 +209,7 @@ const (
 	staleAfter       = time.Second
 )
 
-// An exchangeQueue holds the work that is not done yet: updates to publish and accounts to
-// fetch.
+// An exchangeQueue holds what is to be done: updates to publish and accounts to fetch.
 type exchangeQueue struct {
 	updates  []queuedUpdate
 	fetches  []string
@@ -243,8 +242,7 @@ func (q *exchangeQueue) dropOldest() (dropped uint64) {
 	return uint64(over)
 }
 
-// addFetch queues a fetch of an account, and stores the account for fetches after a
-// reconnect.
+// addFetch queues a fetch of an account, now and after each reconnect.
 func (q *exchangeQueue) addFetch(account string) {
 	if q.accounts == nil {
 		q.accounts = make(map[string]struct{})

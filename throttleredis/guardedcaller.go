@@ -146,8 +146,7 @@ func (g *guardedCaller) runDeferred() {
 	}
 }
 
-// recoverPanic, which must be deferred, passes a panic in a goroutine without a caller to
-// onPanic.
+// recoverPanic, which must be deferred, passes a panic without a caller to onPanic.
 func (g *guardedCaller) recoverPanic() {
 	if v := recover(); v != nil {
 		g.onPanic(v)

@@ -235,8 +235,7 @@ func (a *leases) dryRun(ctx context.Context, c throttle.Claim, n int64) (throttl
 	return d, err
 }
 
-// now returns the reading of the clock by which leases expire. The time of a claim may be an old
-// reading.
+// now returns the reading by which leases expire: the time of a claim may be an old one.
 func (a *leases) now(c throttle.Claim) time.Time {
 	if s := a.limiter.store; s.useLocalClock && s.serverClock == nil && !c.Now.IsZero() {
 		return c.Now
@@ -244,8 +243,7 @@ func (a *leases) now(c throttle.Claim) time.Time {
 	return a.limiter.store.now()
 }
 
-// decideLocally grants c with leased units, or rejects it as an equal claim shortly before. It returns
-// false if only Redis can decide.
+// decideLocally grants c with leased units, or rejects it as an equal claim before; false: it cannot.
 func (a *leases) decideLocally(c throttle.Claim, n int64, now time.Time) (throttle.Decision, bool) {
 	k := a.find(c.Key)
 	if k == nil {
@@ -401,8 +399,7 @@ func (k *leasedKey) sample(now time.Time, ahead time.Duration) {
 	}
 }
 
-// join returns the claim under way, for which a claim of n units waits, or a new one that the caller
-// leads.
+// join returns the claim for which one of n units waits, or a new one that the caller leads.
 func (k *leasedKey) join(n int64) (f *leaseFlight, leads bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -430,8 +427,7 @@ func (a *leases) refill(k *leasedKey, now time.Time) {
 	}
 }
 
-// claim takes n units for c, as far as they are not leased, units for the claims that wait, and further
-// ones for what is expected.
+// claim takes n units for c, units for the claims that wait, and ahead, as far as they are not leased.
 func (a *leases) claim(ctx context.Context, k *leasedKey, f *leaseFlight, c throttle.Claim, n int64) {
 	defer k.finish(f)
 	defer func() {
@@ -544,8 +540,7 @@ func (k *leasedKey) takeParts(n int64, now time.Time) (parts leaseParts) {
 	return parts
 }
 
-// putBack empties p and returns the units to their leases. It returns those of leases that were closed
-// meanwhile.
+// putBack empties p: units go to their leases, except those of closed leases, which it returns.
 func (p *leaseParts) putBack(now time.Time) (rest leaseParts) {
 	rest = slices.DeleteFunc(*p, func(part leasePart) bool { return part.lease.take(-part.units, now) >= 0 })
 	*p = nil
@@ -633,8 +628,7 @@ func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts leaseParts) {
 	}
 }
 
-// report settles a claim whose cost differs by extra units, with those of a lease. It returns false if
-// it cannot.
+// report settles a claim whose cost differs by extra units with a lease; false: it cannot.
 func (a *leases) report(c throttle.Claim, d throttle.Decision, extra int64) bool {
 	k := a.find(c.Key)
 	if k == nil {

@@ -32,8 +32,7 @@ func (s *Store) limiter(l limit) *Limiter {
 	return r
 }
 
-// newLimiter returns the limiter of l, or an error if l or s is invalid, or if another limit would
-// be the same one.
+// newLimiter returns the limiter of l. It fails if l or s is invalid, or another limit is the same.
 func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	if err := cmp.Or(l.err, s.Validate()); err != nil {
 		return nil, err

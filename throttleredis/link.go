@@ -134,8 +134,7 @@ func (l *link) subscribe(ctx context.Context, e linkEvents) {
 	}
 }
 
-// minConnectTimeout is the minimum time for an attempt to subscribe, which takes several round
-// trips.
+// minConnectTimeout is the minimum time for an attempt to subscribe: it takes several round trips.
 const minConnectTimeout = time.Second
 
 // receiveAll receives messages until an error occurs. A server that responds to a ping may

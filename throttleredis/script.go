@@ -126,8 +126,7 @@ func (s *script) runAll(ctx context.Context, st *Store, args []any) (reply any, 
 
 var evalSHA, eval any = "evalsha", "eval"
 
-// send calls process for the command args, with the hash of s, and if the server does not have s,
-// with its text.
+// send calls process for args with the hash of s, and if the server does not have s, with its text.
 func (s *script) send(args []any, process func() error) error {
 	args[0], args[1] = evalSHA, s.sha
 	err := process()

@@ -56,8 +56,7 @@ type usageShard struct {
 	dropped []string                // tags of records that were sent and are no longer needed
 }
 
-// A usageCounter is what one host has taken of a key. A host with a window counts units; one
-// with a bucket counts ticks.
+// A usageCounter is what one host has taken of a key: units of a window, or ticks of a bucket.
 type usageCounter struct {
 	window   int64 // start of the window in nanoseconds; for a bucket a number that is new whenever counting begins at zero
 	units    int64 // taken in the window; for a bucket since counting began
@@ -445,8 +444,7 @@ func (u *limitUsage) peer(r *usageRecord, p *usagePeer, now int64, elapsed time.
 	return &r.peers[len(r.peers)-1]
 }
 
-// length returns the length of a window, or the time in which a bucket is restored, within
-// bounds.
+// length returns the length of a window, or the time to restore a bucket, within bounds.
 func (u *limitUsage) length(now int64) time.Duration {
 	return max(min(u.rule.length(now), maxKeep), u.exchange.exchangeTime())
 }
@@ -461,8 +459,7 @@ func (r *usageRecord) usedByOthers(since time.Duration) bool {
 	return slices.ContainsFunc(r.peers, func(k peerUsage) bool { return !k.peer.gone.Load() && k.sentAt >= since })
 }
 
-// activeHosts returns the number of hosts that are reachable and have sent the counter since a
-// time, with this one.
+// activeHosts returns the number of reachable hosts that sent the counter since a time, and this one.
 func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	n := int64(1)
 	for i := range r.peers {
@@ -473,12 +470,10 @@ func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
 	return n
 }
 
-// recentSlots is the number of slots of a recentUsage. One of them is in progress, so the
-// others cover exchangeTime.
+// recentSlots is the number of slots of a recentUsage. Those before the latest cover exchangeTime.
 const recentSlots = 7
 
-// A recentUsage holds the amounts that this host took in the latest slots of time, of which
-// others may not know yet.
+// A recentUsage is what this host took in the latest slots of time. Others may not know of it yet.
 type recentUsage struct {
 	latest  int64 // number of the latest slot
 	amounts [recentSlots]int64

@@ -120,8 +120,7 @@ func (b *bucketUsage) take(r *usageRecord, amount, now int64, h hostCounts) uint
 	return uint64(r.own.window)
 }
 
-// adjust returns the cost less what was restored since the grant, as throttle.NewTokenBucket
-// does.
+// adjust returns the cost less what was restored since the grant, as the limiter in memory.
 func (b *bucketUsage) adjust(r *usageRecord, grant uint64, extra, from, now int64, h hostCounts) bool {
 	if extra < 0 {
 		if grant != uint64(r.own.window) {
@@ -155,8 +154,7 @@ func (b *bucketUsage) merge(r *usageRecord, p *peerUsage, i usageItem, now int64
 	p.assumed = 0
 }
 
-// partOf returns the part of the level of a bucket that the host of i has taken and that is
-// not restored yet.
+// partOf returns what the host of i has taken of the level and is not restored yet.
 func (b *bucketUsage) partOf(i usageItem) int64 {
 	level := min(max(i.level, 1), gcra.MaxTicks)
 	part := min(max(i.counter.previous, 0), level)

@@ -75,8 +75,7 @@ const (
 	forgetTimeouts = 5           // a host of a connected region has ended after so many times PeerTimeout
 )
 
-// newUsageExchange starts an exchange over links. The first one is that of this host's
-// region.
+// newUsageExchange starts an exchange over links, the first of which is that of this region.
 func newUsageExchange(o EventualOptions, links ...regionLink) *usageExchange {
 	x := &usageExchange{options: o, start: time.Now(), peers: map[uint64]*usagePeer{}, closed: make(chan struct{})}
 	x.host = rand.Uint64() | 1 // not zero
@@ -151,8 +150,7 @@ func (x *usageExchange) allLimits() iter.Seq[*limitUsage] {
 	}
 }
 
-// forgetLimits removes limits that are no longer in use, their keys, and what is stored of
-// them.
+// forgetLimits removes limits that are not in use, their keys, and what is stored of them.
 func (x *usageExchange) forgetLimits() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -187,8 +185,7 @@ func (x *usageExchange) publishAll(ctx context.Context) {
 	}
 }
 
-// maintain determines which hosts are reachable, and removes what is no longer needed, until ctx
-// is done.
+// maintain counts reachable hosts and removes what is not needed any more, until ctx is done.
 func (x *usageExchange) maintain(ctx context.Context) {
 	for shard := 0; sleep(ctx, x.options.Interval); shard++ {
 		x.recount(x.elapsed())
@@ -269,8 +266,7 @@ func (x *usageExchange) nextBatch(ending bool) *usageBatch {
 	return b
 }
 
-// collect adds the changed counters of s to b and to the text of its message, until that is
-// long enough.
+// collect adds the changed counters of s to b and its text, until that is long enough.
 func (u *limitUsage) collect(s *usageShard, b *usageBatch, version uint64, text []byte, h hostCounts) []byte {
 	now, elapsed := u.time.Read(time.Time{}), u.exchange.elapsed()
 	s.mu.Lock()
@@ -393,8 +389,7 @@ func (x *usageExchange) receive(r *usageRegion, message string) {
 	x.merge(p, m.items)
 }
 
-// merge stores the counters of a host. It ignores those of limits that this host does not
-// have.
+// merge stores the counters of a host, except those of limits that this host does not have.
 func (x *usageExchange) merge(p *usagePeer, items []usageItem) {
 	limits := x.allLimits()
 	for _, i := range items {
@@ -407,8 +402,7 @@ func (x *usageExchange) merge(p *usagePeer, items []usageItem) {
 	}
 }
 
-// peer returns the host with an id, adding it if necessary. It returns nil if there are too
-// many.
+// peer returns the host with an id, which it adds if necessary; nil: there are too many.
 func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -474,8 +468,7 @@ func (x *usageExchange) receiveStored(r *usageRegion, host uint64, counters []st
 	x.merge(p, items)
 }
 
-// forgetAfter returns the time after which a host has ended, if it sends nothing although
-// its region is connected.
+// forgetAfter returns the time after which a silent host of a connected region has ended.
 func (x *usageExchange) forgetAfter() time.Duration { return forgetTimeouts * x.options.PeerTimeout }
 
 // recount determines which hosts are reachable.

@@ -8,11 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A regionLink is the connection of a host to the Redis of a region. The methods may be
-// called concurrently.
+// A regionLink is the connection of a host to the Redis of a region, for concurrent use.
 type regionLink interface {
-	// publish stores and sends counters. It reports whether counters of this host were stored
-	// before.
+	// publish stores and sends counters. It reports whether some of this host were stored before.
 	publish(ctx context.Context, p *usagePublication) (existed bool, err error)
 
 	// fetchHosts calls receive with the stored counters of each host, in one or several parts.

@@ -18,8 +18,7 @@ type windowUsage struct {
 	cached    atomic.Pointer[usageWindow]
 }
 
-// A usageWindow is a window, in nanoseconds since the Unix epoch. It includes start and
-// excludes end.
+// A usageWindow is a window in nanoseconds since the Unix epoch, including start but not end.
 type usageWindow struct{ start, end int64 }
 
 func (w *windowUsage) unit() int64 { return 1 }
@@ -158,8 +157,7 @@ func (w *windowUsage) take(r *usageRecord, amount, now int64, _ hostCounts) uint
 	return uint64(r.own.window)
 }
 
-// adjust changes the count of the window in which the claim was granted, as long as it
-// counts.
+// adjust changes the count of the window in which the claim was granted, as long as it counts.
 func (w *windowUsage) adjust(r *usageRecord, grant uint64, extra, _, now int64, _ hostCounts) bool {
 	v := w.at(now)
 	if !w.sliding && int64(grant) != v.start {
@@ -190,8 +188,7 @@ func (w *windowUsage) state(r *usageRecord, _ int64, _ hostCounts) (usageCounter
 	return r.own, 0
 }
 
-// maxSkew is the time after the end of a window for which its counts are kept for hosts whose
-// clocks are behind.
+// maxSkew is for how long counts of an ended window are kept for hosts whose clocks are behind.
 const maxSkew = int64(10 * time.Second)
 
 func (w *windowUsage) unused(r *usageRecord, now int64, h hostCounts) bool {
