@@ -31,11 +31,8 @@ func newAllOf(limits ...*Limiter) *allOf {
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is leased (Mode Leased): use throttle.AllOf")
 		case l.store != limits[0].store:
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is of another Store: use throttle.AllOf")
-		}
-		for _, other := range limits[:i] {
-			if other.keyPrefix+other.keySuffix == l.keyPrefix+l.keySuffix {
-				panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is there twice: leave it out, or give it another Name")
-			}
+		case slices.ContainsFunc(limits[:i], func(o *Limiter) bool { return o.keySuffix == l.keySuffix }):
+			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is there twice: leave it out, or give it another Name")
 		}
 	}
 	a := new(allOf)

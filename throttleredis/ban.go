@@ -16,11 +16,9 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 	v.Name = cmp.Or(v.Name, "ban")
 	longest := max(v.MaxDuration, v.Duration)
 	quiet := cmp.Or(v.ForgetAfter, max(v.Within, longest))
-	scope := ""
+	p, scope := newAllOf(limits...), ""
 	for _, l := range limits {
-		if l != nil {
-			scope += l.keySuffix
-		}
+		scope += l.keySuffix
 	}
 	ban := s.limiter(limit{
 		algorithm:        "ban",
@@ -32,7 +30,6 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 		countsRejections: true,
 		args:             []any{v.Rejections, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
 	})
-	p := newAllOf(limits...)
 	return &banned{newAllOf(append(p.limits, ban)...), p, v}
 }
 

@@ -339,10 +339,8 @@ func nodeOf(client redis.Scripter, key func() string) string {
 		node, err = c.MasterForKey(doneContext, key())
 	case *redis.Ring:
 		node, err = c.GetShardClientForKey(key())
-	default:
-		return ""
 	}
-	if err != nil {
+	if err != nil || node == nil {
 		return ""
 	}
 	return node.Options().Addr

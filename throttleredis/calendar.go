@@ -32,20 +32,15 @@ func (c *calendar) boundsAt(now time.Time) *bounds {
 	us := now.UnixMicro() + c.clockOffset.Load()
 	b := c.cached.Load()
 	if b == nil || us < b.at[1] || us >= b.at[2] {
-		b = c.bounds(time.UnixMicro(us))
+		from, to := c.quota.Window(time.UnixMicro(us))
+		before, _ := c.quota.Window(from.Add(-1))
+		_, after := c.quota.Window(to)
+		b = new(bounds)
+		for i, t := range []time.Time{before, from, to, after} {
+			b.at[i] = t.UnixMicro()
+			b.args[i] = b.at[i]
+		}
 		c.cached.Store(b)
-	}
-	return b
-}
-
-func (c *calendar) bounds(t time.Time) *bounds {
-	from, to := c.quota.Window(t)
-	before, _ := c.quota.Window(from.Add(-1))
-	_, after := c.quota.Window(to)
-	b := new(bounds)
-	for i, t := range []time.Time{before, from, to, after} {
-		b.at[i] = t.UnixMicro()
-		b.args[i] = b.at[i]
 	}
 	return b
 }

@@ -176,7 +176,7 @@ func (g *groups) begin(name string, q *group) *roundTrip {
 	if n == 0 {
 		return nil
 	}
-	r := newRoundTrip(g.script, slices.Clone(q.queue[:n]))
+	r := newRoundTrip(slices.Clone(q.queue[:n]))
 	q.queue = slices.Delete(q.queue, 0, n)
 	if q.impatient.Stop(); len(q.queue) > 0 {
 		g.limitWait(name, q)
@@ -193,13 +193,12 @@ func (g *groups) travel(name string, r *roundTrip) {
 		}
 	}()
 	for ; r != nil; r = g.leave(name) {
-		r.run(g.store)
+		r.run(g)
 	}
 }
 
 // A roundTrip is a command that decides on several calls.
 type roundTrip struct {
-	script  *script
 	calls   []*groupedCall
 	limits  []any        // arguments of the limits, which are the same for all calls
 	keys    []any        // of all calls, of which each has the same number
@@ -211,10 +210,10 @@ type roundTrip struct {
 }
 
 // newRoundTrip returns a roundTrip with copies of the arguments of calls.
-func newRoundTrip(s *script, calls []*groupedCall) *roundTrip {
+func newRoundTrip(calls []*groupedCall) *roundTrip {
 	first, n := calls[0], len(calls)
 	k := first.call
-	r := &roundTrip{script: s, calls: calls, limits: slices.Clone(k.args[k.limitArgs:k.claimArgs])}
+	r := &roundTrip{calls: calls, limits: slices.Clone(k.args[k.limitArgs:k.claimArgs])}
 	r.keys = make([]any, 0, n*(k.limitArgs-3))
 	r.args, r.ends = make([]any, 0, n*(len(k.args)-k.claimArgs)), make([]int, n)
 	for i, c := range calls {
@@ -251,16 +250,16 @@ func latestDeadline(calls []*groupedCall) (latest time.Time) {
 // run sends the calls and passes the replies to the callers. If the server is one of a cluster,
 // which has not run the script because of the different keys, it sends each call separately, and
 // later ones are grouped by key.
-func (r *roundTrip) run(s *Store) {
+func (r *roundTrip) run(g *groups) {
 	var replies []any
 	err := errEnded
 	defer func() { r.finish(replies, err) }()
-	replies, err = r.send(s, 0, len(r.calls))
+	replies, err = r.send(g, 0, len(r.calls))
 	if err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") && len(r.calls) > 1 {
-		s.separatesKeys.Store(true)
+		g.store.separatesKeys.Store(true)
 		replies, err = nil, nil
 		for i := range r.calls {
-			reply, err := r.send(s, i, i+1)
+			reply, err := r.send(g, i, i+1)
 			replies = append(replies, append(reply, err)[0])
 		}
 	}
@@ -286,7 +285,7 @@ func (r *roundTrip) finish(replies []any, err error) {
 
 // send sends the calls from one up to another and returns their replies and errors. A panic of the
 // client, or of a hook of the client, becomes an error, because the goroutine has no caller.
-func (r *roundTrip) send(s *Store, from, to int) (replies []any, err error) {
+func (r *roundTrip) send(g *groups, from, to int) (replies []any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the client panicked: %v", v)
@@ -301,7 +300,7 @@ func (r *roundTrip) send(s *Store, from, to int) (replies []any, err error) {
 	command = append(command, r.keys[from*parts:to*parts]...)
 	command = append(command, r.limits...)
 	command = append(command, r.args[begin:r.ends[to-1]]...)
-	reply, err := r.script.runAll(r.ctx, s, command)
+	reply, err := g.script.runAll(r.ctx, g.store, command)
 	if err != nil {
 		return nil, err
 	}

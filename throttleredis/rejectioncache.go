@@ -3,6 +3,7 @@ package throttleredis
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -138,13 +139,8 @@ func banName(l throttle.Limiter) string {
 		l = f.Limiter
 	}
 	b, ok := l.(*banned)
-	if !ok {
+	if !ok || slices.ContainsFunc(b.inner.limits, func(i *Limiter) bool { return i.limit.policy == b.config.Name }) {
 		return ""
-	}
-	for _, inner := range b.inner.limits {
-		if inner.limit.policy == b.config.Name {
-			return ""
-		}
 	}
 	return b.config.Name
 }

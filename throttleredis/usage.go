@@ -232,14 +232,12 @@ func (u *limitUsage) record(s *usageShard, tag string, c throttle.Claim, n, give
 		}
 		taken = used
 	}
-	switch {
-	case c.DryRun:
+	if c.DryRun {
 		r = u.newRecord(tag)
-	case u.reservePlace(s, network, given, h):
-		r = u.add(s, tag, network)
-	case state == nil:
-		return u.networks.Share(network, u.newRecord("")), true
-	default:
+	} else if r = u.add(s, tag, network, given, h); r == nil {
+		if state == nil {
+			state = u.networks.Share(network, u.newRecord(""))
+		}
 		return state, true
 	}
 	if taken > 0 {
@@ -250,10 +248,20 @@ func (u *limitUsage) record(s *usageShard, tag string, c throttle.Claim, n, give
 	return r, false
 }
 
-// reservePlace reserves a place for a key of a network in s: a free one, that of an unused record, or
-// that of a key of a network that has brought more new keys. u.newKeys must be held.
-func (u *limitUsage) reservePlace(s *usageShard, network networks.ID, now int64, h hostCounts) bool {
-	return u.reserveKey() || u.sweep(s, now, h, sweepForSpace, true) > 0 && u.reserveKey() || u.evictInUse(s, network, now, h) && u.reserveKey()
+// add adds the record of a tag in a place of s: a free one, that of an unused record, or that of a key
+// of a network that has brought more new keys. It returns nil if there is none. u.newKeys must be held.
+func (u *limitUsage) add(s *usageShard, tag string, network networks.ID, now int64, h hostCounts) *usageRecord {
+	found := u.reserveKey() || u.sweep(s, now, h, sweepForSpace, true) > 0 && u.reserveKey()
+	if !found && !(u.evictInUse(s, network, now, h) && u.reserveKey()) {
+		return nil
+	}
+	if s.records == nil {
+		s.records = make(map[string]*usageRecord)
+	}
+	r := u.newRecord(tag)
+	r.network = network
+	s.records[tag] = r
+	return r
 }
 
 // evictInUse removes the least used of a few records of s whose keys lose their places first to a new
@@ -317,17 +325,6 @@ func (u *limitUsage) reserveKey() bool {
 		}
 	}
 	return false
-}
-
-// add adds the record of a tag, for which reserveKey has returned true.
-func (u *limitUsage) add(s *usageShard, tag string, network networks.ID) *usageRecord {
-	if s.records == nil {
-		s.records = make(map[string]*usageRecord)
-	}
-	r := u.newRecord(tag)
-	r.network = network
-	s.records[tag] = r
-	return r
 }
 
 // sweepForSpace is the number of records that are checked when a new key needs space.
@@ -422,10 +419,7 @@ func (u *limitUsage) addReceived(s *usageShard, tag string, now int64, h hostCou
 	defer u.newKeys.Unlock()
 	network := u.networks.IDOf(tag)
 	u.networks.Arrive(network)
-	if !u.reservePlace(s, network, now, h) {
-		return nil
-	}
-	return u.add(s, tag, network)
+	return u.add(s, tag, network, now, h)
 }
 
 // peer returns the counter of p, adding it if necessary. If so it removes counters without effect
