@@ -441,7 +441,7 @@ func (m *memoryWindow) process(_ context.Context, cmd redis.Cmder) error {
 	} else if args[i+3].(int64) == m.start {
 		m.used = max(m.used+arg, 0)
 	}
-	cmd.(sentOnce).Cmder.(*redis.StringCmd).SetVal(reply)
+	cmd.(sentOnceStringCmd).SetVal(reply)
 	return nil
 }
 
@@ -487,9 +487,9 @@ func TestMemoryWindow_decidesAsTheScript(t *testing.T) {
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				return err
 			}
-			want := cmd.(sentOnce).Cmder.(*redis.StringCmd).Val()
+			want := cmd.(sentOnceStringCmd).Val()
 			require.NoError(t, server.process(ctx, cmd))
-			require.Equal(t, want, cmd.(sentOnce).Cmder.(*redis.StringCmd).Val())
+			require.Equal(t, want, cmd.(sentOnceStringCmd).Val())
 			return err
 		}}}
 		l := s.FixedWindow(limit)

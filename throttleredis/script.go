@@ -144,7 +144,7 @@ func (s *Store) process(ctx context.Context, cmd redis.Cmder) {
 	case !ok:
 		s.eval(ctx, cmd.(*redis.Cmd))
 	case s.Mode == Leased:
-		_ = p.Process(ctx, sentOnce{cmd})
+		_ = p.Process(ctx, sentOnce(cmd))
 	default:
 		_ = p.Process(ctx, cmd)
 	}
@@ -166,8 +166,21 @@ func (s *Store) eval(ctx context.Context, cmd *redis.Cmd) {
 	cmd.SetErr(err)
 }
 
-// A sentOnce is a command that the client does not repeat after an error.
-type sentOnce struct{ redis.Cmder }
+// sentOnce returns cmd as a command that the client does not repeat after an error. Clients use methods
+// of commands that redis.Cmder does not have.
+func sentOnce(cmd redis.Cmder) redis.Cmder {
+	if text, ok := cmd.(*redis.StringCmd); ok {
+		return sentOnceStringCmd{text}
+	}
+	return sentOnceCmd{cmd.(*redis.Cmd)}
+}
+
+type sentOnceCmd struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
-func (sentOnce) NoRetry() bool { return true }
+func (sentOnceCmd) NoRetry() bool { return true }
+
+type sentOnceStringCmd struct{ *redis.StringCmd }
+
+// NoRetry implements redis.Cmder.
+func (sentOnceStringCmd) NoRetry() bool { return true }
