@@ -72,11 +72,11 @@ func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decisio
 
 // Traits implements throttle.Limiter. One limit with a ban may book ahead.
 func (a *allOf) Traits() throttle.Traits {
-	t := throttle.Traits{EndsAtResponse: !a.holds, BooksAhead: len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead}
-	for _, l := range a.limits {
-		t.CountsRejected = t.CountsRejected || l.limit.countsRejections
+	return throttle.Traits{
+		EndsAtResponse: !a.holds,
+		BooksAhead:     len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead,
+		CountsRejected: a.countsRejected,
 	}
-	return t
 }
 
 // Share returns AllOf of the shares of the limits: see Limiter.Share.

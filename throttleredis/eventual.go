@@ -199,13 +199,10 @@ type eventualState struct {
 	panicked atomic.Pointer[error] // the latest panic of Store.OnOperation; nil: none
 }
 
-// eventualTimeout is the time limit of one script of the exchange if Store.Timeout is zero.
-const eventualTimeout = time.Second
-
 // startExchange returns the exchange of s, which it starts in the first call.
 func (s *Store) startExchange() *usageExchange {
 	s.eventual.once.Do(func() {
-		timeout := cmp.Or(s.Timeout, eventualTimeout)
+		timeout := cmp.Or(s.Timeout, time.Second) // of one script
 		o := s.Eventual.withDefaults()
 		var links []regionLink
 		for _, c := range append([]Subscriber{s.Client.(Subscriber)}, s.Eventual.Regions...) {

@@ -77,8 +77,6 @@ type ExchangeStats struct {
 	Err error
 }
 
-const exchangeTimeout = 250 * time.Millisecond
-
 // Validate returns an error that describes how to correct t, or nil if t is valid.
 func (t *Exchange) Validate() error {
 	switch {
@@ -99,7 +97,7 @@ func (t *Exchange) start() {
 			panic(err)
 		}
 		t.bus.link = link{
-			client: t.Client, channel: "{" + cmp.Or(t.Prefix, "heed") + ":exchange}", timeout: cmp.Or(t.Timeout, exchangeTimeout),
+			client: t.Client, channel: "{" + cmp.Or(t.Prefix, "heed") + ":exchange}", timeout: cmp.Or(t.Timeout, 250*time.Millisecond),
 			maxPause: time.Second, pingInterval: time.Second,
 		}
 		t.fleet.Bus, t.fleet.Secret = &t.bus, t.Secret

@@ -46,8 +46,7 @@ func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	l, _ := g.limiter.(*Limiter)
-	if l != nil && l.leases != nil {
+	if l, ok := g.limiter.(*Limiter); ok && l.leases != nil {
 		if d, ok := l.leases.decideLocally(c, n, l.leases.now(c)); ok {
 			return d, nil
 		}

@@ -338,9 +338,7 @@ func (k *leasedKey) isIdle(now time.Time) bool {
 }
 
 // held returns the units that are left in the leases. k.mu is held.
-func (k *leasedKey) held() int64 {
-	return k.current.Load().units() + k.next.units()
-}
+func (k *leasedKey) held() int64 { return k.current.Load().units() + k.next.units() }
 
 // takeNext takes n units of current and next together. It returns the lease that is current then, the
 // grant of the claim, and the units left in current; -1: there are fewer than n.

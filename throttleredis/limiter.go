@@ -110,7 +110,7 @@ func (l *Limiter) Traits() throttle.Traits {
 		NonBlocking:    l.usage != nil,
 		EndsAtResponse: !l.holds,
 		BooksAhead:     l.limit.booksAhead(),
-		CountsRejected: l.limit.countsRejections,
+		CountsRejected: l.countsRejected,
 	}
 }
 

@@ -99,8 +99,7 @@ func (s *script) run(ctx context.Context, st *Store, k *call) (reply string, err
 	if _, ok := st.Client.(processor); !ok {
 		k.args[k.claimArgs] = k.operation.name
 		all, err := s.runAll(ctx, st, k.args)
-		reply, _ = all.(string)
-		return reply, err
+		return redis.NewCmdResult(all, err).Text()
 	}
 	err = s.send(k.args, func() error {
 		cmd := redis.NewStringCmd(ctx, k.args...)

@@ -13,13 +13,14 @@ import (
 
 // A scripted is one limit, or several limits on which a script decides together.
 type scripted struct {
-	store     *Store
-	limits    []*Limiter
-	groups    *groups
-	callPool  sync.Pool
-	subGrants throttle.SubGrants // if wraps
-	wraps     bool               // grants do not fit into a Decision
-	holds     bool               // a limit holds units until claims end
+	store          *Store
+	limits         []*Limiter
+	groups         *groups
+	callPool       sync.Pool
+	subGrants      throttle.SubGrants // if wraps
+	wraps          bool               // grants do not fit into a Decision
+	holds          bool               // a limit holds units until claims end
+	countsRejected bool               // a limit counts rejected claims
 }
 
 // init sets the fields of s. It does not copy limits.
@@ -29,6 +30,7 @@ func (s *scripted) init(store *Store, wraps bool, limits ...*Limiter) {
 	for i, l := range limits {
 		algorithms[i] = l.limit.algorithm
 		s.holds = s.holds || l.limit.holdsUntilEnd
+		s.countsRejected = s.countsRejected || l.limit.countsRejections
 	}
 	s.groups = &groups{store: store, script: scriptOf(algorithms...)}
 	s.callPool.New = func() any { return newCall(limits...) }
@@ -63,11 +65,10 @@ func (s *scripted) ask(ctx context.Context, c throttle.Claim, n int64) (throttle
 // decide runs the script for a claim made at a time, whose arguments prepare sets, and returns size
 // bytes. If a calendar did not have the server's window, it tries a second time.
 func (s *scripted) decide(ctx context.Context, k *call, claimed time.Time, size int, prepare func()) (reply, time.Time, error) {
-	local := s.store.useLocalClock
 	for range 2 {
 		prepare()
 		now := claimed
-		if now.IsZero() && (len(k.calendars) > 0 || local) {
+		if now.IsZero() && (len(k.calendars) > 0 || s.store.useLocalClock) {
 			now = s.store.now()
 		}
 		k.setBounds(now)
@@ -75,7 +76,7 @@ func (s *scripted) decide(ctx context.Context, k *call, claimed time.Time, size 
 		if err == nil && k.missedWindow(r, now) {
 			continue
 		}
-		if claimed.IsZero() && !local {
+		if claimed.IsZero() && !s.store.useLocalClock {
 			now = s.store.now()
 		}
 		return r, now, err

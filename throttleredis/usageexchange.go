@@ -430,10 +430,10 @@ func (x *usageExchange) peer(id uint64, r *usageRegion) (p *usagePeer, isNew boo
 // because connecting sends the signal again.
 func (x *usageExchange) fetch(ctx context.Context, r *usageRegion) error {
 	err := r.link.fetchHosts(ctx, func(host uint64, counters []storedField) { x.receiveStored(r, host, counters) })
-	if err == nil {
-		return nil
+	if err != nil {
+		x.recordError(err)
 	}
-	if x.recordError(err); !r.connected.Load() {
+	if !r.connected.Load() {
 		return nil
 	}
 	return err
