@@ -50,32 +50,21 @@ func (b *base) SetClock(c Clock) {
 	}
 }
 
-// A reading is the time of a claim.
-type reading struct {
-	given int64 // the caller's reading, or the clock's
-	now   int64 // the time of the decision: given, or base.last if that is later
-}
-
-// begin validates c, locks b, and returns the units of c and the time of the decision. It
-// sets d.Policy and d.At. If err is nil, the caller must unlock b; otherwise b is unlocked
-// and d is unchanged.
+// begin validates c, locks b, and returns the units of c and the time of the decision: the
+// reading of c, or b.last if that is later. It sets d.Policy and d.At. If err is nil, the caller
+// must unlock b; otherwise b is unlocked and d is unchanged.
 //
 // begin writes to the caller's Decision because copying a Decision takes as long as
 // deciding.
-func (b *base) begin(c *Claim, d *Decision) (n int64, r reading, err error) {
+func (b *base) begin(c *Claim, d *Decision) (n, now int64, err error) {
 	if n, err = c.Units(); err != nil {
-		return 0, reading{}, err
+		return 0, 0, err
 	}
-	r.given = ticks.Add(b.time.Read(c.Now), b.offset)
+	given := b.read(c.Now)
 	b.mu.Lock()
-	r.now = max(r.given, b.last)
-	d.Policy, d.At = b.policy, b.stamp(r, c.Now)
-	return n, r, nil
-}
-
-// stamp returns Decision.At for a decision at r on a claim whose Now is callers.
-func (b *base) stamp(r reading, callers time.Time) time.Time {
-	return b.time.Stamp(r.now-b.offset, r.given-b.offset, callers)
+	now = max(given, b.last)
+	d.Policy, d.At = b.policy, b.time.Stamp(now-b.offset, given-b.offset, c.Now)
+	return n, now, nil
 }
 
 // read returns now as a reading, or the clock's reading if now is zero.

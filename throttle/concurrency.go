@@ -96,21 +96,21 @@ func (c ConcurrencyConfig) policy() string {
 
 // Reserve implements Limiter.
 func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := f.begin(&c, &d)
+	n, now, err := f.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer f.mu.Unlock()
-	used := f.used - f.expiredUnits(r.now)
+	used := f.used - f.expiredUnits(now)
 	d.Limit = f.config.Count
 	switch d.OK = n <= f.config.Count-used; {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case d.OK && !c.DryRun:
-		f.removeExpired(r.now)
+		f.removeExpired(now)
 		used += n
-		d.Grant = f.add(n, r.now)
-		f.last = r.now
+		d.Grant = f.add(n, now)
+		f.last = now
 	}
 	d.Remaining = max(f.config.Count-used, 0)
 	d.setFresh(&c)

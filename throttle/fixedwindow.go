@@ -108,22 +108,22 @@ func (q FixedWindowConfig) policy() string {
 
 // Reserve implements Limiter.
 func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := f.begin(&c, &d)
+	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
+	given := f.time.Read(c.Now)
+	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.effectiveReading(r.given); now != r.now {
-		r.now = now
-		d.At = f.stamp(r, c.Now)
-	}
-	w := f.windowAt(r.now)
+	now := f.effectiveReading(given)
+	d.Policy, d.At = f.policy, f.time.Stamp(now, given, c.Now)
+	w := f.windowAt(now)
 	d.Limit, d.Per = f.config.Count, time.Duration(ticks.Sub(w.end, w.start))
 	switch {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case n > f.config.Count-w.used:
-		d.Wait = time.Duration(ticks.Sub(w.end, r.now))
+		d.Wait = time.Duration(ticks.Sub(w.end, now))
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
@@ -131,12 +131,12 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 				f.enteredAt = ticks.SinceStart()
 			}
 			w.used += n
-			f.current, f.last = w, r.now
+			f.current, f.last = w, now
 		}
 	}
 	d.Remaining = max(f.config.Count-w.used, 0)
 	if w.used > 0 {
-		d.ResetAfter = time.Duration(ticks.Sub(w.end, r.now))
+		d.ResetAfter = time.Duration(ticks.Sub(w.end, now))
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -145,8 +145,14 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 // Report implements Limiter: it corrects the cost of the claim in the window in which it
 // was granted.
 func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
-	if extra := fb.ExtraCost(c, d); extra != 0 {
-		f.adjust(extra, d)
+	extra := fb.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.Grant == f.current.id {
+		f.current.used = max(ticks.Add(f.current.used, extra), 0)
 	}
 }
 
@@ -171,15 +177,6 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 	}
 	f.config, f.policy = q, q.policy()
 	return nil
-}
-
-// adjust takes n more units in the window in which d was granted, or returns -n.
-func (f *fixedWindow) adjust(n int64, d Decision) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d.Grant == f.current.id {
-		f.current.used = max(ticks.Add(f.current.used, n), 0)
-	}
 }
 
 // effectiveReading returns the reading at which a claim with the given reading is decided.

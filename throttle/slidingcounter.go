@@ -113,28 +113,28 @@ func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 
 // Reserve implements Limiter.
 func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := s.begin(&c, &d)
+	n, now, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer s.mu.Unlock()
 	d.Limit, d.Per = s.config.Limit.Count, s.config.Limit.Per
-	used := s.counts.used(r.now)
+	used := s.counts.used(now)
 	switch {
 	case n > s.config.Limit.Count:
 		d.Wait = Forever
 	case n > ticks.Sub(s.config.Limit.Count, used):
-		d.Wait = s.counts.waitUntilAtMost(s.config.Limit.Count-n, r.now)
+		d.Wait = s.counts.waitUntilAtMost(s.config.Limit.Count-n, now)
 	default:
 		if d.OK = true; !c.DryRun {
-			d.Grant = s.counts.add(n, r.now)
+			d.Grant = s.counts.add(n, now)
 			used += n
-			s.last = r.now
+			s.last = now
 		}
 	}
 	d.Remaining = max(ticks.Sub(s.config.Limit.Count, used), 0)
 	if used > 0 {
-		d.ResetAfter = s.counts.waitUntilAtMost(0, r.now)
+		d.ResetAfter = s.counts.waitUntilAtMost(0, now)
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -144,14 +144,10 @@ func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 // sub-window in which it was granted, as long as that counts.
 func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
-		s.adjust(extra, d)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counts.adjust(d.Grant, extra)
 	}
-}
-
-func (s *slidingCounter) adjust(n int64, d Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.adjust(d.Grant, n)
 }
 
 // SetLimit implements Adjustable.

@@ -68,27 +68,27 @@ func NewSlidingLog(l SlidingLogConfig) Adjustable {
 
 // Reserve implements Limiter.
 func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := s.begin(&c, &d)
+	n, now, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer s.mu.Unlock()
-	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, r.now)
+	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, now)
 	d.OK = d.Wait == 0
 	// With CountRejected, a rejected claim enters a full log and replaces the oldest units.
 	// This changes no later decision: while they would still count, so do all of the Count
 	// units that are newer.
 	if !c.DryRun && (d.OK || s.config.CountRejected && !c.Waits) {
-		s.record(n, r.now)
-		d.Grant = uint64(r.now)
+		s.record(n, now)
+		d.Grant = uint64(now)
 		if !d.OK {
-			d.Wait = s.wait(n, r.now)
+			d.Wait = s.wait(n, now)
 		}
 	}
-	oldest := s.expired(r.now)
+	oldest := s.expired(now)
 	d.Remaining = max(s.config.Limit.Count-s.entries.unitsAfter(oldest), 0)
 	if used := s.entries.len() - oldest; used > 0 {
-		d.ResetAfter = s.expiresAfter(s.entries.len()-1, r.now)
+		d.ResetAfter = s.expiresAfter(s.entries.len()-1, now)
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -97,8 +97,15 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 // Report implements Limiter: it corrects the cost of the claim in its entry. It does
 // nothing if the entry has expired.
 func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		s.adjust(extra, d)
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.entries.countUntil(int64(d.Grant)) - 1
+	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
+		s.entries.change(i, extra)
 	}
 }
 
@@ -154,16 +161,6 @@ func (s *slidingLog) record(n, now int64) {
 	}
 	s.entries.add(now, n)
 	s.last = now
-}
-
-// adjust adds n units to the entry of d, or removes -n units from it.
-func (s *slidingLog) adjust(n int64, d Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.entries.countUntil(int64(d.Grant)) - 1
-	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
-		s.entries.change(i, n)
-	}
 }
 
 // entries is a queue of units, oldest first.

@@ -89,16 +89,16 @@ func (q *tickQueue) SetClock(c Clock) {
 
 // Reserve implements Limiter.
 func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := q.begin(&c, &d)
+	n, now, err := q.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer q.mu.Unlock()
 	d.Limit, d.Per = q.config.Queue, q.queueTime()
 	if c.Waits && c.Ahead <= 0 {
-		return q.reserveWaiting(d, c, n, r.now), nil
+		return q.reserveWaiting(d, c, n, now), nil
 	}
-	now, tick := r.now, q.tickAt(r.now)
+	tick := q.tickAt(now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
 	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.Ahead), 0)) // when the wait is at most Ahead
@@ -152,29 +152,20 @@ func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 // than claimed, the difference is returned as if Unused; if it cost more, it takes the
 // ticks after all booked ones.
 func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.ExtraCost(c, d); {
-	case extra < 0:
-		q.refund(-extra, d)
+	extra := f.ExtraCost(c, d)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
 	case extra > 0:
-		q.mu.Lock()
-		defer q.mu.Unlock()
 		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
+	case extra < 0 && int64(d.Grant) == q.lastBooked && d.Wait > 0: // with no Wait, its tick has passed
+		q.lastBooked = ticks.Add(q.lastBooked, extra)
 	}
 }
 
 // Traits implements Limiter.
 func (*tickQueue) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
-
-// refund frees the last n ticks of the claim granted by d if it is the last one in the
-// queue.
-func (q *tickQueue) refund(n int64, d Decision) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // with no Wait, its tick has passed
-		q.lastBooked = ticks.Sub(q.lastBooked, n)
-	}
 }
 
 // tickAt returns the number of the latest tick at or before now.
