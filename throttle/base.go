@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -80,6 +81,14 @@ func (b *base) readAnchor(anchor time.Time) int64 {
 
 // latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
 func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
+
+// policyOf returns Decision.Policy of a limiter with the given name and configuration.
+func policyOf[C fmt.Stringer](name string, config C) string {
+	if name == "" {
+		return config.String()
+	}
+	return name
+}
 
 // must panics if err, the result of validating the arguments of constructor, is not nil.
 func must(err error, constructor string) {

@@ -84,14 +84,7 @@ type activeClaim struct {
 // It panics if c is invalid.
 func NewConcurrency(c ConcurrencyConfig) Adjustable {
 	must(c.Validate(), "NewConcurrency")
-	return &concurrency{base: newBase(ticks.NewTimeline(), c.policy()), config: c, claims: make([]activeClaim, 1)}
-}
-
-func (c ConcurrencyConfig) policy() string {
-	if c.Name == "" {
-		return c.String()
-	}
-	return c.Name
+	return &concurrency{base: newBase(ticks.NewTimeline(), policyOf(c.Name, c)), config: c, claims: make([]activeClaim, 1)}
 }
 
 // Reserve implements Limiter.
@@ -139,7 +132,7 @@ func (f *concurrency) SetLimit(l Limit) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	f.config, f.policy = c, c.policy()
+	f.config, f.policy = c, policyOf(c.Name, c)
 	return nil
 }
 

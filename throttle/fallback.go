@@ -61,9 +61,7 @@ func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return Decision{}, errors.Join(err, secondaryErr)
 	}
 	if d.OK && !c.DryRun {
-		t := f.subGrants.get(1)
-		t.parts[0] = d
-		d = t.attach(d)
+		d = f.subGrants.Wrap(d, []Decision{d})
 	}
 	d.Degraded, d.Fresh = true, false
 	return d, nil
@@ -79,10 +77,9 @@ func (f *fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
 func (f *fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Report(ctx, c, d, fb)
-	} else if t := f.subGrants.lookup(d, fb.State); t != nil {
-		defer t.release()
-		f.Secondary.Report(ctx, c, t.parts[0], fb)
+		return
 	}
+	f.subGrants.Unwrap(d, fb.State, func(parts []Decision) { f.Secondary.Report(ctx, c, parts[0], fb) })
 }
 
 // Traits implements Limiter. A limiter that does not book ahead grants only what may start now.

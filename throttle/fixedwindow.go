@@ -96,14 +96,7 @@ func NewFixedWindow(q FixedWindowConfig) Adjustable {
 	if q.Align == AtFirst || q.Align == AtCreation {
 		tl = ticks.NewTimeline() // these windows are private to the limiter: setting the wall clock need not move them
 	}
-	return &fixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
-}
-
-func (q FixedWindowConfig) policy() string {
-	if q.Name == "" {
-		return q.String()
-	}
-	return q.Name
+	return &fixedWindow{base: newBase(tl, policyOf(q.Name, q)), config: q, current: window{span: emptySpan}}
 }
 
 // Reserve implements Limiter.
@@ -175,7 +168,7 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not be before the start of the window
 	}
-	f.config, f.policy = q, q.policy()
+	f.config, f.policy = q, policyOf(q.Name, q)
 	return nil
 }
 

@@ -72,12 +72,7 @@ func (l Limit) burst() int64 {
 	return l.Burst
 }
 
-func (l Limit) policy() string {
-	if l.Name == "" {
-		return l.String()
-	}
-	return l.Name
-}
+func (l Limit) policy() string { return policyOf(l.Name, l) }
 
 // checkNoBurst returns an error if l has a burst other than Count, which a limiter of this
 // kind does not support.

@@ -119,14 +119,7 @@ type nginxRate struct {
 // It panics if l is invalid.
 func NewNginx(l NginxConfig) Limiter {
 	must(l.Validate(), "NewNginx")
-	return &nginxRate{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
-}
-
-func (l NginxConfig) policy() string {
-	if l.Name == "" {
-		return l.String()
-	}
-	return l.Name
+	return &nginxRate{base: newEpochBase(policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
 // Reserve implements Limiter.

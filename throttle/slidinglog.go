@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -195,29 +196,13 @@ func (q *entries) unitsAfter(i int) int64 { return int64(q.total-q.dropped) - q.
 
 // countUntil returns the number of entries at or before t.
 func (q *entries) countUntil(t int64) int {
-	lo, hi := 0, q.len()
-	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); q.at(mid).at <= t {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	return sort.Search(q.len(), func(i int) bool { return q.at(i).at > t })
 }
 
 // excess returns how many of the oldest entries must be dropped so that the others contain
 // at most n units.
 func (q *entries) excess(n int64) int {
-	lo, hi := 0, q.len()
-	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); q.unitsAfter(mid) > n {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	return sort.Search(q.len(), func(i int) bool { return q.unitsAfter(i) <= n })
 }
 
 // drop drops the first i entries.

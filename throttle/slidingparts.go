@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -76,15 +77,9 @@ func (p *partCounts) totalBefore(part int64) int64 {
 }
 
 func (p *partCounts) waitUntilAtMost(units, now int64) time.Duration {
-	lo, hi := p.partAt(now)+1, p.part+p.parts // at the start of hi all units have expired
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; p.sum(mid) > units {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return time.Duration(ticks.Sub(p.partStart(lo), now))
+	next, last := p.partAt(now)+1, p.part+p.parts // at the start of last all units have expired
+	next += int64(sort.Search(int(last-next), func(i int) bool { return p.sum(next+int64(i)) <= units }))
+	return time.Duration(ticks.Sub(p.partStart(next), now))
 }
 
 // partAt returns the sub-window of now.

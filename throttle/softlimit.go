@@ -150,10 +150,9 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 		d.OverLimit, d.Fresh, d.subGrant = over, d.Fresh && within.Fresh, nil
 		return d, nil
 	}
-	t := s.subGrants.get(2)
-	t.parts[0], t.parts[1] = d, within
+	parts := []Decision{d, within}
 	d.OverLimit = over
-	return t.attach(d), nil
+	return s.subGrants.Wrap(d, parts), nil
 }
 
 // Report implements Limiter: it reports to each limit that granted the claim.
@@ -164,13 +163,12 @@ func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 		}
 		return
 	}
-	if t := s.subGrants.lookup(d, f.State); t != nil {
-		defer t.release()
-		if t.parts[1].OK {
-			defer s.Soft.Report(ctx, c, t.parts[1], f)
+	s.subGrants.Unwrap(d, f.State, func(parts []Decision) {
+		if parts[1].OK {
+			defer s.Soft.Report(ctx, c, parts[1], f)
 		}
-		s.Hard.Report(ctx, c, t.parts[0], f)
-	}
+		s.Hard.Report(ctx, c, parts[0], f)
+	})
 }
 
 // Traits implements Limiter.

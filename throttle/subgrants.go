@@ -32,7 +32,7 @@ func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 // Unless state is Ongoing, the claim ends with this call. f must not retain parts.
 func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
 	if t := h.lookup(d, state); t != nil {
-		defer t.release()
+		defer t.release(d.Grant)
 		f(t.parts)
 	}
 }
@@ -55,9 +55,8 @@ func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 	}
 	if t := d.subGrant; t.parts == nil {
 		t.limiter.Report(ctx, c, t.unwrap(d), f)
-	} else if t := h.lookup(d, f.State); t != nil {
-		defer t.release()
-		t.limiter.Report(ctx, c, t.parts[0], f)
+	} else {
+		h.Unwrap(d, f.State, func(parts []Decision) { t.limiter.Report(ctx, c, parts[0], f) })
 	}
 }
 
@@ -96,10 +95,9 @@ type subGrant struct {
 	owner *SubGrants
 	parts []Decision
 
-	mu         sync.Mutex // guards generation, users and ended; not held while a limiter is called
+	mu         sync.Mutex // guards generation and users; not held while a limiter is called
 	generation uint64     // increases when the claim ends, so that it ends only once
 	users      int        // number of calls of Report in progress that use parts
-	ended      bool       // the claim has ended; the last of the users returns the subGrant to the pool
 
 	// The fields below are set for an inner, and for claims granted by one.
 	limiter  Limiter // the limiter that granted
@@ -129,7 +127,6 @@ func (h *SubGrants) lookup(d Decision, state State) *subGrant {
 	}
 	if t.users++; state != Ongoing {
 		t.generation++
-		t.ended = true
 	}
 	return t
 }
@@ -140,15 +137,12 @@ func (t *subGrant) attach(d Decision) Decision {
 	return d
 }
 
-// release ends the use of t that lookup began. The last call for a claim that has ended
-// returns t to the pool.
-func (t *subGrant) release() {
+// release ends the use of t that lookup began for a claim of the given generation. The last call
+// for a claim that has ended returns t to the pool.
+func (t *subGrant) release(generation uint64) {
 	t.mu.Lock()
 	t.users--
-	last := t.ended && t.users == 0
-	if last {
-		t.ended = false
-	}
+	last := t.users == 0 && t.generation != generation
 	t.mu.Unlock()
 	if last {
 		t.owner.pool.Put(t)
