@@ -52,10 +52,3 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 	}
 	return n
 }
-
-// storeMax sets v to x if x is greater.
-func storeMax(v *atomic.Int64, x int64) {
-	for old := v.Load(); old < x && !v.CompareAndSwap(old, x); {
-		old = v.Load()
-	}
-}

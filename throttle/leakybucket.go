@@ -123,7 +123,7 @@ func (b *leakyBucket) Take(now time.Time, n int64) bool {
 			return false
 		}
 		if e.tat.CompareAndSwap(old, tat+n*e.Interval) {
-			storeMax(&e.last, at)
+			ticks.StoreMax(&e.last, at)
 			return true
 		}
 	}
@@ -159,7 +159,7 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 			taken += cost
 			p.book(tick+wait, cost)
 			b.bookings, before = p, tick+taken
-			storeMax(&e.last, now)
+			ticks.StoreMax(&e.last, now)
 		}
 	}
 	b.open(before)
@@ -280,6 +280,6 @@ func (b *leakyBucket) Drain(now time.Time) {
 	last, tat := b.close(given)
 	b.bookings, tat = b.bookings.covering(last, tat)
 	e := b.bookings.state
-	storeMax(&e.last, last)
+	ticks.StoreMax(&e.last, last)
 	b.open(max(tat, e.Ticks(last)+e.Window))
 }

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,4 +158,12 @@ func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
 	require.Equal(t, callers, l.Stamp(5, 5, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 5, time.Time{}))
+}
+
+func TestStoreMax(t *testing.T) {
+	var v atomic.Int64
+	for _, x := range []int64{5, 9, 7} {
+		StoreMax(&v, x)
+	}
+	require.EqualValues(t, 9, v.Load())
 }

@@ -244,7 +244,7 @@ func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c thr
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
 		return throttle.Decision{}, false
 	}
-	r.recordGrant(given)
+	ticks.StoreMax(&r.latest, given)
 	return k.describe(d, taken+cost), true
 }
 

@@ -16,11 +16,7 @@ func sharedSlot(n *networks.Table[bucketSlot], id networks.ID) *bucketSlot {
 // addTaken takes from the bucket of a network what is taken from a key that loses its place,
 // whose bucket will be full at tick tat.
 func addTaken(n *networks.Table[bucketSlot], id networks.ID, tat int64) {
-	if id == networks.Unknown {
-		return
-	}
-	s := sharedSlot(n, id)
-	for old := s.tat.Load(); old < tat && !s.tat.CompareAndSwap(old, tat); {
-		old = s.tat.Load()
+	if id != networks.Unknown {
+		ticks.StoreMax(&sharedSlot(n, id).tat, tat)
 	}
 }

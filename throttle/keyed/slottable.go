@@ -251,10 +251,3 @@ func (r *slotTable) waitInserted() {
 	r.mu.Lock()
 	r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
 }
-
-// recordGrant records that a claim was granted at now.
-func (r *slotTable) recordGrant(now int64) {
-	for old := r.latest.Load(); old < now && !r.latest.CompareAndSwap(old, now); {
-		old = r.latest.Load()
-	}
-}
