@@ -198,15 +198,7 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 // rejectHopeless fails all waiters that need lq and whose deadline or wait limit is earlier
 // than retryAt, without waiting until they are heads.
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
-	var affected []*waiter
-	for _, c := range q.classes {
-		for i := range c.entries {
-			if c.entries[i].limitQueue == lq {
-				affected = append(affected, c.waiters.Items...)
-			}
-		}
-	}
-	for _, w := range affected {
+	for _, w := range q.waitersOf(lq) {
 		if w == w.class.reserving {
 			continue
 		}

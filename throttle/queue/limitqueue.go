@@ -128,6 +128,18 @@ func (lq *limitQueue) first() *queueEntry {
 	return lq.tenants.First().entries.First()
 }
 
+// waitersOf returns a new slice of the waiters that need the limit of lq.
+func (q *Queue) waitersOf(lq *limitQueue) (waiters []*waiter) {
+	for _, c := range q.classes {
+		for i := range c.entries {
+			if c.entries[i].limitQueue == lq {
+				waiters = append(waiters, c.waiters.Items...)
+			}
+		}
+	}
+	return waiters
+}
+
 // countGrant counts a waiter that is granted at now.
 func (lq *limitQueue) countGrant(now int64) {
 	if lq.granted++; lq.granted > 1 {

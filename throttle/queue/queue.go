@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -245,8 +244,11 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end. If that panics,
 // t is canceled, because its caller does not learn that it was granted.
 func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
-	if err != nil {
-		q.countError(err)
+	switch {
+	case errors.Is(err, throttle.ErrRejected):
+		q.numRejected.Add(1)
+	case err != nil:
+		q.numFailed.Add(1)
 	}
 	if q.Trace == nil {
 		return
@@ -298,7 +300,7 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 		if n > 0 {
 			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
-		j := join{retry: retry, waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
+		j := join{waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
 		renewed = false
 		err := q.waitInQueue(ctx, t, j)
 		renewed = err == errRenewed
@@ -328,22 +330,12 @@ func (q *Queue) Renew(l throttle.Limiter) {
 	q.lock()
 	for k := range numLimits(&d) {
 		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
-			q.renewAt(lq)
+			for _, w := range q.waitersOf(lq) {
+				q.renew(w)
+			}
 		}
 	}
 	q.unlock()
-}
-
-// renewAt renews all waiters that need the limit of lq.
-func (q *Queue) renewAt(lq *limitQueue) {
-	for _, c := range q.classes {
-		if !slices.ContainsFunc(c.entries, func(e queueEntry) bool { return e.limitQueue == lq }) {
-			continue
-		}
-		for _, w := range slices.Clone(c.waiters.Items) {
-			q.renew(w)
-		}
-	}
 }
 
 // renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.

@@ -20,7 +20,6 @@ type waiter struct {
 
 // A join says how a ticket joins its class.
 type join struct {
-	retry    bool           // its ticket was granted before
 	waited   bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
@@ -73,8 +72,12 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	}()
 	if !reserving {
 		q.checkUpFront(w, c)
-		if isNew && len(w.wake) > 0 {
-			q.resetImmediateWait(w)
+		if isNew && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
+			q.lock()
+			if w.ticket.grant != nil {
+				w.ticket.waited = 0
+			}
+			q.unlock()
 		}
 	}
 	q.traceQueued(w)
@@ -83,16 +86,6 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	}
 	panicked = false
 	return reserving, nil
-}
-
-// resetImmediateWait sets Ticket.Waited of w to 0 if w was granted or rejected before it began
-// to wait: the time that it took to ask the limiters is no wait.
-func (q *Queue) resetImmediateWait(w *waiter) {
-	q.lock()
-	if w.ticket.grant != nil {
-		w.ticket.waited = 0
-	}
-	q.unlock()
 }
 
 // traceQueued calls Trace.Queued if w waits.
@@ -205,7 +198,9 @@ func (q *Queue) reject(w *waiter, err error) {
 // removeRejected removes w from its class with err. A waiter that was renewed stays counted until it
 // waits again or its caller returns, so that Drain waits for it.
 func (q *Queue) removeRejected(w *waiter, err error) {
-	countRejection(w, err)
+	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
+		w.class.blockedAt.limitQueue.rejected++
+	}
 	if err == errRenewed {
 		q.numWaiting.Add(1)
 	}
