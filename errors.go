@@ -120,13 +120,10 @@ type GiveUpError struct {
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")
-	switch n := len(e.Attempts); n {
-	case 0:
+	if n := len(e.Attempts); n == 0 {
 		b.WriteString(" before the first attempt")
-	case 1:
-		b.WriteString(" after 1 attempt")
-	default:
-		b.WriteString(" after " + strconv.Itoa(n) + " attempts")
+	} else {
+		b.WriteString(" after " + plural(n, "attempt"))
 	}
 	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
 		b.WriteString(" and " + w.String() + " of waiting")
@@ -195,8 +192,7 @@ func (a Attempt) String() string {
 
 // isWaitError reports whether err means that a wait would have been too long.
 func isWaitError(err error) bool {
-	var r *throttle.RejectedError
-	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
+	return hasType[*throttle.RejectedError](err) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // A statusError reports a response with a failure status to a Breaker.

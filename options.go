@@ -157,8 +157,6 @@ type Info struct {
 	// GiveUpError.Reason may have. Nil means that heed did not give up: the response is a success, or a
 	// failure that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
 	StopReason error
-
-	longestWait time.Duration // time in the queue for Limit, in one wait
 }
 
 // InfoFrom returns the Info of the request that resp answers. It returns false if there
@@ -186,14 +184,6 @@ func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 		r = n.reader
 	}
 	return parseReport(r, resp.Request, resp, time.Now()).AppendRemoteLimits(nil)
-}
-
-// addWait adds the time of a wait in the queue for limit.
-func (i *Info) addWait(d time.Duration, limit string) {
-	i.QueueWait += d
-	if d > i.longestWait {
-		i.longestWait, i.Limit = d, limit
-	}
 }
 
 // An infoContext carries an Info in the context of Response.Request. There it survives

@@ -64,11 +64,9 @@ type roundTrip struct {
 	attempt   // the latest attempt
 	retrying  // what is kept from one attempt to the next
 
-	attempts      int // attempts sent
-	info          Info
+	info          Info     // what has happened so far
 	longestWait   WaitInfo // the longest wait of the call in the queue
-	stopReason    error    // why the request is not retried; nil if no retry is needed
-	stoppedByHook bool     // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
+	stoppedByHook bool     // info.StopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned      bool     // RoundTrip returns without a panic
 }
 
@@ -246,7 +244,7 @@ const budgetBatch = 16
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
 	rt.addQuotaDemands()
-	rt.waitStart = WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
+	rt.waitStart = WaitInfo{Attempt: rt.info.Attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
@@ -301,19 +299,19 @@ func (rt *roundTrip) isSample(deadline time.Time) bool {
 // asked last, because it counts the request as soon as it allows it.
 func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
-	if rt.attempts > 0 || rt.copyFirst {
+	if rt.info.Attempts > 0 || rt.copyFirst {
 		ctx := rt.ctx
 		if p.AttemptTimeout != 0 {
 			ctx = rt.newAttemptContext()
 		}
-		if rt.attempts != 0 {
-			ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
+		if rt.info.Attempts != 0 {
+			ctx = context.WithValue(ctx, attemptKey{}, rt.info.Attempts)
 		}
 		req = req.WithContext(ctx)
 		if rt.body.pending != nil {
 			req.Body = rt.body.pending
 		}
-		if rt.attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
+		if rt.info.Attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
 			rt.setHeaders(req)
 		}
 	}
@@ -347,8 +345,8 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 	if rt.idempotencyKey != "" {
 		req.Header.Set("Idempotency-Key", rt.idempotencyKey)
 	}
-	if name := rt.retry.AttemptHeader; name != "" && rt.attempts > 0 {
-		req.Header.Set(name, strconv.Itoa(rt.attempts+1))
+	if name := rt.retry.AttemptHeader; name != "" && rt.info.Attempts > 0 {
+		req.Header.Set(name, strconv.Itoa(rt.info.Attempts+1))
 	}
 }
 
@@ -388,7 +386,7 @@ func (rt *roundTrip) callBeforeSend(req *http.Request) error {
 			}
 		}()
 	}
-	return rt.retry.BeforeSend(req, rt.attempts+1)
+	return rt.retry.BeforeSend(req, rt.info.Attempts+1)
 }
 
 // acquireAgain waits again for the limits of an attempt whose units callBeforeSend has returned. The
@@ -446,8 +444,8 @@ func (rt *roundTrip) askBreaker(req *http.Request) error {
 }
 
 // send sends one attempt and reports the outcome to the limits.
-func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
-	if rt.attempts++; rt.attempts > 1 {
+func (rt *roundTrip) send(req *http.Request) {
+	if rt.info.Attempts++; rt.info.Attempts > 1 {
 		rt.attempt = attempt{}
 	} else if !rt.noRetry {
 		rt.countForBudget()
@@ -455,7 +453,8 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
 		rt.traceAttemptStart(req)
 	}
-	resp, err := rt.sendToBase(req)
+	rt.sendToBase(req)
+	resp, err := rt.resp, rt.err
 	var now time.Time // stays zero for a success, which needs no time
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.resolved.now()
@@ -472,9 +471,8 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 		rt.observeLatency(f.Cause)
 	}
 	if f := rt.trace.AttemptDone; f != nil {
-		f(req, rt.attemptDoneInfo(resp, err))
+		f(req, rt.attemptDoneInfo())
 	}
-	return resp, err
 }
 
 // observeLatency reports to the Tracker how long the latest attempt took, if the server accepted
@@ -507,9 +505,9 @@ func (rt *roundTrip) holdsUntilEnd() bool {
 	return false
 }
 
-// sendToBase calls Base.RoundTrip and enforces the contract of http.RoundTripper on its
-// result.
-func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
+// sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper
+// requires.
+func (rt *roundTrip) sendToBase(req *http.Request) {
 	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
 	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
 	resp, err := rt.t.resolved.base.RoundTrip(req)
@@ -533,9 +531,8 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	rt.resp, rt.err = resp, err
 	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
 	if rt.breakerDone != nil {
-		rt.reportToBreaker(resp, err)
+		rt.reportToBreaker()
 	}
-	return resp, err
 }
 
 // endAttemptContext stops the timer of the attempt, and ends its context ctx if the
@@ -559,11 +556,11 @@ func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response,
 
 // reportToBreaker reports the result of an attempt to the Breaker that allowed it. All
 // responses below 500 count as success, including 429.
-func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
-	done := rt.breakerDone
+func (rt *roundTrip) reportToBreaker() {
+	done, err := rt.breakerDone, rt.err
 	rt.breakerDone = nil // cleared before the call, which may panic
-	if err == nil && resp.StatusCode >= 500 {
-		err = statusError(resp.StatusCode)
+	if err == nil && rt.resp.StatusCode >= 500 {
+		err = statusError(rt.resp.StatusCode)
 	}
 	done(err)
 }
@@ -571,7 +568,7 @@ func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
 // waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
 	if f := rt.trace.Retry; f != nil {
-		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(rt.resp, rt.err), Delay: rt.delay}
+		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(), Delay: rt.delay}
 		i.RetryAfter = rt.statedDelay
 		f(rt.req, i)
 	}
@@ -608,14 +605,13 @@ func (rt *roundTrip) discard() {
 func (rt *roundTrip) finish() (*http.Response, error) {
 	resp := rt.resp
 	if resp == nil || rt.stoppedByHook {
-		if rt.stopReason == nil && rt.attempts == 1 {
+		if rt.info.StopReason == nil && rt.info.Attempts == 1 {
 			return nil, rt.err
 		}
 		rt.discard()
 		return nil, rt.giveUp()
 	}
-	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
-	uneventful := rt.attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.stopReason == nil
+	uneventful := rt.info.Attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.info.StopReason == nil
 	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
 		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
 		n.owner = rt.sent.WithContext(n)
@@ -634,13 +630,13 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 // request and err is not that of a hook; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.release()
-	rt.stopReason = err
+	rt.info.StopReason = err
 	final := rt.stoppedByHook || context.Cause(rt.ctx) != nil
 	if rt.resp != nil && rt.drained.complete && !final {
 		rt.resp.Body = rt.drained.reader()
 		return rt.finish()
 	}
-	if rt.attempts == 0 && !rt.failedByWaiting(err) {
+	if rt.info.Attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err
 	}
 	return nil, rt.giveUp()
@@ -668,7 +664,7 @@ func (rt *roundTrip) giveUp() error {
 		QueueWait:   rt.info.QueueWait,
 		BackoffWait: rt.info.BackoffWait,
 		LongestWait: rt.longestWait,
-		Reason:      rt.stopReason,
+		Reason:      rt.info.StopReason,
 		Err:         rt.err,
 	}
 	if e.Method == "" {
