@@ -112,8 +112,14 @@ func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 
 // Report implements Limiter: feedback with another State than Ongoing ends the claim.
 func (f *concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback) {
-	if d.OK && fb.State != Ongoing {
-		f.end(d.Grant)
+	if !d.OK || fb.State == Ongoing {
+		return
+	}
+	i, generation := uint32(d.Grant), uint32(d.Grant>>32)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if int64(i) < int64(len(f.claims)) && f.claims[i].generation == generation && f.claims[i].units > 0 {
+		f.remove(i)
 	}
 }
 
@@ -170,16 +176,6 @@ func (f *concurrency) add(n, now int64) (grant uint64) {
 	f.claims[newest].next, f.claims[0].prev = i, i
 	f.used += n
 	return uint64(f.claims[i].generation)<<32 | uint64(i)
-}
-
-// end ends the claim of grant if it has not ended.
-func (f *concurrency) end(grant uint64) {
-	i, number := uint32(grant), uint32(grant>>32)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i != 0 && int64(i) < int64(len(f.claims)) && f.claims[i].generation == number && f.claims[i].units > 0 {
-		f.remove(i)
-	}
 }
 
 // remove removes entry i, which is in use, from the list.

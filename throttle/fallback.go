@@ -46,7 +46,10 @@ func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)
 	switch {
 	case err == nil:
-		d.Fresh = d.Fresh && f.secondaryIsFresh(ctx, c)
+		if d.Fresh {
+			s, err := f.Secondary.Reserve(ctx, c) // a dry run
+			d.Fresh = err == nil && s.Fresh
+		}
 		return d, nil
 	case errors.Is(err, ErrCost):
 		return Decision{}, err
@@ -65,12 +68,6 @@ func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	d.Degraded, d.Fresh = true, false
 	return d, nil
-}
-
-// secondaryIsFresh reports whether a dry run of Secondary states that it is Fresh.
-func (f *fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
-	d, err := f.Secondary.Reserve(ctx, c)
-	return err == nil && d.Fresh
 }
 
 // Report implements Limiter: it reports to the limiter that granted the claim.

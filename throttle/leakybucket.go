@@ -85,8 +85,9 @@ type leakyBucket struct {
 // It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	must(l.Validate(), "NewLeakyBucket")
-	b := &leakyBucket{clocked: clocked{ticks.NewTimeline()}, config: l, bookings: newBookings(l.Limit)}
-	b.state.Store(b.bookings.state)
+	e := newBucketState(l.Limit, 0)
+	b := &leakyBucket{clocked: clocked{ticks.NewTimeline()}, config: l, bookings: bookings{e, ticks.Never, ticks.Never}}
+	b.state.Store(e)
 	return b
 }
 
@@ -143,7 +144,10 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	e, tick := p.state, p.state.Ticks(now)
 	d.Policy, d.At = e.policy, b.time.Stamp(now, given, c.Now)
 	taken := max(tat, tick) - tick
-	d.Limit = b.config.maxClaim(e)
+	d.Limit = e.Burst
+	if b.config.Split {
+		d.Limit = ticks.Add(e.Burst, b.config.Queue)
+	}
 	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.Ahead)
 	if n <= d.Limit && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
@@ -167,14 +171,6 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	d.boundQueue(&c, b.config.Queue)
 	d.setFresh(&c)
 	return d, nil
-}
-
-// maxClaim returns the largest claim that can be granted in e.
-func (l *LeakyBucketConfig) maxClaim(e *bucketState) int64 {
-	if l.Split {
-		return ticks.Add(e.Burst, l.Queue)
-	}
-	return e.Burst
 }
 
 // maxWaitTicks returns how many ticks of e a claim may wait that accepts a wait of w.

@@ -104,7 +104,7 @@ func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
 	s := &slidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
 	if c.Parts > 0 {
-		s.counts = newPartCounts(c)
+		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 	} else {
 		s.counts = &windowCounts{per: int64(c.Limit.Per), roundDown: c.RoundDown, window: ticks.Never}
 	}

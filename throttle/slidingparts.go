@@ -21,10 +21,6 @@ type partCounts struct {
 	totals []int64 // totals[i mod parts]: total at the start of part i, for the latest parts
 }
 
-func newPartCounts(c SlidingCounterConfig) *partCounts {
-	return &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
-}
-
 func (p *partCounts) used(now int64) int64 { return p.sum(p.partAt(now)) }
 
 func (p *partCounts) add(units, now int64) uint64 {
@@ -79,13 +75,10 @@ func (p *partCounts) totalBefore(part int64) int64 {
 func (p *partCounts) waitUntilAtMost(units, now int64) time.Duration {
 	next, last := p.partAt(now)+1, p.part+p.parts // at the start of last all units have expired
 	next += int64(sort.Search(int(last-next), func(i int) bool { return p.sum(next+int64(i)) <= units }))
-	return time.Duration(ticks.Sub(p.partStart(next), now))
+	return time.Duration(ticks.Sub(ticks.MulDivCeil(next, p.per, p.parts), now))
 }
 
 // partAt returns the sub-window of now.
 func (p *partCounts) partAt(now int64) int64 { return ticks.MulDivDown(now, p.parts, p.per) }
-
-// partStart returns when part begins.
-func (p *partCounts) partStart(part int64) int64 { return ticks.MulDivCeil(part, p.per, p.parts) }
 
 func (p *partCounts) ringIndex(part int64) int { return int((part%p.parts + p.parts) % p.parts) }

@@ -79,7 +79,7 @@ func Shadow(l Limiter, onOverLimit func(Claim, Decision)) Limiter {
 type softLimit struct {
 	SoftLimitConfig
 	subGrants SubGrants
-	uncounted subGrant
+	uncounted subGrant // that of grants which Soft rejected without a Hard; it has no owner
 }
 
 // PlusPercent returns l with Count and Burst increased by percent, rounded down. A
@@ -102,7 +102,7 @@ func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	d, err := s.Soft.Reserve(ctx, c)
 	if err == nil && !d.OK && s.mayExceed(c, d) {
-		d = s.uncounted.grantUncounted(d)
+		d.OK, d.OverLimit, d.Wait, d.subGrant = true, true, 0, &s.uncounted
 	}
 	d.Shadow = d.OK && s.CanBorrow == nil
 	return d, err
@@ -158,7 +158,7 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 // Report implements Limiter: it reports to each limit that granted the claim.
 func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
-		if !s.uncounted.isUncounted(d) {
+		if d.subGrant != &s.uncounted {
 			s.Soft.Report(ctx, c, d, f)
 		}
 		return

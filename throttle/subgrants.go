@@ -53,8 +53,10 @@ func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 	if !h.Owns(d) {
 		return
 	}
-	if t := d.subGrant; t.parts == nil {
-		t.limiter.Report(ctx, c, t.unwrap(d), f)
+	t := d.subGrant
+	if t.parts == nil { // undo wrap
+		d.subGrant, d.Degraded = nil, d.Degraded && !t.degraded
+		t.limiter.Report(ctx, c, d, f)
 	} else {
 		h.Unwrap(d, f.State, func(parts []Decision) { t.limiter.Report(ctx, c, parts[0], f) })
 	}
@@ -166,22 +168,3 @@ func (t *subGrant) wrap(d Decision, dry bool) Decision {
 	d.Degraded = d.Degraded || t.degraded
 	return d
 }
-
-// unwrap returns d as t.limiter returned it. t has no parts.
-func (t *subGrant) unwrap(d Decision) Decision {
-	d.subGrant = nil
-	if t.degraded {
-		d.Degraded = false
-	}
-	return d
-}
-
-// grantUncounted returns d, a rejection, as a grant that took no units. Its subGrant is t,
-// which identifies the limiter that granted it and has no owner.
-func (t *subGrant) grantUncounted(d Decision) Decision {
-	d.OK, d.OverLimit, d.Wait, d.subGrant = true, true, 0, t
-	return d
-}
-
-// isUncounted reports whether d was returned by t.grantUncounted.
-func (t *subGrant) isUncounted(d Decision) bool { return d.subGrant == t }

@@ -94,7 +94,8 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 		return d, err
 	}
 	defer q.mu.Unlock()
-	d.Limit, d.Per = q.config.Queue, q.queueTime()
+	d.Limit = q.config.Queue
+	d.Per = time.Duration(ticks.MulDivCeil(d.Limit, int64(q.config.Limit.Per), q.config.Limit.Count)) // a full queue is served in it
 	if c.Waits && c.Ahead <= 0 {
 		return q.reserveWaiting(d, c, n, now), nil
 	}
@@ -121,11 +122,6 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	d.boundQueue(&c, q.config.Queue)
 	d.setFresh(&c)
 	return d, nil
-}
-
-// queueTime returns the time in which a full queue is served.
-func (q *tickQueue) queueTime() time.Duration {
-	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Limit.Per), q.config.Limit.Count))
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its

@@ -273,16 +273,17 @@ func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
 
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.
 func (q *Queue) removeClass(c *class) {
-	if delete(q.classes, c.key); len(q.classes) == 0 {
-		q.classes = nil // release the memory: a map does not shrink
-	}
+	delete(q.classes, c.key)
 	for i := range c.entries {
 		e := &c.entries[i]
 		q.remove(e)
 		e.limitQueue.leave(e)
 		if e.limitQueue.numClasses--; e.limitQueue.numClasses == 0 {
-			q.removeLimitQueue(e.limitQueue)
+			delete(q.limitQueues, e.limitQueue.key)
 		}
+	}
+	if len(q.classes) == 0 {
+		q.classes, q.limitQueues = nil, nil // release the memory: a map does not shrink
 	}
 }
 

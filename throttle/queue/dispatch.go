@@ -307,10 +307,7 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 			continue
 		}
 		q.lock()
-		waiting := w.isWaiting()
-		if waiting && err == nil {
-			waiting = !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w)
-		}
+		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
 		if waiting && err == nil {
 			retryAt, exact := q.retryTime(d)
 			err = q.cannotWait(w, m.Key, d, retryAt, exact)

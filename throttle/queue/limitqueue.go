@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/indexheap"
-	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -140,14 +139,6 @@ func (q *Queue) waitersOf(lq *limitQueue) (waiters []*waiter) {
 	return waiters
 }
 
-// countGrant counts a waiter that is granted at now.
-func (lq *limitQueue) countGrant(now int64) {
-	if lq.granted++; lq.granted > 1 {
-		lq.grantInterval += (ticks.Sub(now, lq.lastGrant) - lq.grantInterval) / 8
-	}
-	lq.lastGrant = now
-}
-
 // insert adds e to its limitQueue.
 func (q *Queue) insert(e *queueEntry) {
 	if e.index >= 0 {
@@ -235,11 +226,4 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 		q.limitQueues[k] = lq
 	}
 	return lq
-}
-
-func (q *Queue) removeLimitQueue(lq *limitQueue) {
-	delete(q.limitQueues, lq.key)
-	if len(q.limitQueues) == 0 {
-		q.limitQueues = nil // release the memory: a map does not shrink
-	}
 }
