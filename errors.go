@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/explain"
-	"github.com/heed-go/heed/throttle"
 )
 
 // The reasons for which a request is not sent or not retried. Info.StopReason,
@@ -188,11 +187,6 @@ func (a Attempt) String() string {
 		return strconv.Itoa(a.Status) + " " + strconv.Quote(a.Body)
 	}
 	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
-}
-
-// isWaitError reports whether err means that a wait would have been too long.
-func isWaitError(err error) bool {
-	return hasType[*throttle.RejectedError](err) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // A statusError reports a response with a failure status to a Breaker.

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -206,12 +207,8 @@ func (l *requestLogger) limitLearned(i quota.LimitLearnedInfo) {
 // requestAttrs returns the attributes of a record about req. A path may contain a secret, as
 // those of webhooks do.
 func requestAttrs(req *http.Request) []slog.Attr {
-	method := req.Method
-	if method == "" {
-		method = http.MethodGet
-	}
 	attrs := make([]slog.Attr, 0, 8)
-	attrs = append(attrs, slog.String("method", method))
+	attrs = append(attrs, slog.String("method", cmp.Or(req.Method, http.MethodGet)))
 	if req.URL != nil {
 		attrs = append(attrs, slog.String("host", req.URL.Host))
 	}

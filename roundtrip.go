@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -323,10 +324,18 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
 		req.GetBody = rt.body.rewinder.getBody
 	}
-	if rt.t.Breaker != nil {
-		return req, rt.askBreaker(req)
+	if rt.t.Breaker == nil {
+		return req, nil
 	}
-	return req, nil
+	b := rt.t.Breaker(req)
+	if b == nil {
+		return req, nil
+	}
+	done, err := b.Allow()
+	if err == nil {
+		rt.breakerDone = done
+	}
+	return req, err
 }
 
 // newAttemptContext returns a context for one attempt. It is canceled if there is no
@@ -409,7 +418,7 @@ func leavesHost(req *http.Request) bool {
 		}
 	}
 	for domain := hostname(first.URL); req != first; req = req.Response.Request {
-		if !isSubdomain(hostname(req.URL), domain) {
+		if host := hostname(req.URL); host != domain && !strings.HasSuffix(host, "."+domain) {
 			return true
 		}
 	}
@@ -425,24 +434,6 @@ func hostname(u *url.URL) string {
 	return name
 }
 
-// isSubdomain reports whether host is domain or a subdomain of it.
-func isSubdomain(host, domain string) bool {
-	return host == domain || strings.HasSuffix(host, "."+domain)
-}
-
-// askBreaker returns an error if the Breaker of req does not allow it.
-func (rt *roundTrip) askBreaker(req *http.Request) error {
-	b := rt.t.Breaker(req)
-	if b == nil {
-		return nil
-	}
-	done, err := b.Allow()
-	if err == nil {
-		rt.breakerDone = done
-	}
-	return err
-}
-
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) {
 	if rt.info.Attempts++; rt.info.Attempts > 1 {
@@ -450,8 +441,12 @@ func (rt *roundTrip) send(req *http.Request) {
 	} else if !rt.noRetry {
 		rt.countForBudget()
 	}
-	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
-		rt.traceAttemptStart(req)
+	start := rt.trace.AttemptStart
+	if start != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
+		rt.tracedAt = rt.t.resolved.now()
+	}
+	if start != nil {
+		start(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
 	}
 	rt.sendToBase(req)
 	resp, err := rt.resp, rt.err
@@ -652,13 +647,13 @@ func (rt *roundTrip) failedByWaiting(err error) bool {
 	case context.Cause(rt.ctx) != nil:
 		return errors.Is(rt.ctx.Err(), context.DeadlineExceeded) && rt.longestWait.Waited > 0
 	}
-	return isWaitError(err)
+	return hasType[*throttle.RejectedError](err) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // giveUp returns the GiveUpError of the call.
 func (rt *roundTrip) giveUp() error {
-	e := &GiveUpError{
-		Method:      rt.req.Method,
+	return &GiveUpError{
+		Method:      cmp.Or(rt.req.Method, http.MethodGet),
 		URL:         httpbody.RedactURL(rt.req.URL),
 		Attempts:    rt.pastAttempts,
 		QueueWait:   rt.info.QueueWait,
@@ -667,10 +662,6 @@ func (rt *roundTrip) giveUp() error {
 		Reason:      rt.info.StopReason,
 		Err:         rt.err,
 	}
-	if e.Method == "" {
-		e.Method = http.MethodGet
-	}
-	return e
 }
 
 // release ends what an attempt without a returned response holds: its context, its claim,

@@ -358,28 +358,13 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
 		i.Waited = max(rt.ticket.Waited(), 1)
 	}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
-	if err != nil {
-		i.addRejection(err)
-	}
-	_, i.Reason = explain.SplitLimit(i.Limit)
-	return i
-}
-
-// addRejection sets the limit that rejected the request with err, if one did.
-func (i *WaitInfo) addRejection(err error) {
 	var rejected *throttle.RejectedError
 	if errors.As(err, &rejected) && rejected.Decision.Policy != "" {
 		d := &rejected.Decision
 		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
 	}
-}
-
-// traceAttemptStart records when the attempt req is sent, and calls Trace.AttemptStart.
-func (rt *roundTrip) traceAttemptStart(req *http.Request) {
-	rt.tracedAt = rt.t.resolved.now()
-	if f := rt.trace.AttemptStart; f != nil {
-		f(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
-	}
+	_, i.Reason = explain.SplitLimit(i.Limit)
+	return i
 }
 
 // attemptDoneInfo describes the attempt that has just ended.
