@@ -460,7 +460,6 @@ func gaveUpBelow(resp *http.Response) bool {
 	return n != nil && n.info.StopReason != nil
 }
 
-// classify returns the class of the latest attempt.
 func (rt *roundTrip) classify() retryClass {
 	r := &rt.report
 	if rt.err != nil {

@@ -267,7 +267,6 @@ func (rt *roundTrip) acquire() error {
 	return err
 }
 
-// countForBudget counts the call for the Budget of its policy.
 func (rt *roundTrip) countForBudget() {
 	t, budget := rt.t, rt.retry.Budget
 	switch {
@@ -650,7 +649,6 @@ func (rt *roundTrip) failedByWaiting(err error) bool {
 	return hasType[*throttle.RejectedError](err) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// giveUp returns the GiveUpError of the call.
 func (rt *roundTrip) giveUp() error {
 	return &GiveUpError{
 		Method:      cmp.Or(rt.req.Method, http.MethodGet),

@@ -340,7 +340,6 @@ func joinHooks[I any](f, g func(I)) func(I) {
 	}
 }
 
-// statusOf returns the status code of resp, or 0 if it is nil.
 func statusOf(resp *http.Response) int {
 	if resp == nil {
 		return 0
@@ -379,7 +378,6 @@ func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
 	}
 }
 
-// doneInfo describes a call that returns resp and err.
 func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
 	return DoneInfo{
 		Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts,

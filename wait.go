@@ -67,7 +67,6 @@ func (rt *roundTrip) errMaxWait() error {
 	return withSetting(ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait)
 }
 
-// errMaxElapsed returns ErrMaxElapsed with its setting.
 func (rt *roundTrip) errMaxElapsed() error {
 	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
 }

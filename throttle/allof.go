@@ -50,7 +50,6 @@ type allOf struct {
 // SetClock sets the clock of the limiters; see WithClock.
 func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
 
-// Reserve implements Limiter.
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
@@ -119,12 +118,10 @@ func (a *allOf) longestRejection(ctx context.Context, c Claim, d Decision, i int
 	return d
 }
 
-// Report implements Limiter.
 func (a *allOf) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	a.subGrants.Unwrap(d, f.State, func(parts []Decision) { reportAll(ctx, a.limiters, c, parts, f) })
 }
 
-// Traits implements Limiter.
 func (a *allOf) Traits() Traits {
 	all := Traits{NonBlocking: true, EndsAtResponse: true, Parts: a.limiters}
 	for _, l := range a.limiters {

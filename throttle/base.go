@@ -18,7 +18,6 @@ func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 // are of this one.
 func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
-// Traits implements Limiter.
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
 
 // base is the base of limiters with a single lock. The lock guards policy, last, and all

@@ -87,7 +87,6 @@ func NewConcurrency(c ConcurrencyConfig) Adjustable {
 	return &concurrency{base: newBase(ticks.NewTimeline(), policyOf(c.Name, c)), config: c, claims: make([]activeClaim, 1)}
 }
 
-// Reserve implements Limiter.
 func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := f.begin(&c, &d)
 	if err != nil {
@@ -123,10 +122,8 @@ func (f *concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback
 	}
 }
 
-// Traits implements Limiter.
 func (*concurrency) Traits() Traits { return Traits{NonBlocking: true} }
 
-// SetLimit implements Adjustable.
 func (f *concurrency) SetLimit(l Limit) error {
 	if l.Per != 0 || l.Burst != 0 {
 		return fmt.Errorf("throttle: concurrency %q: Per is %v and Burst is %d: leave both 0: units are in use as long as their claims last", l.Name, l.Per, l.Burst)
@@ -151,7 +148,6 @@ func (f *concurrency) expiredUnits(now int64) (units int64) {
 	return units
 }
 
-// removeExpired removes the claims that have reached MaxAge at now.
 func (f *concurrency) removeExpired(now int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[0].next {
 		f.remove(i)

@@ -41,7 +41,6 @@ type fallback struct {
 // SetClock sets the clock of both limiters; see WithClock.
 func (f *fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
 
-// Reserve implements Limiter.
 func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)
 	switch {

@@ -99,7 +99,6 @@ func NewFixedWindow(q FixedWindowConfig) Adjustable {
 	return &fixedWindow{base: newBase(tl, policyOf(q.Name, q)), config: q, current: window{span: emptySpan}}
 }
 
-// Reserve implements Limiter.
 func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
@@ -149,7 +148,6 @@ func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback
 	}
 }
 
-// SetLimit implements Adjustable.
 func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := l.checkNoBurst("fixed window"); err != nil {
 		return err
@@ -184,7 +182,6 @@ func (f *fixedWindow) effectiveReading(given int64) int64 {
 	return given
 }
 
-// windowAt returns the window that contains now.
 func (f *fixedWindow) windowAt(now int64) window {
 	if w := f.current; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
 		return w

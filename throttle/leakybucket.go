@@ -130,7 +130,6 @@ func (b *leakyBucket) Take(now time.Time, n int64) bool {
 	}
 }
 
-// Reserve implements Limiter.
 func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
@@ -222,7 +221,6 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-// Traits implements Limiter.
 func (*leakyBucket) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
@@ -234,7 +232,6 @@ func (b *leakyBucket) Limit() Limit {
 	return b.bookings.state.limit
 }
 
-// SetLimit implements Adjustable.
 func (b *leakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
 // SetLimitAt is SetLimit as of now. A zero now is read from the clock. Claims with an older

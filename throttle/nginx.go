@@ -122,7 +122,6 @@ func NewNginx(l NginxConfig) Limiter {
 	return &nginxRate{base: newEpochBase(policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
-// Reserve implements Limiter.
 func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := g.begin(&c, &d)
 	if err != nil {
@@ -163,7 +162,6 @@ func (g *nginxRate) maxExcess(w time.Duration) int64 {
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
-// levelAt returns the level at ms.
 func (g *nginxRate) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
@@ -194,7 +192,6 @@ func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	g.level = max(g.level-max(ticks.Mul(-extra, 1000)-lost, 0), 0)
 }
 
-// Traits implements Limiter.
 func (*nginxRate) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }

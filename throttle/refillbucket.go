@@ -92,7 +92,6 @@ func (b *refillBucket) start() {
 	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}
 }
 
-// Reserve implements Limiter.
 func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := b.begin(&c, &d)
 	if err != nil {
@@ -141,7 +140,6 @@ func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// SetLimit implements Adjustable.
 func (b *refillBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -159,7 +157,6 @@ func (b *refillBucket) SetLimit(l Limit) error {
 // maxRefilled is the largest count of refilled units that is exact.
 const maxRefilled = 1 << 62
 
-// stateAt returns the state as of now.
 func (b *refillBucket) stateAt(now int64) refillState {
 	s, tick := b.state, b.tickAt(now)
 	if b.last == ticks.Never { // the first claim may have a time before the creation

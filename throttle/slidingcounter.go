@@ -111,7 +111,6 @@ func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	return s
 }
 
-// Reserve implements Limiter.
 func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := s.begin(&c, &d)
 	if err != nil {
@@ -150,7 +149,6 @@ func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedba
 	}
 }
 
-// SetLimit implements Adjustable.
 func (s *slidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +176,6 @@ type windowCounts struct {
 	current, previous int64
 }
 
-// at returns the counts as of now.
 func (w windowCounts) at(now int64) windowCounts {
 	number := ticks.FloorDiv(now, w.per)
 	passed := number - w.window

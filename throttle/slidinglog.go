@@ -67,7 +67,6 @@ func NewSlidingLog(l SlidingLogConfig) Adjustable {
 	return &slidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
 }
 
-// Reserve implements Limiter.
 func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := s.begin(&c, &d)
 	if err != nil {
@@ -110,12 +109,10 @@ func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) 
 	}
 }
 
-// Traits implements Limiter.
 func (s *slidingLog) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRejected}
 }
 
-// SetLimit implements Adjustable.
 func (s *slidingLog) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +145,6 @@ func (s *slidingLog) expiresAfter(i int, now int64) time.Duration {
 	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Limit.Per)), now), 0))
 }
 
-// expired returns the number of entries that have expired at now.
 func (s *slidingLog) expired(now int64) int {
 	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Limit.Per)))
 }
@@ -183,7 +179,6 @@ type entry struct {
 func (q *entries) len() int        { return q.tail - q.head }
 func (q *entries) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// unitsOfFirst returns the units of the first i entries.
 func (q *entries) unitsOfFirst(i int) int64 {
 	if i == 0 {
 		return 0
@@ -191,7 +186,6 @@ func (q *entries) unitsOfFirst(i int) int64 {
 	return max(int64(q.at(i-1).total-q.dropped), 0)
 }
 
-// unitsAfter returns the units of all entries but the first i.
 func (q *entries) unitsAfter(i int) int64 { return int64(q.total-q.dropped) - q.unitsOfFirst(i) }
 
 // countUntil returns the number of entries at or before t.
@@ -205,7 +199,6 @@ func (q *entries) excess(n int64) int {
 	return sort.Search(q.len(), func(i int) bool { return q.unitsAfter(i) <= n })
 }
 
-// drop drops the first i entries.
 func (q *entries) drop(i int) {
 	q.dropped += uint64(q.unitsOfFirst(i))
 	q.head += i
@@ -238,7 +231,6 @@ func (q *entries) add(t, n int64) {
 	*q.at(q.len() - 1) = entry{t, q.total}
 }
 
-// grow doubles the ring.
 func (q *entries) grow() {
 	ring := make([]entry, max(2*len(q.ring), 8))
 	n := q.len()

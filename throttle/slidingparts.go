@@ -78,7 +78,6 @@ func (p *partCounts) waitUntilAtMost(units, now int64) time.Duration {
 	return time.Duration(ticks.Sub(ticks.MulDivCeil(next, p.per, p.parts), now))
 }
 
-// partAt returns the sub-window of now.
 func (p *partCounts) partAt(now int64) int64 { return ticks.MulDivDown(now, p.parts, p.per) }
 
 func (p *partCounts) ringIndex(part int64) int { return int((part%p.parts + p.parts) % p.parts) }

@@ -95,7 +95,6 @@ func (l Limit) PlusPercent(percent int64) Limit {
 // SetClock sets the clock of the limiters; see WithClock.
 func (s *softLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
-// Reserve implements Limiter.
 func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if c.Ahead = 0; s.Hard != nil {
 		return s.reserveBoth(ctx, c)
@@ -171,7 +170,6 @@ func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 	})
 }
 
-// Traits implements Limiter.
 func (s *softLimit) Traits() Traits {
 	t := s.Soft.Traits()
 	if s.Hard != nil {

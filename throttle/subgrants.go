@@ -65,15 +65,12 @@ func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 // An inner is the result of SubGrants.Inner.
 type inner struct{ grant subGrant }
 
-// Traits implements Limiter.
 func (i *inner) Traits() Traits { return i.grant.limiter.Traits() }
 
-// Report implements Limiter.
 func (i *inner) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	i.grant.owner.Report(ctx, c, d, f)
 }
 
-// Reserve implements Limiter.
 func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := i.grant.limiter.Reserve(ctx, c)
 	if err != nil {
@@ -83,16 +80,9 @@ func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // A subGrant leads from the Decision of a composed limiter to the Decisions of the
-// limiters that granted the claim, so that each of them gets its own Decision back,
-// unchanged.
-//
-// A subGrant with parts belongs to one claim, and is reused for other claims after that
-// has ended. The generation distinguishes them: a Decision carries the generation as its
-// Grant, and is ignored in a later generation. The subGrant of a claim that never ends
-// becomes garbage together with the Decision.
-//
-// A subGrant without parts is that of an inner and belongs to the limiter that granted,
-// not to a claim, so a claim that never ends needs no memory.
+// limiters that granted the claim. One with parts belongs to one claim, and is reused for other
+// claims after that has ended: a Decision carries the generation as its Grant, and is ignored in a
+// later generation. One without parts is that of an inner, and belongs to no claim.
 type subGrant struct {
 	owner *SubGrants
 	parts []Decision
@@ -106,7 +96,6 @@ type subGrant struct {
 	degraded bool    // decisions of limiter are returned as Degraded
 }
 
-// get returns a subGrant for n parts.
 func (h *SubGrants) get(n int) *subGrant {
 	if t, ok := h.pool.Get().(*subGrant); ok {
 		return t

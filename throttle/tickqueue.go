@@ -87,7 +87,6 @@ func (q *tickQueue) SetClock(c Clock) {
 	q.anchor = q.readAnchor(q.config.Anchor)
 }
 
-// Reserve implements Limiter.
 func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, now, err := q.begin(&c, &d)
 	if err != nil {
@@ -159,12 +158,10 @@ func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// Traits implements Limiter.
 func (*tickQueue) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
 
-// tickAt returns the number of the latest tick at or before now.
 func (q *tickQueue) tickAt(now int64) int64 {
 	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))
 }

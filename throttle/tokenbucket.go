@@ -62,7 +62,6 @@ func NewTokenBucket(l Limit) Adjustable {
 	return b
 }
 
-// Reserve implements Limiter.
 func (b *tokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
@@ -169,7 +168,6 @@ func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-// Traits implements Limiter.
 func (*tokenBucket) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 }
@@ -177,7 +175,6 @@ func (*tokenBucket) Traits() Traits {
 // Limit returns the limit in force.
 func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }
 
-// SetLimit implements Adjustable.
 func (b *tokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
 // SetLimitAt is SetLimit as of now. A zero now is read from the clock.

@@ -144,7 +144,6 @@ func (k *bucketTable) SetClock(c throttle.Clock) {
 	setClock(k.overflow, c)
 }
 
-// Reserve implements throttle.Limiter.
 func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -268,7 +267,6 @@ func (k *bucketTable) Report(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// Traits implements throttle.Limiter.
 func (k *bucketTable) Traits() throttle.Traits {
 	overflow := traitsOf(k.overflow)
 	return throttle.Traits{NonBlocking: overflow.NonBlocking, EndsAtResponse: overflow.EndsAtResponse, CountsRejected: overflow.CountsRejected}

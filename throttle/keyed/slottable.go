@@ -219,7 +219,6 @@ func (r *slotTable) insert(a newKey) int {
 	}
 }
 
-// hasPlace reports whether there is a slot for a.
 func (r *slotTable) hasPlace(a newKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -123,7 +123,6 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 	return nil
 }
 
-// removeWaiter removes w from its class.
 func (q *Queue) removeWaiter(w *waiter) {
 	c, t := w.class, w.ticket
 	first := w.classIndex == 0

@@ -139,7 +139,6 @@ func (q *Queue) waitersOf(lq *limitQueue) (waiters []*waiter) {
 	return waiters
 }
 
-// insert adds e to its limitQueue.
 func (q *Queue) insert(e *queueEntry) {
 	if e.index >= 0 {
 		return
@@ -151,7 +150,6 @@ func (q *Queue) insert(e *queueEntry) {
 	q.scheduleFirst(lq, first)
 }
 
-// remove removes e from its limitQueue.
 func (q *Queue) remove(e *queueEntry) {
 	if e.index < 0 {
 		return

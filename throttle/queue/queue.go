@@ -22,15 +22,9 @@ var ErrClosed = errors.New("queue: closed")
 // wherever limits are shared. The zero Queue is ready to use and safe for concurrent use. Its
 // fields must not change after the first Wait, and it must not be copied.
 //
-// Tickets of one tenant that need the same limits form a class, and only the head of a class
-// asks its limiters, but see [throttle.Decision.Test]. When a limit rejects the head, the class waits for that limit; callers
-// that do not need the limit are not delayed. Classes that wait for one limit compete for
-// it: first their tenants by fair queueing, then the classes of a tenant by priority, then by
-// arrival.
-//
-// A grant takes the units of all limits at one instant, immediately before the caller
-// continues. Units are never taken in advance: while a limit is exhausted no caller
-// continues, and there is no burst on older grants when it opens.
+// The package documentation states the order in which callers are granted. A grant takes the
+// units of all limits at one instant, immediately before the caller continues: while a limit is
+// exhausted no caller continues, and there is no burst on older grants when it opens.
 type Queue struct {
 	// Clock is the source of time. Nil means the system clock.
 	Clock throttle.Clock

@@ -31,7 +31,6 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (reject
 	return rejected
 }
 
-// overBound reports whether more units wait for lq than its limit allows.
 func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits > max(lq.bound, 0) }
 
 // checkBounds returns an error if w, which has just joined, exceeds a queue bound.

@@ -87,7 +87,6 @@ const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-// newGrant returns a grant with n parts.
 func newGrant(n int) *grant {
 	g := grantPool.Get().(*grant)
 	g.parts = slices.Grow(g.parts, n)[:n]
@@ -237,7 +236,6 @@ func isSameLimiter(a, b throttle.Limiter) bool {
 	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
-// isNonBlocking reports whether all limiters of t are non-blocking.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
 		if l := t.Demands[i].Limiter; l != nil && !l.Traits().NonBlocking {
@@ -247,7 +245,6 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
-// isEmpty reports whether t has no demands.
 func (t *Ticket) isEmpty() bool {
 	for i := range t.Demands {
 		if t.Demands[i].Limiter != nil {
