@@ -24,9 +24,6 @@ func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtRespons
 // mutable fields of the limiter.
 type base struct {
 	clocked
-	epoch  bool  // readings count from the Unix epoch
-	offset int64 // added to readings: with epoch the start of the timeline since then, else 0
-
 	mu     sync.Mutex
 	policy string
 	last   int64 // latest reading that changed the state; ticks.Never before the first
@@ -34,20 +31,6 @@ type base struct {
 
 func newBase(tl ticks.Timeline, policy string) base {
 	return base{clocked: clocked{tl}, policy: policy, last: ticks.Never}
-}
-
-// newEpochBase returns a base whose readings count from the Unix epoch but advance with
-// the monotonic clock.
-func newEpochBase(policy string) base {
-	tl := ticks.NewTimeline()
-	return base{clocked: clocked{tl}, epoch: true, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
-}
-
-// SetClock replaces the clock; see WithClock.
-func (b *base) SetClock(c Clock) {
-	if b.clocked.SetClock(c); b.epoch {
-		b.offset = b.time.SinceEpoch()
-	}
 }
 
 // begin validates c, locks b, and returns the units of c and the time of the decision: the
@@ -60,26 +43,23 @@ func (b *base) begin(c *Claim, d *Decision) (n, now int64, err error) {
 	if n, err = c.Units(); err != nil {
 		return 0, 0, err
 	}
-	given := b.read(c.Now)
+	given := b.time.Read(c.Now)
 	b.mu.Lock()
 	now = max(given, b.last)
-	d.Policy, d.At = b.policy, b.time.Stamp(now-b.offset, given-b.offset, c.Now)
+	d.Policy, d.At = b.policy, b.time.Stamp(now, given, c.Now)
 	return n, now, nil
 }
-
-// read returns now as a reading, or the clock's reading if now is zero.
-func (b *base) read(now time.Time) int64 { return ticks.Add(b.time.Read(now), b.offset) }
 
 // readAnchor returns anchor as a reading, or 0 if anchor is zero.
 func (b *base) readAnchor(anchor time.Time) int64 {
 	if anchor.IsZero() {
 		return 0
 	}
-	return b.read(anchor)
+	return b.time.Read(anchor)
 }
 
 // latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
-func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
+func (b *base) latest(asOf time.Time) int64 { return max(b.time.Read(asOf), b.last) }
 
 // policyOf returns Decision.Policy of a limiter with the given name and configuration.
 func policyOf[C fmt.Stringer](name string, config C) string {

@@ -161,7 +161,7 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	now := f.effectiveReading(f.read(time.Time{}))
+	now := f.effectiveReading(f.time.Read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not be before the start of the window

@@ -119,7 +119,7 @@ type nginxRate struct {
 // It panics if l is invalid.
 func NewNginx(l NginxConfig) Limiter {
 	must(l.Validate(), "NewNginx")
-	return &nginxRate{base: newEpochBase(policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	return &nginxRate{base: newBase(ticks.NewEpochTimeline(), policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
 func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -183,7 +183,7 @@ func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(ticks.FloorDiv(g.read(f.Now), 1e6), g.lastMilli)
+	now := max(ticks.FloorDiv(g.time.Read(f.Now), 1e6), g.lastMilli)
 	if extra > 0 {
 		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(extra, 1000)), maxMilli*1000), now
 		return

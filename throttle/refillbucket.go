@@ -127,7 +127,7 @@ func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback
 	if extra == 0 {
 		return
 	}
-	now := b.read(f.Now)
+	now := b.time.Read(f.Now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stateAt(max(now, b.last))

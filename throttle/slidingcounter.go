@@ -102,7 +102,7 @@ type slidingCounts interface {
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &slidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
+	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), c.Limit.policy()), config: c}
 	if c.Parts > 0 {
 		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 	} else {

@@ -152,6 +152,21 @@ func TestTimeline_readsItsClockWithoutAReading(t *testing.T) {
 	})
 }
 
+func TestNewEpochTimeline_countsFromTheEpochByTheMonotonicClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		l := NewEpochTimeline()
+		require.EqualValues(t, now.UnixNano(), l.Read(now))
+		require.EqualValues(t, now.UnixNano(), l.Read(now.Round(0)))
+		require.Equal(t, now, l.At(now.UnixNano()), "with the monotonic reading")
+		time.Sleep(time.Second)
+		require.EqualValues(t, now.UnixNano()+1e9, l.Read(time.Time{}))
+		l.SetClock(fixedClock{time.Unix(7, 5)})
+		require.EqualValues(t, 7e9+5, l.Read(time.Time{}))
+		require.True(t, time.Unix(7, 5).Equal(l.At(7e9+5)))
+	})
+}
+
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
 	l := NewTimeline()
 	callers := l.At(0).Add(time.Second).UTC().Round(0)
