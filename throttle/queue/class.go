@@ -65,14 +65,10 @@ func (o byPriority) Less(a, b *waiter) bool {
 // isBefore reports whether x goes before y if neither is late. With an aging of throttle.Forever
 // the one with the higher priority does.
 func (o byPriority) isBefore(x, y *Ticket) bool {
-	switch d := int64(x.Priority) - int64(y.Priority); {
-	case d < 0:
-		return !o.isBefore(y, x)
-	case d == 0:
-		return x.arrival < y.arrival
-	default:
+	if d := int64(x.Priority) - int64(y.Priority); d >= 0 {
 		return ticks.Sub(x.arrival, y.arrival) < ticks.Mul(d, o.aging)
 	}
+	return !o.isBefore(y, x)
 }
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
