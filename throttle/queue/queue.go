@@ -147,9 +147,7 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	if err == nil && t.grant == nil {
 		err = q.lastTry(ctx, t, q.waitRenewable(ctx, t, now, h), retry, time.Duration(now))
 	}
-	if err != nil || q.Trace != nil {
-		q.finish(ctx, t, err)
-	}
+	q.finish(ctx, t, err)
 	return err
 }
 
@@ -239,9 +237,10 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 // t is canceled, because its caller does not learn that it was granted.
 func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
 	switch {
+	case err == nil:
 	case errors.Is(err, throttle.ErrRejected):
 		q.numRejected.Add(1)
-	case err != nil:
+	default:
 		q.numFailed.Add(1)
 	}
 	if q.Trace == nil {
@@ -253,7 +252,12 @@ func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
 			q.Report(ctx, t, throttle.Feedback{State: throttle.Unused})
 		}
 	}()
-	q.Trace.ended(t, err)
+	switch tr := q.Trace; {
+	case err != nil && tr.Failed != nil:
+		tr.Failed(t, err)
+	case err == nil && tr.Granted != nil:
+		tr.Granted(t)
+	}
 	traced = true
 }
 
