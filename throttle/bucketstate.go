@@ -25,7 +25,7 @@ type bucketState struct {
 
 // newBucketState returns a bucketState of a full bucket with its origin at now.
 func newBucketState(l Limit, now int64) *bucketState {
-	e := &bucketState{limit: l, version: 1, policy: l.policy(), Params: gcra.New(l.Count, l.Per, l.burst(), now)}
+	e := &bucketState{limit: l, version: 1, policy: policyOf(l.Name, l), Params: gcra.New(l.Count, l.Per, l.burst(), now)}
 	e.tat.Store(math.MinInt64)
 	e.last.Store(ticks.Never)
 	return e

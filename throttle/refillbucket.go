@@ -71,7 +71,7 @@ type refillState struct {
 // It panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig) Adjustable {
 	must(r.Validate(), "NewRefillBucket")
-	b := &refillBucket{base: newBase(ticks.NewTimeline(), r.Limit.policy()), config: r}
+	b := &refillBucket{base: newBase(ticks.NewTimeline(), policyOf(r.Limit.Name, r.Limit)), config: r}
 	b.start()
 	return b
 }
@@ -149,7 +149,7 @@ func (b *refillBucket) SetLimit(l Limit) error {
 	now := b.latest(time.Time{})
 	s := b.stateAt(now)
 	free := min(b.config.Limit.burst()-s.taken, l.burst())
-	b.config.Limit, b.policy = l, l.policy()
+	b.config.Limit, b.policy = l, policyOf(l.Name, l)
 	b.state = refillState{b.tickAt(now), ticks.Sub(l.burst(), free), s.refilled}
 	return nil
 }

@@ -102,7 +102,7 @@ type slidingCounts interface {
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), c.Limit.policy()), config: c}
+	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c}
 	if c.Parts > 0 {
 		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 	} else {
@@ -162,7 +162,7 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 		s.counts.setPer(int64(l.Per), now)
 		s.last = now // an older reading must not be before the moved count
 	}
-	s.config, s.policy = next, l.policy()
+	s.config, s.policy = next, policyOf(l.Name, l)
 	return nil
 }
 

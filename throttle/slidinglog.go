@@ -64,7 +64,7 @@ type slidingLog struct {
 // It panics if l is invalid.
 func NewSlidingLog(l SlidingLogConfig) Adjustable {
 	must(l.Validate(), "NewSlidingLog")
-	return &slidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
+	return &slidingLog{base: newBase(ticks.NewTimeline(), policyOf(l.Limit.Name, l.Limit)), config: l}
 }
 
 func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -121,7 +121,7 @@ func (s *slidingLog) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	s.config.Limit, s.policy = l, l.policy() // Traits reads the other fields without the lock
+	s.config.Limit, s.policy = l, policyOf(l.Name, l) // Traits reads the other fields without the lock
 	return nil
 }
 

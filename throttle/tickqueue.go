@@ -76,7 +76,7 @@ type tickQueue struct {
 // It panics if t is invalid.
 func NewTickQueue(t TickQueueConfig) Limiter {
 	must(t.Validate(), "NewTickQueue")
-	q := &tickQueue{base: newBase(ticks.NewTimeline(), t.Limit.policy()), config: t, lastBooked: math.MinInt64}
+	q := &tickQueue{base: newBase(ticks.NewTimeline(), policyOf(t.Limit.Name, t.Limit)), config: t, lastBooked: math.MinInt64}
 	q.anchor = q.readAnchor(t.Anchor)
 	return q
 }
