@@ -51,21 +51,6 @@ func (q *Queue) announce(w *waiter, queued func(Position)) {
 	}
 }
 
-// announceRemote calls announce after a limiter that may block has rejected w.
-func (q *Queue) announceRemote(w *waiter, queued func(Position)) {
-	if queued == nil {
-		return
-	}
-	panicked := true
-	defer func() {
-		if panicked { // w leaves with its caller
-			q.abandonPanicked(w)
-		}
-	}()
-	q.announce(w, queued)
-	panicked = false
-}
-
 // position describes w, which waits. The caller holds the lock.
 func (q *Queue) position(w *waiter) Position {
 	p := Position{At: q.time.At(int64(w.ticket.waited))}

@@ -64,13 +64,11 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if done {
 		return false, err
 	}
-	panicked := true
-	defer func() {
-		if panicked { // a limiter or a trace function panicked: w leaves with its caller
-			q.abandonPanicked(w)
+	q.callFor(w, func() {
+		if reserving {
+			q.traceQueued(w)
+			return
 		}
-	}()
-	if !reserving {
 		q.checkUpFront(w, c)
 		if isNew && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
 			q.lock()
@@ -79,12 +77,9 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 			}
 			q.unlock()
 		}
-	}
-	q.traceQueued(w)
-	if !reserving {
+		q.traceQueued(w)
 		q.announce(w, j.queued)
-	}
-	panicked = false
+	})
 	return reserving, nil
 }
 
@@ -139,8 +134,10 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position
 		if done, err := q.reserveRemote(ctx, w); done {
 			return err
 		}
-		q.announceRemote(w, queued)
-		queued = nil
+		if queued != nil {
+			q.callFor(w, func() { q.announce(w, queued) })
+			queued = nil
+		}
 	}
 }
 
@@ -175,11 +172,17 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// abandonPanicked removes w from its class, because its caller panics.
-func (q *Queue) abandonPanicked(w *waiter) {
-	if q.abandon(context.Background(), w) == errRenewed {
-		q.leaveRenewed()
-	}
+// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w
+// leaves its class.
+func (q *Queue) callFor(w *waiter, f func()) {
+	returned := false
+	defer func() {
+		if !returned && q.abandon(context.Background(), w) == errRenewed {
+			q.leaveRenewed()
+		}
+	}()
+	f()
+	returned = true
 }
 
 // leaveRenewed ends the count of a waiter that was renewed and does not wait again.
