@@ -34,19 +34,26 @@ type Position struct {
 // time for which the lock is held.
 const maxCompared = 256
 
-// announce calls queued, which may be nil, if w waits.
-func (q *Queue) announce(w *waiter, queued func(Position)) {
-	if queued == nil {
+// announce calls trace and queued, which may be nil, if w waits.
+func (q *Queue) announce(w *waiter, trace func(*Ticket, ClassSnapshot), queued func(Position)) {
+	if trace == nil && queued == nil {
 		return
 	}
+	var s ClassSnapshot
+	var p Position
 	q.lock()
 	waiting := w.class.reserving == w || w.ticket.grant == nil
-	var p Position
-	if waiting {
+	if waiting && trace != nil {
+		s = q.classSnapshot(w.class)
+	}
+	if waiting && queued != nil {
 		p = q.position(w)
 	}
 	q.unlock()
-	if waiting {
+	if waiting && trace != nil {
+		trace(w.ticket, s)
+	}
+	if waiting && queued != nil {
 		queued(p)
 	}
 }

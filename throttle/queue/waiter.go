@@ -64,9 +64,13 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if done {
 		return false, err
 	}
+	var trace func(*Ticket, ClassSnapshot)
+	if q.Trace != nil {
+		trace = q.Trace.Queued
+	}
 	q.callFor(w, func() {
 		if reserving {
-			q.traceQueued(w)
+			q.announce(w, trace, nil)
 			return
 		}
 		q.checkUpFront(w, c)
@@ -77,27 +81,9 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 			}
 			q.unlock()
 		}
-		q.traceQueued(w)
-		q.announce(w, j.queued)
+		q.announce(w, trace, j.queued)
 	})
 	return reserving, nil
-}
-
-// traceQueued calls Trace.Queued if w waits.
-func (q *Queue) traceQueued(w *waiter) {
-	if q.Trace == nil || q.Trace.Queued == nil {
-		return
-	}
-	q.lock()
-	waiting := w.class.reserving == w || w.ticket.grant == nil
-	var s ClassSnapshot
-	if waiting {
-		s = q.classSnapshot(w.class)
-	}
-	q.unlock()
-	if waiting {
-		q.Trace.Queued(w.ticket, s)
-	}
 }
 
 func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
@@ -135,7 +121,7 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position
 			return err
 		}
 		if queued != nil {
-			q.callFor(w, func() { q.announce(w, queued) })
+			q.callFor(w, func() { q.announce(w, nil, queued) })
 			queued = nil
 		}
 	}
