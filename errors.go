@@ -189,13 +189,6 @@ func (a Attempt) String() string {
 	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
 }
 
-// A statusError reports a response with a failure status to a Breaker.
-type statusError int
-
-func (s statusError) Error() string {
-	return "heed: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
-}
-
 // errAttemptTimeout cancels an attempt that gets no response headers within
 // RetryPolicy.AttemptTimeout.
 var errAttemptTimeout error = attemptTimeoutError{}

@@ -55,7 +55,7 @@ func LogTrace(logger *slog.Logger) *Trace {
 
 // A requestLogger writes the records of LogTrace.
 type requestLogger struct {
-	to *slog.Logger
+	to *slog.Logger // nil: slog.Default at the time of each record
 
 	mu      sync.Mutex
 	repeats map[recordKey]int // number of similar records since one was written
@@ -72,16 +72,9 @@ type recordKey struct {
 // maxRecordKeys is the maximum number of records whose repeats are counted.
 const maxRecordKeys = 1000
 
-func (l *requestLogger) logger() *slog.Logger {
-	if l.to == nil {
-		return slog.Default()
-	}
-	return l.to
-}
-
 // log writes a record, or counts it as a repeat of a similar one.
 func (l *requestLogger) log(ctx context.Context, key recordKey, sentence func() string, attrs func() []slog.Attr) {
-	logger := l.logger()
+	logger := cmp.Or(l.to, slog.Default())
 	if !logger.Enabled(ctx, key.level) {
 		return
 	}

@@ -554,7 +554,7 @@ func (rt *roundTrip) reportToBreaker() {
 	done, err := rt.breakerDone, rt.err
 	rt.breakerDone = nil // cleared before the call, which may panic
 	if err == nil && rt.resp.StatusCode >= 500 {
-		err = statusError(rt.resp.StatusCode)
+		err = fmt.Errorf("heed: server responded %d %s", rt.resp.StatusCode, http.StatusText(rt.resp.StatusCode))
 	}
 	done(err)
 }

@@ -30,12 +30,11 @@ type join struct {
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 	w := q.newWaiter(ctx, t)
 	asking, err := q.enqueue(w, j)
-	queued := j.queued
 	if !asking {
-		queued = nil
+		j.queued = nil
 	}
 	if err == nil {
-		err = q.awaitResult(ctx, w, queued)
+		err = q.awaitResult(ctx, w, j.queued)
 	}
 	w.ticket, w.class = nil, nil
 	q.waiterPool.Put(w)
