@@ -507,10 +507,9 @@ func (rt *roundTrip) prepareRetry() error {
 	if rt.failures >= p.MaxFailures && !throttled {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures)
 	}
-	rt.delay, rt.statedDelay = 0, r.RetryAfter
 	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
-	wait, held := time.Duration(0), false
-	statedWait := time.Duration(0)
+	var wait, statedWait time.Duration
+	var held bool
 	if throttled && !zero {
 		statedWait = statedWaitOf(r)
 		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min, minDelay(r)))
@@ -551,10 +550,8 @@ func (rt *roundTrip) prepareRetry() error {
 	if rt.backoff > p.MaxBackoff {
 		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff)
 	}
-	if rt.body.source != noBody {
-		if err := rt.body.checkReplayable(rt.req); err != nil {
-			return err
-		}
+	if err := rt.body.checkReplayable(rt.req); err != nil {
+		return err
 	}
 	if !throttled && !p.Budget.Withdraw(now) { // what a server rejects because of a limit, it expects later
 		return ErrRetryBudget

@@ -52,7 +52,6 @@ type roundTrip struct {
 	startedAt time.Time      // when the call began; zero if no hook of the Trace needs it
 
 	noRetry        bool          // the request is sent at most once
-	copyFirst      bool          // the first attempt is a copy of the request, as all later ones are
 	retry          *RetryPolicy  // the policy of the call, with defaults
 	routePolicy    RetryPolicy   // the policy of Transport.RetryFor
 	maxWait        time.Duration // the longest delay before a retry, and the longest wait that a server may state
@@ -105,7 +104,6 @@ type retrying struct {
 	failures        int            // attempts that failed and were not throttled
 	zeroRetryAfters int            // responses with a Retry-After of 0
 	delay           time.Duration  // delay before the next attempt
-	statedDelay     time.Duration  // Retry-After of the latest attempt
 	lastDelay       time.Duration  // latest result of backoffPolicy
 	backoff         time.Duration  // total of the delays of backoffPolicy
 	betweenAttempts time.Duration  // time without an attempt in flight since the first one
@@ -176,7 +174,6 @@ func (rt *roundTrip) begin() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != ""
 	switch rt.maxWait = p.MaxServerWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
@@ -299,7 +296,7 @@ func (rt *roundTrip) isSample(deadline time.Time) bool {
 // asked last, because it counts the request as soon as it allows it.
 func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
-	if rt.info.Attempts > 0 || rt.copyFirst {
+	if rt.info.Attempts > 0 || rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" {
 		ctx := rt.ctx
 		if p.AttemptTimeout != 0 {
 			ctx = rt.newAttemptContext()
@@ -563,7 +560,7 @@ func (rt *roundTrip) reportToBreaker() {
 func (rt *roundTrip) waitForRetry() error {
 	if f := rt.trace.Retry; f != nil {
 		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(), Delay: rt.delay}
-		i.RetryAfter = rt.statedDelay
+		i.RetryAfter = rt.report.RetryAfter
 		f(rt.req, i)
 	}
 	rt.discard()

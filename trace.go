@@ -357,13 +357,20 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
 		i.Waited = max(rt.ticket.Waited(), 1)
 	}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
+	if err != nil {
+		i.addRejection(err)
+	}
+	_, i.Reason = explain.SplitLimit(i.Limit)
+	return i
+}
+
+// addRejection sets the limit that rejected the request with err, if one did. It allocates.
+func (i *WaitInfo) addRejection(err error) {
 	var rejected *throttle.RejectedError
 	if errors.As(err, &rejected) && rejected.Decision.Policy != "" {
 		d := &rejected.Decision
 		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
 	}
-	_, i.Reason = explain.SplitLimit(i.Limit)
-	return i
 }
 
 // attemptDoneInfo describes the attempt that has just ended.
