@@ -20,6 +20,9 @@ func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
 
+// bookingTraits are the Traits of limiters in memory that book ahead.
+var bookingTraits = Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
+
 // base is the base of limiters with a single lock. The lock guards policy, last, and all
 // mutable fields of the limiter.
 type base struct {

@@ -221,9 +221,7 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-func (*leakyBucket) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
+func (*leakyBucket) Traits() Traits { return bookingTraits }
 
 // Limit returns the limit in force.
 func (b *leakyBucket) Limit() Limit {

@@ -192,6 +192,4 @@ func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	g.level = max(g.level-max(ticks.Mul(-extra, 1000)-lost, 0), 0)
 }
 
-func (*nginxRate) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
+func (*nginxRate) Traits() Traits { return bookingTraits }

@@ -149,9 +149,10 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 		d.OverLimit, d.Fresh, d.subGrant = over, d.Fresh && within.Fresh, nil
 		return d, nil
 	}
-	parts := []Decision{d, within}
+	t := s.subGrants.get(2)
+	t.parts[0], t.parts[1] = d, within
 	d.OverLimit = over
-	return s.subGrants.Wrap(d, parts), nil
+	return t.attach(d), nil
 }
 
 // Report implements Limiter: it reports to each limit that granted the claim.

@@ -31,7 +31,7 @@ func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 // Unwrap calls f with the parts of d, unless d was not wrapped by h or its claim has ended.
 // Unless state is Ongoing, the claim ends with this call. f must not retain parts.
 func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
-	if t := h.lookup(d, state); t != nil {
+	if t := h.lookup(&d, state); t != nil {
 		defer t.release(d.Grant)
 		f(t.parts)
 	}
@@ -106,11 +106,11 @@ func (h *SubGrants) get(n int) *subGrant {
 // lookup returns the subGrant of d; the caller must call release after use. It returns nil
 // if h does not own d or the claim has ended. Unless state is Ongoing, lookup ends the
 // claim.
-func (h *SubGrants) lookup(d Decision, state State) *subGrant {
-	if !h.Owns(d) {
+func (h *SubGrants) lookup(d *Decision, state State) *subGrant {
+	t := d.subGrant
+	if t == nil || t.owner != h {
 		return nil
 	}
-	t := d.subGrant
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.generation != d.Grant {

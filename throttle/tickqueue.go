@@ -158,9 +158,7 @@ func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-func (*tickQueue) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
+func (*tickQueue) Traits() Traits { return bookingTraits }
 
 func (q *tickQueue) tickAt(now int64) int64 {
 	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))

@@ -168,9 +168,7 @@ func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-func (*tokenBucket) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
+func (*tokenBucket) Traits() Traits { return bookingTraits }
 
 // Limit returns the limit in force.
 func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }
