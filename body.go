@@ -279,7 +279,6 @@ func (r *rewindBody) readBuffered(p []byte, at int) (int, error, bool) {
 	return copy(p, kept[at%size:]), nil, true
 }
 
-// freeBlocks returns the buffer to the pool.
 func (r *rewindBody) freeBlocks() {
 	for _, c := range r.blocks {
 		blockPool.Put(c)

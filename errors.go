@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/explain"
-	"github.com/heed-go/heed/throttle"
 )
 
 // The reasons for which a request is not sent or not retried. Info.StopReason,
@@ -120,13 +119,10 @@ type GiveUpError struct {
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")
-	switch n := len(e.Attempts); n {
-	case 0:
+	if n := len(e.Attempts); n == 0 {
 		b.WriteString(" before the first attempt")
-	case 1:
-		b.WriteString(" after 1 attempt")
-	default:
-		b.WriteString(" after " + strconv.Itoa(n) + " attempts")
+	} else {
+		b.WriteString(" after " + plural(n, "attempt"))
 	}
 	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
 		b.WriteString(" and " + w.String() + " of waiting")
@@ -191,19 +187,6 @@ func (a Attempt) String() string {
 		return strconv.Itoa(a.Status) + " " + strconv.Quote(a.Body)
 	}
 	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
-}
-
-// isWaitError reports whether err means that a wait would have been too long.
-func isWaitError(err error) bool {
-	var r *throttle.RejectedError
-	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// A statusError reports a response with a failure status to a Breaker.
-type statusError int
-
-func (s statusError) Error() string {
-	return "heed: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
 }
 
 // errAttemptTimeout cancels an attempt that gets no response headers within

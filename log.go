@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -54,7 +55,7 @@ func LogTrace(logger *slog.Logger) *Trace {
 
 // A requestLogger writes the records of LogTrace.
 type requestLogger struct {
-	to *slog.Logger
+	to *slog.Logger // nil: slog.Default at the time of each record
 
 	mu      sync.Mutex
 	repeats map[recordKey]int // number of similar records since one was written
@@ -71,16 +72,9 @@ type recordKey struct {
 // maxRecordKeys is the maximum number of records whose repeats are counted.
 const maxRecordKeys = 1000
 
-func (l *requestLogger) logger() *slog.Logger {
-	if l.to == nil {
-		return slog.Default()
-	}
-	return l.to
-}
-
 // log writes a record, or counts it as a repeat of a similar one.
 func (l *requestLogger) log(ctx context.Context, key recordKey, sentence func() string, attrs func() []slog.Attr) {
-	logger := l.logger()
+	logger := cmp.Or(l.to, slog.Default())
 	if !logger.Enabled(ctx, key.level) {
 		return
 	}
@@ -206,12 +200,8 @@ func (l *requestLogger) limitLearned(i quota.LimitLearnedInfo) {
 // requestAttrs returns the attributes of a record about req. A path may contain a secret, as
 // those of webhooks do.
 func requestAttrs(req *http.Request) []slog.Attr {
-	method := req.Method
-	if method == "" {
-		method = http.MethodGet
-	}
 	attrs := make([]slog.Attr, 0, 8)
-	attrs = append(attrs, slog.String("method", method))
+	attrs = append(attrs, slog.String("method", cmp.Or(req.Method, http.MethodGet)))
 	if req.URL != nil {
 		attrs = append(attrs, slog.String("host", req.URL.Host))
 	}

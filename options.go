@@ -150,50 +150,30 @@ type Info struct {
 	// Transport.StartJitter before the first attempt, and between attempts.
 	BackoffWait time.Duration
 
-	// Limits holds the server's limits that the headers of the response state.
+	// Limits holds the server's limits that the headers of the response state, not its body.
 	Limits []throttle.RemoteLimit
 
 	// StopReason states why a failed request was not retried. It has the values that
 	// GiveUpError.Reason may have. Nil means that heed did not give up: the response is a success, or a
 	// failure that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
 	StopReason error
-
-	longestWait time.Duration // time in the queue for Limit, in one wait
 }
 
 // InfoFrom returns the Info of the request that resp answers. It returns false if there
 // was one attempt without a wait, and the response is not a failure and states no limits.
 func InfoFrom(resp *http.Response) (Info, bool) {
-	info := Info{Attempts: 1}
 	n := infoContextOf(resp)
-	if n != nil {
-		info = n.info
+	if n == nil {
+		n = &infoContext{info: Info{Attempts: 1}, uneventful: true}
 	}
-	if info.Limits = limitsOf(resp, n); info.Limits == nil && (n == nil || n.uneventful) {
+	info := n.info
+	if resp != nil {
+		info.Limits = parseReport(n.reader, resp.Request, resp, time.Now()).AppendRemoteLimits(nil)
+	}
+	if info.Limits == nil && n.uneventful {
 		return Info{}, false
 	}
 	return info, true
-}
-
-// limitsOf parses the limits in the headers of resp. It runs only when InfoFrom is
-// called. Limits that the body of the response stated are not included.
-func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
-	if resp == nil {
-		return nil
-	}
-	var r *headers.Reader
-	if n != nil {
-		r = n.reader
-	}
-	return parseReport(r, resp.Request, resp, time.Now()).AppendRemoteLimits(nil)
-}
-
-// addWait adds the time of a wait in the queue for limit.
-func (i *Info) addWait(d time.Duration, limit string) {
-	i.QueueWait += d
-	if d > i.longestWait {
-		i.longestWait, i.Limit = d, limit
-	}
 }
 
 // An infoContext carries an Info in the context of Response.Request. There it survives

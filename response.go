@@ -174,7 +174,6 @@ type openBodies struct {
 	running bool        // whether the timer is set
 }
 
-// add adds b to the list.
 func (o *openBodies) add(b *bodyEOFSignal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -209,9 +209,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if p.MaxBackoff = cmp.Or(p.MaxBackoff, defaultMaxBackoff); p.MaxBackoff < 0 {
 		p.MaxBackoff = throttle.Forever
 	}
-	if p.Backoff == nil {
-		p.Backoff = defaultBackoff
-	}
+	p.Backoff = cmp.Or(p.Backoff, defaultBackoff)
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = &backoff.Budget{Ratio: 1, MinPerSecond: 100}
 	}
@@ -335,28 +333,16 @@ func classifyError(err error) retryClass {
 // invalid address, an unknown host name, a body of another length than ContentLength, a
 // request canceled below the Transport, or another Transport below this one that gave up.
 func isPermanent(err error) bool {
-	var (
-		cert           *tls.CertificateVerificationError
-		unknown        x509.UnknownAuthorityError
-		hostname       x509.HostnameError
-		invalidCert    x509.CertificateInvalidError
-		record         tls.RecordHeaderError
-		ech            *tls.ECHRejectionError
-		op             *net.OpError
-		dns            *net.DNSError
-		addr           *net.AddrError
-		parse          *net.ParseError
-		network        net.UnknownNetworkError
-		invalidRequest invalidRequestError
-		below          *GiveUpError
-	)
+	var op *net.OpError
+	var dns *net.DNSError
 	switch {
-	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRejected), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err):
-		return true
-	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
-		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
-		return true
-	case errors.As(err, &addr), errors.As(err, &parse), errors.As(err, &network):
+	case hasType[invalidRequestError](err), hasType[*GiveUpError](err),
+		errors.Is(err, throttle.ErrRejected), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err),
+		hasType[*tls.CertificateVerificationError](err), hasType[x509.UnknownAuthorityError](err),
+		hasType[x509.HostnameError](err), hasType[x509.CertificateInvalidError](err),
+		hasType[tls.RecordHeaderError](err), hasType[*tls.ECHRejectionError](err),
+		errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled),
+		hasType[*net.AddrError](err), hasType[*net.ParseError](err), hasType[net.UnknownNetworkError](err):
 		return true
 	case errors.As(err, &dns):
 		return dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout
@@ -364,10 +350,15 @@ func isPermanent(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
 }
 
+// hasType reports whether err or an error that it wraps is a T.
+func hasType[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
+}
+
 // isNetworkError reports whether err has a type or value that connection failures have.
 func isNetworkError(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return hasType[net.Error](err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // notSent reports whether err proves that the server has not begun to process the
@@ -377,11 +368,7 @@ func notSent(err error) bool {
 	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
 		return true
 	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return true
-	}
-	return h2error.NotProcessed(err)
+	return hasType[*net.DNSError](err) || h2error.NotProcessed(err)
 }
 
 // callerRetries reports whether h states that the program retries the request itself, so
@@ -414,10 +401,10 @@ func severalAttempts(s string) bool {
 }
 
 // shouldRetry decides whether the latest attempt is retried, and sets the delay. If a
-// failed attempt is not retried, it sets stopReason.
-func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
-	rt.stopReason = nil
-	p := rt.retry
+// failed attempt is not retried, it sets info.StopReason.
+func (rt *roundTrip) shouldRetry() bool {
+	rt.info.StopReason = nil
+	p, resp, err := rt.retry, rt.resp, rt.err
 	succeeded := err == nil && resp.StatusCode < 400 && rt.outcome != throttle.Throttled
 	switch {
 	case rt.noRetry, succeeded && p.ShouldRetry == nil:
@@ -432,19 +419,19 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
 	retry := class == retryAlways || class == retryIdempotent && safe
 	if p.ShouldRetry != nil {
-		retry, rt.stopReason = p.ShouldRetry(rt.req, resp, err, retry)
-		rt.stoppedByHook = rt.stopReason != nil
+		retry, rt.info.StopReason = p.ShouldRetry(rt.req, resp, err, retry)
+		rt.stoppedByHook = rt.info.StopReason != nil
 	}
 	switch {
 	case rt.stoppedByHook:
 		return false
 	case retry:
-		rt.stopReason = rt.prepareRetry()
-		return rt.stopReason == nil
+		rt.info.StopReason = rt.prepareRetry()
+		return rt.info.StopReason == nil
 	case class == retryIdempotent && !safe:
-		rt.stopReason = ErrNotIdempotent
+		rt.info.StopReason = ErrNotIdempotent
 	case class == retryForbidden:
-		rt.stopReason = ErrRetryForbidden
+		rt.info.StopReason = ErrRetryForbidden
 	}
 	return false
 }
@@ -458,13 +445,12 @@ func (rt *roundTrip) isTerminal() bool {
 		cause = context.DeadlineExceeded // http.Client.Timeout may end the attempt before the context ends
 	}
 	if cause != nil {
-		if rt.attempts > 1 {
-			rt.stopReason = cause
+		if rt.info.Attempts > 1 {
+			rt.info.StopReason = cause
 		}
 		return true
 	}
-	var below *GiveUpError
-	return errors.As(rt.err, &below)
+	return hasType[*GiveUpError](rt.err)
 }
 
 // gaveUpBelow reports whether resp is of another Transport below this one that has given
@@ -474,7 +460,6 @@ func gaveUpBelow(resp *http.Response) bool {
 	return n != nil && n.info.StopReason != nil
 }
 
-// classify returns the class of the latest attempt.
 func (rt *roundTrip) classify() retryClass {
 	r := &rt.report
 	if rt.err != nil {
@@ -516,16 +501,15 @@ func (rt *roundTrip) prepareRetry() error {
 	if !throttled {
 		rt.failures++
 	}
-	if rt.attempts >= p.MaxAttempts {
+	if rt.info.Attempts >= p.MaxAttempts {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts)
 	}
 	if rt.failures >= p.MaxFailures && !throttled {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures)
 	}
-	rt.delay, rt.statedDelay = 0, r.RetryAfter
 	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
-	wait, held := time.Duration(0), false
-	statedWait := time.Duration(0)
+	var wait, statedWait time.Duration
+	var held bool
 	if throttled && !zero {
 		statedWait = statedWaitOf(r)
 		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min, minDelay(r)))
@@ -542,7 +526,7 @@ func (rt *roundTrip) prepareRetry() error {
 	case statedWait >= minStatedWait:
 		rt.delay = statedWait
 	default:
-		d := rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
+		d := rt.backoffPolicy.Delay(rt.info.Attempts, rt.lastDelay)
 		if b, ok := rt.backoffPolicy.(defaultPolicy); ok {
 			d = b.beforeDeadline(rt.ctx, d, rt.lastDelay)
 		}
@@ -566,10 +550,8 @@ func (rt *roundTrip) prepareRetry() error {
 	if rt.backoff > p.MaxBackoff {
 		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff)
 	}
-	if rt.body.source != noBody {
-		if err := rt.body.checkReplayable(rt.req); err != nil {
-			return err
-		}
+	if err := rt.body.checkReplayable(rt.req); err != nil {
+		return err
 	}
 	if !throttled && !p.Budget.Withdraw(now) { // what a server rejects because of a limit, it expects later
 		return ErrRetryBudget
@@ -640,7 +622,7 @@ const widestJitter = 3
 // retryAfterDelay returns the delay of this call outside the queue for a Retry-After.
 // Jitter does not increase a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
-	d := rt.retry.RetryAfterJitter.Delay(retryAfter, min(rt.attempts, widestJitter))
+	d := rt.retry.RetryAfterJitter.Delay(retryAfter, min(rt.info.Attempts, widestJitter))
 	if retryAfter <= rt.maxWait {
 		d = min(d, rt.maxWait)
 	}

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,6 @@ type roundTrip struct {
 	startedAt time.Time      // when the call began; zero if no hook of the Trace needs it
 
 	noRetry        bool          // the request is sent at most once
-	copyFirst      bool          // the first attempt is a copy of the request, as all later ones are
 	retry          *RetryPolicy  // the policy of the call, with defaults
 	routePolicy    RetryPolicy   // the policy of Transport.RetryFor
 	maxWait        time.Duration // the longest delay before a retry, and the longest wait that a server may state
@@ -64,11 +64,9 @@ type roundTrip struct {
 	attempt   // the latest attempt
 	retrying  // what is kept from one attempt to the next
 
-	attempts      int // attempts sent
-	info          Info
+	info          Info     // what has happened so far
 	longestWait   WaitInfo // the longest wait of the call in the queue
-	stopReason    error    // why the request is not retried; nil if no retry is needed
-	stoppedByHook bool     // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
+	stoppedByHook bool     // info.StopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned      bool     // RoundTrip returns without a panic
 }
 
@@ -106,7 +104,6 @@ type retrying struct {
 	failures        int            // attempts that failed and were not throttled
 	zeroRetryAfters int            // responses with a Retry-After of 0
 	delay           time.Duration  // delay before the next attempt
-	statedDelay     time.Duration  // Retry-After of the latest attempt
 	lastDelay       time.Duration  // latest result of backoffPolicy
 	backoff         time.Duration  // total of the delays of backoffPolicy
 	betweenAttempts time.Duration  // time without an attempt in flight since the first one
@@ -177,7 +174,6 @@ func (rt *roundTrip) begin() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	rt.copyFirst = rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != ""
 	switch rt.maxWait = p.MaxServerWait; {
 	case rt.opts.NoWait:
 		rt.maxWait = 0
@@ -246,7 +242,7 @@ const budgetBatch = 16
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
 	rt.addQuotaDemands()
-	rt.waitStart = WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
+	rt.waitStart = WaitInfo{Attempt: rt.info.Attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
@@ -268,7 +264,6 @@ func (rt *roundTrip) acquire() error {
 	return err
 }
 
-// countForBudget counts the call for the Budget of its policy.
 func (rt *roundTrip) countForBudget() {
 	t, budget := rt.t, rt.retry.Budget
 	switch {
@@ -301,19 +296,19 @@ func (rt *roundTrip) isSample(deadline time.Time) bool {
 // asked last, because it counts the request as soon as it allows it.
 func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
-	if rt.attempts > 0 || rt.copyFirst {
+	if rt.info.Attempts > 0 || rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" {
 		ctx := rt.ctx
 		if p.AttemptTimeout != 0 {
 			ctx = rt.newAttemptContext()
 		}
-		if rt.attempts != 0 {
-			ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
+		if rt.info.Attempts != 0 {
+			ctx = context.WithValue(ctx, attemptKey{}, rt.info.Attempts)
 		}
 		req = req.WithContext(ctx)
 		if rt.body.pending != nil {
 			req.Body = rt.body.pending
 		}
-		if rt.attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
+		if rt.info.Attempts > 0 && p.AttemptHeader != "" || p.BeforeSend != nil || rt.idempotencyKey != "" {
 			rt.setHeaders(req)
 		}
 	}
@@ -325,10 +320,18 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
 		req.GetBody = rt.body.rewinder.getBody
 	}
-	if rt.t.Breaker != nil {
-		return req, rt.askBreaker(req)
+	if rt.t.Breaker == nil {
+		return req, nil
 	}
-	return req, nil
+	b := rt.t.Breaker(req)
+	if b == nil {
+		return req, nil
+	}
+	done, err := b.Allow()
+	if err == nil {
+		rt.breakerDone = done
+	}
+	return req, err
 }
 
 // newAttemptContext returns a context for one attempt. It is canceled if there is no
@@ -347,8 +350,8 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 	if rt.idempotencyKey != "" {
 		req.Header.Set("Idempotency-Key", rt.idempotencyKey)
 	}
-	if name := rt.retry.AttemptHeader; name != "" && rt.attempts > 0 {
-		req.Header.Set(name, strconv.Itoa(rt.attempts+1))
+	if name := rt.retry.AttemptHeader; name != "" && rt.info.Attempts > 0 {
+		req.Header.Set(name, strconv.Itoa(rt.info.Attempts+1))
 	}
 }
 
@@ -388,7 +391,7 @@ func (rt *roundTrip) callBeforeSend(req *http.Request) error {
 			}
 		}()
 	}
-	return rt.retry.BeforeSend(req, rt.attempts+1)
+	return rt.retry.BeforeSend(req, rt.info.Attempts+1)
 }
 
 // acquireAgain waits again for the limits of an attempt whose units callBeforeSend has returned. The
@@ -411,7 +414,7 @@ func leavesHost(req *http.Request) bool {
 		}
 	}
 	for domain := hostname(first.URL); req != first; req = req.Response.Request {
-		if !isSubdomain(hostname(req.URL), domain) {
+		if host := hostname(req.URL); host != domain && !strings.HasSuffix(host, "."+domain) {
 			return true
 		}
 	}
@@ -427,35 +430,22 @@ func hostname(u *url.URL) string {
 	return name
 }
 
-// isSubdomain reports whether host is domain or a subdomain of it.
-func isSubdomain(host, domain string) bool {
-	return host == domain || strings.HasSuffix(host, "."+domain)
-}
-
-// askBreaker returns an error if the Breaker of req does not allow it.
-func (rt *roundTrip) askBreaker(req *http.Request) error {
-	b := rt.t.Breaker(req)
-	if b == nil {
-		return nil
-	}
-	done, err := b.Allow()
-	if err == nil {
-		rt.breakerDone = done
-	}
-	return err
-}
-
 // send sends one attempt and reports the outcome to the limits.
-func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
-	if rt.attempts++; rt.attempts > 1 {
+func (rt *roundTrip) send(req *http.Request) {
+	if rt.info.Attempts++; rt.info.Attempts > 1 {
 		rt.attempt = attempt{}
 	} else if !rt.noRetry {
 		rt.countForBudget()
 	}
-	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
-		rt.traceAttemptStart(req)
+	start := rt.trace.AttemptStart
+	if start != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
+		rt.tracedAt = rt.t.resolved.now()
 	}
-	resp, err := rt.sendToBase(req)
+	if start != nil {
+		start(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
+	}
+	rt.sendToBase(req)
+	resp, err := rt.resp, rt.err
 	var now time.Time // stays zero for a success, which needs no time
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.resolved.now()
@@ -472,9 +462,8 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 		rt.observeLatency(f.Cause)
 	}
 	if f := rt.trace.AttemptDone; f != nil {
-		f(req, rt.attemptDoneInfo(resp, err))
+		f(req, rt.attemptDoneInfo())
 	}
-	return resp, err
 }
 
 // observeLatency reports to the Tracker how long the latest attempt took, if the server accepted
@@ -507,9 +496,9 @@ func (rt *roundTrip) holdsUntilEnd() bool {
 	return false
 }
 
-// sendToBase calls Base.RoundTrip and enforces the contract of http.RoundTripper on its
-// result.
-func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
+// sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper
+// requires.
+func (rt *roundTrip) sendToBase(req *http.Request) {
 	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
 	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
 	resp, err := rt.t.resolved.base.RoundTrip(req)
@@ -533,9 +522,8 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	rt.resp, rt.err = resp, err
 	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
 	if rt.breakerDone != nil {
-		rt.reportToBreaker(resp, err)
+		rt.reportToBreaker()
 	}
-	return resp, err
 }
 
 // endAttemptContext stops the timer of the attempt, and ends its context ctx if the
@@ -559,11 +547,11 @@ func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response,
 
 // reportToBreaker reports the result of an attempt to the Breaker that allowed it. All
 // responses below 500 count as success, including 429.
-func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
-	done := rt.breakerDone
+func (rt *roundTrip) reportToBreaker() {
+	done, err := rt.breakerDone, rt.err
 	rt.breakerDone = nil // cleared before the call, which may panic
-	if err == nil && resp.StatusCode >= 500 {
-		err = statusError(resp.StatusCode)
+	if err == nil && rt.resp.StatusCode >= 500 {
+		err = fmt.Errorf("heed: server responded %d %s", rt.resp.StatusCode, http.StatusText(rt.resp.StatusCode))
 	}
 	done(err)
 }
@@ -571,8 +559,8 @@ func (rt *roundTrip) reportToBreaker(resp *http.Response, err error) {
 // waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
 	if f := rt.trace.Retry; f != nil {
-		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(rt.resp, rt.err), Delay: rt.delay}
-		i.RetryAfter = rt.statedDelay
+		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(), Delay: rt.delay}
+		i.RetryAfter = rt.report.RetryAfter
 		f(rt.req, i)
 	}
 	rt.discard()
@@ -608,14 +596,13 @@ func (rt *roundTrip) discard() {
 func (rt *roundTrip) finish() (*http.Response, error) {
 	resp := rt.resp
 	if resp == nil || rt.stoppedByHook {
-		if rt.stopReason == nil && rt.attempts == 1 {
+		if rt.info.StopReason == nil && rt.info.Attempts == 1 {
 			return nil, rt.err
 		}
 		rt.discard()
 		return nil, rt.giveUp()
 	}
-	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
-	uneventful := rt.attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.stopReason == nil
+	uneventful := rt.info.Attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.info.StopReason == nil
 	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
 		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
 		n.owner = rt.sent.WithContext(n)
@@ -634,13 +621,13 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 // request and err is not that of a hook; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.release()
-	rt.stopReason = err
+	rt.info.StopReason = err
 	final := rt.stoppedByHook || context.Cause(rt.ctx) != nil
 	if rt.resp != nil && rt.drained.complete && !final {
 		rt.resp.Body = rt.drained.reader()
 		return rt.finish()
 	}
-	if rt.attempts == 0 && !rt.failedByWaiting(err) {
+	if rt.info.Attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err
 	}
 	return nil, rt.giveUp()
@@ -656,25 +643,20 @@ func (rt *roundTrip) failedByWaiting(err error) bool {
 	case context.Cause(rt.ctx) != nil:
 		return errors.Is(rt.ctx.Err(), context.DeadlineExceeded) && rt.longestWait.Waited > 0
 	}
-	return isWaitError(err)
+	return hasType[*throttle.RejectedError](err) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// giveUp returns the GiveUpError of the call.
 func (rt *roundTrip) giveUp() error {
-	e := &GiveUpError{
-		Method:      rt.req.Method,
+	return &GiveUpError{
+		Method:      cmp.Or(rt.req.Method, http.MethodGet),
 		URL:         httpbody.RedactURL(rt.req.URL),
 		Attempts:    rt.pastAttempts,
 		QueueWait:   rt.info.QueueWait,
 		BackoffWait: rt.info.BackoffWait,
 		LongestWait: rt.longestWait,
-		Reason:      rt.stopReason,
+		Reason:      rt.info.StopReason,
 		Err:         rt.err,
 	}
-	if e.Method == "" {
-		e.Method = http.MethodGet
-	}
-	return e
 }
 
 // release ends what an attempt without a returned response holds: its context, its claim,

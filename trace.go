@@ -285,68 +285,61 @@ func WithTrace(ctx context.Context, t *Trace) context.Context {
 // traces are ignored. A function of the result is nil if all traces have a nil one. The
 // result is nil if all traces are nil. The traces must not be changed afterwards.
 func JoinTraces(traces ...*Trace) *Trace {
-	var all []*Trace
+	var all *Trace
 	for _, t := range traces {
-		if t != nil {
-			all = append(all, t)
+		switch {
+		case t == nil:
+		case all == nil:
+			all = t
+		default:
+			all = all.join(t)
 		}
 	}
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return all[0]
-	}
+	return all
+}
+
+// join returns a Trace that calls the functions of t and then those of next.
+func (t *Trace) join(next *Trace) *Trace {
 	return &Trace{
-		WaitStart:    joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitInfo) { return t.WaitStart }),
-		WaitDone:     joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitInfo) { return t.WaitDone }),
-		AttemptStart: joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptInfo) { return t.AttemptStart }),
-		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptInfo) { return t.AttemptDone }),
-		Retry:        joinRequestHooks(all, func(t *Trace) func(*http.Request, RetryInfo) { return t.Retry }),
-		Done:         joinRequestHooks(all, func(t *Trace) func(*http.Request, DoneInfo) { return t.Done }),
-		Hold:         joinHooks(all, func(t *Trace) func(quota.HoldInfo) { return t.Hold }),
-		LimitLearned: joinHooks(all, func(t *Trace) func(quota.LimitLearnedInfo) { return t.LimitLearned }),
+		WaitStart:    joinRequestHooks(t.WaitStart, next.WaitStart),
+		WaitDone:     joinRequestHooks(t.WaitDone, next.WaitDone),
+		AttemptStart: joinRequestHooks(t.AttemptStart, next.AttemptStart),
+		AttemptDone:  joinRequestHooks(t.AttemptDone, next.AttemptDone),
+		Retry:        joinRequestHooks(t.Retry, next.Retry),
+		Done:         joinRequestHooks(t.Done, next.Done),
+		Hold:         joinHooks(t.Hold, next.Hold),
+		LimitLearned: joinHooks(t.LimitLearned, next.LimitLearned),
 	}
 }
 
-// joinRequestHooks returns a function that calls the functions that get returns for the
-// traces. It is nil if these are all nil.
-func joinRequestHooks[I any](traces []*Trace, get func(*Trace) func(*http.Request, I)) func(*http.Request, I) {
-	var hooks []func(*http.Request, I)
-	for _, t := range traces {
-		if f := get(t); f != nil {
-			hooks = append(hooks, f)
-		}
-	}
-	switch len(hooks) {
-	case 0:
-		return nil
-	case 1:
-		return hooks[0]
+// joinRequestHooks returns a function that calls f and then g, which may be nil.
+func joinRequestHooks[I any](f, g func(*http.Request, I)) func(*http.Request, I) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
 	}
 	return func(req *http.Request, info I) {
-		for _, f := range hooks {
-			f(req, info)
-		}
+		f(req, info)
+		g(req, info)
 	}
 }
 
 // joinHooks is joinRequestHooks for functions without a request.
-func joinHooks[I any](traces []*Trace, get func(*Trace) func(I)) func(I) {
-	joined := joinRequestHooks(traces, func(t *Trace) func(*http.Request, I) {
-		f := get(t)
-		if f == nil {
-			return nil
-		}
-		return func(_ *http.Request, info I) { f(info) }
-	})
-	if joined == nil {
-		return nil
+func joinHooks[I any](f, g func(I)) func(I) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
 	}
-	return func(info I) { joined(nil, info) }
+	return func(info I) {
+		f(info)
+		g(info)
+	}
 }
 
-// statusOf returns the status code of resp, or 0 if it is nil.
 func statusOf(resp *http.Response) int {
 	if resp == nil {
 		return 0
@@ -358,9 +351,10 @@ func statusOf(resp *http.Response) int {
 
 // waitDoneInfo describes the wait that has just ended with err.
 func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
-	i := WaitInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Limit: rt.ticket.WaitedFor(), Err: err}
-	if b := &rt.waitStart; !b.At.IsZero() {
-		i.At, i.StartLimit, i.Ahead, i.ExpectedEnd, i.Waited = b.At, b.StartLimit, b.Ahead, b.ExpectedEnd, max(rt.ticket.Waited(), 1)
+	i := rt.waitStart
+	i.Limit, i.Err = rt.ticket.WaitedFor(), err
+	if !i.At.IsZero() {
+		i.Waited = max(rt.ticket.Waited(), 1)
 	}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
 	if err != nil {
@@ -370,7 +364,7 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
 	return i
 }
 
-// addRejection sets the limit that rejected the request with err, if one did.
+// addRejection sets the limit that rejected the request with err, if one did. It allocates.
 func (i *WaitInfo) addRejection(err error) {
 	var rejected *throttle.RejectedError
 	if errors.As(err, &rejected) && rejected.Decision.Policy != "" {
@@ -379,29 +373,21 @@ func (i *WaitInfo) addRejection(err error) {
 	}
 }
 
-// traceAttemptStart records when the attempt req is sent, and calls Trace.AttemptStart.
-func (rt *roundTrip) traceAttemptStart(req *http.Request) {
-	rt.tracedAt = rt.t.resolved.now()
-	if f := rt.trace.AttemptStart; f != nil {
-		f(req, AttemptInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
-	}
-}
-
 // attemptDoneInfo describes the attempt that has just ended.
-func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptInfo {
+func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
 	now := rt.endedAt
 	if now.IsZero() {
 		now = rt.t.resolved.now()
 	}
 	return AttemptInfo{
-		Attempt: rt.attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
-		Status: statusOf(resp), Response: resp, Err: err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
+		Attempt: rt.info.Attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
+		Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
 	}
 }
 
-// doneInfo describes a call that returns resp and err.
 func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
-	i := DoneInfo{Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts, Status: statusOf(resp), Response: resp, Err: err}
-	i.Attempts, i.StopReason = rt.attempts, rt.stopReason
-	return i
+	return DoneInfo{
+		Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts,
+		Status: statusOf(resp), Response: resp, Err: err,
+	}
 }

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -175,8 +176,8 @@ func (rt *roundTrip) run() (*http.Response, error) {
 		if err != nil {
 			return rt.fail(err)
 		}
-		resp, err := rt.send(attempt)
-		if !rt.shouldRetry(resp, err) {
+		rt.send(attempt)
+		if !rt.shouldRetry() {
 			return rt.finish()
 		}
 		if err := rt.waitForRetry(); err != nil {
@@ -247,20 +248,15 @@ func (t *Transport) CloseIdleConnections() {
 // resolve fills t.resolved on the first call.
 func (t *Transport) resolve() {
 	t.once.Do(func() {
-		t.resolved = resolved{base: t.Base, quota: t.Quota, queue: t.Queue, trace: t.Trace, retry: t.Retry.withDefaults(nil)}
-		if t.resolved.base == nil {
-			t.resolved.base = http.DefaultTransport
+		t.resolved = resolved{
+			base:  cmp.Or(t.Base, http.DefaultTransport),
+			quota: cmp.Or(t.Quota, &quota.Tracker{Clock: t.Clock}),
+			queue: cmp.Or(t.Queue, &queue.Queue{Clock: t.Clock}),
+			trace: cmp.Or(t.Trace, new(Trace)),
+			retry: t.Retry.withDefaults(nil),
+			now:   time.Now,
+			after: time.After,
 		}
-		if t.resolved.quota == nil {
-			t.resolved.quota = &quota.Tracker{Clock: t.Clock}
-		}
-		if t.resolved.trace == nil {
-			t.resolved.trace = new(Trace)
-		}
-		if t.resolved.queue == nil {
-			t.resolved.queue = &queue.Queue{Clock: t.Clock}
-		}
-		t.resolved.now, t.resolved.after = time.Now, time.After
 		if t.Clock != nil {
 			t.resolved.now, t.resolved.after = t.Clock.Now, t.Clock.After
 		}

@@ -67,7 +67,6 @@ func (rt *roundTrip) errMaxWait() error {
 	return withSetting(ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait)
 }
 
-// errMaxElapsed returns ErrMaxElapsed with its setting.
 func (rt *roundTrip) errMaxElapsed() error {
 	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
 }
@@ -106,7 +105,7 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	}
 	waited := t.resolved.now().Sub(start)
 	rt.info.BackoffWait += waited
-	if rt.attempts > 0 {
+	if rt.info.Attempts > 0 {
 		rt.betweenAttempts += waited
 	}
 	return err
@@ -215,11 +214,11 @@ func (rt *roundTrip) recordPosition(p queue.Position) {
 
 // addWait adds the time of a wait in the queue that has ended with err.
 func (rt *roundTrip) addWait(waited time.Duration, err error) {
-	rt.info.addWait(waited, rt.ticket.WaitedFor())
-	if rt.attempts > 0 {
+	rt.info.QueueWait += waited
+	if rt.info.Attempts > 0 {
 		rt.betweenAttempts += waited
 	}
 	if waited > rt.longestWait.Waited {
-		rt.longestWait = rt.waitDoneInfo(err)
+		rt.longestWait, rt.info.Limit = rt.waitDoneInfo(err), rt.ticket.WaitedFor()
 	}
 }

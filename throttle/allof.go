@@ -50,7 +50,6 @@ type allOf struct {
 // SetClock sets the clock of the limiters; see WithClock.
 func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
 
-// Reserve implements Limiter.
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
@@ -64,7 +63,10 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		}
 		defer a.subGrants.pool.Put(t)
 		if !c.DryRun {
-			a.rollback(ctx, c, t.parts[:i], sw)
+			// Returning the units as of the time of the grant would exceed the limits: while a slow
+			// limiter was asked, the limits restored units by themselves. See
+			// TestAllOf_cancelAfterSlowRejectionStaysWithinLimit.
+			reportAll(ctx, a.limiters, c, t.parts[:i], Feedback{Now: sw.Now(), State: Unused})
 		}
 	}()
 	for ; i < len(a.limiters); i++ {
@@ -87,15 +89,6 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return all, nil
 	}
 	return t.attach(all), nil
-}
-
-// rollback returns the units that the first limiters granted, as of the current time.
-//
-// Returning them as of the time of the grant would exceed the limits: while a slow limiter
-// was asked, the limits restored units by themselves. See
-// TestAllOf_cancelAfterSlowRejectionStaysWithinLimit.
-func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w ticks.Stopwatch) {
-	reportAll(ctx, a.limiters, c, parts, Feedback{Now: w.Now(), State: Unused})
 }
 
 // reportAll reports f to each limiter of ls, even if one of them panics.
@@ -125,15 +118,10 @@ func (a *allOf) longestRejection(ctx context.Context, c Claim, d Decision, i int
 	return d
 }
 
-// Report implements Limiter.
 func (a *allOf) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if t := a.subGrants.lookup(d, f.State); t != nil {
-		defer t.release()
-		reportAll(ctx, a.limiters, c, t.parts, f)
-	}
+	a.subGrants.Unwrap(d, f.State, func(parts []Decision) { reportAll(ctx, a.limiters, c, parts, f) })
 }
 
-// Traits implements Limiter.
 func (a *allOf) Traits() Traits {
 	all := Traits{NonBlocking: true, EndsAtResponse: true, Parts: a.limiters}
 	for _, l := range a.limiters {

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,16 +18,15 @@ func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 // are of this one.
 func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
-// Traits implements Limiter.
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
+
+// bookingTraits are the Traits of limiters in memory that book ahead.
+var bookingTraits = Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 
 // base is the base of limiters with a single lock. The lock guards policy, last, and all
 // mutable fields of the limiter.
 type base struct {
 	clocked
-	epoch  bool  // readings count from the Unix epoch
-	offset int64 // added to readings: with epoch the start of the timeline since then, else 0
-
 	mu     sync.Mutex
 	policy string
 	last   int64 // latest reading that changed the state; ticks.Never before the first
@@ -36,61 +36,41 @@ func newBase(tl ticks.Timeline, policy string) base {
 	return base{clocked: clocked{tl}, policy: policy, last: ticks.Never}
 }
 
-// newEpochBase returns a base whose readings count from the Unix epoch but advance with
-// the monotonic clock.
-func newEpochBase(policy string) base {
-	tl := ticks.NewTimeline()
-	return base{clocked: clocked{tl}, epoch: true, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
-}
-
-// SetClock replaces the clock; see WithClock.
-func (b *base) SetClock(c Clock) {
-	if b.clocked.SetClock(c); b.epoch {
-		b.offset = b.time.SinceEpoch()
-	}
-}
-
-// A reading is the time of a claim.
-type reading struct {
-	given int64 // the caller's reading, or the clock's
-	now   int64 // the time of the decision: given, or base.last if that is later
-}
-
-// begin validates c, locks b, and returns the units of c and the time of the decision. It
-// sets d.Policy and d.At. If err is nil, the caller must unlock b; otherwise b is unlocked
-// and d is unchanged.
+// begin validates c, locks b, and returns the units of c and the time of the decision: the
+// reading of c, or b.last if that is later. It sets d.Policy and d.At. If err is nil, the caller
+// must unlock b; otherwise b is unlocked and d is unchanged.
 //
 // begin writes to the caller's Decision because copying a Decision takes as long as
 // deciding.
-func (b *base) begin(c *Claim, d *Decision) (n int64, r reading, err error) {
+func (b *base) begin(c *Claim, d *Decision) (n, now int64, err error) {
 	if n, err = c.Units(); err != nil {
-		return 0, reading{}, err
+		return 0, 0, err
 	}
-	r.given = ticks.Add(b.time.Read(c.Now), b.offset)
+	given := b.time.Read(c.Now)
 	b.mu.Lock()
-	r.now = max(r.given, b.last)
-	d.Policy, d.At = b.policy, b.stamp(r, c.Now)
-	return n, r, nil
+	now = max(given, b.last)
+	d.Policy, d.At = b.policy, b.time.Stamp(now, given, c.Now)
+	return n, now, nil
 }
-
-// stamp returns Decision.At for a decision at r on a claim whose Now is callers.
-func (b *base) stamp(r reading, callers time.Time) time.Time {
-	return b.time.Stamp(r.now-b.offset, r.given-b.offset, callers)
-}
-
-// read returns now as a reading, or the clock's reading if now is zero.
-func (b *base) read(now time.Time) int64 { return ticks.Add(b.time.Read(now), b.offset) }
 
 // readAnchor returns anchor as a reading, or 0 if anchor is zero.
 func (b *base) readAnchor(anchor time.Time) int64 {
 	if anchor.IsZero() {
 		return 0
 	}
-	return b.read(anchor)
+	return b.time.Read(anchor)
 }
 
 // latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
-func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
+func (b *base) latest(asOf time.Time) int64 { return max(b.time.Read(asOf), b.last) }
+
+// policyOf returns Decision.Policy of a limiter with the given name and configuration.
+func policyOf[C fmt.Stringer](name string, config C) string {
+	if name == "" {
+		return config.String()
+	}
+	return name
+}
 
 // must panics if err, the result of validating the arguments of constructor, is not nil.
 func must(err error, constructor string) {

@@ -30,11 +30,6 @@ type bookings struct {
 	lastGap int64        // latest of the positions that did not directly follow the latest one when they were booked
 }
 
-// newBookings returns the bookings of a full bucket.
-func newBookings(l Limit) bookings {
-	return bookings{state: newBucketState(l, 0), last: ticks.Never, lastGap: ticks.Never}
-}
-
 // remainderBits is the number of low bits of a Grant that hold by how many ticks its
 // position is before At + Wait, which is in whole nanoseconds. The other bits hold the
 // version of the limit. Params.Scale is at most 1<<24.

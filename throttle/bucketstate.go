@@ -25,7 +25,7 @@ type bucketState struct {
 
 // newBucketState returns a bucketState of a full bucket with its origin at now.
 func newBucketState(l Limit, now int64) *bucketState {
-	e := &bucketState{limit: l, version: 1, policy: l.policy(), Params: gcra.New(l.Count, l.Per, l.burst(), now)}
+	e := &bucketState{limit: l, version: 1, policy: policyOf(l.Name, l), Params: gcra.New(l.Count, l.Per, l.burst(), now)}
 	e.tat.Store(math.MinInt64)
 	e.last.Store(ticks.Never)
 	return e
@@ -51,11 +51,4 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 		n.tat.Store(min(taken, gcra.MaxTicks))
 	}
 	return n
-}
-
-// storeMax sets v to x if x is greater.
-func storeMax(v *atomic.Int64, x int64) {
-	for old := v.Load(); old < x && !v.CompareAndSwap(old, x); {
-		old = v.Load()
-	}
 }

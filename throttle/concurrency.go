@@ -84,33 +84,25 @@ type activeClaim struct {
 // It panics if c is invalid.
 func NewConcurrency(c ConcurrencyConfig) Adjustable {
 	must(c.Validate(), "NewConcurrency")
-	return &concurrency{base: newBase(ticks.NewTimeline(), c.policy()), config: c, claims: make([]activeClaim, 1)}
+	return &concurrency{base: newBase(ticks.NewTimeline(), policyOf(c.Name, c)), config: c, claims: make([]activeClaim, 1)}
 }
 
-func (c ConcurrencyConfig) policy() string {
-	if c.Name == "" {
-		return c.String()
-	}
-	return c.Name
-}
-
-// Reserve implements Limiter.
 func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := f.begin(&c, &d)
+	n, now, err := f.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer f.mu.Unlock()
-	used := f.used - f.expiredUnits(r.now)
+	used := f.used - f.expiredUnits(now)
 	d.Limit = f.config.Count
 	switch d.OK = n <= f.config.Count-used; {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case d.OK && !c.DryRun:
-		f.removeExpired(r.now)
+		f.removeExpired(now)
 		used += n
-		d.Grant = f.add(n, r.now)
-		f.last = r.now
+		d.Grant = f.add(n, now)
+		f.last = now
 	}
 	d.Remaining = max(f.config.Count-used, 0)
 	d.setFresh(&c)
@@ -119,15 +111,19 @@ func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 
 // Report implements Limiter: feedback with another State than Ongoing ends the claim.
 func (f *concurrency) Report(_ context.Context, _ Claim, d Decision, fb Feedback) {
-	if d.OK && fb.State != Ongoing {
-		f.end(d.Grant)
+	if !d.OK || fb.State == Ongoing {
+		return
+	}
+	i, generation := uint32(d.Grant), uint32(d.Grant>>32)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if int64(i) < int64(len(f.claims)) && f.claims[i].generation == generation && f.claims[i].units > 0 {
+		f.remove(i)
 	}
 }
 
-// Traits implements Limiter.
 func (*concurrency) Traits() Traits { return Traits{NonBlocking: true} }
 
-// SetLimit implements Adjustable.
 func (f *concurrency) SetLimit(l Limit) error {
 	if l.Per != 0 || l.Burst != 0 {
 		return fmt.Errorf("throttle: concurrency %q: Per is %v and Burst is %d: leave both 0: units are in use as long as their claims last", l.Name, l.Per, l.Burst)
@@ -139,7 +135,7 @@ func (f *concurrency) SetLimit(l Limit) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	f.config, f.policy = c, c.policy()
+	f.config, f.policy = c, policyOf(c.Name, c)
 	return nil
 }
 
@@ -152,7 +148,6 @@ func (f *concurrency) expiredUnits(now int64) (units int64) {
 	return units
 }
 
-// removeExpired removes the claims that have reached MaxAge at now.
 func (f *concurrency) removeExpired(now int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[0].next {
 		f.remove(i)
@@ -177,16 +172,6 @@ func (f *concurrency) add(n, now int64) (grant uint64) {
 	f.claims[newest].next, f.claims[0].prev = i, i
 	f.used += n
 	return uint64(f.claims[i].generation)<<32 | uint64(i)
-}
-
-// end ends the claim of grant if it has not ended.
-func (f *concurrency) end(grant uint64) {
-	i, number := uint32(grant), uint32(grant>>32)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i != 0 && int64(i) < int64(len(f.claims)) && f.claims[i].generation == number && f.claims[i].units > 0 {
-		f.remove(i)
-	}
 }
 
 // remove removes entry i, which is in use, from the list.

@@ -12,7 +12,6 @@ var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}
 // constantLimiter is a limiter that always returns the same decision.
 type constantLimiter struct{ decision Decision }
 
-// Reserve implements Limiter.
 func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
@@ -22,8 +21,6 @@ func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// Report implements Limiter.
 func (constantLimiter) Report(context.Context, Claim, Decision, Feedback) {}
 
-// Traits implements Limiter.
 func (constantLimiter) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }

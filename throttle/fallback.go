@@ -41,12 +41,14 @@ type fallback struct {
 // SetClock sets the clock of both limiters; see WithClock.
 func (f *fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
 
-// Reserve implements Limiter.
 func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)
 	switch {
 	case err == nil:
-		d.Fresh = d.Fresh && f.secondaryIsFresh(ctx, c)
+		if d.Fresh {
+			s, err := f.Secondary.Reserve(ctx, c) // a dry run
+			d.Fresh = err == nil && s.Fresh
+		}
 		return d, nil
 	case errors.Is(err, ErrCost):
 		return Decision{}, err
@@ -61,28 +63,19 @@ func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return Decision{}, errors.Join(err, secondaryErr)
 	}
 	if d.OK && !c.DryRun {
-		t := f.subGrants.get(1)
-		t.parts[0] = d
-		d = t.attach(d)
+		d = f.subGrants.Wrap(d, []Decision{d})
 	}
 	d.Degraded, d.Fresh = true, false
 	return d, nil
-}
-
-// secondaryIsFresh reports whether a dry run of Secondary states that it is Fresh.
-func (f *fallback) secondaryIsFresh(ctx context.Context, c Claim) bool {
-	d, err := f.Secondary.Reserve(ctx, c)
-	return err == nil && d.Fresh
 }
 
 // Report implements Limiter: it reports to the limiter that granted the claim.
 func (f *fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Report(ctx, c, d, fb)
-	} else if t := f.subGrants.lookup(d, fb.State); t != nil {
-		defer t.release()
-		f.Secondary.Report(ctx, c, t.parts[0], fb)
+		return
 	}
+	f.subGrants.Unwrap(d, fb.State, func(parts []Decision) { f.Secondary.Report(ctx, c, parts[0], fb) })
 }
 
 // Traits implements Limiter. A limiter that does not book ahead grants only what may start now.

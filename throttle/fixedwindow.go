@@ -96,34 +96,26 @@ func NewFixedWindow(q FixedWindowConfig) Adjustable {
 	if q.Align == AtFirst || q.Align == AtCreation {
 		tl = ticks.NewTimeline() // these windows are private to the limiter: setting the wall clock need not move them
 	}
-	return &fixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
+	return &fixedWindow{base: newBase(tl, policyOf(q.Name, q)), config: q, current: window{span: emptySpan}}
 }
 
-func (q FixedWindowConfig) policy() string {
-	if q.Name == "" {
-		return q.String()
-	}
-	return q.Name
-}
-
-// Reserve implements Limiter.
 func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := f.begin(&c, &d)
+	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
+	given := f.time.Read(c.Now)
+	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.effectiveReading(r.given); now != r.now {
-		r.now = now
-		d.At = f.stamp(r, c.Now)
-	}
-	w := f.windowAt(r.now)
+	now := f.effectiveReading(given)
+	d.Policy, d.At = f.policy, f.time.Stamp(now, given, c.Now)
+	w := f.windowAt(now)
 	d.Limit, d.Per = f.config.Count, time.Duration(ticks.Sub(w.end, w.start))
 	switch {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case n > f.config.Count-w.used:
-		d.Wait = time.Duration(ticks.Sub(w.end, r.now))
+		d.Wait = time.Duration(ticks.Sub(w.end, now))
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
@@ -131,12 +123,12 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 				f.enteredAt = ticks.SinceStart()
 			}
 			w.used += n
-			f.current, f.last = w, r.now
+			f.current, f.last = w, now
 		}
 	}
 	d.Remaining = max(f.config.Count-w.used, 0)
 	if w.used > 0 {
-		d.ResetAfter = time.Duration(ticks.Sub(w.end, r.now))
+		d.ResetAfter = time.Duration(ticks.Sub(w.end, now))
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -145,12 +137,17 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 // Report implements Limiter: it corrects the cost of the claim in the window in which it
 // was granted.
 func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
-	if extra := fb.ExtraCost(c, d); extra != 0 {
-		f.adjust(extra, d)
+	extra := fb.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.Grant == f.current.id {
+		f.current.used = max(ticks.Add(f.current.used, extra), 0)
 	}
 }
 
-// SetLimit implements Adjustable.
 func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := l.checkNoBurst("fixed window"); err != nil {
 		return err
@@ -164,22 +161,13 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	now := f.effectiveReading(f.read(time.Time{}))
+	now := f.effectiveReading(f.time.Read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not be before the start of the window
 	}
-	f.config, f.policy = q, q.policy()
+	f.config, f.policy = q, policyOf(q.Name, q)
 	return nil
-}
-
-// adjust takes n more units in the window in which d was granted, or returns -n.
-func (f *fixedWindow) adjust(n int64, d Decision) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d.Grant == f.current.id {
-		f.current.used = max(ticks.Add(f.current.used, n), 0)
-	}
 }
 
 // effectiveReading returns the reading at which a claim with the given reading is decided.
@@ -194,7 +182,6 @@ func (f *fixedWindow) effectiveReading(given int64) int64 {
 	return given
 }
 
-// windowAt returns the window that contains now.
 func (f *fixedWindow) windowAt(now int64) window {
 	if w := f.current; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
 		return w

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,11 @@ func (l LeakyBucketConfig) Validate() error {
 
 // A leakyBucket is the limiter of NewLeakyBucket.
 type leakyBucket struct {
-	base
-	config   LeakyBucketConfig
-	bookings bookings
+	clocked
+	config LeakyBucketConfig
+
+	mu       sync.Mutex
+	bookings bookings // guarded by mu
 
 	// Take reads it without the lock. Methods that hold the lock close its tat before a change, see close.
 	state atomic.Pointer[bucketState] // bookings.state
@@ -82,29 +85,21 @@ type leakyBucket struct {
 // It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	must(l.Validate(), "NewLeakyBucket")
-	b := &leakyBucket{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l, bookings: newBookings(l.Limit)}
-	b.state.Store(b.bookings.state)
+	e := newBucketState(l.Limit, 0)
+	b := &leakyBucket{clocked: clocked{ticks.NewTimeline()}, config: l, bookings: bookings{e, ticks.Never, ticks.Never}}
+	b.state.Store(e)
 	return b
 }
 
-// close returns the tat, and closes it for Take until open is called. It updates b.last. The caller must hold b.mu.
-func (b *leakyBucket) close() (tat int64) {
+// close returns the tat, and closes it for Take until open is called. It also returns given, or
+// the reading of the latest grant if that is later. The caller must hold b.mu.
+func (b *leakyBucket) close(given int64) (now, tat int64) {
 	tat = b.bookings.state.tat.Swap(gcra.Closed)
-	b.last = max(b.last, b.bookings.state.last.Load())
-	return tat
-}
-
-// closeAt is close as of now, which it reads from the clock if it is zero, and returns the reading, or the latest one if that is
-// later.
-func (b *leakyBucket) closeAt(asOf time.Time) (now, tat int64) {
-	now = b.read(asOf) // first: a clock that panics must not leave the tat closed
-	tat = b.close()
-	return max(now, b.last), tat
+	return max(given, b.bookings.state.last.Load()), tat
 }
 
 // open ends a change that close began: the tat is now the given one.
 func (b *leakyBucket) open(tat int64) {
-	storeMax(&b.bookings.state.last, b.last)
 	b.bookings.state.tat.Store(tat)
 	b.state.Store(b.bookings.state)
 }
@@ -129,28 +124,29 @@ func (b *leakyBucket) Take(now time.Time, n int64) bool {
 			return false
 		}
 		if e.tat.CompareAndSwap(old, tat+n*e.Interval) {
-			storeMax(&e.last, at)
+			ticks.StoreMax(&e.last, at)
 			return true
 		}
 	}
 }
 
-// Reserve implements Limiter.
 func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := b.begin(&c, &d)
+	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
+	given := b.time.Read(c.Now)
+	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := b.close()
-	if b.last > r.now {
-		r.now = b.last
-		d.At = b.stamp(r, c.Now)
-	}
-	p, tat := b.bookings.covering(r.now, before)
-	e, tick := p.state, p.state.Ticks(r.now)
+	now, before := b.close(given)
+	p, tat := b.bookings.covering(now, before)
+	e, tick := p.state, p.state.Ticks(now)
+	d.Policy, d.At = e.policy, b.time.Stamp(now, given, c.Now)
 	taken := max(tat, tick) - tick
-	d.Limit = b.config.maxClaim(e)
+	d.Limit = e.Burst
+	if b.config.Split {
+		d.Limit = ticks.Add(e.Burst, b.config.Queue)
+	}
 	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.Ahead)
 	if n <= d.Limit && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
@@ -165,7 +161,8 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 		if !c.DryRun {
 			taken += cost
 			p.book(tick+wait, cost)
-			b.bookings, b.last, before = p, r.now, tick+taken
+			b.bookings, before = p, tick+taken
+			ticks.StoreMax(&e.last, now)
 		}
 	}
 	b.open(before)
@@ -173,14 +170,6 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	d.boundQueue(&c, b.config.Queue)
 	d.setFresh(&c)
 	return d, nil
-}
-
-// maxClaim returns the largest claim that can be granted in e.
-func (l *LeakyBucketConfig) maxClaim(e *bucketState) int64 {
-	if l.Split {
-		return ticks.Add(e.Burst, l.Queue)
-	}
-	return e.Burst
 }
 
 // maxWaitTicks returns how many ticks of e a claim may wait that accepts a wait of w.
@@ -203,45 +192,36 @@ func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
 // than claimed, the difference is returned as if Unused; if it cost more, later claims
 // wait longer.
 func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.ExtraCost(c, d); {
-	case f.State == Unused:
-		b.cancel(-extra, f.Now, d)
-	case extra > 0:
-		b.take(extra, f.Now)
-	case extra < 0:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.refund(-extra, f.Now, d)
-		b.bookings.lastGap = b.bookings.last // the claim keeps its position, but has fewer units than lie between it and the previous one
-	}
-}
-
-// Traits implements Limiter.
-func (*leakyBucket) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
-
-// cancel returns all n units of the claim granted by d.
-func (b *leakyBucket) cancel(n int64, asOf time.Time, d Decision) {
-	if n == 0 {
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
 		return
 	}
+	given, acts := b.time.Read(f.Now), ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if position, last := b.refund(n, asOf, d); last {
-		b.bookings.last = max(position-ticks.Mul(n, b.bookings.state.Interval), b.bookings.lastGap)
+	now, tat := b.close(given)
+	b.bookings, tat = b.bookings.covering(now, tat)
+	p, e := &b.bookings, b.bookings.state
+	if extra > 0 {
+		b.open(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(extra, e.Interval)), gcra.MaxTicks))
+		return
+	}
+	position, lost := p.ticksBehind(d.Grant, acts, max(p.last, e.Ticks(now)))
+	cost := ticks.Mul(-extra, e.Interval)
+	back := cost
+	if lost > 0 && b.config.Split {
+		back = min(back, e.Window) // what its units free one by one does not add up
+	}
+	b.open(ticks.Sub(tat, max(back-lost, 0)))
+	switch {
+	case f.State != Unused:
+		p.lastGap = p.last // the claim keeps its position, but has fewer units than lie between it and the previous one
+	case lost == 0:
+		p.last = max(position-cost, p.lastGap)
 	}
 }
 
-// take takes n units, even if they exceed the limit.
-func (b *leakyBucket) take(n int64, asOf time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, tat := b.closeAt(asOf)
-	b.bookings, tat = b.bookings.covering(now, tat)
-	e := b.bookings.state
-	b.open(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(n, e.Interval)), gcra.MaxTicks))
-}
+func (*leakyBucket) Traits() Traits { return bookingTraits }
 
 // Limit returns the limit in force.
 func (b *leakyBucket) Limit() Limit {
@@ -250,7 +230,6 @@ func (b *leakyBucket) Limit() Limit {
 	return b.bookings.state.limit
 }
 
-// SetLimit implements Adjustable.
 func (b *leakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
 // SetLimitAt is SetLimit as of now. A zero now is read from the clock. Claims with an older
@@ -259,11 +238,12 @@ func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
+	given := b.time.Read(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last, tat := b.closeAt(now)
-	b.last = last
-	b.bookings, b.policy = b.bookings.withLimit(l, b.last, tat), l.policy()
+	last, tat := b.close(given)
+	b.bookings = b.bookings.withLimit(l, last, tat)
+	b.bookings.state.last.Store(last)
 	b.open(b.bookings.state.tat.Load())
 	return nil
 }
@@ -272,9 +252,10 @@ func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 // negative while units are booked that are not restored yet. A zero now is read from the
 // clock.
 func (b *leakyBucket) Available(now time.Time) float64 {
+	given := b.time.Read(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := max(b.latest(now), b.bookings.state.last.Load())
+	r := max(given, b.bookings.state.last.Load())
 	p, tat := b.bookings.covering(r, b.bookings.state.tat.Load())
 	tick := p.state.Ticks(r)
 	free := p.state.Window - (max(tat, tick) - tick)
@@ -284,30 +265,12 @@ func (b *leakyBucket) Available(now time.Time) float64 {
 // Drain takes all units that are in the bucket as of now, including fractions. It does
 // nothing if there are none. A zero now is read from the clock.
 func (b *leakyBucket) Drain(now time.Time) {
+	given := b.time.Read(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last, tat := b.closeAt(now)
-	b.last = last
+	last, tat := b.close(given)
 	b.bookings, tat = b.bookings.covering(last, tat)
 	e := b.bookings.state
+	ticks.StoreMax(&e.last, last)
 	b.open(max(tat, e.Ticks(last)+e.Window))
-}
-
-// refund returns n units of the claim granted by d to the bucket. It returns the position
-// of the claim, and whether it is the last one.
-func (b *leakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
-	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))
-	now, tat := b.closeAt(asOf)
-	b.bookings, tat = b.bookings.covering(now, tat)
-	e := b.bookings.state
-	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.Ticks(now)))
-	back := ticks.Mul(n, e.Interval)
-	if lost > 0 && b.config.Split {
-		back = min(back, e.Window) // what its units free one by one does not add up
-	}
-	if back -= lost; back > 0 {
-		tat = ticks.Sub(tat, back)
-	}
-	b.open(tat)
-	return position, lost == 0
 }

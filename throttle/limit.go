@@ -72,13 +72,6 @@ func (l Limit) burst() int64 {
 	return l.Burst
 }
 
-func (l Limit) policy() string {
-	if l.Name == "" {
-		return l.String()
-	}
-	return l.Name
-}
-
 // checkNoBurst returns an error if l has a burst other than Count, which a limiter of this
 // kind does not support.
 func (l Limit) checkNoBurst(kind string) error {

@@ -119,24 +119,16 @@ type nginxRate struct {
 // It panics if l is invalid.
 func NewNginx(l NginxConfig) Limiter {
 	must(l.Validate(), "NewNginx")
-	return &nginxRate{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	return &nginxRate{base: newBase(ticks.NewEpochTimeline(), policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
-func (l NginxConfig) policy() string {
-	if l.Name == "" {
-		return l.String()
-	}
-	return l.Name
-}
-
-// Reserve implements Limiter.
 func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := g.begin(&c, &d)
+	n, now, err := g.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer g.mu.Unlock()
-	ms := ticks.FloorDiv(r.now, 1e6)
+	ms := ticks.FloorDiv(now, 1e6)
 	level := g.levelAt(ms)
 	d.Limit = g.config.undelayedBurst()/1000 + 1
 	longest := g.maxExcess(c.Ahead)
@@ -144,19 +136,19 @@ func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	case n > d.Limit:
 		d.Wait = Forever
 	case level+n*1000-1000 > longest:
-		d.Wait = g.drainTime(g.level+n*1000-1000-longest, r.now)
+		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
 	default:
 		wait := max(level+n*1000-1000-g.config.undelayedBurst(), 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
 		if !c.DryRun {
 			level += n * 1000
-			g.last, g.lastMilli, g.level, g.lastStart = r.now, ms, level, max(g.lastStart, ms+wait)
+			g.last, g.lastMilli, g.level, g.lastStart = now, ms, level, max(g.lastStart, ms+wait)
 		}
 	}
 	d.Per = time.Duration(ticks.MulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
-		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - r.now)
+		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
 	}
 	d.boundQueue(&c, g.config.Burst-g.config.undelayedBurst()/1000)
 	d.setFresh(&c)
@@ -170,7 +162,6 @@ func (g *nginxRate) maxExcess(w time.Duration) int64 {
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
-// levelAt returns the level at ms.
 func (g *nginxRate) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
@@ -183,29 +174,22 @@ func (g *nginxRate) drainTime(milli, now int64) time.Duration {
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as if Unused; if it cost more, the difference
-// is added.
+// than claimed, the difference is returned as if Unused, less what drains between the start
+// of the claim and that of the latest one; if it cost more, the difference is added.
 func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		g.adjust(extra, f.Now, d)
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return
 	}
-}
-
-// Traits implements Limiter.
-func (*nginxRate) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
-
-// adjust adds n more units for the claim granted by d, or returns -n units, less what
-// drains between its start and the last one.
-func (g *nginxRate) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(ticks.FloorDiv(g.read(asOf), 1e6), g.lastMilli)
-	if n > 0 {
-		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(n, 1000)), maxMilli*1000), now
+	now := max(ticks.FloorDiv(g.time.Read(f.Now), 1e6), g.lastMilli)
+	if extra > 0 {
+		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(extra, 1000)), maxMilli*1000), now
 		return
 	}
 	lost := ticks.MulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
-	g.level = max(g.level-max(ticks.Mul(-n, 1000)-lost, 0), 0)
+	g.level = max(g.level-max(ticks.Mul(-extra, 1000)-lost, 0), 0)
 }
+
+func (*nginxRate) Traits() Traits { return bookingTraits }

@@ -33,9 +33,7 @@ func (r RefillBucketConfig) Validate() error {
 // A refillBucket is the limiter of NewRefillBucket.
 type refillBucket struct {
 	base
-	config RefillBucketConfig // as it was at the creation; its Limit is not used later
-	limit  Limit
-	burst  int64
+	config RefillBucketConfig // its Limit is the one in force
 	anchor int64
 	state  refillState
 }
@@ -73,8 +71,7 @@ type refillState struct {
 // It panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig) Adjustable {
 	must(r.Validate(), "NewRefillBucket")
-	b := &refillBucket{base: newBase(ticks.NewTimeline(), ""), config: r}
-	b.useLimit(r.Limit)
+	b := &refillBucket{base: newBase(ticks.NewTimeline(), policyOf(r.Limit.Name, r.Limit)), config: r}
 	b.start()
 	return b
 }
@@ -95,21 +92,17 @@ func (b *refillBucket) start() {
 	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}
 }
 
-func (b *refillBucket) useLimit(l Limit) {
-	b.limit, b.policy, b.burst = l, l.policy(), l.burst()
-}
-
-// Reserve implements Limiter.
 func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := b.begin(&c, &d)
+	n, now, err := b.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer b.mu.Unlock()
-	now, s := r.now, b.stateAt(r.now)
-	d.Limit, d.Per = b.burst, time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
-	switch short := ticks.Sub(n, b.burst-s.taken); {
-	case n > b.burst:
+	s, l := b.stateAt(now), &b.config.Limit
+	burst := l.burst()
+	d.Limit, d.Per = burst, time.Duration(ticks.Mul((burst-1)/l.Count+1, int64(l.Per)))
+	switch short := ticks.Sub(n, burst-s.taken); {
+	case n > burst:
 		d.Wait = Forever
 	case short > 0:
 		d.Wait = b.waitFor(short, s.tick, now)
@@ -120,7 +113,7 @@ func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 			b.state, b.last = s, now
 		}
 	}
-	d.Remaining = max(b.burst-s.taken, 0)
+	d.Remaining = max(burst-s.taken, 0)
 	d.ResetAfter = b.waitFor(s.taken, s.tick, now)
 	d.setFresh(&c)
 	return d, nil
@@ -130,12 +123,23 @@ func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 // than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is taken, if necessary from future ticks.
 func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		b.adjust(extra, f.Now, d)
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	now := b.time.Read(f.Now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stateAt(max(now, b.last))
+	switch since := s.refilled - int64(d.Grant); {
+	case extra > 0:
+		s.taken = ticks.Add(s.taken, extra)
+		b.state = s
+	case s.refilled < maxRefilled && since < -extra: // above maxRefilled the count may be inexact
+		b.state.taken = max(b.state.taken+extra+since, 0)
 	}
 }
 
-// SetLimit implements Adjustable.
 func (b *refillBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -144,46 +148,29 @@ func (b *refillBucket) SetLimit(l Limit) error {
 	defer b.mu.Unlock()
 	now := b.latest(time.Time{})
 	s := b.stateAt(now)
-	free := b.burst - s.taken
-	b.useLimit(l)
-	s.tick, s.taken = b.tickAt(now), ticks.Sub(b.burst, min(free, b.burst))
-	b.state = s
+	free := min(b.config.Limit.burst()-s.taken, l.burst())
+	b.config.Limit, b.policy = l, policyOf(l.Name, l)
+	b.state = refillState{b.tickAt(now), ticks.Sub(l.burst(), free), s.refilled}
 	return nil
-}
-
-// adjust takes n more units for the claim granted by d, or returns -n.
-func (b *refillBucket) adjust(n int64, asOf time.Time, d Decision) {
-	now := b.read(asOf)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.stateAt(max(now, b.last))
-	switch since := s.refilled - int64(d.Grant); {
-	case n > 0:
-		s.taken = ticks.Add(s.taken, n)
-		b.state = s
-	case s.refilled < maxRefilled && since < -n: // above maxRefilled the count may be inexact
-		b.state.taken = max(b.state.taken+n+since, 0)
-	}
 }
 
 // maxRefilled is the largest count of refilled units that is exact.
 const maxRefilled = 1 << 62
 
-// stateAt returns the state as of now.
 func (b *refillBucket) stateAt(now int64) refillState {
 	s, tick := b.state, b.tickAt(now)
 	if b.last == ticks.Never { // the first claim may have a time before the creation
 		s.tick = min(s.tick, tick)
 	}
 	if tick > s.tick {
-		flow := ticks.Mul(ticks.Sub(tick, s.tick), b.limit.Count)
+		flow := ticks.Mul(ticks.Sub(tick, s.tick), b.config.Limit.Count)
 		s = refillState{tick, max(s.taken-flow, 0), ticks.Add(s.refilled, flow)}
 	}
 	return s
 }
 
 func (b *refillBucket) tickAt(now int64) int64 {
-	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
+	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.config.Limit.Per))
 }
 
 // waitFor returns how long after now the ticks following tick have added n units.
@@ -191,6 +178,6 @@ func (b *refillBucket) waitFor(n, tick, now int64) time.Duration {
 	if n <= 0 {
 		return 0
 	}
-	tick = ticks.Add(tick, (n-1)/b.limit.Count+1)
-	return time.Duration(ticks.Sub(ticks.Add(b.anchor, ticks.Mul(tick, int64(b.limit.Per))), now))
+	tick = ticks.Add(tick, (n-1)/b.config.Limit.Count+1)
+	return time.Duration(ticks.Sub(ticks.Add(b.anchor, ticks.Mul(tick, int64(b.config.Limit.Per))), now))
 }

@@ -102,39 +102,38 @@ type slidingCounts interface {
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &slidingCounter{base: newEpochBase(c.Limit.policy()), config: c}
+	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c}
 	if c.Parts > 0 {
-		s.counts = newPartCounts(c)
+		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 	} else {
 		s.counts = &windowCounts{per: int64(c.Limit.Per), roundDown: c.RoundDown, window: ticks.Never}
 	}
 	return s
 }
 
-// Reserve implements Limiter.
 func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := s.begin(&c, &d)
+	n, now, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer s.mu.Unlock()
 	d.Limit, d.Per = s.config.Limit.Count, s.config.Limit.Per
-	used := s.counts.used(r.now)
+	used := s.counts.used(now)
 	switch {
 	case n > s.config.Limit.Count:
 		d.Wait = Forever
 	case n > ticks.Sub(s.config.Limit.Count, used):
-		d.Wait = s.counts.waitUntilAtMost(s.config.Limit.Count-n, r.now)
+		d.Wait = s.counts.waitUntilAtMost(s.config.Limit.Count-n, now)
 	default:
 		if d.OK = true; !c.DryRun {
-			d.Grant = s.counts.add(n, r.now)
+			d.Grant = s.counts.add(n, now)
 			used += n
-			s.last = r.now
+			s.last = now
 		}
 	}
 	d.Remaining = max(ticks.Sub(s.config.Limit.Count, used), 0)
 	if used > 0 {
-		d.ResetAfter = s.counts.waitUntilAtMost(0, r.now)
+		d.ResetAfter = s.counts.waitUntilAtMost(0, now)
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -144,17 +143,12 @@ func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 // sub-window in which it was granted, as long as that counts.
 func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
-		s.adjust(extra, d)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counts.adjust(d.Grant, extra)
 	}
 }
 
-func (s *slidingCounter) adjust(n int64, d Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.adjust(d.Grant, n)
-}
-
-// SetLimit implements Adjustable.
 func (s *slidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +162,7 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 		s.counts.setPer(int64(l.Per), now)
 		s.last = now // an older reading must not be before the moved count
 	}
-	s.config, s.policy = next, l.policy()
+	s.config, s.policy = next, policyOf(l.Name, l)
 	return nil
 }
 
@@ -182,7 +176,6 @@ type windowCounts struct {
 	current, previous int64
 }
 
-// at returns the counts as of now.
 func (w windowCounts) at(now int64) windowCounts {
 	number := ticks.FloorDiv(now, w.per)
 	passed := number - w.window

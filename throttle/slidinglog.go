@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -63,32 +64,31 @@ type slidingLog struct {
 // It panics if l is invalid.
 func NewSlidingLog(l SlidingLogConfig) Adjustable {
 	must(l.Validate(), "NewSlidingLog")
-	return &slidingLog{base: newBase(ticks.NewTimeline(), l.Limit.policy()), config: l}
+	return &slidingLog{base: newBase(ticks.NewTimeline(), policyOf(l.Limit.Name, l.Limit)), config: l}
 }
 
-// Reserve implements Limiter.
 func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := s.begin(&c, &d)
+	n, now, err := s.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer s.mu.Unlock()
-	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, r.now)
+	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, now)
 	d.OK = d.Wait == 0
 	// With CountRejected, a rejected claim enters a full log and replaces the oldest units.
 	// This changes no later decision: while they would still count, so do all of the Count
 	// units that are newer.
 	if !c.DryRun && (d.OK || s.config.CountRejected && !c.Waits) {
-		s.record(n, r.now)
-		d.Grant = uint64(r.now)
+		s.record(n, now)
+		d.Grant = uint64(now)
 		if !d.OK {
-			d.Wait = s.wait(n, r.now)
+			d.Wait = s.wait(n, now)
 		}
 	}
-	oldest := s.expired(r.now)
+	oldest := s.expired(now)
 	d.Remaining = max(s.config.Limit.Count-s.entries.unitsAfter(oldest), 0)
 	if used := s.entries.len() - oldest; used > 0 {
-		d.ResetAfter = s.expiresAfter(s.entries.len()-1, r.now)
+		d.ResetAfter = s.expiresAfter(s.entries.len()-1, now)
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -97,17 +97,22 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 // Report implements Limiter: it corrects the cost of the claim in its entry. It does
 // nothing if the entry has expired.
 func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		s.adjust(extra, d)
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.entries.countUntil(int64(d.Grant)) - 1
+	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
+		s.entries.change(i, extra)
 	}
 }
 
-// Traits implements Limiter.
 func (s *slidingLog) Traits() Traits {
 	return Traits{NonBlocking: true, EndsAtResponse: true, CountsRejected: s.config.CountRejected}
 }
 
-// SetLimit implements Adjustable.
 func (s *slidingLog) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +121,7 @@ func (s *slidingLog) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	s.config.Limit, s.policy = l, l.policy() // Traits reads the other fields without the lock
+	s.config.Limit, s.policy = l, policyOf(l.Name, l) // Traits reads the other fields without the lock
 	return nil
 }
 
@@ -140,7 +145,6 @@ func (s *slidingLog) expiresAfter(i int, now int64) time.Duration {
 	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Limit.Per)), now), 0))
 }
 
-// expired returns the number of entries that have expired at now.
 func (s *slidingLog) expired(now int64) int {
 	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Limit.Per)))
 }
@@ -154,16 +158,6 @@ func (s *slidingLog) record(n, now int64) {
 	}
 	s.entries.add(now, n)
 	s.last = now
-}
-
-// adjust adds n units to the entry of d, or removes -n units from it.
-func (s *slidingLog) adjust(n int64, d Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.entries.countUntil(int64(d.Grant)) - 1
-	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
-		s.entries.change(i, n)
-	}
 }
 
 // entries is a queue of units, oldest first.
@@ -185,7 +179,6 @@ type entry struct {
 func (q *entries) len() int        { return q.tail - q.head }
 func (q *entries) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// unitsOfFirst returns the units of the first i entries.
 func (q *entries) unitsOfFirst(i int) int64 {
 	if i == 0 {
 		return 0
@@ -193,37 +186,19 @@ func (q *entries) unitsOfFirst(i int) int64 {
 	return max(int64(q.at(i-1).total-q.dropped), 0)
 }
 
-// unitsAfter returns the units of all entries but the first i.
 func (q *entries) unitsAfter(i int) int64 { return int64(q.total-q.dropped) - q.unitsOfFirst(i) }
 
 // countUntil returns the number of entries at or before t.
 func (q *entries) countUntil(t int64) int {
-	lo, hi := 0, q.len()
-	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); q.at(mid).at <= t {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	return sort.Search(q.len(), func(i int) bool { return q.at(i).at > t })
 }
 
 // excess returns how many of the oldest entries must be dropped so that the others contain
 // at most n units.
 func (q *entries) excess(n int64) int {
-	lo, hi := 0, q.len()
-	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); q.unitsAfter(mid) > n {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	return sort.Search(q.len(), func(i int) bool { return q.unitsAfter(i) <= n })
 }
 
-// drop drops the first i entries.
 func (q *entries) drop(i int) {
 	q.dropped += uint64(q.unitsOfFirst(i))
 	q.head += i
@@ -256,7 +231,6 @@ func (q *entries) add(t, n int64) {
 	*q.at(q.len() - 1) = entry{t, q.total}
 }
 
-// grow doubles the ring.
 func (q *entries) grow() {
 	ring := make([]entry, max(2*len(q.ring), 8))
 	n := q.len()

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -18,10 +19,6 @@ type partCounts struct {
 	// Totals may wrap around; their differences do not.
 	total  int64   // running total of all units
 	totals []int64 // totals[i mod parts]: total at the start of part i, for the latest parts
-}
-
-func newPartCounts(c SlidingCounterConfig) *partCounts {
-	return &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
 }
 
 func (p *partCounts) used(now int64) int64 { return p.sum(p.partAt(now)) }
@@ -76,21 +73,11 @@ func (p *partCounts) totalBefore(part int64) int64 {
 }
 
 func (p *partCounts) waitUntilAtMost(units, now int64) time.Duration {
-	lo, hi := p.partAt(now)+1, p.part+p.parts // at the start of hi all units have expired
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; p.sum(mid) > units {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return time.Duration(ticks.Sub(p.partStart(lo), now))
+	next, last := p.partAt(now)+1, p.part+p.parts // at the start of last all units have expired
+	next += int64(sort.Search(int(last-next), func(i int) bool { return p.sum(next+int64(i)) <= units }))
+	return time.Duration(ticks.Sub(ticks.MulDivCeil(next, p.per, p.parts), now))
 }
 
-// partAt returns the sub-window of now.
 func (p *partCounts) partAt(now int64) int64 { return ticks.MulDivDown(now, p.parts, p.per) }
-
-// partStart returns when part begins.
-func (p *partCounts) partStart(part int64) int64 { return ticks.MulDivCeil(part, p.per, p.parts) }
 
 func (p *partCounts) ringIndex(part int64) int { return int((part%p.parts + p.parts) % p.parts) }

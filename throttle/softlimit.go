@@ -79,7 +79,7 @@ func Shadow(l Limiter, onOverLimit func(Claim, Decision)) Limiter {
 type softLimit struct {
 	SoftLimitConfig
 	subGrants SubGrants
-	uncounted subGrant
+	uncounted subGrant // that of grants which Soft rejected without a Hard; it has no owner
 }
 
 // PlusPercent returns l with Count and Burst increased by percent, rounded down. A
@@ -95,14 +95,13 @@ func (l Limit) PlusPercent(percent int64) Limit {
 // SetClock sets the clock of the limiters; see WithClock.
 func (s *softLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
-// Reserve implements Limiter.
 func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if c.Ahead = 0; s.Hard != nil {
 		return s.reserveBoth(ctx, c)
 	}
 	d, err := s.Soft.Reserve(ctx, c)
 	if err == nil && !d.OK && s.mayExceed(c, d) {
-		d = s.uncounted.grantUncounted(d)
+		d.OK, d.OverLimit, d.Wait, d.subGrant = true, true, 0, &s.uncounted
 	}
 	d.Shadow = d.OK && s.CanBorrow == nil
 	return d, err
@@ -159,21 +158,19 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 // Report implements Limiter: it reports to each limit that granted the claim.
 func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
-		if !s.uncounted.isUncounted(d) {
+		if d.subGrant != &s.uncounted {
 			s.Soft.Report(ctx, c, d, f)
 		}
 		return
 	}
-	if t := s.subGrants.lookup(d, f.State); t != nil {
-		defer t.release()
-		if t.parts[1].OK {
-			defer s.Soft.Report(ctx, c, t.parts[1], f)
+	s.subGrants.Unwrap(d, f.State, func(parts []Decision) {
+		if parts[1].OK {
+			defer s.Soft.Report(ctx, c, parts[1], f)
 		}
-		s.Hard.Report(ctx, c, t.parts[0], f)
-	}
+		s.Hard.Report(ctx, c, parts[0], f)
+	})
 }
 
-// Traits implements Limiter.
 func (s *softLimit) Traits() Traits {
 	t := s.Soft.Traits()
 	if s.Hard != nil {

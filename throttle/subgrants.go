@@ -31,8 +31,8 @@ func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 // Unwrap calls f with the parts of d, unless d was not wrapped by h or its claim has ended.
 // Unless state is Ongoing, the claim ends with this call. f must not retain parts.
 func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
-	if t := h.lookup(d, state); t != nil {
-		defer t.release()
+	if t := h.lookup(&d, state); t != nil {
+		defer t.release(d.Grant)
 		f(t.parts)
 	}
 }
@@ -53,26 +53,24 @@ func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 	if !h.Owns(d) {
 		return
 	}
-	if t := d.subGrant; t.parts == nil {
-		t.limiter.Report(ctx, c, t.unwrap(d), f)
-	} else if t := h.lookup(d, f.State); t != nil {
-		defer t.release()
-		t.limiter.Report(ctx, c, t.parts[0], f)
+	t := d.subGrant
+	if t.parts == nil { // undo wrap
+		d.subGrant, d.Degraded = nil, d.Degraded && !t.degraded
+		t.limiter.Report(ctx, c, d, f)
+	} else {
+		h.Unwrap(d, f.State, func(parts []Decision) { t.limiter.Report(ctx, c, parts[0], f) })
 	}
 }
 
 // An inner is the result of SubGrants.Inner.
 type inner struct{ grant subGrant }
 
-// Traits implements Limiter.
 func (i *inner) Traits() Traits { return i.grant.limiter.Traits() }
 
-// Report implements Limiter.
 func (i *inner) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	i.grant.owner.Report(ctx, c, d, f)
 }
 
-// Reserve implements Limiter.
 func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := i.grant.limiter.Reserve(ctx, c)
 	if err != nil {
@@ -82,31 +80,22 @@ func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // A subGrant leads from the Decision of a composed limiter to the Decisions of the
-// limiters that granted the claim, so that each of them gets its own Decision back,
-// unchanged.
-//
-// A subGrant with parts belongs to one claim, and is reused for other claims after that
-// has ended. The generation distinguishes them: a Decision carries the generation as its
-// Grant, and is ignored in a later generation. The subGrant of a claim that never ends
-// becomes garbage together with the Decision.
-//
-// A subGrant without parts is that of an inner and belongs to the limiter that granted,
-// not to a claim, so a claim that never ends needs no memory.
+// limiters that granted the claim. One with parts belongs to one claim, and is reused for other
+// claims after that has ended: a Decision carries the generation as its Grant, and is ignored in a
+// later generation. One without parts is that of an inner, and belongs to no claim.
 type subGrant struct {
 	owner *SubGrants
 	parts []Decision
 
-	mu         sync.Mutex // guards generation, users and ended; not held while a limiter is called
+	mu         sync.Mutex // guards generation and users; not held while a limiter is called
 	generation uint64     // increases when the claim ends, so that it ends only once
 	users      int        // number of calls of Report in progress that use parts
-	ended      bool       // the claim has ended; the last of the users returns the subGrant to the pool
 
 	// The fields below are set for an inner, and for claims granted by one.
 	limiter  Limiter // the limiter that granted
 	degraded bool    // decisions of limiter are returned as Degraded
 }
 
-// get returns a subGrant for n parts.
 func (h *SubGrants) get(n int) *subGrant {
 	if t, ok := h.pool.Get().(*subGrant); ok {
 		return t
@@ -117,11 +106,11 @@ func (h *SubGrants) get(n int) *subGrant {
 // lookup returns the subGrant of d; the caller must call release after use. It returns nil
 // if h does not own d or the claim has ended. Unless state is Ongoing, lookup ends the
 // claim.
-func (h *SubGrants) lookup(d Decision, state State) *subGrant {
-	if !h.Owns(d) {
+func (h *SubGrants) lookup(d *Decision, state State) *subGrant {
+	t := d.subGrant
+	if t == nil || t.owner != h {
 		return nil
 	}
-	t := d.subGrant
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.generation != d.Grant {
@@ -129,7 +118,6 @@ func (h *SubGrants) lookup(d Decision, state State) *subGrant {
 	}
 	if t.users++; state != Ongoing {
 		t.generation++
-		t.ended = true
 	}
 	return t
 }
@@ -140,15 +128,12 @@ func (t *subGrant) attach(d Decision) Decision {
 	return d
 }
 
-// release ends the use of t that lookup began. The last call for a claim that has ended
-// returns t to the pool.
-func (t *subGrant) release() {
+// release ends the use of t that lookup began for a claim of the given generation. The last call
+// for a claim that has ended returns t to the pool.
+func (t *subGrant) release(generation uint64) {
 	t.mu.Lock()
 	t.users--
-	last := t.ended && t.users == 0
-	if last {
-		t.ended = false
-	}
+	last := t.users == 0 && t.generation != generation
 	t.mu.Unlock()
 	if last {
 		t.owner.pool.Put(t)
@@ -172,22 +157,3 @@ func (t *subGrant) wrap(d Decision, dry bool) Decision {
 	d.Degraded = d.Degraded || t.degraded
 	return d
 }
-
-// unwrap returns d as t.limiter returned it. t has no parts.
-func (t *subGrant) unwrap(d Decision) Decision {
-	d.subGrant = nil
-	if t.degraded {
-		d.Degraded = false
-	}
-	return d
-}
-
-// grantUncounted returns d, a rejection, as a grant that took no units. Its subGrant is t,
-// which identifies the limiter that granted it and has no owner.
-func (t *subGrant) grantUncounted(d Decision) Decision {
-	d.OK, d.OverLimit, d.Wait, d.subGrant = true, true, 0, t
-	return d
-}
-
-// isUncounted reports whether d was returned by t.grantUncounted.
-func (t *subGrant) isUncounted(d Decision) bool { return d.subGrant == t }

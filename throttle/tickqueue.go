@@ -76,7 +76,7 @@ type tickQueue struct {
 // It panics if t is invalid.
 func NewTickQueue(t TickQueueConfig) Limiter {
 	must(t.Validate(), "NewTickQueue")
-	q := &tickQueue{base: newBase(ticks.NewTimeline(), t.Limit.policy()), config: t, lastBooked: math.MinInt64}
+	q := &tickQueue{base: newBase(ticks.NewTimeline(), policyOf(t.Limit.Name, t.Limit)), config: t, lastBooked: math.MinInt64}
 	q.anchor = q.readAnchor(t.Anchor)
 	return q
 }
@@ -87,18 +87,18 @@ func (q *tickQueue) SetClock(c Clock) {
 	q.anchor = q.readAnchor(q.config.Anchor)
 }
 
-// Reserve implements Limiter.
 func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := q.begin(&c, &d)
+	n, now, err := q.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer q.mu.Unlock()
-	d.Limit, d.Per = q.config.Queue, q.queueTime()
+	d.Limit = q.config.Queue
+	d.Per = time.Duration(ticks.MulDivCeil(d.Limit, int64(q.config.Limit.Per), q.config.Limit.Count)) // a full queue is served in it
 	if c.Waits && c.Ahead <= 0 {
-		return q.reserveWaiting(d, c, n, r.now), nil
+		return q.reserveWaiting(d, c, n, now), nil
 	}
-	now, tick := r.now, q.tickAt(r.now)
+	tick := q.tickAt(now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
 	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.Ahead), 0)) // when the wait is at most Ahead
@@ -121,11 +121,6 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	d.boundQueue(&c, q.config.Queue)
 	d.setFresh(&c)
 	return d, nil
-}
-
-// queueTime returns the time in which a full queue is served.
-func (q *tickQueue) queueTime() time.Duration {
-	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Limit.Per), q.config.Limit.Count))
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its
@@ -152,32 +147,19 @@ func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 // than claimed, the difference is returned as if Unused; if it cost more, it takes the
 // ticks after all booked ones.
 func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.ExtraCost(c, d); {
-	case extra < 0:
-		q.refund(-extra, d)
-	case extra > 0:
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
-	}
-}
-
-// Traits implements Limiter.
-func (*tickQueue) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
-
-// refund frees the last n ticks of the claim granted by d if it is the last one in the
-// queue.
-func (q *tickQueue) refund(n int64, d Decision) {
+	extra := f.ExtraCost(c, d)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // with no Wait, its tick has passed
-		q.lastBooked = ticks.Sub(q.lastBooked, n)
+	switch {
+	case extra > 0:
+		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
+	case extra < 0 && int64(d.Grant) == q.lastBooked && d.Wait > 0: // with no Wait, its tick has passed
+		q.lastBooked = ticks.Add(q.lastBooked, extra)
 	}
 }
 
-// tickAt returns the number of the latest tick at or before now.
+func (*tickQueue) Traits() Traits { return bookingTraits }
+
 func (q *tickQueue) tickAt(now int64) int64 {
 	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))
 }

@@ -62,7 +62,6 @@ func NewTokenBucket(l Limit) Adjustable {
 	return b
 }
 
-// Reserve implements Limiter.
 func (b *tokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
@@ -119,10 +118,10 @@ func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 			return e, now, taken, wait, true
 		}
 		if wait > 0 {
-			storeMax(&b.lastBooked, ticks.Add(now, int64(wait))) // before tat, so that no Report misses it
+			ticks.StoreMax(&b.lastBooked, ticks.Add(now, int64(wait))) // before tat, so that no Report misses it
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
-			storeMax(&e.last, now)
+			ticks.StoreMax(&e.last, now)
 			return e, now, taken + cost, wait, true
 		}
 	}
@@ -136,39 +135,11 @@ func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 // Returning all units would exceed the limit, because a bucket that had stayed full would not
 // have gained those that were restored: see TestTokenBucket_usageObeysLimit.
 func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		b.adjust(extra, f.Now, d)
+	n := f.ExtraCost(c, d)
+	if n == 0 {
+		return
 	}
-}
-
-// Traits implements Limiter.
-func (*tokenBucket) Traits() Traits {
-	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
-}
-
-// Limit returns the limit in force.
-func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }
-
-// SetLimit implements Adjustable.
-func (b *tokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
-
-// SetLimitAt is SetLimit as of now. A zero now is read from the clock.
-func (b *tokenBucket) SetLimitAt(now time.Time, l Limit) error {
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	given := b.time.Read(now)
-	for {
-		e := b.state.Load()
-		if b.replace(e, l, max(given, e.last.Load())) {
-			return nil
-		}
-	}
-}
-
-// adjust takes n more units for the claim that d granted, or returns -n units.
-func (b *tokenBucket) adjust(n int64, asOf time.Time, d Decision) {
-	given, from := b.time.Read(asOf), ticks.Add(b.time.Read(d.At), int64(d.Wait))
+	given, from := b.time.Read(f.Now), ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	for {
 		e := b.state.Load()
 		now := max(given, e.last.Load(), from)
@@ -193,6 +164,27 @@ func (b *tokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 		}
 		if e.tat.CompareAndSwap(old, next) {
 			return
+		}
+	}
+}
+
+func (*tokenBucket) Traits() Traits { return bookingTraits }
+
+// Limit returns the limit in force.
+func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }
+
+func (b *tokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
+
+// SetLimitAt is SetLimit as of now. A zero now is read from the clock.
+func (b *tokenBucket) SetLimitAt(now time.Time, l Limit) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	given := b.time.Read(now)
+	for {
+		e := b.state.Load()
+		if b.replace(e, l, max(given, e.last.Load())) {
+			return nil
 		}
 	}
 }

@@ -7,6 +7,7 @@ package ticks
 import (
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,13 @@ func Mul(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a * b
+}
+
+// StoreMax sets v to x if x is greater.
+func StoreMax(v *atomic.Int64, x int64) {
+	for old := v.Load(); old < x && !v.CompareAndSwap(old, x); {
+		old = v.Load()
+	}
 }
 
 // GCD returns the greatest common divisor of a and b, which must not be negative. If one

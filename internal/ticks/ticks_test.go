@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,10 +152,33 @@ func TestTimeline_readsItsClockWithoutAReading(t *testing.T) {
 	})
 }
 
+func TestNewEpochTimeline_countsFromTheEpochByTheMonotonicClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		l := NewEpochTimeline()
+		require.EqualValues(t, now.UnixNano(), l.Read(now))
+		require.EqualValues(t, now.UnixNano(), l.Read(now.Round(0)))
+		require.Equal(t, now, l.At(now.UnixNano()), "with the monotonic reading")
+		time.Sleep(time.Second)
+		require.EqualValues(t, now.UnixNano()+1e9, l.Read(time.Time{}))
+		l.SetClock(fixedClock{time.Unix(7, 5)})
+		require.EqualValues(t, 7e9+5, l.Read(time.Time{}))
+		require.True(t, time.Unix(7, 5).Equal(l.At(7e9+5)))
+	})
+}
+
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
 	l := NewTimeline()
 	callers := l.At(0).Add(time.Second).UTC().Round(0)
 	require.Equal(t, callers, l.Stamp(5, 5, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 5, time.Time{}))
+}
+
+func TestStoreMax(t *testing.T) {
+	var v atomic.Int64
+	for _, x := range []int64{5, 9, 7} {
+		StoreMax(&v, x)
+	}
+	require.EqualValues(t, 9, v.Load())
 }

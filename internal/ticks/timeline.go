@@ -11,7 +11,8 @@ type Clock interface{ Now() time.Time }
 type Timeline struct {
 	clock Clock // nil: the system clock
 	start time.Time
-	wall  bool // start is the Unix epoch
+	wall  bool // start is the Unix epoch, without a monotonic reading
+	epoch bool // start is the Unix epoch, with the monotonic reading that it would have had
 }
 
 // NewTimeline returns a Timeline that reads the system clock and starts now.
@@ -22,11 +23,21 @@ func NewTimeline() Timeline { return Timeline{start: time.Now()} }
 // clock.
 func NewWallTimeline() Timeline { return Timeline{start: time.Unix(0, 0), wall: true} }
 
+// NewEpochTimeline returns a Timeline that counts from the Unix epoch and advances with the
+// monotonic clock.
+func NewEpochTimeline() Timeline { return Timeline{start: epochOf(time.Now()), epoch: true} }
+
+// epochOf returns the Unix epoch on the monotonic clock of now, if it has one.
+func epochOf(now time.Time) time.Time { return now.Add(time.Unix(0, 0).Sub(now)) }
+
 // SetClock makes l read c, and start now by c unless it counts from the Unix epoch. A nil
 // clock means the system clock.
 func (l *Timeline) SetClock(c Clock) {
 	l.clock = c
-	if !l.wall {
+	switch {
+	case l.epoch:
+		l.start = epochOf(l.now())
+	case !l.wall:
 		l.start = l.now()
 	}
 }

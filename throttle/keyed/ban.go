@@ -238,12 +238,10 @@ func (o *banState) count(now int64, s BanConfig) bool {
 	return true
 }
 
-// Report implements throttle.Limiter.
 func (p *banLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	p.limiter.Report(ctx, c, d, f)
 }
 
-// Traits implements throttle.Limiter.
 func (p *banLimiter) Traits() throttle.Traits {
 	t := p.limiter.Traits()
 	t.CountsRejected, t.Parts = true, nil

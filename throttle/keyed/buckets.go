@@ -144,7 +144,6 @@ func (k *bucketTable) SetClock(c throttle.Clock) {
 	setClock(k.overflow, c)
 }
 
-// Reserve implements throttle.Limiter.
 func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -169,21 +168,10 @@ func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	}
 }
 
-// slot returns slot i, or for shared the bucket of the network of key. It returns nil if
-// BucketsConfig.Overflow decides instead.
-func (k *bucketTable) slot(r *slotTable, i int, key string) *bucketSlot {
-	switch {
-	case i != shared:
-		return &r.slots[i]
-	case k.overflow != nil:
-		return nil
-	}
-	return sharedSlot(&k.networks, k.networks.IDOf(key))
-}
-
 // findOrInsert returns slot i for a key that has none: a new one if the claim of n units
 // takes any, or else the empty slot, with the bucket with which the key would begin. If the
-// key has to share a bucket, i is shared.
+// key has to share a bucket, i is shared, and s is the bucket of its network, or nil if
+// BucketsConfig.Overflow decides instead.
 //
 // A bucket that is full as of a reading ahead of the clock may still be needed, so the
 // earlier of that reading and the clock's is used.
@@ -210,8 +198,12 @@ func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, giv
 			i = shared
 		}
 	}
-	if s == nil {
-		s = k.slot(r, i, c.Key)
+	switch {
+	case s != nil:
+	case i != shared:
+		s = &r.slots[i]
+	case k.overflow == nil:
+		s = sharedSlot(&k.networks, a.network)
 	}
 	return s, i
 }
@@ -244,7 +236,7 @@ func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c thr
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
 		return throttle.Decision{}, false
 	}
-	r.recordGrant(given)
+	ticks.StoreMax(&r.latest, given)
 	return k.describe(d, taken+cost), true
 }
 
@@ -268,7 +260,6 @@ func (k *bucketTable) Report(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// Traits implements throttle.Limiter.
 func (k *bucketTable) Traits() throttle.Traits {
 	overflow := traitsOf(k.overflow)
 	return throttle.Traits{NonBlocking: overflow.NonBlocking, EndsAtResponse: overflow.EndsAtResponse, CountsRejected: overflow.CountsRejected}
@@ -290,8 +281,7 @@ func (k *bucketTable) adjust(key string, n int64, asOf time.Time, d throttle.Dec
 		i := r.find(h, key)
 		switch {
 		case d.Degraded:
-			i = shared
-			s = k.slot(r, i, key)
+			s, i = sharedSlot(&k.networks, k.networks.IDOf(key)), shared
 		case i >= 0:
 			s = &r.slots[i]
 		case n < 0:

@@ -94,6 +94,7 @@ func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 	require.True(t, d.Degraded)
 	b.Report(t.Context(), throttle.Claim{Key: "late"}, d, throttle.Feedback{State: throttle.Ongoing})
 	b.Report(t.Context(), throttle.Claim{Key: "late"}, d, throttle.Feedback{State: throttle.Unused})
+	require.Len(t, over.granted, 1)
 	require.Equal(t, over.granted, over.cancelled)
 	require.Equal(t, over.granted, over.observed)
 }

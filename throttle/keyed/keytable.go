@@ -56,7 +56,6 @@ func (r *keyTable[R]) add(m R, key string, now int64) {
 	r.heap.Push(m)
 }
 
-// remove removes m.
 func (r *keyTable[R]) remove(m R) {
 	delete(r.byKey, m.position().key)
 	r.heap.Remove(m.position().index)

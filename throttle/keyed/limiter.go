@@ -183,7 +183,6 @@ func setClock(l throttle.Limiter, c throttle.Clock) {
 	}
 }
 
-// Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
@@ -212,7 +211,6 @@ func (k *Limiter) stateOf(c throttle.Claim) *keyState {
 	return s
 }
 
-// beginCall counts a call of the limiter of s.
 func (s *keyState) beginCall() {
 	s.uses++
 	s.activeCalls.Add(1)
@@ -262,7 +260,6 @@ func (k *Limiter) share(network networks.ID, key string) *keyState {
 	return s
 }
 
-// rejects reports whether l rejects c.
 func rejects(l throttle.Limiter, c throttle.Claim) bool {
 	c.DryRun = true
 	d, err := l.Reserve(context.Background(), c)
@@ -296,7 +293,6 @@ func (u usage) less(v usage) bool {
 	return u.share < v.share || u.share == v.share && u.resetAfter < v.resetAfter
 }
 
-// usageOf returns the usage of l at now.
 func usageOf(l throttle.Limiter, key string, now time.Time) usage {
 	d, err := l.Reserve(context.Background(), throttle.Claim{Key: key, Now: now, DryRun: true})
 	if err != nil || d.Limit <= 0 {
@@ -456,7 +452,6 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	return false
 }
 
-// Report implements throttle.Limiter.
 func (k *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	k.subGrants.Report(ctx, c, d, f)
 }

@@ -202,8 +202,8 @@ func (r *slotTable) insert(a newKey) int {
 		if used {
 			r.lastEvicted = max(r.lastEvicted, a.asOf)
 		}
-		if inUse {
-			addTaken(a.networks, r.networks[i], old)
+		if id := r.networks[i]; inUse && id != networks.Unknown { // what was taken from the key that loses its place is taken from its network
+			ticks.StoreMax(&sharedSlot(a.networks, id).tat, old)
 		}
 		s.tat.Store(gcra.Closed)
 		if r.keys != nil {
@@ -219,7 +219,6 @@ func (r *slotTable) insert(a newKey) int {
 	}
 }
 
-// hasPlace reports whether there is a slot for a.
 func (r *slotTable) hasPlace(a newKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,15 +245,16 @@ func (r *slotTable) place(a newKey) (i int, inUse bool) {
 	return i, true
 }
 
+// sharedSlot returns the bucket that the keys of a network without a place share.
+func sharedSlot(n *networks.Table[bucketSlot], id networks.ID) *bucketSlot {
+	if s := n.Share(id, nil); s != nil {
+		return s
+	}
+	return n.Share(id, new(bucketSlot).init(ticks.Never))
+}
+
 // waitInserted waits until the insertion of a key is complete.
 func (r *slotTable) waitInserted() {
 	r.mu.Lock()
 	r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
-}
-
-// recordGrant records that a claim was granted at now.
-func (r *slotTable) recordGrant(now int64) {
-	for old := r.latest.Load(); old < now && !r.latest.CompareAndSwap(old, now); {
-		old = r.latest.Load()
-	}
 }

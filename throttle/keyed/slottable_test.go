@@ -164,11 +164,6 @@ func TestSlotTable_insert(t *testing.T) {
 	require.True(t, r.belongsTo(&r.slots[r.empty()], r.empty(), 30, "z"))
 	require.Equal(t, 0, r.insert(newKey{hash: 31, key: "y", now: 50, asOf: 22}))
 	require.EqualValues(t, 50, r.slots[0].tat.Load())
-
-	r.recordGrant(5)
-	r.recordGrant(9)
-	r.recordGrant(7)
-	require.EqualValues(t, 9, r.latest.Load())
 }
 
 // TestNewBuckets_sizes checks the number of tables and of slots in each.

@@ -65,14 +65,10 @@ func (o byPriority) Less(a, b *waiter) bool {
 // isBefore reports whether x goes before y if neither is late. With an aging of throttle.Forever
 // the one with the higher priority does.
 func (o byPriority) isBefore(x, y *Ticket) bool {
-	switch d := int64(x.Priority) - int64(y.Priority); {
-	case d < 0:
-		return !o.isBefore(y, x)
-	case d == 0:
-		return x.arrival < y.arrival
-	default:
+	if d := int64(x.Priority) - int64(y.Priority); d >= 0 {
 		return ticks.Sub(x.arrival, y.arrival) < ticks.Mul(d, o.aging)
 	}
+	return !o.isBefore(y, x)
 }
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
@@ -123,7 +119,6 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 	return nil
 }
 
-// removeWaiter removes w from its class.
 func (q *Queue) removeWaiter(w *waiter) {
 	c, t := w.class, w.ticket
 	first := w.classIndex == 0
@@ -273,16 +268,17 @@ func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
 
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.
 func (q *Queue) removeClass(c *class) {
-	if delete(q.classes, c.key); len(q.classes) == 0 {
-		q.classes = nil // release the memory: a map does not shrink
-	}
+	delete(q.classes, c.key)
 	for i := range c.entries {
 		e := &c.entries[i]
 		q.remove(e)
 		e.limitQueue.leave(e)
 		if e.limitQueue.numClasses--; e.limitQueue.numClasses == 0 {
-			q.removeLimitQueue(e.limitQueue)
+			delete(q.limitQueues, e.limitQueue.key)
 		}
+	}
+	if len(q.classes) == 0 {
+		q.classes, q.limitQueues = nil, nil // release the memory: a map does not shrink
 	}
 }
 

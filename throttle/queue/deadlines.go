@@ -24,7 +24,7 @@ func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i
 // first. Without a Latency the deadline of the context needs no entry, because the context
 // itself ends the wait.
 func (q *Queue) addDeadline(w *waiter) {
-	if at := min(q.maxWaitEnd(w), q.latencyEnd(w), w.estimateEnd()); at != never {
+	if at := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd()); at != never {
 		q.deadlines.Push(deadline{at, w})
 	}
 }
@@ -69,13 +69,9 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 }
 
 // latencyEnd returns the instant at which w leaves because a later grant leaves it less than
-// Ticket.Latency. That is not in the first half of its time: the latency may become shorter.
-func (q *Queue) latencyEnd(w *waiter) int64 {
-	return latencyEnd(w, q.now, q.realNow())
-}
-
-// latencyEnd returns the same as of now, which is realNow on the real clock.
-func latencyEnd(w *waiter, now, realNow int64) int64 {
+// Ticket.Latency. That is not in the first half of its time: the latency may become shorter. It
+// is now, which is realNow on the real clock.
+func (w *waiter) latencyEnd(now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
 	}
@@ -105,7 +101,7 @@ func (q *Queue) rejectExpired(until int64) {
 // deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the
 // RejectedError.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
-	if q.latencyEnd(w) <= q.now {
+	if w.latencyEnd(q.now, q.realNow()) <= q.now {
 		return true, context.DeadlineExceeded
 	}
 	return min(q.maxWaitEnd(w), w.estimateEnd()) <= q.now, nil

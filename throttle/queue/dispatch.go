@@ -198,15 +198,7 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 // rejectHopeless fails all waiters that need lq and whose deadline or wait limit is earlier
 // than retryAt, without waiting until they are heads.
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
-	var affected []*waiter
-	for _, c := range q.classes {
-		for i := range c.entries {
-			if c.entries[i].limitQueue == lq {
-				affected = append(affected, c.waiters.Items...)
-			}
-		}
-	}
-	for _, w := range affected {
+	for _, w := range q.waitersOf(lq) {
 		if w == w.class.reserving {
 			continue
 		}
@@ -315,10 +307,7 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 			continue
 		}
 		q.lock()
-		waiting := w.isWaiting()
-		if waiting && err == nil {
-			waiting = !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w)
-		}
+		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
 		if waiting && err == nil {
 			retryAt, exact := q.retryTime(d)
 			err = q.cannotWait(w, m.Key, d, retryAt, exact)

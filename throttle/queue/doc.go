@@ -18,8 +18,8 @@
 //
 // A caller that is blocked in Wait is a waiter. Waiters of one tenant that need the same
 // limits form a class. Only the head of each class asks its limiters, or another one where a
-// limit grants a test ([throttle.Decision.Test]), so an exhausted limit delays only the callers
-// that need it.
+// limit grants a test ([throttle.Decision.Test]). When a limit rejects the head, the class waits
+// for that limit, so an exhausted limit delays only the callers that need it.
 //
 // Tenants that wait for the same limit share it by self-clocked fair queueing (Golestani,
 // INFOCOM 1994): of two tenants that wait during the same time, neither gets more units than

@@ -145,7 +145,7 @@ func requireConsistent(t *testing.T, q *Queue) {
 			if c.reserving == w {
 				continue
 			}
-			end := min(q.maxWaitEnd(w), q.latencyEnd(w), w.estimateEnd())
+			end := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd())
 			require.Equal(t, end == never, w.deadlineIndex < 0)
 			if end != never {
 				require.Equal(t, end, q.deadlines.Items[w.deadlineIndex].at)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/indexheap"
-	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -128,15 +127,18 @@ func (lq *limitQueue) first() *queueEntry {
 	return lq.tenants.First().entries.First()
 }
 
-// countGrant counts a waiter that is granted at now.
-func (lq *limitQueue) countGrant(now int64) {
-	if lq.granted++; lq.granted > 1 {
-		lq.grantInterval += (ticks.Sub(now, lq.lastGrant) - lq.grantInterval) / 8
+// waitersOf returns a new slice of the waiters that need the limit of lq.
+func (q *Queue) waitersOf(lq *limitQueue) (waiters []*waiter) {
+	for _, c := range q.classes {
+		for i := range c.entries {
+			if c.entries[i].limitQueue == lq {
+				waiters = append(waiters, c.waiters.Items...)
+			}
+		}
 	}
-	lq.lastGrant = now
+	return waiters
 }
 
-// insert adds e to its limitQueue.
 func (q *Queue) insert(e *queueEntry) {
 	if e.index >= 0 {
 		return
@@ -148,7 +150,6 @@ func (q *Queue) insert(e *queueEntry) {
 	q.scheduleFirst(lq, first)
 }
 
-// remove removes e from its limitQueue.
 func (q *Queue) remove(e *queueEntry) {
 	if e.index < 0 {
 		return
@@ -223,11 +224,4 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 		q.limitQueues[k] = lq
 	}
 	return lq
-}
-
-func (q *Queue) removeLimitQueue(lq *limitQueue) {
-	delete(q.limitQueues, lq.key)
-	if len(q.limitQueues) == 0 {
-		q.limitQueues = nil // release the memory: a map does not shrink
-	}
 }

@@ -34,36 +34,28 @@ type Position struct {
 // time for which the lock is held.
 const maxCompared = 256
 
-// announce calls queued, which may be nil, if w waits.
-func (q *Queue) announce(w *waiter, queued func(Position)) {
-	if queued == nil {
+// announce calls trace and queued, which may be nil, if w waits.
+func (q *Queue) announce(w *waiter, trace func(*Ticket, ClassSnapshot), queued func(Position)) {
+	if trace == nil && queued == nil {
 		return
 	}
+	var s ClassSnapshot
+	var p Position
 	q.lock()
 	waiting := w.class.reserving == w || w.ticket.grant == nil
-	var p Position
-	if waiting {
+	if waiting && trace != nil {
+		s = q.classSnapshot(w.class)
+	}
+	if waiting && queued != nil {
 		p = q.position(w)
 	}
 	q.unlock()
-	if waiting {
+	if waiting && trace != nil {
+		trace(w.ticket, s)
+	}
+	if waiting && queued != nil {
 		queued(p)
 	}
-}
-
-// announceRemote calls announce after a limiter that may block has rejected w.
-func (q *Queue) announceRemote(w *waiter, queued func(Position)) {
-	if queued == nil {
-		return
-	}
-	panicked := true
-	defer func() {
-		if panicked { // w leaves with its caller
-			q.abandonPanicked(w)
-		}
-	}()
-	q.announce(w, queued)
-	panicked = false
 }
 
 // position describes w, which waits. The caller holds the lock.

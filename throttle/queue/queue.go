@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,15 +22,9 @@ var ErrClosed = errors.New("queue: closed")
 // wherever limits are shared. The zero Queue is ready to use and safe for concurrent use. Its
 // fields must not change after the first Wait, and it must not be copied.
 //
-// Tickets of one tenant that need the same limits form a class, and only the head of a class
-// asks its limiters, but see [throttle.Decision.Test]. When a limit rejects the head, the class waits for that limit; callers
-// that do not need the limit are not delayed. Classes that wait for one limit compete for
-// it: first their tenants by fair queueing, then the classes of a tenant by priority, then by
-// arrival.
-//
-// A grant takes the units of all limits at one instant, immediately before the caller
-// continues. Units are never taken in advance: while a limit is exhausted no caller
-// continues, and there is no burst on older grants when it opens.
+// The package documentation states the order in which callers are granted. A grant takes the
+// units of all limits at one instant, immediately before the caller continues: while a limit is
+// exhausted no caller continues, and there is no burst on older grants when it opens.
 type Queue struct {
 	// Clock is the source of time. Nil means the system clock.
 	Clock throttle.Clock
@@ -154,9 +147,7 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	if err == nil && t.grant == nil {
 		err = q.lastTry(ctx, t, q.waitRenewable(ctx, t, now, h), retry, time.Duration(now))
 	}
-	if err != nil || q.Trace != nil {
-		q.finish(ctx, t, err)
-	}
+	q.finish(ctx, t, err)
 	return err
 }
 
@@ -245,8 +236,12 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end. If that panics,
 // t is canceled, because its caller does not learn that it was granted.
 func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
-	if err != nil {
-		q.countError(err)
+	switch {
+	case err == nil:
+	case errors.Is(err, throttle.ErrRejected):
+		q.numRejected.Add(1)
+	default:
+		q.numFailed.Add(1)
 	}
 	if q.Trace == nil {
 		return
@@ -257,7 +252,12 @@ func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
 			q.Report(ctx, t, throttle.Feedback{State: throttle.Unused})
 		}
 	}()
-	q.Trace.ended(t, err)
+	switch tr := q.Trace; {
+	case err != nil && tr.Failed != nil:
+		tr.Failed(t, err)
+	case err == nil && tr.Granted != nil:
+		tr.Granted(t)
+	}
 	traced = true
 }
 
@@ -298,7 +298,7 @@ func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks
 		if n > 0 {
 			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
 		}
-		j := join{retry: retry, waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
+		j := join{waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
 		renewed = false
 		err := q.waitInQueue(ctx, t, j)
 		renewed = err == errRenewed
@@ -328,22 +328,12 @@ func (q *Queue) Renew(l throttle.Limiter) {
 	q.lock()
 	for k := range numLimits(&d) {
 		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
-			q.renewAt(lq)
+			for _, w := range q.waitersOf(lq) {
+				q.renew(w)
+			}
 		}
 	}
 	q.unlock()
-}
-
-// renewAt renews all waiters that need the limit of lq.
-func (q *Queue) renewAt(lq *limitQueue) {
-	for _, c := range q.classes {
-		if !slices.ContainsFunc(c.entries, func(e queueEntry) bool { return e.limitQueue == lq }) {
-			continue
-		}
-		for _, w := range slices.Clone(c.waiters.Items) {
-			q.renew(w)
-		}
-	}
 }
 
 // renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.

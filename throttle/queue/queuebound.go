@@ -16,14 +16,7 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (reject
 	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {
 		return false
 	}
-	var waiting []*waiter
-	for _, c := range q.classes {
-		for i := range c.entries {
-			if c.entries[i].limitQueue == lq {
-				waiting = append(waiting, c.waiters.Items...)
-			}
-		}
-	}
+	waiting := q.waitersOf(lq)
 	slices.SortFunc(waiting, func(a, b *waiter) int { return cmp.Compare(b.ticket.arrival, a.ticket.arrival) })
 	for _, x := range waiting {
 		switch {
@@ -38,7 +31,6 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (reject
 	return rejected
 }
 
-// overBound reports whether more units wait for lq than its limit allows.
 func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits > max(lq.bound, 0) }
 
 // checkBounds returns an error if w, which has just joined, exceeds a queue bound.

@@ -214,7 +214,7 @@ func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 		}
 	}()
 	now, remaining := q.time.Read(time.Time{}), int64(never)
-	if end := min(q.maxWaitEnd(w), latencyEnd(w, now, q.realAt(now))); end != never {
+	if end := min(q.maxWaitEnd(w), w.latencyEnd(now, q.realAt(now))); end != never {
 		remaining = ticks.Sub(end, now)
 	}
 	reserveCtx, stop := q.boundedContext(ctx, remaining)

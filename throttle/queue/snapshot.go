@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
 
@@ -202,20 +201,4 @@ func (q *Queue) classSnapshot(c *class) ClassSnapshot {
 		}
 	}
 	return s
-}
-
-// countError counts a call of Wait or Try that returns err.
-func (q *Queue) countError(err error) {
-	if errors.Is(err, throttle.ErrRejected) {
-		q.numRejected.Add(1)
-	} else {
-		q.numFailed.Add(1)
-	}
-}
-
-// countRejection counts err, the error of w, at the limit that w waits for.
-func countRejection(w *waiter, err error) {
-	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
-		w.class.blockedAt.limitQueue.rejected++
-	}
 }

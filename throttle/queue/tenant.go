@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/heed-go/heed/internal/indexheap"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A tenantQueue is one tenant of a limitQueue, and its classes that wait there. It exists while
@@ -130,7 +131,10 @@ func (lq *limitQueue) fix(tq *tenantQueue) {
 // charge records that the limit of e has granted a claim of the given share.
 func (q *Queue) charge(e *queueEntry, share tag) {
 	lq, tq, first := e.limitQueue, e.tenantQueue, e.limitQueue.first()
-	lq.countGrant(q.now)
+	if lq.granted++; lq.granted > 1 {
+		lq.grantInterval += (ticks.Sub(q.now, lq.lastGrant) - lq.grantInterval) / 8
+	}
+	lq.lastGrant = q.now
 	tq.start = lq.startFor(tq, share).plus(share)
 	lq.virtualTime = later(lq.virtualTime, tq.start)
 	if lq.virtualTime.units >= maxTag {

@@ -87,7 +87,6 @@ const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-// newGrant returns a grant with n parts.
 func newGrant(n int) *grant {
 	g := grantPool.Get().(*grant)
 	g.parts = slices.Grow(g.parts, n)[:n]
@@ -181,7 +180,7 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throt
 		if timed {
 			c.Now = sw.Now()
 		}
-		t.cancel(ctx, 0, g, c.Now)
+		t.report(ctx, 0, g, throttle.Feedback{Now: c.Now, State: throttle.Unused})
 		g.release()
 	}()
 	for _, blocking := range [...]bool{false, true} {
@@ -237,7 +236,6 @@ func isSameLimiter(a, b throttle.Limiter) bool {
 	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
-// isNonBlocking reports whether all limiters of t are non-blocking.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
 		if l := t.Demands[i].Limiter; l != nil && !l.Traits().NonBlocking {
@@ -247,7 +245,6 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
-// isEmpty reports whether t has no demands.
 func (t *Ticket) isEmpty() bool {
 	for i := range t.Demands {
 		if t.Demands[i].Limiter != nil {
@@ -255,20 +252,6 @@ func (t *Ticket) isEmpty() bool {
 		}
 	}
 	return true
-}
-
-// cancel returns the units of the demands from i on that g has granted, those of all limiters
-// even if one of them panics.
-func (t *Ticket) cancel(ctx context.Context, i int, g *grant, now time.Time) {
-	for i < len(g.parts) && (!g.parts[i].decision.OK || t.Demands[i].Limiter == nil) {
-		i++
-	}
-	if i == len(g.parts) {
-		return
-	}
-	defer t.cancel(ctx, i+1, g, now)
-	m := &t.Demands[i]
-	m.Limiter.Report(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost}, g.parts[i].decision, throttle.Feedback{Now: now, State: throttle.Unused})
 }
 
 // withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
@@ -283,42 +266,40 @@ func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 // Report tells the limits of a granted ticket what became of the grant: f.State is Ended, Ongoing or Unused. Unless it is
 // Ongoing, the grant ends. A zero f.Now is read by the limiters that need the time. Report does nothing if t is not granted.
 func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
-	if t.isGranted() {
-		t.report(ctx, 0, f)
+	if !t.isGranted() {
+		return
 	}
-}
-
-// report reports f to the limits of the demands from i on, to all of them even if one panics, and
-// then ends the grant unless f.State is Ongoing.
-func (t *Ticket) report(ctx context.Context, i int, f throttle.Feedback) {
-	n := min(len(t.grant.parts), len(t.Demands)) // without those that were added after the grant
-	for i < n && t.Demands[i].Limiter == nil {
-		i++
-	}
-	if i == n {
+	defer func() { // also if a limiter panics
 		if f.State == throttle.Ended {
 			t.sent++
 		}
 		if f.State != throttle.Ongoing {
 			t.endGrant()
 		}
+	}()
+	t.report(ctx, 0, t.grant, f)
+}
+
+// report reports f to the limits of the demands from i on that are granted by g, to all of them
+// even if one panics. Demands and limiters that were added after the grant are none of them.
+func (t *Ticket) report(ctx context.Context, i int, g *grant, f throttle.Feedback) {
+	n := min(len(g.parts), len(t.Demands))
+	for i < n && (!g.parts[i].decision.OK || t.Demands[i].Limiter == nil) {
+		i++
+	}
+	if i == n {
 		return
 	}
-	defer t.report(ctx, i+1, f)
-	m, p := &t.Demands[i], &t.grant.parts[i]
-	if !p.decision.OK {
-		return // its Limiter was set after the grant
-	}
-	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
-	if ctx.Done() != nil {
-		ctx = withoutCancel(ctx, m.Limiter)
-	}
-	if n := p.settled; n == 1 && f.State == throttle.Ended {
+	defer t.report(ctx, i+1, g, f)
+	m, p := &t.Demands[i], &g.parts[i]
+	switch {
+	case p.settled == 0 || f.State != throttle.Ended:
+	case p.settled == 1:
 		f = throttle.Feedback{Now: f.Now, State: throttle.Unused}
-	} else if n > 1 && f.State == throttle.Ended {
-		f.Cost = n - 1
+	default:
+		f.Cost = p.settled - 1
 	}
-	m.Limiter.Report(ctx, c, p.decision, f)
+	m.Limiter.Report(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost}, p.decision, f)
 }
 
 // isGranted reports whether t holds a grant, and is not a copy of the Ticket that holds it.

@@ -14,13 +14,3 @@ type Trace struct {
 	// Failed is called before Wait or Try returns an error.
 	Failed func(*Ticket, error)
 }
-
-// ended calls Failed or Granted for t, for which Wait or Try returns err.
-func (tr *Trace) ended(t *Ticket, err error) {
-	switch {
-	case err != nil && tr.Failed != nil:
-		tr.Failed(t, err)
-	case err == nil && tr.Granted != nil:
-		tr.Granted(t)
-	}
-}

@@ -24,9 +24,7 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 			q.countRejection(ctx, t, err)
 		}
 	}
-	if err != nil || q.Trace != nil {
-		q.finish(ctx, t, err)
-	}
+	q.finish(ctx, t, err)
 	return err
 }
 

@@ -20,7 +20,6 @@ type waiter struct {
 
 // A join says how a ticket joins its class.
 type join struct {
-	retry    bool           // its ticket was granted before
 	waited   bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
@@ -31,12 +30,11 @@ type join struct {
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 	w := q.newWaiter(ctx, t)
 	asking, err := q.enqueue(w, j)
-	queued := j.queued
 	if !asking {
-		queued = nil
+		j.queued = nil
 	}
 	if err == nil {
-		err = q.awaitResult(ctx, w, queued)
+		err = q.awaitResult(ctx, w, j.queued)
 	}
 	w.ticket, w.class = nil, nil
 	q.waiterPool.Put(w)
@@ -65,51 +63,26 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if done {
 		return false, err
 	}
-	panicked := true
-	defer func() {
-		if panicked { // a limiter or a trace function panicked: w leaves with its caller
-			q.abandonPanicked(w)
+	var trace func(*Ticket, ClassSnapshot)
+	if q.Trace != nil {
+		trace = q.Trace.Queued
+	}
+	q.callFor(w, func() {
+		if reserving {
+			q.announce(w, trace, nil)
+			return
 		}
-	}()
-	if !reserving {
 		q.checkUpFront(w, c)
-		if isNew && len(w.wake) > 0 {
-			q.resetImmediateWait(w)
+		if isNew && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
+			q.lock()
+			if w.ticket.grant != nil {
+				w.ticket.waited = 0
+			}
+			q.unlock()
 		}
-	}
-	q.traceQueued(w)
-	if !reserving {
-		q.announce(w, j.queued)
-	}
-	panicked = false
+		q.announce(w, trace, j.queued)
+	})
 	return reserving, nil
-}
-
-// resetImmediateWait sets Ticket.Waited of w to 0 if w was granted or rejected before it began
-// to wait: the time that it took to ask the limiters is no wait.
-func (q *Queue) resetImmediateWait(w *waiter) {
-	q.lock()
-	if w.ticket.grant != nil {
-		w.ticket.waited = 0
-	}
-	q.unlock()
-}
-
-// traceQueued calls Trace.Queued if w waits.
-func (q *Queue) traceQueued(w *waiter) {
-	if q.Trace == nil || q.Trace.Queued == nil {
-		return
-	}
-	q.lock()
-	waiting := w.class.reserving == w || w.ticket.grant == nil
-	var s ClassSnapshot
-	if waiting {
-		s = q.classSnapshot(w.class)
-	}
-	q.unlock()
-	if waiting {
-		q.Trace.Queued(w.ticket, s)
-	}
 }
 
 func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
@@ -146,8 +119,10 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position
 		if done, err := q.reserveRemote(ctx, w); done {
 			return err
 		}
-		q.announceRemote(w, queued)
-		queued = nil
+		if queued != nil {
+			q.callFor(w, func() { q.announce(w, nil, queued) })
+			queued = nil
+		}
 	}
 }
 
@@ -182,11 +157,17 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// abandonPanicked removes w from its class, because its caller panics.
-func (q *Queue) abandonPanicked(w *waiter) {
-	if q.abandon(context.Background(), w) == errRenewed {
-		q.leaveRenewed()
-	}
+// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w
+// leaves its class.
+func (q *Queue) callFor(w *waiter, f func()) {
+	returned := false
+	defer func() {
+		if !returned && q.abandon(context.Background(), w) == errRenewed {
+			q.leaveRenewed()
+		}
+	}()
+	f()
+	returned = true
 }
 
 // leaveRenewed ends the count of a waiter that was renewed and does not wait again.
@@ -205,7 +186,9 @@ func (q *Queue) reject(w *waiter, err error) {
 // removeRejected removes w from its class with err. A waiter that was renewed stays counted until it
 // waits again or its caller returns, so that Drain waits for it.
 func (q *Queue) removeRejected(w *waiter, err error) {
-	countRejection(w, err)
+	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
+		w.class.blockedAt.limitQueue.rejected++
+	}
 	if err == errRenewed {
 		q.numWaiting.Add(1)
 	}

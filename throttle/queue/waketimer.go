@@ -10,7 +10,6 @@ type wakeTimer struct {
 	stop  chan struct{} // ends the goroutine that waits for the channel of Queue.Clock
 }
 
-// set moves the timer to at.
 func (t *wakeTimer) set(q *Queue, at int64) {
 	if at == t.at {
 		return
