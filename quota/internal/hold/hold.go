@@ -25,14 +25,14 @@ import (
 //	  └───────────────────┘                                               ▼
 //	                                                     what waited is sent at a growing rate
 //
-// Enough are as many as random rejections in the share of late would produce once in a hundred times, if more in flight
-// than usual do not explain all of them, and if half of them are not repeated: a request that was rejected before may be
-// rejected for what it is. Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
+// Enough are as many as random rejections in the share of late would produce once in a hundred times, and half of what was sent
+// until the latest of them, because a server may reject faster than it accepts. More in flight than usual must not explain all
+// of them, and half of them must not be repeated: a request that was rejected before may be rejected for what it is. Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
 // requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the
 // next hold, as it does while what has waited for a right one is being sent.
 //
-// A hold lasts until the latest time that a rejection stated. If none stated a time, it lasts until a test is
-// accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
+// A hold lasts until the latest time that a rejection stated, and then goes on if a request is rejected that was not rejected
+// before. If none stated a time, it lasts until a test is accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
 // it, too: two that were sent before may have arrived in another order.
 //
 // A Hold is not safe for concurrent use. The zero Hold delays nothing.
@@ -77,7 +77,8 @@ type Rejection struct {
 	After    time.Duration // wait that the server stated; 0: none
 	Server   bool          // it is a 5xx
 	Crowded  bool          // more were in flight than when others were accepted, which may be the reason
-	Repeated bool          // the same request was rejected before, and most others were not
+	Repeated bool          // the same request was rejected before
+	Special  bool          // and most others were not, so that it may be rejected for what it is
 	Released bool          // what has waited for a hold is being sent
 	Share    float64       // part of the latest responses that were rejections or failures
 }
@@ -87,19 +88,22 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if h.Suspected && !h.Held && now.Sub(ticks.Later(h.Latest, h.Until)) > forgotten {
 		h.Suspected = false // no request has been sent since
 	}
+	if h.Ending && r.Repeated {
+		return false
+	}
 	first := !h.Suspected
 	if first {
 		h.Suspected, h.Since, h.Until, h.first, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, cmp.Or(r.Claim, r.Sent), r.Sent, 0, 0
 		h.row, h.others, h.uncrowded = 0, 0, false
 		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
 	}
-	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Repeated {
+	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Special {
 		h.against -= min(h.against, 1)
 	}
 	if !first && r.Claim > h.sentBy {
 		h.row++
 		h.uncrowded = h.uncrowded || !r.Crowded
-		if !r.Repeated {
+		if !r.Special {
 			h.others++
 		}
 	}
@@ -110,7 +114,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded
+	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded && 2*uint64(h.row) >= h.Highest-h.sentBy
 	known := h.right >= trusted || h.right > 0 && r.Released
 	if h.Held || !enough && !known {
 		return false

@@ -33,7 +33,7 @@ func (h *Hold) respond(responses string, share float64) (sent uint64) {
 			h.Accepted(n, start)
 			continue
 		}
-		h.Add(Rejection{Claim: n, Sent: sent, Crowded: c == 'c', Repeated: c == 'r', Share: share}, start)
+		h.Add(Rejection{Claim: n, Sent: sent, Crowded: c == 'c', Special: c == 'r', Share: share}, start)
 	}
 	return sent
 }
@@ -158,7 +158,7 @@ func TestHold_trustAndDoubt(t *testing.T) {
 		require.Equal(t, want, h.toBegin(.1, Rejection{}), history)
 		require.Equal(t, want == 0, h.Trusted(), history)
 		require.Equal(t, want, h.toBegin(.1, Rejection{Crowded: true}), history)
-		require.Equal(t, want, h.toBegin(.1, Rejection{Repeated: true}), history)
+		require.Equal(t, want, h.toBegin(.1, Rejection{Special: true}), history)
 		if strings.HasSuffix(history, "r") {
 			want = 0
 		}
@@ -272,7 +272,7 @@ func TestHold_wasWrongAlthoughItLasted(t *testing.T) {
 					ended, _ := h.Accepted(first+1+uint64(i), start)
 					require.False(t, ended, name)
 				} else {
-					h.Add(Rejection{Claim: first + 1 + uint64(i), Sent: sent, Repeated: c == 'r'}, start)
+					h.Add(Rejection{Claim: first + 1 + uint64(i), Sent: sent, Special: c == 'r'}, start)
 				}
 			}
 			sent++
@@ -407,6 +407,38 @@ func TestHold_continuesAfterItsStatedEnd(t *testing.T) {
 		require.True(t, ended)
 		h.Add(Rejection{Claim: 4, Sent: 4}, end)
 		require.Zero(t, h.Rejected, "of another hold")
+	}
+}
+
+// After the stated end, a request that is rejected as it was before shows nothing about the others: its tenant or resource may always
+// be. A hold that went on with each of those made all others wait for minutes.
+func TestHold_doesNotContinueWithRepeatedRejections(t *testing.T) {
+	h := Hold{right: trusted}
+	require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
+	end := start.Add(time.Second)
+	h.Ending = true
+	for n := uint64(2); n < 20; n++ {
+		h.Add(Rejection{Claim: n, Sent: n, After: time.Minute, Repeated: true, Share: .9}, end)
+		_, waits := h.Waits(end)
+		require.False(t, waits)
+		require.True(t, h.Ending)
+		require.Zero(t, h.Rejected)
+	}
+	h.Add(Rejection{Claim: 20, Sent: 20, After: time.Minute}, end)
+	_, waits := h.Waits(end)
+	require.True(t, waits, "another one is rejected")
+	require.False(t, h.Ending)
+}
+
+// A server may reject faster than it accepts. What is rejected first then shows nothing, unless it is half of what was sent.
+func TestHold_fastRejectionsAreNotAll(t *testing.T) {
+	for sentForEach, held := range map[uint64]bool{1: true, 2: true, 3: false, 10: false} {
+		h := Hold{}
+		for i := range uint64(40) {
+			n := sentBefore + i*sentForEach
+			h.Add(Rejection{Claim: n, Sent: n + 20, After: time.Second, Share: .1}, start)
+		}
+		require.Equal(t, held, h.Held, "one of %d is rejected, and none accepted yet", sentForEach)
 	}
 }
 

@@ -147,7 +147,8 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 	}
 	first, ending := !q.Hold.Suspected, q.Hold.Ending
 	begins := q.Hold.Add(hold.Rejection{
-		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: q.firsts.tells(f.Repeated), After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Released: q.Ramp.On(now), Share: q.Overload.Share(),
+		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: f.Repeated, Special: q.firsts.tells(f.Repeated),
+		After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Released: q.Ramp.On(now), Share: q.Overload.Share(),
 	}, now)
 	if first && q.Account.Full && !explained {
 		q.rememberSpan(now)
