@@ -25,14 +25,20 @@ import (
 //	  └───────────────────┘                                               ▼
 //	                                                     what waited is sent at a growing rate
 //
-// Enough are as many as random rejections in the share of late would produce once in a hundred times, and half of what was sent
-// until the latest of them, because a server may reject faster than it accepts. More in flight than usual must not explain all
-// of them, and half of them must not be repeated: a request that was rejected before may be rejected for what it is. Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
+// Enough are as many as random rejections in the share of late would produce once in a hundred times, if more in flight
+// than usual do not explain all of them, and if half of them are not repeated: a request that was rejected before may be
+// rejected for what it is. They must be most of what was sent until then, because many servers reject faster than they accept:
+//
+//	sent        1  2  3  4  5  6  7  8  9  10
+//	response          ✗ 1   ✗ 4     ✗ 8      ✗ 10       ✓ 5 ...: three of seven are not enough
+//
+// Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
 // requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the
 // next hold, as it does while what has waited for a right one is being sent.
 //
-// A hold lasts until the latest time that a rejection stated, and then goes on if a request is rejected that was not rejected
-// before. If none stated a time, it lasts until a test is accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
+// A hold lasts until the latest time that a rejection stated. Then it goes on if most of what is sent is rejected again, as far as
+// is known. If none stated a time, it lasts until a test is
+// accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
 // it, too: two that were sent before may have arrived in another order.
 //
 // A Hold is not safe for concurrent use. The zero Hold delays nothing.
@@ -49,8 +55,9 @@ type Hold struct {
 
 	first     uint64  // claim whose rejection began the suspicion, or sentBy if it is not of this quota
 	sentBy    uint64  // latest claim that was sent when the first rejection arrived
+	from      uint64  // claim after which rejections count: sentBy, or the latest one when the stated end passed
 	row       int     // rejections of claims that were sent after it
-	others    int     // of these, requests that had not been rejected before
+	others    int     // of these, requests that were not repeated
 	uncrowded bool    // one of these was sent with no more in flight than others that were accepted
 	needed    int     // so many of them begin the hold
 	share     float64 // part of the responses before that were rejections or failures
@@ -77,8 +84,7 @@ type Rejection struct {
 	After    time.Duration // wait that the server stated; 0: none
 	Server   bool          // it is a 5xx
 	Crowded  bool          // more were in flight than when others were accepted, which may be the reason
-	Repeated bool          // the same request was rejected before
-	Special  bool          // and most others were not, so that it may be rejected for what it is
+	Repeated bool          // the same request was rejected before, and may be rejected for what it is
 	Released bool          // what has waited for a hold is being sent
 	Share    float64       // part of the latest responses that were rejections or failures
 }
@@ -88,39 +94,52 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if h.Suspected && !h.Held && now.Sub(ticks.Later(h.Latest, h.Until)) > forgotten {
 		h.Suspected = false // no request has been sent since
 	}
-	if h.Ending && r.Repeated {
-		return false
-	}
 	first := !h.Suspected
 	if first {
 		h.Suspected, h.Since, h.Until, h.first, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, cmp.Or(r.Claim, r.Sent), r.Sent, 0, 0
-		h.row, h.others, h.uncrowded = 0, 0, false
+		h.from, h.row, h.others, h.uncrowded = r.Sent, 0, 0, false
 		h.needed, h.share = neededRow(r.Share)<<h.doubt, r.Share
 	}
-	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Special {
+	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Repeated {
 		h.against -= min(h.against, 1)
 	}
-	if !first && r.Claim > h.sentBy {
+	h.Highest = max(h.Highest, r.Claim)
+	if !first && r.Claim > h.from {
 		h.row++
 		h.uncrowded = h.uncrowded || !r.Crowded
-		if !r.Special {
+		if !r.Repeated {
 			h.others++
 		}
 	}
-	if h.Ending { // it goes on
+	enough := h.enough()
+	switch {
+	case h.Ending && !enough:
+		return false
+	case h.Ending: // it goes on
 		h.Ending, h.Until, h.Rejected = false, time.Time{}, h.Rejected+1
 	}
-	h.Latest, h.Highest, h.Server = now, max(h.Highest, r.Claim), r.Server
+	h.Latest, h.Server = now, r.Server
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	enough := h.row >= h.needed && 2*h.others >= h.needed && h.uncrowded && 2*uint64(h.row) >= h.Highest-h.sentBy
 	known := h.right >= trusted || h.right > 0 && r.Released
 	if h.Held || !enough && !known {
 		return false
 	}
 	h.Held = true
 	return true
+}
+
+// enough reports whether so many rejections begin the hold, or continue it after its stated end.
+func (h *Hold) enough() bool {
+	repeated := h.row - h.others
+	others := int64(h.Highest-h.from) - int64(repeated) //nolint:gosec // that were sent: fewer than 2^40
+	return h.row >= h.needed && 2*h.others >= h.needed && 2*int64(h.others) > others && h.uncrowded
+}
+
+// Lapse applies that the stated end has passed, when claim sent was the latest one. What has waited is sent from now on.
+func (h *Hold) Lapse(sent uint64) {
+	h.Ending, h.from, h.row, h.others, h.needed, h.uncrowded = true, sent, 0, 0, 1, true
 }
 
 // neededRow returns how many rejections in a row random ones in this share produce with the probability chance.

@@ -33,7 +33,7 @@ func (h *Hold) respond(responses string, share float64) (sent uint64) {
 			h.Accepted(n, start)
 			continue
 		}
-		h.Add(Rejection{Claim: n, Sent: sent, Crowded: c == 'c', Special: c == 'r', Share: share}, start)
+		h.Add(Rejection{Claim: n, Sent: sent, Crowded: c == 'c', Repeated: c == 'r', Share: share}, start)
 	}
 	return sent
 }
@@ -158,7 +158,7 @@ func TestHold_trustAndDoubt(t *testing.T) {
 		require.Equal(t, want, h.toBegin(.1, Rejection{}), history)
 		require.Equal(t, want == 0, h.Trusted(), history)
 		require.Equal(t, want, h.toBegin(.1, Rejection{Crowded: true}), history)
-		require.Equal(t, want, h.toBegin(.1, Rejection{Special: true}), history)
+		require.Equal(t, want, h.toBegin(.1, Rejection{Repeated: true}), history)
 		if strings.HasSuffix(history, "r") {
 			want = 0
 		}
@@ -272,7 +272,7 @@ func TestHold_wasWrongAlthoughItLasted(t *testing.T) {
 					ended, _ := h.Accepted(first+1+uint64(i), start)
 					require.False(t, ended, name)
 				} else {
-					h.Add(Rejection{Claim: first + 1 + uint64(i), Sent: sent, Special: c == 'r'}, start)
+					h.Add(Rejection{Claim: first + 1 + uint64(i), Sent: sent, Repeated: c == 'r'}, start)
 				}
 			}
 			sent++
@@ -380,65 +380,76 @@ func TestHold_suspicionsAreForgotten(t *testing.T) {
 			require.Equal(t, tt.forgotten && !held, h.Since.Equal(next), "%s, %s", name, responses)
 			require.Equal(t, held, h.Held, "%s, %s", name, responses)
 			if tt.forgotten && !held {
-				require.Equal(t, Hold{Suspected: true, Since: next, Latest: next, Highest: 51, first: 51, sentBy: 51, needed: 7, share: .5}, h, name)
+				require.Equal(t, Hold{Suspected: true, Since: next, Latest: next, Highest: 51, first: 51, sentBy: 51, from: 51, needed: 7, share: .5}, h, name)
 			}
 		}
 	}
 }
 
-// While what has waited is sent after the stated end, a rejection continues the hold, without an end if it
-// states none.
+// While what has waited is sent after the stated end, rejections continue the hold, without an end if they state none: as soon as most
+// of what was sent is rejected. Repeated ones do not, although they may state a longer time: their tenant or resource may always be
+// rejected. A hold that went on with each of those, and with the first one although others were under way, made all others wait for
+// minutes.
 func TestHold_continuesAfterItsStatedEnd(t *testing.T) {
-	for after, wait := range map[time.Duration]time.Duration{0: 0, 3 * time.Second: 3 * time.Second} {
-		h := Hold{right: trusted}
-		require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
-		end := start.Add(time.Second)
-		_, waits := h.Waits(end)
-		require.False(t, waits)
-		h.Ending = true
-		require.False(t, h.Add(Rejection{Claim: 2, Sent: 3, After: after}, end))
-		got, waits := h.Waits(end)
-		require.True(t, waits)
-		require.Equal(t, wait, got)
-		require.False(t, h.Ending)
-		require.Equal(t, 1, h.Rejected)
-		require.Equal(t, start, h.Since)
-		ended, _ := h.Accepted(3, end)
-		require.True(t, ended)
-		h.Add(Rejection{Claim: 4, Sent: 4}, end)
-		require.Zero(t, h.Rejected, "of another hold")
-	}
-}
-
-// After the stated end, a request that is rejected as it was before shows nothing about the others: its tenant or resource may always
-// be. A hold that went on with each of those made all others wait for minutes.
-func TestHold_doesNotContinueWithRepeatedRejections(t *testing.T) {
-	h := Hold{right: trusted}
-	require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
-	end := start.Add(time.Second)
-	h.Ending = true
-	for n := uint64(2); n < 20; n++ {
-		h.Add(Rejection{Claim: n, Sent: n, After: time.Minute, Repeated: true, Share: .9}, end)
-		_, waits := h.Waits(end)
-		require.False(t, waits)
-		require.True(t, h.Ending)
-		require.Zero(t, h.Rejected)
-	}
-	h.Add(Rejection{Claim: 20, Sent: 20, After: time.Minute}, end)
-	_, waits := h.Waits(end)
-	require.True(t, waits, "another one is rejected")
-	require.False(t, h.Ending)
-}
-
-// A server may reject faster than it accepts. What is rejected first then shows nothing, unless it is half of what was sent.
-func TestHold_fastRejectionsAreNotAll(t *testing.T) {
-	for sentForEach, held := range map[uint64]bool{1: true, 2: true, 3: false, 10: false} {
-		h := Hold{}
-		for i := range uint64(40) {
-			n := sentBefore + i*sentForEach
-			h.Add(Rejection{Claim: n, Sent: n + 20, After: time.Second, Share: .1}, start)
+	for _, tt := range []struct {
+		rejected  []uint64 // claims; 3 is the latest one that was sent before the end
+		repeated  bool
+		continues bool
+	}{
+		{[]uint64{4}, false, true},
+		{[]uint64{3}, false, false}, // sent before
+		{[]uint64{4}, true, false},
+		{[]uint64{4, 5, 6, 7, 8}, true, false},
+		{[]uint64{5}, false, false}, // half
+		{[]uint64{5, 6}, false, true},
+		{[]uint64{6, 7}, false, false},
+		{[]uint64{4, 6, 8, 10, 12}, false, true}, // with the first one
+		{[]uint64{6, 8, 10, 12}, false, false},
+	} {
+		for after, wait := range map[time.Duration]time.Duration{0: 0, 3 * time.Second: 3 * time.Second} {
+			h := Hold{right: trusted}
+			require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
+			end := start.Add(time.Second)
+			_, waits := h.Waits(end)
+			require.False(t, waits)
+			h.Lapse(3)
+			for _, n := range tt.rejected {
+				if h.Ending {
+					require.False(t, h.Add(Rejection{Claim: n, Sent: 20, After: after, Repeated: tt.repeated}, end))
+				}
+			}
+			require.Equal(t, tt.continues, !h.Ending, "%+v", tt)
+			got, waits := h.Waits(end)
+			require.Equal(t, tt.continues, waits, "%+v", tt)
+			require.Equal(t, start, h.Since)
+			if tt.continues {
+				require.Equal(t, wait, got)
+				require.Equal(t, 1, h.Rejected)
+			}
+			ended, _ := h.Accepted(30, end)
+			require.True(t, ended)
+			h.Add(Rejection{Claim: 40, Sent: 40}, end)
+			require.Zero(t, h.Rejected, "of another hold")
 		}
-		require.Equal(t, held, h.Held, "one of %d is rejected, and none accepted yet", sentForEach)
+	}
+}
+
+// A server may reject faster than it accepts. What is rejected first then shows nothing, unless it is most of what was sent.
+func TestHold_fastRejectionsAreNotAll(t *testing.T) {
+	for _, repeated := range []bool{false, true} {
+		for others, held := range map[uint64]bool{0: true, 2: false, 10: false} {
+			h := Hold{}
+			for i, n := 0, uint64(sentBefore); i < 40; i++ {
+				h.Add(Rejection{Claim: n, Sent: n + 20, After: time.Second, Share: .1}, start)
+				n++
+				if repeated { // does not count: neither for nor against
+					h.Add(Rejection{Claim: n, Sent: n + 20, After: time.Second, Share: .1, Repeated: true}, start)
+					n++
+				}
+				n += others
+			}
+			require.Equal(t, held, h.Held, "one of %d is rejected, and none accepted yet", 1+others)
+		}
 	}
 }
 

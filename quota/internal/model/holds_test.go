@@ -168,26 +168,38 @@ func TestQuota_aStatedHold(t *testing.T) {
 }
 
 // Repeated rejections begin no hold while most requests are accepted when they are sent first: what is rejected may be one
-// resource. They do where half of the others are rejected, too: then each caller of a used-up limit has been.
+// resource. They do where half of the others are rejected, too, because then each caller of a used-up limit has been: unless those
+// that were rejected before are hardly ever accepted, and others are.
 func TestQuota_repeatedRejectionsWhereMostAreRejected(t *testing.T) {
-	again := bare
-	again.Repeated = true
-	for first, want := range map[int]bool{0: false, 1: false, 7: false, 9: true, 16: true} { // of 16 requests that many are rejected
+	again, later := bare, accepted
+	again.Repeated, later.Repeated = true, true
+	for _, tt := range []struct {
+		first, again int // of 16 requests that many are rejected
+		want         bool
+	}{
+		{0, 8, false}, {1, 8, false}, {7, 8, false}, {9, 8, true}, {16, 8, true},
+		{7, 16, false}, {9, 16, false}, {13, 16, false}, {15, 16, true}, {16, 16, true},
+		{9, 12, true}, {9, 0, true}, {13, 14, true},
+	} {
 		q := known(0)
 		for i := range 10 * 16 {
-			f := accepted
-			if (i+1)*first/16 > i*first/16 {
-				f = bare
+			count := func(part int, rejected, accepted throttle.Feedback) {
+				f := accepted
+				if (i+1)*part/16 > i*part/16 {
+					f = rejected
+				}
+				q.firsts.add(&f)
 			}
-			q.firsts.add(&f)
-			q.firsts.add(&again) // it does not count
+			count(tt.first, bare, accepted)
+			count(tt.again, again, later)
 		}
-		now := start
-		for range 200 {
-			now = now.Add(rtt)
-			exchange(q, now, again)
+		for range 200 { // without responses of others
+			q.rejected(q.InFlight.Add(), 1, &again, false, start)
+			if q.Hold.Held {
+				break
+			}
 		}
-		require.Equal(t, want, q.Hold.Held, "%d", first)
+		require.Equal(t, tt.want, q.Hold.Held, "%+v", tt)
 	}
 }
 

@@ -168,7 +168,7 @@ func (q *Quota) doubt(d *decision, c Claim, now time.Time) {
 // prepare updates what changes with time, before a claim is decided.
 func (q *Quota) prepare(now time.Time) {
 	if h := &q.Hold; h.Held && !h.Ending && !h.Estimated() && !now.Before(h.Until) {
-		h.Ending = true
+		h.Lapse(q.InFlight.Sent)
 		q.releaseHeld(h.Until)
 	}
 	q.Ramp.Resume(0, q.InFlight.Open, now)

@@ -65,25 +65,35 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 	}
 }
 
-// FirstAttempts measures the part of the latest requests that were rejected, of those that had not been rejected before. If it is
-// half of them, a request that was rejected before is no different from others: most callers of a used-up limit have been.
-type firstAttempts struct{ rejected float32 } // part of them
+// FirstAttempts measures which part of the latest requests was rejected: of first attempts, and of requests that had been
+// rejected before. One of the latter may be rejected for what it is, and then shows nothing about others. It is no different from
+// them if half of the first attempts are rejected, as most callers of a used-up limit have been, unless what is sent again is
+// hardly ever accepted.
+type firstAttempts struct{ rejected, again float32 } // parts
 
-const firstsOf = 16 // requests in which the part follows the present one
+const (
+	partOf = 16 // requests in which a part follows the present ones
+	mostOf = 8  // of so many first attempts, all but one are rejected: then a request that is rejected again is no different
+	seldom = 8  // what is sent again is accepted so many times more seldom than first attempts: it differs
+)
 
 // add counts f, the response to a request.
 func (a *firstAttempts) add(f *throttle.Feedback) {
-	switch {
-	case f.Repeated:
-	case f.Outcome == throttle.Throttled:
-		a.rejected += (1 - a.rejected) / firstsOf
-	default:
-		a.rejected -= a.rejected / firstsOf
+	part, rejected := &a.rejected, float32(0)
+	if f.Repeated {
+		part = &a.again
 	}
+	if f.Outcome == throttle.Throttled {
+		rejected = 1
+	}
+	*part += (rejected - *part) / partOf
 }
 
 // tells reports whether a rejection may be because of what its request is, which is repeated or not.
-func (a *firstAttempts) tells(repeated bool) bool { return repeated && a.rejected < .5 }
+func (a *firstAttempts) tells(repeated bool) bool {
+	accepted, again := 1-a.rejected, 1-a.again
+	return repeated && (accepted > 1./2 || accepted > 1./mostOf && again < accepted/seldom)
+}
 
 // canceledInFlight applies that the caller of claim n gave up. If q has delayed it, that was too late.
 func (q *Quota) canceledInFlight(n uint64, now time.Time) {
@@ -147,7 +157,7 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 	}
 	first, ending := !q.Hold.Suspected, q.Hold.Ending
 	begins := q.Hold.Add(hold.Rejection{
-		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: f.Repeated, Special: q.firsts.tells(f.Repeated),
+		Claim: n, Sent: q.InFlight.Sent, Crowded: q.crowded(with, now), Repeated: q.firsts.tells(f.Repeated),
 		After: min(f.RetryAfter, headers.MaxDelay), Server: f.Cause == throttle.CauseUnavailable, Released: q.Ramp.On(now), Share: q.Overload.Share(),
 	}, now)
 	if first && q.Account.Full && !explained {
