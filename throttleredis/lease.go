@@ -117,10 +117,12 @@ type leasedKey struct {
 	refilling atomic.Bool                     // since low was reached, until there are further units
 
 	mu         sync.Mutex
-	next       *lease       // used after current; nil: none
-	flight     *leaseFlight // the claim that is under way; nil: none
-	waiting    int64        // units of the claims that wait for it, or have waited for the last one
-	used       int64        // units of leases that have ended, and of claims that Redis granted
+	next       *lease        // used after current; nil: none
+	flight     *leaseFlight  // the claim that is under way; nil: none
+	returns    int           // of units, by goroutines without a caller
+	returned   chan struct{} // closed when the last of them has ended
+	waiting    int64         // units of the claims that wait for it, or have waited for the last one
+	used       int64         // units of leases that have ended, and of claims that Redis granted
 	sampledAt  time.Time
 	sampleUsed int64 // units used until sampledAt
 	recent     int64 // units used within leases.ahead before sampledAt
@@ -554,7 +556,7 @@ func (a *leases) add(k *leasedKey, l *lease, now time.Time) {
 		k.current.Store(l)
 		k.low.Store(l.size / 2)
 	case k.next != nil: // its caller has not waited for it
-		go a.giveBack(context.Background(), k, leaseParts{{l, l.takeAll()}})
+		go a.giveBackLater(k, leaseParts{{l, l.takeAll()}}, k.beginReturn())
 	default:
 		k.next = l
 		k.low.Store(0)
@@ -582,8 +584,9 @@ func (a *leases) tick(k *leasedKey) {
 	if k.ticking = k.held() > 0; k.ticking {
 		defer a.after(a.ahead, func() { a.tick(k) })
 	}
+	end := k.beginReturn()
 	k.mu.Unlock()
-	a.giveBack(context.Background(), k, returned)
+	a.giveBackLater(k, returned, end)
 }
 
 // unneeded takes the units that k has beyond those that are kept, and all that have expired. It returns
@@ -626,6 +629,26 @@ func (a *leases) giveBack(ctx context.Context, k *leasedKey, parts leaseParts) {
 	}
 }
 
+// giveBackLater returns parts without a caller, and then calls end, that of beginReturn.
+func (a *leases) giveBackLater(k *leasedKey, parts leaseParts, end func()) {
+	defer end()
+	a.giveBack(context.Background(), k, parts)
+}
+
+// beginReturn lets close wait for a return that begins now, until end is called. k.mu is held, but not by the caller of end.
+func (k *leasedKey) beginReturn() (end func()) {
+	if k.returns++; k.returns == 1 {
+		k.returned = make(chan struct{})
+	}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.returns--; k.returns == 0 {
+			close(k.returned)
+		}
+	}
+}
+
 // report settles a claim whose cost differs by extra units with a lease; false: it cannot.
 func (a *leases) report(c throttle.Claim, d throttle.Decision, extra int64) bool {
 	k := a.find(c.Key)
@@ -644,7 +667,7 @@ func (a *leases) report(c throttle.Claim, d throttle.Decision, extra int64) bool
 		next != nil && next.grant == d.Grant && next.take(extra, now) >= 0
 }
 
-// close returns all units, and takes no further ones ahead.
+// close returns all units, waits for returns that are under way, and takes no further ones ahead.
 func (a *leases) close(ctx context.Context) error {
 	a.closed.Store(true)
 	for i := range a.sets {
@@ -660,15 +683,18 @@ func (a *leases) close(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			for {
-				k.mu.Lock()
-				f := k.flight
-				if f == nil {
-					break
-				}
+			for k.mu.Lock(); k.flight != nil || k.returns > 0; k.mu.Lock() {
+				f, returned := k.flight, k.returned
 				k.mu.Unlock()
-				if !f.wait(ctx, false) {
+				if f != nil && !f.wait(ctx, false) {
 					return context.Cause(ctx)
+				}
+				if f == nil {
+					select {
+					case <-returned:
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
 				}
 			}
 			parts := a.unneeded(k, 0)

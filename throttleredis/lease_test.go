@@ -166,6 +166,45 @@ func TestLeased_callersThatStopWaiting(t *testing.T) {
 	require.GreaterOrEqual(t, rest+uncertain.Load(), int64(100_000), "all that was not used is returned")
 }
 
+// Close waits for units that are being returned: a program that ends after it loses none.
+func TestLeased_closeWaitsForReturns(t *testing.T) {
+	s, _ := newLeasedStore(t)
+	returning, proceed := make(chan struct{}), make(chan struct{})
+	var block atomic.Bool
+	s.OnOperation = func(name string, _ time.Duration, _ error) {
+		if name == "settle" && block.CompareAndSwap(true, false) {
+			close(returning)
+			<-proceed
+		}
+	}
+	l := s.FixedWindow(daily(100_000))
+	for range 100 { // so many that further units are taken ahead
+		require.True(t, take(t, l, "k").OK)
+	}
+	k := l.leases.find("k")
+	require.Positive(t, func() int64 { k.mu.Lock(); defer k.mu.Unlock(); return k.held() }())
+	block.Store(true)
+	go func() {
+		for range 3 { // the first ones keep what was used in the time before
+			l.leases.tick(k)
+		}
+	}()
+	<-returning
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Close(ctx), context.DeadlineExceeded)
+	closed := make(chan error)
+	go func() { closed <- s.Close(t.Context()) }()
+	select {
+	case <-closed:
+		require.Fail(t, "closed while units are being returned")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(proceed)
+	require.NoError(t, <-closed)
+	require.Equal(t, int64(99_900), left(t, s))
+}
+
 // A cluster has the keys of a limit on several servers.
 func TestLeased_inACluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
