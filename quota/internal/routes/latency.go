@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	latencyEntries = 256         // routes and hosts whose latencies are stored
-	latencyMaxAge  = time.Minute // after the latest one, the latencies of a route are dropped
-	latencyCount   = 24          // latest latencies of a route that are stored
+	latencySets   = 128         // of two routes or hosts whose latencies are stored
+	latencyMaxAge = time.Minute // after the latest one, the latencies of a route are dropped
+	latencyCount  = 24          // latest latencies of a route that are stored
 )
 
-// Latencies store the latest latencies of routes, and of hosts for the routes that are not known, in fixed memory. Those whose
-// hashes select the same entry replace each other. Their methods may be called by several goroutines at the same time.
+// Latencies store the latest latencies of routes, and of hosts for the routes that are not known, in fixed memory. Of three whose
+// hashes select the same set of entries, the latest replaces the oldest. Their methods may be called by several goroutines at the
+// same time.
 //
 // The high latency of a route is the longest of its latest n. If latencies are independent and have the same
 // distribution, whatever it is, the next one is longer with a probability of 1/(n+1), because each of the n+1
@@ -30,8 +31,8 @@ const (
 // if it had waited a quarter less and taken that time, too: with each one, the time that the next ones keep
 // for their responses approaches the time that their callers give.
 type Latencies struct {
-	mu      sync.Mutex
-	entries []latencyEntry // empty until the first latency is recorded; guarded by mu
+	mu   sync.Mutex
+	sets [][2]latencyEntry // empty until the first latency is recorded; guarded by mu
 }
 
 // A latencyEntry holds the latest latencies of one route or host.
@@ -75,13 +76,16 @@ func (l *Latencies) Latency(r HostRoute, now time.Time) (typical, high time.Dura
 
 // add records d as a latency of r and of its host. The caller holds l.mu.
 func (l *Latencies) add(r HostRoute, d latency, now time.Time) {
-	if l.entries == nil {
-		l.entries = make([]latencyEntry, latencyEntries)
+	if l.sets == nil {
+		l.sets = make([][2]latencyEntry, latencySets)
 	}
 	for _, hash := range [...]uint64{r.Host, r.Route} {
 		e := l.entry(hash, now)
 		if e == nil {
-			e = &l.entries[hash%latencyEntries]
+			set := &l.sets[hash%latencySets]
+			if e = &set[0]; set[1].at.Before(e.at) {
+				e = &set[1]
+			}
 			*e = latencyEntry{hash: hash}
 		}
 		e.add(d, now)
@@ -112,11 +116,14 @@ func (l *Latencies) find(r HostRoute, now time.Time) *latencyEntry {
 
 // entry returns the entry of a route or host, or nil if there is none or it is too old. The caller holds l.mu.
 func (l *Latencies) entry(hash uint64, now time.Time) *latencyEntry {
-	if l.entries == nil {
+	if l.sets == nil {
 		return nil
 	}
-	if e := &l.entries[hash%latencyEntries]; e.hash == hash && e.count > 0 && now.Sub(e.at) <= latencyMaxAge {
-		return e
+	set := &l.sets[hash%latencySets]
+	for i := range set {
+		if e := &set[i]; e.hash == hash && e.count > 0 && now.Sub(e.at) <= latencyMaxAge {
+			return e
+		}
 	}
 	return nil
 }

@@ -83,6 +83,24 @@ func requireLatency(t *testing.T, l *Latencies, route HostRoute, now time.Time, 
 	}
 }
 
+// A host and its route keep their latencies, also if their hashes select the same memory: with one entry for both, each would only know
+// the latest latency, in one of 256 processes.
+func TestLatencies_hostAndRouteWithOneHash(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for route := range uint64(2 * latencySets) {
+		var l Latencies
+		r := HostRoute{Host: 7, Route: 7 + 1 + route}
+		for i := range 10 {
+			l.Observe(r, time.Duration(10-i)*ms, start.Add(time.Duration(i)*time.Second))
+		}
+		for _, of := range []HostRoute{r, {Host: 7, Route: 1000}} {
+			typical, high := l.Latency(of, start.Add(10*time.Second))
+			require.InEpsilon(t, 3*ms, typical, .01, "%+v", of)
+			require.InEpsilon(t, 10*ms, high, .01, "%+v", of)
+		}
+	}
+}
+
 func TestLatencies_useFixedMemory(t *testing.T) {
 	var l Latencies
 	now := time.Unix(1_700_000_000, 0)
@@ -91,11 +109,11 @@ func TestLatencies_useFixedMemory(t *testing.T) {
 	requireLatency(t, &l, route(17), now.Add(90*time.Second), ms, 2*ms, "an earlier response does not make them older")
 	l.Observe(route(17), 8*ms, now.Add(2*time.Minute))
 	requireLatency(t, &l, route(17), now.Add(2*time.Minute), 8*ms, 8*ms, "those before were forgotten")
-	require.Len(t, l.entries, latencyEntries)
-	for i := range uint64(10 * latencyEntries) { // other routes use the same memory
-		l.Observe(route(1000+i), ms, now.Add(2*time.Minute))
+	require.Len(t, l.sets, latencySets)
+	for i := range uint64(10 * 2 * latencySets) { // other routes use the same memory
+		l.Observe(route(1000+i), ms, now.Add(2*time.Minute+ms))
 	}
-	require.Len(t, l.entries, latencyEntries)
+	require.Len(t, l.sets, latencySets)
 	requireLatency(t, &l, route(17), now.Add(2*time.Minute), 0, 0, "another route has its memory")
 }
 
