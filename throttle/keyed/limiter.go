@@ -183,6 +183,7 @@ func setClock(l throttle.Limiter, c throttle.Clock) {
 	}
 }
 
+// Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
@@ -452,6 +453,7 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	return false
 }
 
+// Report implements throttle.Limiter.
 func (k *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	k.subGrants.Report(ctx, c, d, f)
 }
