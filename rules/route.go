@@ -250,13 +250,16 @@ func (s *search) walkSegments(from *segment, left string, escaped bool) {
 	}
 }
 
-// matchLeaf adds the routes of l that match the method and the headers.
+// matchLeaf adds the routes of l that match the method, also in lower case, and the headers.
 func (s *search) matchLeaf(l *leaf) {
 	if l == nil {
 		return
 	}
 	s.matchRoutes(l.any)
 	m, _ := method(s.req)
+	if l.methods[m] == nil {
+		m = strings.ToUpper(m) // a handler that ignores the case serves "post", too
+	}
 	s.matchRoutes(l.methods[m])
 	if m == http.MethodHead {
 		s.matchRoutes(l.methods[http.MethodGet])

@@ -61,6 +61,11 @@ func TestRouter_match(t *testing.T) {
 		{"HEAD /a", "GET /a", false},
 		{"{method: [PUT, POST], path: /a}", "POST /a", true},
 		{"{method: [PUT, POST], path: /a}", "GET /a", false},
+		{"POST /a", "post /a", true}, // a handler that ignores the case serves it
+		{"{method: [PUT, POST], path: /a}", "Put /a", true},
+		{"GET /a", "head /a", true},
+		{"POST /a", "get /a", false},
+		{"/login", "GET /LOGIN", false}, // as http.ServeMux, and as the documentation says
 		{"/files/{id}", "GET /files/7", true},
 		{"/files/{id}", "GET /files/", false},
 		{"/files/{id}", "GET /files/7/x", false},
@@ -127,7 +132,7 @@ func TestRouter_agreesWithLinearSearch(t *testing.T) {
 	all, err := Parse([]byte(fileWithLimits(matches...)), Config{})
 	require.NoError(t, err)
 	for range 500 {
-		text := one("GET", "POST", "HEAD", "PUT") + " /"
+		text := one("GET", "POST", "HEAD", "PUT", "post", "Head") + " /"
 		for range rng.IntN(5) {
 			text += one("a", "b", "c", "d") + one("/", "/", "//", "%2F")
 		}

@@ -16,7 +16,10 @@ import (
 func ExampleMiddleware() {
 	clk := clock.NewMock() // nil in a program
 	m := &throttlehttp.Middleware{
+		// All requests share the limit. A Rule has one for each client, and its MissingKey says what happens to those without a key.
 		Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second, Burst: 2}), clk),
+		// The default: if the limiter fails, as one on Redis may, requests are served without it. True rejects them with 503.
+		FailClosed: false,
 	}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "hello")
