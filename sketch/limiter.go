@@ -27,7 +27,8 @@ import (
 // This is the algorithm of throttle.NewSlidingCounter with estimated counts. A claim that exact
 // counts would grant is rejected with a probability of at most ErrorRate, as long as there are no
 // more clients than configured. More clients only increase that probability: see
-// TestLimiter_rejectsFewWrongly.
+// TestLimiter_rejectsFewWrongly. A client that makes up keys is such a crowd: limit keys that clients
+// cannot choose, such as authenticated users, or networks in addition, or use package keyed.
 //
 // Limitations: the Bloom filter cannot remove the first unit of a client. If its claim is
 // canceled, the unit stays taken until its window no longer counts.
