@@ -2,12 +2,15 @@ package throttleredis
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -25,6 +28,20 @@ func TestLimiters_boundTheirQueue(t *testing.T) {
 		},
 		"AllOf": func(s *Store) throttle.Limiter {
 			return AllOf(s.TokenBucket(throttle.PerSecond(1000)), s.LeakyBucket(throttle.LeakyBucketConfig{Limit: hourly, Queue: 3}))
+		},
+		"Fallback": func(s *Store) throttle.Limiter {
+			return &Fallback{Limiter: s.LeakyBucket(throttle.LeakyBucketConfig{Limit: hourly, Queue: 3}), Processes: 1}
+		},
+		"Fallback of a file": func(s *Store) throttle.Limiter { // as a program makes the limits of a rules file
+			text := "domain: a\nlimits:\n  - name: n\n    rate_limit: {algorithm: leaky_bucket, unit: hour, requests_per_unit: 1, burst: 1, queue: 3}"
+			set, err := rules.Parse([]byte(text), rules.Config{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+				limiter, err := s.Limiter(l.ID, l.Spec)
+				return &Fallback{Limiter: limiter, Processes: 1}, err
+			}})
+			require.NoError(t, err)
+			var ticket queue.Ticket
+			require.NoError(t, set.Limits(httptest.NewRequest(http.MethodGet, "/", nil), &ticket))
+			return ticket.Demands[0].Limiter
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
