@@ -110,7 +110,6 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 // limit returns the current Limit of a.
 func (a *activeLimit) limit() *Limit { return a.version().limit }
 
-// version returns the latest version that a has entered.
 func (a *activeLimit) version() *version {
 	all := *a.versions.Load()
 	return all[len(all)-1]

@@ -64,8 +64,7 @@
 //	match         a pattern of net/http, such as GET api.example.com/files/{id}; or host, method,
 //	              path and header, such as {method: [GET, POST], header: {X-Plan: "free*"}},
 //	              all of which must match. Without match all requests match. POST matches post,
-//	              too; /login does not match /LOGIN, which an application that ignores the case
-//	              of paths must rewrite before the Middleware
+//	              too, but /login not /LOGIN: rewrite paths before if their case is ignored
 //	key           the names of values, one or a list; each combination of values has a limit of
 //	              its own. A name in braces refers to a segment of the path
 //	unidentified  requests that have not all values of key: share (one limit for all of them, the

@@ -97,7 +97,6 @@ func (l *Limit) maxCapacity() (n int64) {
 	return n
 }
 
-// specCapacity returns the maximum cost of a claim that s grants.
 func specCapacity(s Spec) int64 {
 	switch s := s.(type) {
 	case nil:

@@ -59,7 +59,6 @@ func metricRune(r rune) rune {
 	return r
 }
 
-// splitKey returns the values that make up a key of l.
 func (l *Limit) splitKey(key string) (parts []string) {
 	n := 0
 	for _, at := range l.metric.levels {
