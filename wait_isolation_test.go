@@ -20,7 +20,7 @@ import (
 
 // Where a server rejects some requests, and faster than it accepts others, the others hardly wait longer than with a client that obeys
 // only what the response to each request says. Which requests are rejected is random in half of the worlds, and in the others always
-// those for one resource, of which there are enough to be most of what is sent, because each is sent again.
+// those for some of the resources, which are often most of what is sent, because each is sent again.
 func TestTransport_rejectionsOfSomeDelayNoOthers(t *testing.T) {
 	worlds, sum := uint64(24), 0.
 	if testing.Short() {

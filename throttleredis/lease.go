@@ -336,7 +336,7 @@ func (a *leases) keyOf(key string, now time.Time) *leasedKey {
 func (k *leasedKey) isIdle(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.flight == nil && k.held() == 0 && now.Sub(k.sampledAt) > leaseTime
+	return k.flight == nil && k.returns == 0 && k.held() == 0 && now.Sub(k.sampledAt) > leaseTime
 }
 
 // held returns the units that are left in the leases. k.mu is held.
@@ -584,9 +584,10 @@ func (a *leases) tick(k *leasedKey) {
 	if k.ticking = k.held() > 0; k.ticking {
 		defer a.after(a.ahead, func() { a.tick(k) })
 	}
-	end := k.beginReturn()
+	if len(returned) > 0 {
+		defer a.giveBackLater(k, returned, k.beginReturn())
+	}
 	k.mu.Unlock()
-	a.giveBackLater(k, returned, end)
 }
 
 // unneeded takes the units that k has beyond those that are kept, and all that have expired. It returns
@@ -697,9 +698,10 @@ func (a *leases) close(ctx context.Context) error {
 					}
 				}
 			}
-			parts := a.unneeded(k, 0)
+			parts, end := a.unneeded(k, 0), k.beginReturn()
 			k.mu.Unlock()
 			a.giveBack(ctx, k, parts)
+			end()
 		}
 	}
 	return nil

@@ -27,19 +27,20 @@ import (
 //
 // Enough are as many as random rejections in the share of late would produce once in a hundred times, if more in flight
 // than usual do not explain all of them, and if half of them are not repeated: a request that was rejected before may be
-// rejected for what it is. They must be most of what was sent until then, because many servers reject faster than they accept:
+// rejected for what it is. Those that are not repeated must be most of what was sent up to the latest rejected one, repeated
+// rejections aside, because many servers reject faster than they accept:
 //
-//	sent        1  2  3  4  5  6  7  8  9  10
-//	response          ✗ 1   ✗ 4     ✗ 8      ✗ 10       ✓ 5 ...: three of seven are not enough
+//	sent        1  2  3  4  5  6  7  8  9  10  11  12
+//	response          ✗ 1   ✗ 4     ✗ 8      ✗ 10    ✗ 12      ✓ 5 ...: four of nine are not enough
 //
-// Each hold that proves to be wrong doubles the number, so that wrong holds become rare however many
-// requests there are, and each that proves to be right halves it. After two right ones in a row the first rejection begins the
-// next hold, as it does while what has waited for a right one is being sent.
+// What was sent includes requests that fail, or whose callers give up. Each hold that proves to be wrong doubles the number, so that
+// wrong holds become rare however many requests there are, and each that proves to be right halves it. After two right ones in a
+// row the first rejection begins the next hold, as it does while what has waited for a right one is being sent.
 //
-// A hold lasts until the latest time that a rejection stated. Then it goes on if most of what is sent is rejected again, as far as
-// is known. If none stated a time, it lasts until a test is
-// accepted. The acceptance of a request that was sent after all rejected ones, and after the first rejection had arrived, ends
-// it, too: two that were sent before may have arrived in another order.
+// A hold lasts until the latest time that a rejection stated. Then it goes on if most of what is sent, up to the latest rejected
+// request, is rejected and not repeated. If none stated a time, it lasts until a test is accepted. The acceptance of a request that
+// was sent after all rejected ones, and after the first rejection had arrived, ends it, too: two that were sent before may have
+// arrived in another order. After the stated end, any that was sent since then does.
 //
 // A Hold is not safe for concurrent use. The zero Hold delays nothing.
 type Hold struct {
@@ -51,19 +52,20 @@ type Hold struct {
 	Highest   uint64    // highest number of a claim that was rejected
 	Server    bool      // the latest rejection was a 5xx
 	Ending    bool      // the stated end has passed, and what has waited is being sent
-	Rejected  int       // tests that were rejected while it was held
+	Rejected  int       // tests that were rejected while it was held, and how often it went on
 
-	first     uint64  // claim whose rejection began the suspicion, or sentBy if it is not of this quota
-	sentBy    uint64  // latest claim that was sent when the first rejection arrived
-	from      uint64  // claim after which rejections count: sentBy, or the latest one when the stated end passed
-	row       int     // rejections of claims that were sent after it
-	others    int     // of these, requests that were not repeated
-	uncrowded bool    // one of these was sent with no more in flight than others that were accepted
-	needed    int     // so many of them begin the hold
-	share     float64 // part of the responses before that were rejections or failures
-	doubt     uint8   // holds that proved to be wrong, less those that proved to be right
-	right     uint8   // holds in a row that proved to be right, at most trusted
-	against   uint8   // of the claims after first up to sentBy, so many more were accepted than rejected; of all suspicions
+	first     uint64    // claim whose rejection began the suspicion, or sentBy if it is not of this quota
+	sentBy    uint64    // latest claim that was sent when the first rejection arrived
+	from      uint64    // claim after which rejections count: sentBy, or the latest one when the stated end passed
+	next      time.Time // the latest time that these stated after the stated end, which is the next one if it goes on
+	row       int       // rejections of claims after from
+	others    int       // of these, requests that were not repeated
+	uncrowded bool      // one of these was sent with no more in flight than others that were accepted
+	needed    int       // so many of them begin the hold, or continue it
+	share     float64   // part of the responses before that were rejections or failures
+	doubt     uint8     // holds that proved to be wrong, less those that proved to be right
+	right     uint8     // holds in a row that proved to be right, at most trusted
+	against   uint8     // of the claims after first up to sentBy, so many more were accepted than rejected; of all suspicions
 }
 
 const (
@@ -91,8 +93,8 @@ type Rejection struct {
 
 // Add applies a rejection that arrived now. It reports whether others wait from now on.
 func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
-	if h.Suspected && !h.Held && now.Sub(ticks.Later(h.Latest, h.Until)) > forgotten {
-		h.Suspected = false // no request has been sent since
+	if h.Suspected && (!h.Held || h.Ending) && now.Sub(ticks.Later(h.Latest, h.Until)) > forgotten {
+		h.Suspected, h.Held, h.Ending = false, false, false // no request has been accepted or rejected since
 	}
 	first := !h.Suspected
 	if first {
@@ -109,6 +111,9 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 		h.uncrowded = h.uncrowded || !r.Crowded
 		if !r.Repeated {
 			h.others++
+			if r.After > 0 {
+				h.next = ticks.Later(h.next, now.Add(r.After))
+			}
 		}
 	}
 	enough := h.enough()
@@ -116,7 +121,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	case h.Ending && !enough:
 		return false
 	case h.Ending: // it goes on
-		h.Ending, h.Until, h.Rejected = false, time.Time{}, h.Rejected+1
+		h.Ending, h.Until, h.Rejected = false, h.next, h.Rejected+1
 	}
 	h.Latest, h.Server = now, r.Server
 	if r.After > 0 {
@@ -139,7 +144,7 @@ func (h *Hold) enough() bool {
 
 // Lapse applies that the stated end has passed, when claim sent was the latest one. What has waited is sent from now on.
 func (h *Hold) Lapse(sent uint64) {
-	h.Ending, h.from, h.row, h.others, h.needed, h.uncrowded = true, sent, 0, 0, 1, true
+	h.Ending, h.from, h.row, h.others, h.needed, h.uncrowded, h.next = true, sent, 0, 0, 1, true, time.Time{}
 }
 
 // neededRow returns how many rejections in a row random ones in this share produce with the probability chance.
@@ -154,7 +159,7 @@ func (h *Hold) Begin(sent uint64, until, now time.Time) {
 	if !h.Held {
 		*h = Hold{Since: now, doubt: h.doubt, right: h.right, against: h.against, Highest: sent}
 	}
-	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.first, h.sentBy = true, true, false, now, sent, sent, sent
+	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.first, h.sentBy, h.from = true, true, false, now, sent, sent, sent, sent
 	if !now.Before(h.Until) {
 		h.Until = time.Time{} // it goes on
 	}
@@ -185,7 +190,7 @@ func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 		h.against = min(h.against+1, 2*single)
 	}
 	switch {
-	case !h.Suspected || n <= h.sentBy || h.Held && n <= h.Highest:
+	case !h.Suspected || n <= h.sentBy || h.Ending && n <= h.from || h.Held && !h.Ending && n <= h.Highest:
 		return false, false
 	case !h.Held:
 		h.Suspected = false

@@ -434,6 +434,66 @@ func TestHold_continuesAfterItsStatedEnd(t *testing.T) {
 	}
 }
 
+// What is accepted after the stated end ends the hold, although others were rejected before, because a server may reject faster than it
+// accepts. Otherwise the hold would remain, and hide what is rejected later.
+func TestHold_endsAfterItsStatedEnd(t *testing.T) {
+	h := Hold{right: trusted}
+	require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: time.Second}, start))
+	end := start.Add(time.Second)
+	h.Lapse(3)
+	for n := uint64(5); n < 50; n += 3 {
+		h.Add(Rejection{Claim: n, Sent: n}, end)
+	}
+	require.True(t, h.Ending)
+	ended, _ := h.Accepted(3, end)
+	require.False(t, ended, "sent before the end")
+	ended, right := h.Accepted(4, end)
+	require.True(t, ended)
+	require.True(t, right)
+	require.False(t, h.Held)
+}
+
+// A hold that goes on lasts until the latest time that was stated after its end, also by the rejections that did not suffice.
+func TestHold_goesOnUntilTheLatestStatedTime(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		after []time.Duration // of claims 5, 6 and so on, of which two suffice
+		wait  time.Duration
+	}{
+		"the first":  {[]time.Duration{30 * s, s}, 30 * s},
+		"the second": {[]time.Duration{s, 30 * s}, 30 * s},
+		"only one":   {[]time.Duration{30 * s, 0}, 30 * s},
+		"none":       {[]time.Duration{0, 0}, 0},
+		"not before": {[]time.Duration{2 * s, 3 * s}, 3 * s},
+	} {
+		h := Hold{right: trusted}
+		require.True(t, h.Add(Rejection{Claim: 1, Sent: 1, After: 20 * s}, start))
+		end := start.Add(20 * s)
+		h.Lapse(3)
+		for i, after := range tt.after {
+			h.Add(Rejection{Claim: 5 + uint64(i), Sent: 10, After: after}, end)
+		}
+		wait, waits := h.Waits(end)
+		require.True(t, waits, name)
+		require.Equal(t, tt.wait, wait, name)
+	}
+}
+
+// A hold whose stated end has passed, and for which nothing was sent since, is forgotten: the next rejection begins a suspicion.
+func TestHold_isForgottenAfterItsStatedEnd(t *testing.T) {
+	for later, held := range map[time.Duration]bool{time.Second: true, 9 * time.Second: true, 11 * time.Second: false, 3 * time.Hour: false} {
+		var h Hold
+		h.respond("xxxxx", .1)
+		require.True(t, h.Held)
+		h.Add(Rejection{Claim: 99, Sent: 99, After: time.Second}, start)
+		h.Lapse(100)
+		h.Add(Rejection{Claim: 101, Sent: 101, After: time.Minute, Share: .1}, start.Add(time.Second+later))
+		_, waits := h.Waits(start.Add(time.Second + later))
+		require.Equal(t, held, waits, later)
+		require.Equal(t, held, h.Held, later)
+	}
+}
+
 // A server may reject faster than it accepts. What is rejected first then shows nothing, unless it is most of what was sent.
 func TestHold_fastRejectionsAreNotAll(t *testing.T) {
 	for _, repeated := range []bool{false, true} {
@@ -460,7 +520,7 @@ func TestHold_beginAndRelease(t *testing.T) {
 	h := Hold{right: 1, doubt: 2}
 	h.respond("xx", .1)
 	h.Begin(20, time.Time{}, at(s))
-	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(s), Highest: 20, first: 20, sentBy: 20, right: 1, doubt: 2}, h)
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(s), Highest: 20, first: 20, sentBy: 20, from: 20, right: 1, doubt: 2}, h)
 	for n, ended := range map[uint64]bool{20: false, 21: true} {
 		c := h
 		got, right := c.Accepted(n, at(2*s))
@@ -469,7 +529,7 @@ func TestHold_beginAndRelease(t *testing.T) {
 	h.Begin(15, at(9*s), at(2*s))
 	h.Begin(30, at(5*s), at(3*s))
 	h.Begin(25, time.Time{}, at(4*s))
-	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(4 * s), Until: at(9 * s), Highest: 25, first: 25, sentBy: 25, right: 1, doubt: 2}, h)
+	require.Equal(t, Hold{Suspected: true, Held: true, Since: at(s), Latest: at(4 * s), Until: at(9 * s), Highest: 25, first: 25, sentBy: 25, from: 25, right: 1, doubt: 2}, h)
 
 	h.Ending = true
 	h.Begin(40, at(20*s), at(9*s))

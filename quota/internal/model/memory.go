@@ -77,7 +77,7 @@ const staleAfter = 10 * time.Minute
 // ForgetAll removes everything that q knows, so that it admits all requests.
 func (q *Quota) ForgetAll() {
 	q.Hold, q.Overload, q.Ramp, q.tests = hold.Hold{}, concurrency.AdaptiveLimiter{}, concurrency.Ramp{}, tests{}
-	q.Estimates, q.Learned = nil, nil
+	q.Estimates, q.Learned, q.firsts = nil, nil, firstAttempts{}
 }
 
 // SetBack applies that the clock was set back to now. The times that q knows are in the future, so it forgets

@@ -72,9 +72,9 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 type firstAttempts struct{ rejected, again float32 } // parts
 
 const (
-	partOf = 16 // requests in which a part follows the present ones
-	mostOf = 8  // of so many first attempts, all but one are rejected: then a request that is rejected again is no different
-	seldom = 8  // what is sent again is accepted so many times more seldom than first attempts: it differs
+	smoothing = 16     // requests in which a part follows the present ones
+	fewFirsts = 1. / 8 // of the first attempts that are not rejected: with fewer, one that is rejected again is no different
+	fewAgain  = 1. / 8 // of what is sent again is not rejected, for each first attempt: it differs. After 46 rejections if half are
 )
 
 // add counts f, the response to a request.
@@ -86,13 +86,13 @@ func (a *firstAttempts) add(f *throttle.Feedback) {
 	if f.Outcome == throttle.Throttled {
 		rejected = 1
 	}
-	*part += (rejected - *part) / partOf
+	*part += (rejected - *part) / smoothing
 }
 
 // tells reports whether a rejection may be because of what its request is, which is repeated or not.
 func (a *firstAttempts) tells(repeated bool) bool {
-	accepted, again := 1-a.rejected, 1-a.again
-	return repeated && (accepted > 1./2 || accepted > 1./mostOf && again < accepted/seldom)
+	first, again := 1-a.rejected, 1-a.again // not rejected
+	return repeated && (first > 1./2 || first > fewFirsts && again < first*fewAgain)
 }
 
 // canceledInFlight applies that the caller of claim n gave up. If q has delayed it, that was too late.
@@ -163,7 +163,7 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 	if first && q.Account.Full && !explained {
 		q.rememberSpan(now)
 	}
-	if begins || ending && !q.Hold.Ending {
+	if begins || ending && q.Hold.Held && !q.Hold.Ending {
 		q.tests.on, q.follows = false, false
 		q.tests.begin(!q.Hold.Estimated(), q.trip.Typical(), now)
 	}
