@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Slow start delays calls, and makes hardly any fail: one that has no more time is sent. Here, stops of random servers end, and
+// Slow start delays calls, and makes none fail: one that has no more time is sent. Here, stops of random servers end, and
 // calls have random deadlines, also shorter than slow start. Those that are too short for a response do not count.
 func TestTransport_slowStartFailsNoCall(t *testing.T) {
 	waited, calls, worlds := 0, 0, uint64(30)
@@ -28,7 +28,7 @@ func TestTransport_slowStartFailsNoCall(t *testing.T) {
 		latency := time.Duration(1+r.IntN(300)) * time.Millisecond
 		stop := time.Duration(1+r.IntN(20)) * time.Second
 		callers, states := 10+r.IntN(100), r.IntN(2) == 0
-		synctest.Test(t, func(t *testing.T) {
+		run := func(t *testing.T) (failedCalls int64) {
 			end := time.Now().Add(stop)
 			base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
 				select {
@@ -44,7 +44,7 @@ func TestTransport_slowStartFailsNoCall(t *testing.T) {
 				}
 				return &http.Response{StatusCode: status, Header: h, Body: http.NoBody, Request: req}, nil
 			})
-			var slow, afterwards, failed atomic.Int64 // afterwards: calls after the hold
+			var slow, failed atomic.Int64
 			tr := &Transport{Base: base, Trace: &Trace{WaitDone: func(_ *http.Request, i WaitInfo) {
 				if i.Waited > 0 && i.Reason == "slow start" && i.Err == nil {
 					slow.Add(1)
@@ -59,9 +59,6 @@ func TestTransport_slowStartFailsNoCall(t *testing.T) {
 						late := time.Since(end) > 1500*time.Millisecond // the hold is over
 						resp, err := (&http.Client{Transport: tr}).Do(request(t, "GET", "").WithContext(ctx))
 						cancel()
-						if late {
-							afterwards.Add(1)
-						}
 						if late && err != nil {
 							failed.Add(1)
 						}
@@ -74,11 +71,19 @@ func TestTransport_slowStartFailsNoCall(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			// In one of 60 runs of a busy machine, a few calls of one world fail.
-			assert.LessOrEqual(t, failed.Load(), afterwards.Load()/50, "seed %d: %v away, %d callers, stop %v: %d calls", seed, latency, callers, stop, afterwards.Load())
 			calls += callers
 			waited += int(slow.Load())
-		})
+			return failed.Load()
+		}
+		// One of 500 worlds is bad on a busy machine, by the order of goroutines: then two further runs of it must be good.
+		for runs := 1; runs <= 3; runs++ {
+			failed := int64(0)
+			synctest.Test(t, func(t *testing.T) { failed = run(t) })
+			if runs == 1 && failed == 0 {
+				break
+			}
+			assert.True(t, runs == 1 || failed == 0, "seed %d: %v away, %d callers, stop %v: %d failed", seed, latency, callers, stop, failed)
+		}
 	}
 	t.Logf("%d calls have waited", waited)
 	require.Greater(t, waited, calls/10)

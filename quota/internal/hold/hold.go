@@ -57,7 +57,7 @@ type Hold struct {
 	first     uint64    // claim whose rejection began the suspicion, or sentBy if it is not of this quota
 	sentBy    uint64    // latest claim that was sent when the first rejection arrived
 	from      uint64    // claim after which rejections count: sentBy, or the latest one when the stated end passed
-	next      time.Time // the latest time that these stated after the stated end, which is the next one if it goes on
+	next      time.Time // the latest time that others stated since the stated end: the next one, if the hold goes on
 	row       int       // rejections of claims after from
 	others    int       // of these, requests that were not repeated
 	uncrowded bool      // one of these was sent with no more in flight than others that were accepted

@@ -74,7 +74,7 @@ type firstAttempts struct{ rejected, again float32 } // parts
 const (
 	smoothing = 16     // requests in which a part follows the present ones
 	fewFirsts = 1. / 8 // of the first attempts that are not rejected: with fewer, one that is rejected again is no different
-	fewAgain  = 1. / 8 // of what is sent again is not rejected, for each first attempt: it differs. After 46 rejections if half are
+	fewAgain  = 1. / 8 // of what is sent again, by the part of the first attempts that are not rejected: with fewer, it differs
 )
 
 // add counts f, the response to a request.
