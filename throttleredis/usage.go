@@ -106,6 +106,9 @@ type usageRule interface {
 	// restored returns the amount that is restored within d.
 	restored(d time.Duration) int64
 
+	// paysBack reports whether what hosts take too much is left out later.
+	paysBack() bool
+
 	// full returns the amount of all units.
 	full() int64
 
@@ -205,8 +208,8 @@ func (u *limitUsage) decide(r *usageRecord, n, now int64, elapsed time.Duration,
 		d.Wait = u.rule.wait(r, now, amount, h)
 		return d
 	}
-	if active := r.activeHosts(elapsed-u.activeFor(now), h); active > 1 {
-		d.Wait = r.recent.waitForShare(amount, left, u.rule.restored(u.exchange.exchangeTime()), active, u.exchange, elapsed)
+	if users := u.usersOf(r, elapsed-u.activeFor(now), h); users.hosts > 1 {
+		d.Wait = u.waitForShare(r, amount, left, now, users, elapsed)
 	}
 	d.OK = d.Wait == 0
 	return d
@@ -453,15 +456,39 @@ func (r *usageRecord) usedByOthers(since time.Duration) bool {
 	return slices.ContainsFunc(r.peers, func(k peerUsage) bool { return !k.peer.gone.Load() && k.sentAt >= since })
 }
 
-// activeHosts returns the number of reachable hosts that sent the counter since a time, and this one.
-func (r *usageRecord) activeHosts(since time.Duration, h hostCounts) int64 {
-	n := int64(1)
+// keyUsers are the hosts that use a key.
+type keyUsers struct {
+	hosts int64 // with this one
+	rank  int64 // number of those before this one, in an order that is the same for all
+}
+
+// usersOf returns the reachable hosts that sent the counter of r since a time, and this one.
+func (u *limitUsage) usersOf(r *usageRecord, since time.Duration, h hostCounts) keyUsers {
+	users := keyUsers{hosts: 1}
 	for i := range r.peers {
 		if k := &r.peers[i]; h.reaches(k.peer) && k.sentAt >= since {
-			n++
+			users.hosts++
+			if k.peer.id < u.exchange.host {
+				users.rank++
+			}
 		}
 	}
-	return n
+	return users
+}
+
+// waitForShare returns the time until a host that shares r with others may take an amount, given
+// the amount that is left. Zero means now.
+func (u *limitUsage) waitForShare(r *usageRecord, amount, left, now int64, users keyUsers, elapsed time.Duration) time.Duration {
+	restored := u.rule.restored(u.exchange.exchangeTime())
+	if u.rule.paysBack() {
+		return r.recent.waitForPart(amount, left, restored, users.hosts, true, u.exchange, elapsed)
+	}
+	isTurn, next := u.exchange.turn(now, users)
+	if isTurn && r.recent.waitForPart(amount, left, restored, users.hosts, true, u.exchange, elapsed) == 0 {
+		return 0
+	}
+	wait := r.recent.waitForPart(amount, left, restored, users.hosts, false, u.exchange, elapsed)
+	return min(wait, next, u.rule.length(now))
 }
 
 // recentSlots is the number of slots of a recentUsage. Those before the latest cover exchangeTime.
@@ -488,22 +515,28 @@ func (q *recentUsage) add(amount, slot int64) {
 	*a = max(ticks.Add(*a, amount), 0)
 }
 
-// waitForShare returns the time until a host that shares a limit with others may take an
-// amount, given the amount that is left and the amount that is restored within
-// exchangeTime. Zero means now.
-func (q *recentUsage) waitForShare(amount, left, restored, hosts int64, x *usageExchange, elapsed time.Duration) time.Duration {
+// waitForPart returns the time until a host may take an amount as its part of what is left and of
+// what is restored within exchangeTime: Forever if that is too little, unless it is its turn.
+func (q *recentUsage) waitForPart(amount, left, restored, hosts int64, isTurn bool, x *usageExchange, elapsed time.Duration) time.Duration {
 	q.advance(x.slot(elapsed))
 	taken := int64(0)
 	for _, a := range q.amounts {
 		taken = ticks.Add(taken, a)
 	}
 	for n := int64(recentSlots); ; n-- {
-		share := (max(ticks.Add(left, taken), restored)-1)/hosts + 1
-		if taken == 0 || ticks.Add(taken, amount) <= share {
+		all := max(ticks.Add(left, taken), restored)
+		part := all / hosts
+		if isTurn {
+			part = all - (hosts-1)*part
+		}
+		if isTurn && taken == 0 || ticks.Add(taken, amount) <= part {
 			if n == recentSlots {
 				return 0
 			}
 			return time.Duration(q.latest-n+recentSlots)*x.slotLength - elapsed
+		}
+		if taken == 0 {
+			return throttle.Forever
 		}
 		taken -= q.amounts[(q.latest-n+1+recentSlots)%recentSlots]
 	}

@@ -40,6 +40,8 @@ func (b *bucketUsage) reading(r *usageRecord, given int64, _ time.Duration) int6
 
 func (b *bucketUsage) restored(d time.Duration) int64 { return ticks.Mul(int64(d), b.Scale) }
 
+func (b *bucketUsage) paysBack() bool { return true }
+
 // levelAt returns the ticks that are taken at now. Hosts that are unreachable are assumed to
 // use their part of the rate and of the burst.
 func (b *bucketUsage) levelAt(r *usageRecord, now int64, h hostCounts) int64 {

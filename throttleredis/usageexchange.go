@@ -104,6 +104,15 @@ func (x *usageExchange) exchangeTime() time.Duration { return x.options.Interval
 // slot returns the number of the slot of recentUsage at elapsed.
 func (x *usageExchange) slot(elapsed time.Duration) int64 { return int64(elapsed / x.slotLength) }
 
+// turn reports whether it is the turn of this host at now, and in what time its next one begins. A turn
+// lasts for exchangeTime, and then all pause until they know what was taken in it.
+func (x *usageExchange) turn(now int64, users keyUsers) (isTurn bool, next time.Duration) {
+	lasts := int64(x.exchangeTime())
+	round := 2 * lasts * users.hosts
+	begun := ((now-2*lasts*users.rank)%round + round) % round
+	return begun < lasts, time.Duration(round - begun)
+}
+
 func (x *usageExchange) counts() hostCounts { return *x.current.Load() }
 
 // reportDegraded reports a decision that was made while some hosts were unreachable.

@@ -27,6 +27,8 @@ func (w *windowUsage) full() int64 { return w.config.Count }
 
 func (w *windowUsage) restored(time.Duration) int64 { return 0 }
 
+func (w *windowUsage) paysBack() bool { return false }
+
 // at returns the window that contains now.
 func (w *windowUsage) at(now int64) usageWindow {
 	if c := w.cached.Load(); c != nil && now >= c.start && now < c.end {
