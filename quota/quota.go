@@ -67,7 +67,7 @@ func (q *quota) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decis
 	if l := t.listeners.Load(); l != nil && !c.DryRun && q.ChangesWithTime() {
 		defer l.record(q.reported(now), now)
 	}
-	claim := model.Claim{Units: n, DryRun: c.DryRun, Waits: c.Waits, GivesUp: !c.Waits && c.Waited > 0 && !c.DryRun, Deadline: c.Deadline}
+	claim := model.Claim{Units: n, DryRun: c.DryRun, Waits: c.Waits, GivesUp: !c.Waits && c.Waited > 0 && !c.DryRun, Waited: c.Waited, Deadline: c.Deadline}
 	if q.Claim(&d, claim, now); shared && d.OK && !c.DryRun {
 		probe = q.newProbe()
 	}

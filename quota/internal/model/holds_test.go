@@ -314,7 +314,7 @@ func TestQuota_aHoldGoesOn(t *testing.T) {
 		require.True(t, q.Hold.Held)
 		require.False(t, q.Hold.Ending)
 		require.Equal(t, end.Add(2*rtt), q.NextTest(), "it is tested first after a round trip")
-		d = reserve(q, end.Add(rtt))
+		d = reserveWaited(q, end.Add(rtt))
 		require.False(t, d.OK)
 		require.Equal(t, after == 0, q.Hold.Estimated())
 		require.Equal(t, after, d.Expected, "the rejection after the end was one of a test")

@@ -76,6 +76,11 @@ func ask(q *Quota, c Claim, now time.Time) (d throttle.Decision) {
 // reserve returns the decision on a claim of one unit, whose caller waits.
 func reserve(q *Quota, now time.Time) throttle.Decision { return ask(q, Claim{Waits: true}, now) }
 
+// reserveWaited is reserve for a call that has waited for a round trip.
+func reserveWaited(q *Quota, now time.Time) throttle.Decision {
+	return ask(q, Claim{Waits: true, Waited: rtt}, now)
+}
+
 // dryRun returns the decision on a claim that changes nothing.
 func dryRun(q *Quota, now time.Time) throttle.Decision {
 	return ask(q, Claim{Waits: true, DryRun: true}, now)

@@ -134,7 +134,7 @@ func TestQuota_appliesRejectedTestsOfOthers(t *testing.T) {
 	q = held(t, 0, stated(time.Minute))
 	require.Zero(t, reserve(q, start).Expected)
 	q.TestRejectedElsewhere(s, start)
-	require.Equal(t, time.Minute-0, reserve(q, start).Expected, "the end is known to be right")
+	require.Equal(t, time.Minute, reserveWaited(q, start).Expected, "the end is known to be right")
 
 	q = known(0)
 	q.TestRejectedElsewhere(8*s, start)

@@ -52,9 +52,10 @@ type Quota struct {
 // A Claim asks for units of a Quota.
 type Claim struct {
 	Units    int64
-	DryRun   bool      // nothing is taken
-	Waits    bool      // its caller waits if it is not granted
-	GivesUp  bool      // its caller has waited, and its call fails if it is not granted
+	DryRun   bool // nothing is taken
+	Waits    bool // its caller waits if it is not granted
+	GivesUp  bool // its caller has waited, and its call fails if it is not granted
+	Waited   time.Duration
 	Deadline time.Time // of its caller, on the system clock; zero: there is none, or it is not known
 }
 
@@ -68,6 +69,7 @@ type decision struct {
 	guess    bool                  // no unit may be left, but the reset is rounded
 	inFlight bool                  // units are left, but the requests in flight may take them
 	proven   bool                  // rejections have shown that end is right
+	unsure   bool                  // they have shown only that the wait is not over
 	chances  int8                  // last chances that are given before one was accepted
 	doubt    *statedlimit.Estimate // the stated limit, if nothing has confirmed it; nil: something has
 }
@@ -133,7 +135,9 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 		switch {
 		case d.OK:
 		case d.proven, q.Account.NeverTest, c.DryRun && d.doubt == nil:
-			d.Expected = d.end
+			if d.Expected = d.end; d.unsure && c.Waits && !q.Account.NeverTest {
+				d.failAfter(q.trip.Typical() - c.Waited)
+			}
 		case c.GivesUp && q.tests.takeChance(d.chances):
 			d.grant(q.grant(c.Units, now) | lastChanceBit)
 		case d.doubt != nil:
@@ -148,6 +152,17 @@ func (q *Quota) Claim(to *throttle.Decision, c Claim, now time.Time) {
 // grant grants the claim although something has denied it.
 func (d *decision) grant(grant uint64) {
 	d.OK, d.Wait, d.ServerImposed, d.Estimated, d.Grant = true, 0, false, false, grant
+}
+
+// failAfter makes a call that cannot wait until the stated end fail no sooner than after a time, in which the server would reject it.
+// Otherwise a worker that makes one call after the other loses thousands of them in a second, although the statement may be wrong.
+func (d *decision) failAfter(rest time.Duration) {
+	if rest <= 0 || d.end == 0 {
+		return
+	}
+	if d.Expected = 0; d.Wait == 0 || rest < d.Wait {
+		d.Wait = rest
+	}
 }
 
 // doubt bounds the wait for a statement that no rejection has confirmed.
@@ -226,6 +241,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 			d.Policy = names.LearnedRate
 		}
 		d.Wait, d.end, d.proven, d.chances = wait, wait, q.Hold.Rejected > 0 || q.Hold.Trusted(), holdChances
+		d.unsure = !q.Hold.Trusted()
 		return
 	}
 	for i := range q.Estimates {
