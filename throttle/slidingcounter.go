@@ -43,27 +43,6 @@ type slidingCounter struct {
 	counts slidingCounts
 }
 
-// slidingCounts are the counts of a slidingCounter. Readings are not older than that of the
-// latest add.
-type slidingCounts interface {
-	// used returns the units that count at now, rounded up if they are an estimate.
-	used(now int64) int64
-
-	// waitUntilAtMost returns how long after now the units that count decrease to the given
-	// number if none are added.
-	waitUntilAtMost(units, now int64) time.Duration
-
-	// add adds units at now and returns the Decision.Grant with which they can be adjusted.
-	add(units, now int64) (grant uint64)
-
-	// adjust changes the units that were added with grant by n, as long as they count.
-	adjust(grant uint64, n int64)
-
-	// setPer changes the length of the window at now. The units that count then count as
-	// added now, and earlier grants can no longer be adjusted.
-	setPer(per, now int64)
-}
-
 // NewSlidingCounter returns a limiter of the units taken in the last Per. It keeps counts for windows
 // instead of a record of each unit, so its memory is independent of the limit: two numbers,
 // or one for each of Parts.
@@ -102,13 +81,7 @@ type slidingCounts interface {
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c}
-	if c.Parts > 0 {
-		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
-	} else {
-		s.counts = &windowCounts{per: int64(c.Limit.Per), roundDown: c.RoundDown, window: ticks.Never}
-	}
-	return s
+	return &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c, counts: newSlidingCounts(c)}
 }
 
 func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -164,88 +137,4 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 	}
 	s.config, s.policy = next, policyOf(l.Name, l)
 	return nil
-}
-
-// windowCounts are the units taken in the window with a number, and in the one before it.
-type windowCounts struct {
-	per       int64
-	roundDown bool
-
-	window            int64
-	id                uint64 // like window, but never the same for windows of different length
-	current, previous int64
-}
-
-func (w windowCounts) at(now int64) windowCounts {
-	number := ticks.FloorDiv(now, w.per)
-	passed := number - w.window
-	switch passed {
-	case 0:
-		return w
-	case 1:
-		w.previous = w.current
-	default:
-		w.previous = 0
-	}
-	w.window, w.id, w.current = number, w.id+uint64(passed), 0
-	return w
-}
-
-func (w *windowCounts) used(now int64) int64 {
-	c := w.at(now)
-	return ticks.Add(c.current, c.previousWeight(now))
-}
-
-// previousWeight returns the weighted previous count at now. Rounded up, it gives the same
-// decisions on whole units as without rounding.
-func (w *windowCounts) previousWeight(now int64) int64 {
-	left := w.per - (now - w.window*w.per)
-	if w.roundDown {
-		return ticks.MulDivDown(w.previous, left, w.per)
-	}
-	return ticks.MulDivUp(w.previous, left, w.per)
-}
-
-func (w *windowCounts) waitUntilAtMost(units, now int64) time.Duration {
-	c := w.at(now)
-	room := ticks.Sub(units, c.current)
-	if room < 0 { // not in this window; in the next one its count is the previous one
-		c.window, c.previous = c.window+1, c.current
-		room = units
-	}
-	start := ticks.Mul(c.window, c.per)
-	return time.Duration(ticks.Sub(ticks.Add(start, c.fadeTime(room)), now))
-}
-
-// fadeTime returns how long after the start of the window the weighted previous count no
-// longer exceeds the allowed number of units.
-func (w *windowCounts) fadeTime(room int64) int64 {
-	switch {
-	case w.previous <= room:
-		return 0
-	case w.roundDown: // rounded down, it fits while it is less than the argument plus 1
-		return w.per - (ticks.MulDivUp(room+1, w.per, w.previous) - 1)
-	}
-	return w.per - ticks.MulDivDown(room, w.per, w.previous)
-}
-
-func (w *windowCounts) add(units, now int64) uint64 {
-	*w = w.at(now)
-	w.current += units
-	return w.id
-}
-
-func (w *windowCounts) adjust(grant uint64, n int64) {
-	switch grant {
-	case w.id:
-		w.current = max(ticks.Add(w.current, n), 0)
-	case w.id - 1:
-		w.previous = max(ticks.Add(w.previous, n), 0)
-	}
-}
-
-func (w *windowCounts) setPer(per, now int64) {
-	c := w.at(now)
-	c.current = ticks.Add(c.current, c.previousWeight(now))
-	*w = windowCounts{per: per, roundDown: c.roundDown, window: ticks.FloorDiv(now, per), id: c.id + 2, current: c.current}
 }
