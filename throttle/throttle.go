@@ -366,17 +366,17 @@ const (
 	Failed                   // there was no response, or a 5xx that does not mention a limit
 )
 
+var outcomes = [...]string{Accepted: "accepted", Throttled: "throttled", Failed: "failed"}
+
 // String returns the name of o in lower case.
-func (o Outcome) String() string {
-	switch o {
-	case Accepted:
-		return "accepted"
-	case Throttled:
-		return "throttled"
-	case Failed:
-		return "failed"
+func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "outcome") }
+
+// nameOf returns names[i], or kind and i if i has no name.
+func nameOf(names []string, i uint8, kind string) string {
+	if int(i) < len(names) {
+		return names[i]
 	}
-	return "outcome " + strconv.Itoa(int(o))
+	return kind + " " + strconv.Itoa(int(i))
 }
 
 // Cause describes what a rejection or a failure looked like, for limiters that estimate
@@ -402,12 +402,7 @@ var causes = [...]string{
 }
 
 // String returns the name of c in lower case, without the word cause.
-func (c Cause) String() string {
-	if int(c) < len(causes) {
-		return causes[c]
-	}
-	return "cause " + strconv.Itoa(int(c))
-}
+func (c Cause) String() string { return nameOf(causes[:], uint8(c), "cause") }
 
 var (
 	// ErrRejected matches every RejectedError.
