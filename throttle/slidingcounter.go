@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -138,3 +140,153 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 	s.config, s.policy = next, policyOf(l.Name, l)
 	return nil
 }
+
+// slidingCounts are the counts of a slidingCounter: the units taken in the latest sub-windows, as
+// running totals. The units of several sub-windows are the difference of two totals, so no
+// decision adds up the parts. An estimate has one sub-window, which is the whole window, and
+// also keeps the one before it.
+//
+// Readings must not be older than that of the latest add.
+type slidingCounts struct {
+	per       int64
+	parts     int64 // number of sub-windows in per
+	estimated bool  // the sub-window before the last parts counts too, weighted by what is left of it
+	roundDown bool  // round the weighted count down
+
+	part  int64 // sub-window of the latest add, counted from the epoch
+	shift int64 // part + shift is a number that no sub-window of another length has had
+
+	// Totals may wrap around; their differences do not.
+	total  int64   // running total of all units
+	starts []int64 // a ring: totals at the start of the latest sub-windows
+	newest int     // index of the total at the start of part
+}
+
+// newSlidingCounts returns the counts of c before the first claim.
+func newSlidingCounts(c SlidingCounterConfig) slidingCounts {
+	s := slidingCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), roundDown: c.RoundDown, part: ticks.Never}
+	if s.estimated = c.Parts == 0; s.estimated {
+		s.parts = 1
+		s.starts = make([]int64, 2)
+	} else {
+		s.starts = make([]int64, c.Parts)
+	}
+	return s
+}
+
+// used returns the units that count at now, rounded up if they are an estimate, unless
+// roundDown is set.
+func (s *slidingCounts) used(now int64) int64 {
+	part := s.partAt(now)
+	if s.estimated {
+		return ticks.Add(s.sum(part), s.weighted(part, now))
+	}
+	return s.sum(part)
+}
+
+// weighted returns the count of the window before part, weighted by what is left of it at
+// now. Rounded up, it gives the same decisions on whole units as without rounding.
+func (s *slidingCounts) weighted(part, now int64) int64 {
+	left := s.per - (now - part*s.per)
+	if s.roundDown {
+		return ticks.MulDivDown(s.taken(part-1), left, s.per)
+	}
+	return ticks.MulDivUp(s.taken(part-1), left, s.per)
+}
+
+// waitUntilAtMost returns how long after now the units that count decrease to the given
+// number if none are added.
+func (s *slidingCounts) waitUntilAtMost(units, now int64) time.Duration {
+	part := s.partAt(now)
+	var at int64
+	if s.estimated {
+		at = s.fadedAt(units, part)
+	} else {
+		next, last := part+1, s.part+s.parts // at the start of last all units have expired
+		next += int64(sort.Search(int(last-next), func(i int) bool { return s.sum(next+int64(i)) <= units }))
+		at = ticks.MulDivCeil(next, s.per, s.parts)
+	}
+	return time.Duration(ticks.Sub(at, now))
+}
+
+// fadedAt returns when the estimate, in window part or the next one, no longer exceeds units.
+func (s *slidingCounts) fadedAt(units, part int64) int64 {
+	free := units - s.sum(part)
+	if free < 0 { // not in this window; in the next one its count is the weighted one
+		part, free = part+1, units
+	}
+	at, previous := ticks.Mul(part, s.per), s.taken(part-1)
+	switch {
+	case previous <= free:
+		return at
+	case s.roundDown: // rounded down, it fits while it is less than free + 1
+		return ticks.Add(at, s.per-(ticks.MulDivUp(free+1, s.per, previous)-1))
+	}
+	return ticks.Add(at, s.per-ticks.MulDivDown(free, s.per, previous))
+}
+
+// add adds units at now and returns the Decision.Grant with which they can be adjusted.
+func (s *slidingCounts) add(units, now int64) (grant uint64) {
+	s.advance(s.partAt(now))
+	s.total += units
+	return uint64(s.part + s.shift)
+}
+
+// adjust changes the units that were added with grant by n, as long as they count. It removes
+// at most what was taken in the sub-window.
+func (s *slidingCounts) adjust(grant uint64, n int64) {
+	part := int64(grant) - s.shift
+	if part > s.part || part <= s.part-int64(len(s.starts)) {
+		return
+	}
+	own := s.taken(part)
+	n = min(max(n, -own), math.MaxInt64-max(own, s.sum(s.part)))
+	s.total += n
+	for i := part + 1; i <= s.part; i++ {
+		*s.start(i) += n
+	}
+}
+
+// setPer changes the length of the window at now. The units that count then count as
+// added now, and earlier grants can no longer be adjusted.
+func (s *slidingCounts) setPer(per, now int64) {
+	used, id := s.used(now), s.partAt(now)+s.shift
+	s.per, s.part, s.total = per, ticks.Never, 0
+	s.advance(s.partAt(now))
+	s.total, s.shift = used, id+int64(len(s.starts))-s.part
+}
+
+// advance makes part the current sub-window.
+func (s *slidingCounts) advance(part int64) {
+	for range min(ticks.Sub(part, s.part), int64(len(s.starts))) {
+		s.newest = (s.newest + 1) % len(s.starts)
+		s.starts[s.newest] = s.total
+	}
+	s.part = part
+}
+
+// sum returns the units of part, which must not be before the current one, and of those before it within the window.
+func (s *slidingCounts) sum(part int64) int64 { return s.total - s.totalBefore(part-s.parts+1) }
+
+// taken returns the units taken in part.
+func (s *slidingCounts) taken(part int64) int64 { return s.totalBefore(part+1) - s.totalBefore(part) }
+
+// totalBefore returns the total at the start of part, or the current total if part has not
+// started.
+func (s *slidingCounts) totalBefore(part int64) int64 {
+	if part > s.part {
+		return s.total
+	}
+	return *s.start(part)
+}
+
+// start returns the total at the start of part, one of the latest sub-windows.
+func (s *slidingCounts) start(part int64) *int64 {
+	i := s.newest - int(s.part-part)
+	if i < 0 {
+		i += len(s.starts)
+	}
+	return &s.starts[i]
+}
+
+func (s *slidingCounts) partAt(now int64) int64 { return ticks.MulDivDown(now, s.parts, s.per) }
