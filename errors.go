@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,13 +142,7 @@ func (e *GiveUpError) Error() string {
 
 // Unwrap returns those of Err and Reason that are not nil.
 func (e *GiveUpError) Unwrap() []error {
-	var errs []error
-	for _, err := range []error{e.Err, e.Reason} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
 // Timeout implements net.Error. It reports whether the last attempt timed out, or Reason

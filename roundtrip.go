@@ -152,7 +152,7 @@ func (rt *roundTrip) begin() {
 		rt.opts.MaxWait = max(rt.opts.MaxWait, 0)
 	}
 	if rt.trace.Done != nil {
-		rt.startedAt = t.resolved.now()
+		rt.startedAt = t.resolved.clock.Now()
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
@@ -270,9 +270,9 @@ func (rt *roundTrip) countForBudget() {
 	case !rt.grantedAt.IsZero():
 		budget.Deposit(rt.grantedAt, 1)
 	case budget != t.resolved.retry.Budget:
-		budget.Deposit(t.resolved.now(), 1)
+		budget.Deposit(t.resolved.clock.Now(), 1)
 	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
-		budget.Deposit(t.resolved.now(), budgetBatch)
+		budget.Deposit(t.resolved.clock.Now(), budgetBatch)
 	}
 }
 
@@ -439,7 +439,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	}
 	start := rt.trace.AttemptStart
 	if start != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
-		rt.tracedAt = rt.t.resolved.now()
+		rt.tracedAt = rt.t.resolved.clock.Now()
 	}
 	if start != nil {
 		start(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
@@ -448,7 +448,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	resp, err := rt.resp, rt.err
 	var now time.Time // stays zero for a success, which needs no time
 	if err != nil || resp.StatusCode >= 400 {
-		now = rt.t.resolved.now()
+		now = rt.t.resolved.clock.Now()
 	}
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Repeated = rt.rejected
@@ -472,7 +472,7 @@ func (rt *roundTrip) send(req *http.Request) {
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	end := rt.endedAt
 	if end.IsZero() {
-		end = rt.t.resolved.now()
+		end = rt.t.resolved.clock.Now()
 	}
 	took := end.Sub(rt.grantedAt)
 	if rt.outcome == throttle.Accepted {
@@ -578,13 +578,10 @@ func (rt *roundTrip) waitForRetry() error {
 
 // discard ends the latest attempt, whose response is not returned, and records its result.
 func (rt *roundTrip) discard() {
-	a := Attempt{Err: rt.err}
+	a := Attempt{Status: statusOf(rt.resp), Err: rt.err}
 	if !rt.drained.complete {
 		rt.drained = drain(rt.ctx, rt.resp)
 		a.Body = httpbody.Snippet(rt.drained.data)
-	}
-	if rt.resp != nil {
-		a.Status = rt.resp.StatusCode
 	}
 	rt.release()
 	rt.pastAttempts = append(rt.pastAttempts, a)
@@ -671,7 +668,7 @@ func (l *attemptResources) release() {
 	if l.granted {
 		l.granted = false
 		if q := l.t.resolved.queue; l.sentToBase {
-			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.now(), Outcome: l.outcome})
+			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.clock.Now(), Outcome: l.outcome})
 		} else {
 			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
 		}

@@ -113,10 +113,8 @@ type resolved struct {
 	queue      *queue.Queue
 	trace      *Trace
 	retry      RetryPolicy
+	clock      throttle.Clock
 	openBodies openBodies
-
-	now   func() time.Time                       // of Clock
-	after func(d time.Duration) <-chan time.Time // of Clock
 }
 
 // NewClient returns an http.Client that sends its requests through t. If t is nil, the
@@ -254,11 +252,7 @@ func (t *Transport) resolve() {
 			queue: cmp.Or(t.Queue, &queue.Queue{Clock: t.Clock}),
 			trace: cmp.Or(t.Trace, new(Trace)),
 			retry: t.Retry.withDefaults(nil),
-			now:   time.Now,
-			after: time.After,
-		}
-		if t.Clock != nil {
-			t.resolved.now, t.resolved.after = t.Clock.Now, t.Clock.After
+			clock: throttle.ClockOr(t.Clock),
 		}
 		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {

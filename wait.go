@@ -79,9 +79,9 @@ func (rt *roundTrip) waitForStart() error {
 		if t.StartSeed != "" {
 			offset = backoff.OffsetFor(t.StartSeed)
 		}
-		t.startDelay.at = t.resolved.now().Add(offset.In(t.StartJitter))
+		t.startDelay.at = t.resolved.clock.Now().Add(offset.In(t.StartJitter))
 	})
-	now := t.resolved.now()
+	now := t.resolved.clock.Now()
 	wait := t.startDelay.at.Sub(now)
 	if wait <= 0 {
 		t.startDelay.passed.Store(true)
@@ -97,13 +97,13 @@ func (rt *roundTrip) waitForStart() error {
 // ends before.
 func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	t := rt.t
-	start := t.resolved.now()
+	start := t.resolved.clock.Now()
 	select {
-	case <-t.resolved.after(d):
+	case <-t.resolved.clock.After(d):
 	case <-rt.ctx.Done():
 		err = context.Cause(rt.ctx)
 	}
-	waited := t.resolved.now().Sub(start)
+	waited := t.resolved.clock.Now().Sub(start)
 	rt.info.BackoffWait += waited
 	if rt.info.Attempts > 0 {
 		rt.betweenAttempts += waited
@@ -116,7 +116,7 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 // have enough time even for a slow response. If the wait must end earlier than the deadline, the
 // time from its end on counts for the response.
 func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
-	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.now())
+	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.clock.Now())
 	after := time.Duration(0)
 	if !waitEnd.IsZero() {
 		after = max(deadline.Sub(waitEnd), 0)
@@ -164,7 +164,7 @@ func (rt *roundTrip) waitRule() (r waitRule) {
 		return r // Queue.Try does not wait
 	}
 	if !rt.until.IsZero() {
-		r.limit, r.reason = max(rt.until.Sub(rt.t.resolved.now()), 1), rt.errMaxElapsed()
+		r.limit, r.reason = max(rt.until.Sub(rt.t.resolved.clock.Now()), 1), rt.errMaxElapsed()
 	}
 	if m := rt.opts.MaxWait; m != 0 && (r.reason == nil || m < r.limit) {
 		r.limit, r.reason = m, rt.errMaxWait()
@@ -190,7 +190,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 		if hasDeadline && time.Until(deadline) <= max(rule.limit, d.Wait) {
 			return err
 		}
-		if !rt.until.IsZero() && rt.t.resolved.now().Add(d.Wait).After(rt.until) {
+		if !rt.until.IsZero() && rt.t.resolved.clock.Now().Add(d.Wait).After(rt.until) {
 			reason = rt.errMaxElapsed() // rule has the smaller limit of the two
 		}
 	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
