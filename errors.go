@@ -47,13 +47,7 @@ var (
 	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
 )
 
-// withSetting returns an error that wraps err, one of the errors above, and names the
-// setting that caused it with its value.
-func withSetting(err error, setting string, value any) error {
-	return &settingError{err, setting, value}
-}
-
-// A settingError is an error that names the setting that caused it.
+// A settingError wraps one of the errors above, and names the setting that caused it.
 type settingError struct {
 	err     error
 	setting string

@@ -490,10 +490,10 @@ func (rt *roundTrip) prepareRetry() error {
 		rt.failures++
 	}
 	if rt.info.Attempts >= p.MaxAttempts {
-		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts)
+		return &settingError{ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts}
 	}
 	if rt.failures >= p.MaxFailures && !throttled {
-		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures)
+		return &settingError{ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures}
 	}
 	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
 	var wait, statedWait time.Duration
@@ -526,7 +526,7 @@ func (rt *roundTrip) prepareRetry() error {
 	}
 	wait = max(wait, rt.delay)
 	if rt.delay == backoff.Stop {
-		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
+		return &settingError{ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop"}
 	}
 	maxWait := rt.maxWait
 	if held && rt.retryAfter <= maxWait {
@@ -536,7 +536,7 @@ func (rt *roundTrip) prepareRetry() error {
 		return err
 	}
 	if rt.backoff > p.MaxBackoff {
-		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff)
+		return &settingError{ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff}
 	}
 	if err := rt.body.checkReplayable(rt.req); err != nil {
 		return err

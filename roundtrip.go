@@ -59,28 +59,21 @@ type roundTrip struct {
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
 	body           body
 
-	demands   // of the ticket
-	admission // how the next attempt, or the latest, was granted
-	attempt   // the latest attempt
-	retrying  // what is kept from one attempt to the next
+	hasDemands bool // whether the ticket has demands
+	quotaIndex int  // index of the Tracker's demand, which may have no Limiter; those for RequestOptions.Costs follow it
+
+	// How the next attempt, or the latest, was granted; set by acquire.
+	waitStart WaitInfo  // the beginning of the wait
+	grantedAt time.Time // zero if no limit granted it
+	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
+
+	attempt  // the latest attempt
+	retrying // what is kept from one attempt to the next
 
 	info          Info     // what has happened so far
 	longestWait   WaitInfo // the longest wait of the call in the queue
 	stoppedByHook bool     // info.StopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned      bool     // RoundTrip returns without a panic
-}
-
-// demands says what the demands of a ticket are for.
-type demands struct {
-	hasDemands bool // whether the ticket has any
-	quotaIndex int  // index of the Tracker's, which may have no Limiter; those for RequestOptions.Costs follow it
-}
-
-// An admission says how an attempt was granted. acquire replaces it.
-type admission struct {
-	waitStart WaitInfo  // the beginning of the wait
-	grantedAt time.Time // zero if no limit granted it
-	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
 }
 
 // An attempt is what was sent, and its result. send replaces it.
@@ -154,9 +147,6 @@ func (rt *roundTrip) begin() {
 	if rt.trace.Done != nil {
 		rt.startedAt = t.resolved.clock.Now()
 	}
-	if req.Body != nil && req.Body != http.NoBody {
-		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
-	}
 	rt.retry = &t.resolved.retry
 	if t.RetryFor != nil {
 		if r := t.RetryFor(req); r != nil {
@@ -167,9 +157,7 @@ func (rt *roundTrip) begin() {
 	p := rt.retry
 	rt.noRetry = rt.opts.NoRetry || p.MaxAttempts <= 1 || callerRetries(req.Header)
 	if !rt.noRetry {
-		if rt.body.source != noBody {
-			rt.body = bodyOf(req, p.MaxBodyBuffer)
-		}
+		rt.body = bodyOf(req, p.MaxBodyBuffer)
 		if p.IdempotencyKey != nil && !isIdempotent(req, rt.opts, p.Idempotent) {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
@@ -317,7 +305,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 			return nil, err
 		}
 	}
-	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
+	if rt.body.rewinder != nil { // set after BeforeSend, because getBody waits until Base has closed the body
 		req.GetBody = rt.body.rewinder.getBody
 	}
 	if rt.t.Breaker == nil {
@@ -564,7 +552,7 @@ func (rt *roundTrip) waitForRetry() error {
 		f(rt.req, i)
 	}
 	rt.discard()
-	if rt.body.source == fromRewind {
+	if rt.body.rewinder != nil {
 		var err error
 		if rt.body.pending, err = rt.body.rewinder.rewind(rt.ctx); err != nil {
 			return err
@@ -599,9 +587,8 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 		rt.discard()
 		return nil, rt.giveUp()
 	}
-	uneventful := rt.info.Attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.info.StopReason == nil
-	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
-		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
+	if r := rt.t.resolved.quota.Reader; r != nil || !rt.info.isUneventful() || rt.retry.AttemptTimeout != 0 {
+		n := &infoContext{Context: rt.ctx, info: rt.info, reader: r}
 		n.owner = rt.sent.WithContext(n)
 		n.owner.Body, n.owner.GetBody = rt.req.Body, rt.req.GetBody
 		resp.Request = n.owner // for InfoFrom, and because the context of the attempt ends with the body
@@ -695,9 +682,7 @@ const maxDemandSpace = 16
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.
 func (rt *roundTrip) end() {
-	if rt.body.source != noBody {
-		rt.body.finish(rt.req)
-	}
+	rt.body.finish(rt.req)
 	if !rt.returned && rt.resp != nil {
 		closeBody(rt.resp.Body)
 	}

@@ -60,31 +60,31 @@ func deadlineError(d time.Duration) error {
 func (rt *roundTrip) errMaxWait() error {
 	switch {
 	case rt.opts.NoWait:
-		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
+		return &settingError{ErrMaxWait, "RequestOptions.NoWait", true}
 	case rt.opts.MaxWait != 0:
-		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
+		return &settingError{ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait}
 	}
-	return withSetting(ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait)
+	return &settingError{ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait}
 }
 
 func (rt *roundTrip) errMaxElapsed() error {
-	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
+	return &settingError{ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed}
 }
 
 // waitForStart waits until the start delay of the Transport has passed.
 func (rt *roundTrip) waitForStart() error {
 	t := rt.t
-	t.startDelay.once.Do(func() {
+	t.startOnce.Do(func() {
 		offset := backoff.RandomOffset()
 		if t.StartSeed != "" {
 			offset = backoff.OffsetFor(t.StartSeed)
 		}
-		t.startDelay.at = t.resolved.clock.Now().Add(offset.In(t.StartJitter))
+		t.startAt = t.resolved.clock.Now().Add(offset.In(t.StartJitter))
 	})
 	now := t.resolved.clock.Now()
-	wait := t.startDelay.at.Sub(now)
+	wait := t.startAt.Sub(now)
 	if wait <= 0 {
-		t.startDelay.passed.Store(true)
+		t.startPassed.Store(true)
 		return nil
 	}
 	if err := rt.checkWait(now, wait, cmp.Or(rt.opts.MaxWait, throttle.Forever)); err != nil {
