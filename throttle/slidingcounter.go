@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -32,10 +33,7 @@ func (c SlidingCounterConfig) Validate() error {
 	case c.Parts > 0 && c.RoundDown:
 		return fmt.Errorf("throttle: sliding counter %q: RoundDown is set: with Parts nothing is estimated: leave it false", c.Limit.Name)
 	}
-	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
-		return err
-	}
-	return c.Limit.Validate()
+	return cmp.Or(c.Limit.checkNoBurst("sliding counter"), c.Limit.Validate())
 }
 
 // A slidingCounter is the limiter of NewSlidingCounter.

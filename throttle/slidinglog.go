@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -28,10 +29,7 @@ func (l SlidingLogConfig) Validate() error {
 	if l.MinGap < 0 || l.MinGap > l.Limit.Per {
 		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Limit.Name, l.MinGap)
 	}
-	if err := l.Limit.checkNoBurst("sliding log"); err != nil {
-		return err
-	}
-	return l.Limit.Validate()
+	return cmp.Or(l.Limit.checkNoBurst("sliding log"), l.Limit.Validate())
 }
 
 // A slidingLog is the limiter of NewSlidingLog.
