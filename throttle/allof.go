@@ -45,7 +45,6 @@ type allOf struct {
 	subGrants SubGrants
 }
 
-// SetClock sets the clock of the limiters; see WithClock.
 func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
 
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {

@@ -85,7 +85,6 @@ func (l Limit) PlusPercent(percent int64) Limit {
 	return l
 }
 
-// SetClock sets the clock of the limiters; see WithClock.
 func (s *softLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
@@ -148,7 +147,6 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	return t.attach(d), nil
 }
 
-// Report implements Limiter: it reports to each limit that granted the claim.
 func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
 		if d.subGrant != &s.uncounted {

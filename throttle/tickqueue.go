@@ -79,7 +79,6 @@ func NewTickQueue(t TickQueueConfig) Limiter {
 	return q
 }
 
-// SetClock replaces the clock; see WithClock.
 func (q *tickQueue) SetClock(c Clock) {
 	q.base.SetClock(c)
 	q.anchor = q.readAnchor(q.config.Anchor)

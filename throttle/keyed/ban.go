@@ -115,8 +115,6 @@ func NewBan(l throttle.Limiter, s BanConfig) throttle.Limiter {
 	return &banLimiter{limiter: l, config: s, time: ticks.NewTimeline()}
 }
 
-// SetClock sets the clock of p and of the limiter around which it is; see
-// throttle.WithClock.
 func (p *banLimiter) SetClock(c throttle.Clock) {
 	p.time.SetClock(c)
 	setClock(p.limiter, c)
