@@ -24,50 +24,40 @@ import (
 // Nothing is read before the first attempt. A request is never sent with a partial or
 // empty body in place of the original.
 type body struct {
-	source      source
-	rewinder    *rewindBody   // set if source is fromRewind
+	rewinder    *rewindBody   // nil if there is no body, GetBody is set, or the body can be sent only once
 	pending     io.ReadCloser // the body of the next attempt until Base gets it; nil if it is that of the request
 	givenToBase bool          // whether Base got a body, which it then closes
 }
 
-// A source is where the body of a retry comes from.
-type source uint8
-
-const (
-	noBody      source = iota // no body
-	sentOnce                  // the body can be sent only once
-	fromGetBody               // Request.GetBody
-	fromRewind                // a rewindBody
-)
-
-// bodyOf returns the body of req, which has one, for several attempts. At most maxLength
-// bytes of it are buffered.
-func bodyOf(req *http.Request, maxLength int64) body {
-	if req.GetBody != nil {
-		return body{source: fromGetBody}
+// bodyOf returns the body of req for several attempts. At most maxLength bytes of it are
+// buffered.
+func bodyOf(req *http.Request, maxLength int64) (b body) {
+	if hasBody(req) && req.GetBody == nil {
+		if b.rewinder = newRewindBody(req, maxLength); b.rewinder != nil {
+			b.pending = b.rewinder.newReader()
+		}
 	}
-	r := newRewindBody(req, maxLength)
-	if r == nil {
-		return body{source: sentOnce}
-	}
-	return body{source: fromRewind, rewinder: r, pending: r.newReader()}
+	return b
 }
+
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
 // checkReplayable opens the body of the next attempt, or returns the error that prevents
 // it. A rewindBody is opened later, by rewind.
 func (b *body) checkReplayable(req *http.Request) (err error) {
-	switch b.source {
-	case sentOnce:
-		return ErrBodyNotReplayable
-	case fromGetBody:
-		if b.pending, err = req.GetBody(); err != nil {
-			return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
-		}
-		if replaced(req, b.pending) {
-			return errBodyReplaced
-		}
-	case fromRewind:
+	switch {
+	case b.rewinder != nil:
 		return b.rewinder.replayErr()
+	case !hasBody(req):
+		return nil
+	case req.GetBody == nil:
+		return ErrBodyNotReplayable
+	}
+	if b.pending, err = req.GetBody(); err != nil {
+		return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
+	}
+	if replaced(req, b.pending) {
+		return errBodyReplaced
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,13 +47,7 @@ var (
 	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
 )
 
-// withSetting returns an error that wraps err, one of the errors above, and names the
-// setting that caused it with its value.
-func withSetting(err error, setting string, value any) error {
-	return &settingError{err, setting, value}
-}
-
-// A settingError is an error that names the setting that caused it.
+// A settingError wraps one of the errors above, and names the setting that caused it.
 type settingError struct {
 	err     error
 	setting string
@@ -141,13 +136,7 @@ func (e *GiveUpError) Error() string {
 
 // Unwrap returns those of Err and Reason that are not nil.
 func (e *GiveUpError) Unwrap() []error {
-	var errs []error
-	for _, err := range []error{e.Err, e.Reason} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
 // Timeout implements net.Error. It reports whether the last attempt timed out, or Reason

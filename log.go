@@ -210,7 +210,7 @@ func requestAttrs(req *http.Request) []slog.Attr {
 
 // hostOf returns the host of the URL of req, "" if there is none.
 func hostOf(req *http.Request) string {
-	if req.URL == nil {
+	if req == nil || req.URL == nil {
 		return ""
 	}
 	return req.URL.Host

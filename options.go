@@ -159,18 +159,23 @@ type Info struct {
 	StopReason error
 }
 
+// isUneventful reports whether i describes a single attempt without waits that heed did not give up.
+func (i Info) isUneventful() bool {
+	return i.Attempts == 1 && i.QueueWait+i.BackoffWait <= 0 && i.StopReason == nil
+}
+
 // InfoFrom returns the Info of the request that resp answers. It returns false if there
 // was one attempt without a wait, and the response is not a failure and states no limits.
 func InfoFrom(resp *http.Response) (Info, bool) {
 	n := infoContextOf(resp)
 	if n == nil {
-		n = &infoContext{info: Info{Attempts: 1}, uneventful: true}
+		n = &infoContext{info: Info{Attempts: 1}}
 	}
 	info := n.info
 	if resp != nil {
 		info.Limits = parseReport(n.reader, resp.Request, resp, time.Now()).AppendRemoteLimits(nil)
 	}
-	if info.Limits == nil && n.uneventful {
+	if info.Limits == nil && info.isUneventful() {
 		return Info{}, false
 	}
 	return info, true
@@ -181,10 +186,9 @@ func InfoFrom(resp *http.Response) (Info, bool) {
 // without an Info need no allocation.
 type infoContext struct {
 	context.Context
-	info       Info
-	uneventful bool            // info holds only a single successful attempt without waits; n exists for reader or AttemptTimeout
-	reader     *headers.Reader // the Tracker's; nil means the zero Reader
-	owner      *http.Request   // the request with this context; the Info does not apply to requests derived from it
+	info   Info
+	reader *headers.Reader // the Tracker's; nil means the zero Reader
+	owner  *http.Request   // the request with this context; the Info does not apply to requests derived from it
 }
 
 type infoContextKey struct{}

@@ -198,14 +198,10 @@ func (o *openBodies) remove(b *bodyEOFSignal) {
 		return
 	}
 	last := len(o.bodies) - 1
-	moved := o.bodies[last]
-	o.bodies[last] = nil
+	moved := o.bodies[last] // may be b
+	o.bodies[b.index-1], moved.index = moved, b.index
+	o.bodies[last], b.index = nil, 0
 	o.bodies = o.bodies[:last]
-	if moved != b {
-		o.bodies[b.index-1] = moved
-		moved.index = b.index
-	}
-	b.index = 0
 	if last == 0 && cap(o.bodies) > 1024 {
 		o.bodies = nil // frees the memory of a load peak
 	}

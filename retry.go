@@ -160,16 +160,6 @@ type RetryPolicy struct {
 	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 
-// Defaults of the fields of RetryPolicy.
-const (
-	defaultMaxAttempts   = 10
-	defaultMaxFailures   = 5
-	defaultMaxBackoff    = time.Minute
-	defaultMaxServerWait = 10 * time.Minute
-	defaultMaxElapsed    = 15 * time.Minute
-	defaultMaxBodyBuffer = 256 << 10
-)
-
 // A defaultPolicy is the default of RetryPolicy.Backoff. A call that is sent five times survives a
 // failure of the server as long as one of go-retryablehttp, whose delays are 1, 2, 4 and 8 s, and
 // its first retry is sent earlier.
@@ -203,25 +193,27 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 		p = *r
 	}
 	if p.MaxAttempts == 0 {
-		p.MaxAttempts, p.MaxFailures = defaultMaxAttempts, cmp.Or(p.MaxFailures, defaultMaxFailures)
+		p.MaxAttempts, p.MaxFailures = 10, cmp.Or(p.MaxFailures, 5)
 	}
 	p.MaxFailures = cmp.Or(p.MaxFailures, p.MaxAttempts)
-	if p.MaxBackoff = cmp.Or(p.MaxBackoff, defaultMaxBackoff); p.MaxBackoff < 0 {
-		p.MaxBackoff = throttle.Forever
-	}
+	p.MaxBackoff = durationOr(p.MaxBackoff, time.Minute)
+	p.MaxServerWait = durationOr(p.MaxServerWait, 10*time.Minute)
+	p.MaxElapsed = durationOr(p.MaxElapsed, 15*time.Minute)
 	p.Backoff = cmp.Or(p.Backoff, defaultBackoff)
 	if p.Budget = cmp.Or(p.Budget, budget); p.Budget == nil {
 		p.Budget = &backoff.Budget{Ratio: 1, MinPerSecond: 100}
 	}
 	p.AttemptTimeout = max(p.AttemptTimeout, 0)
-	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, defaultMaxBodyBuffer)
-	if p.MaxServerWait = cmp.Or(p.MaxServerWait, defaultMaxServerWait); p.MaxServerWait < 0 {
-		p.MaxServerWait = throttle.Forever
-	}
-	if p.MaxElapsed = cmp.Or(p.MaxElapsed, defaultMaxElapsed); p.MaxElapsed < 0 {
-		p.MaxElapsed = throttle.Forever
-	}
+	p.MaxBodyBuffer = cmp.Or(p.MaxBodyBuffer, 256<<10)
 	return p
+}
+
+// durationOr returns d, or byDefault if d is zero, or throttle.Forever if d is negative.
+func durationOr(d, byDefault time.Duration) time.Duration {
+	if d < 0 {
+		return throttle.Forever
+	}
+	return cmp.Or(d, byDefault)
 }
 
 // Retryable reports whether req may be retried after resp or err, by the table of
@@ -263,11 +255,7 @@ func parseReport(r *headers.Reader, req *http.Request, resp *http.Response, now 
 	if r == nil {
 		r = new(headers.Reader)
 	}
-	host := ""
-	if req != nil && req.URL != nil {
-		host = req.URL.Host
-	}
-	return r.Parse(host, resp.StatusCode, resp.Header, now)
+	return r.Parse(hostOf(req), resp.StatusCode, resp.Header, now)
 }
 
 // classifyResponse returns the class of a response: that which its headers X-Should-Retry,
@@ -413,7 +401,7 @@ func (rt *roundTrip) shouldRetry() bool {
 		return false
 	}
 	if rt.endedAt.IsZero() {
-		rt.endedAt = rt.t.resolved.now()
+		rt.endedAt = rt.t.resolved.clock.Now()
 	}
 	class := rt.classify()
 	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
@@ -502,10 +490,10 @@ func (rt *roundTrip) prepareRetry() error {
 		rt.failures++
 	}
 	if rt.info.Attempts >= p.MaxAttempts {
-		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts)
+		return &settingError{ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts}
 	}
 	if rt.failures >= p.MaxFailures && !throttled {
-		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures)
+		return &settingError{ErrMaxAttempts, "RetryPolicy.MaxFailures", p.MaxFailures}
 	}
 	zero := r.HasRetryAfter && rt.isZeroRetryAfter()
 	var wait, statedWait time.Duration
@@ -538,7 +526,7 @@ func (rt *roundTrip) prepareRetry() error {
 	}
 	wait = max(wait, rt.delay)
 	if rt.delay == backoff.Stop {
-		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
+		return &settingError{ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop"}
 	}
 	maxWait := rt.maxWait
 	if held && rt.retryAfter <= maxWait {
@@ -548,7 +536,7 @@ func (rt *roundTrip) prepareRetry() error {
 		return err
 	}
 	if rt.backoff > p.MaxBackoff {
-		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff)
+		return &settingError{ErrMaxElapsed, "RetryPolicy.MaxBackoff", p.MaxBackoff}
 	}
 	if err := rt.body.checkReplayable(rt.req); err != nil {
 		return err

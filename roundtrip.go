@@ -59,28 +59,21 @@ type roundTrip struct {
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
 	body           body
 
-	demands   // of the ticket
-	admission // how the next attempt, or the latest, was granted
-	attempt   // the latest attempt
-	retrying  // what is kept from one attempt to the next
+	hasDemands bool // whether the ticket has demands
+	quotaIndex int  // index of the Tracker's demand, which may have no Limiter; those for RequestOptions.Costs follow it
+
+	// How the next attempt, or the latest, was granted; set by acquire.
+	waitStart WaitInfo  // the beginning of the wait
+	grantedAt time.Time // zero if no limit granted it
+	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
+
+	attempt  // the latest attempt
+	retrying // what is kept from one attempt to the next
 
 	info          Info     // what has happened so far
 	longestWait   WaitInfo // the longest wait of the call in the queue
 	stoppedByHook bool     // info.StopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned      bool     // RoundTrip returns without a panic
-}
-
-// demands says what the demands of a ticket are for.
-type demands struct {
-	hasDemands bool // whether the ticket has any
-	quotaIndex int  // index of the Tracker's, which may have no Limiter; those for RequestOptions.Costs follow it
-}
-
-// An admission says how an attempt was granted. acquire replaces it.
-type admission struct {
-	waitStart WaitInfo  // the beginning of the wait
-	grantedAt time.Time // zero if no limit granted it
-	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
 }
 
 // An attempt is what was sent, and its result. send replaces it.
@@ -152,10 +145,7 @@ func (rt *roundTrip) begin() {
 		rt.opts.MaxWait = max(rt.opts.MaxWait, 0)
 	}
 	if rt.trace.Done != nil {
-		rt.startedAt = t.resolved.now()
-	}
-	if req.Body != nil && req.Body != http.NoBody {
-		rt.body.source = sentOnce // set before hooks are called, so that it is closed if they panic
+		rt.startedAt = t.resolved.clock.Now()
 	}
 	rt.retry = &t.resolved.retry
 	if t.RetryFor != nil {
@@ -167,9 +157,7 @@ func (rt *roundTrip) begin() {
 	p := rt.retry
 	rt.noRetry = rt.opts.NoRetry || p.MaxAttempts <= 1 || callerRetries(req.Header)
 	if !rt.noRetry {
-		if rt.body.source != noBody {
-			rt.body = bodyOf(req, p.MaxBodyBuffer)
-		}
+		rt.body = bodyOf(req, p.MaxBodyBuffer)
 		if p.IdempotencyKey != nil && !isIdempotent(req, rt.opts, p.Idempotent) {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
@@ -270,9 +258,9 @@ func (rt *roundTrip) countForBudget() {
 	case !rt.grantedAt.IsZero():
 		budget.Deposit(rt.grantedAt, 1)
 	case budget != t.resolved.retry.Budget:
-		budget.Deposit(t.resolved.now(), 1)
+		budget.Deposit(t.resolved.clock.Now(), 1)
 	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
-		budget.Deposit(t.resolved.now(), budgetBatch)
+		budget.Deposit(t.resolved.clock.Now(), budgetBatch)
 	}
 }
 
@@ -317,7 +305,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 			return nil, err
 		}
 	}
-	if rt.body.source == fromRewind { // set after BeforeSend, because getBody waits until Base has closed the body
+	if rt.body.rewinder != nil { // set after BeforeSend, because getBody waits until Base has closed the body
 		req.GetBody = rt.body.rewinder.getBody
 	}
 	if rt.t.Breaker == nil {
@@ -439,7 +427,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	}
 	start := rt.trace.AttemptStart
 	if start != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
-		rt.tracedAt = rt.t.resolved.now()
+		rt.tracedAt = rt.t.resolved.clock.Now()
 	}
 	if start != nil {
 		start(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
@@ -448,7 +436,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	resp, err := rt.resp, rt.err
 	var now time.Time // stays zero for a success, which needs no time
 	if err != nil || resp.StatusCode >= 400 {
-		now = rt.t.resolved.now()
+		now = rt.t.resolved.clock.Now()
 	}
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Repeated = rt.rejected
@@ -472,7 +460,7 @@ func (rt *roundTrip) send(req *http.Request) {
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	end := rt.endedAt
 	if end.IsZero() {
-		end = rt.t.resolved.now()
+		end = rt.t.resolved.clock.Now()
 	}
 	took := end.Sub(rt.grantedAt)
 	if rt.outcome == throttle.Accepted {
@@ -564,7 +552,7 @@ func (rt *roundTrip) waitForRetry() error {
 		f(rt.req, i)
 	}
 	rt.discard()
-	if rt.body.source == fromRewind {
+	if rt.body.rewinder != nil {
 		var err error
 		if rt.body.pending, err = rt.body.rewinder.rewind(rt.ctx); err != nil {
 			return err
@@ -578,13 +566,10 @@ func (rt *roundTrip) waitForRetry() error {
 
 // discard ends the latest attempt, whose response is not returned, and records its result.
 func (rt *roundTrip) discard() {
-	a := Attempt{Err: rt.err}
+	a := Attempt{Status: statusOf(rt.resp), Err: rt.err}
 	if !rt.drained.complete {
 		rt.drained = drain(rt.ctx, rt.resp)
 		a.Body = httpbody.Snippet(rt.drained.data)
-	}
-	if rt.resp != nil {
-		a.Status = rt.resp.StatusCode
 	}
 	rt.release()
 	rt.pastAttempts = append(rt.pastAttempts, a)
@@ -602,9 +587,8 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 		rt.discard()
 		return nil, rt.giveUp()
 	}
-	uneventful := rt.info.Attempts == 1 && rt.info.QueueWait+rt.info.BackoffWait <= 0 && rt.info.StopReason == nil
-	if r := rt.t.resolved.quota.Reader; r != nil || !uneventful || rt.retry.AttemptTimeout != 0 {
-		n := &infoContext{Context: rt.ctx, info: rt.info, uneventful: uneventful, reader: r}
+	if r := rt.t.resolved.quota.Reader; r != nil || !rt.info.isUneventful() || rt.retry.AttemptTimeout != 0 {
+		n := &infoContext{Context: rt.ctx, info: rt.info, reader: r}
 		n.owner = rt.sent.WithContext(n)
 		n.owner.Body, n.owner.GetBody = rt.req.Body, rt.req.GetBody
 		resp.Request = n.owner // for InfoFrom, and because the context of the attempt ends with the body
@@ -671,7 +655,7 @@ func (l *attemptResources) release() {
 	if l.granted {
 		l.granted = false
 		if q := l.t.resolved.queue; l.sentToBase {
-			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.now(), Outcome: l.outcome})
+			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.clock.Now(), Outcome: l.outcome})
 		} else {
 			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
 		}
@@ -698,9 +682,7 @@ const maxDemandSpace = 16
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.
 func (rt *roundTrip) end() {
-	if rt.body.source != noBody {
-		rt.body.finish(rt.req)
-	}
+	rt.body.finish(rt.req)
 	if !rt.returned && rt.resp != nil {
 		closeBody(rt.resp.Body)
 	}

@@ -377,7 +377,7 @@ func (i *WaitInfo) addRejection(err error) {
 func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
 	now := rt.endedAt
 	if now.IsZero() {
-		now = rt.t.resolved.now()
+		now = rt.t.resolved.clock.Now()
 	}
 	return AttemptInfo{
 		Attempt: rt.info.Attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
@@ -387,7 +387,7 @@ func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
 
 func (rt *roundTrip) doneInfo(resp *http.Response, err error) DoneInfo {
 	return DoneInfo{
-		Info: rt.info, Duration: max(rt.t.resolved.now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts,
+		Info: rt.info, Duration: max(rt.t.resolved.clock.Now().Sub(rt.startedAt), 0), RetryDelay: rt.betweenAttempts,
 		Status: statusOf(resp), Response: resp, Err: err,
 	}
 }

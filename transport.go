@@ -8,6 +8,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -102,7 +103,10 @@ type Transport struct {
 	once           sync.Once
 	resolved       resolved
 	unlimitedCalls atomic.Uint64 // calls without limits, counted for the retry budget
-	startDelay     startDelay
+
+	startOnce   sync.Once
+	startAt     time.Time   // when the delay of StartJitter ends; set by startOnce
+	startPassed atomic.Bool // whether startAt has passed
 }
 
 // resolved holds the settings of a Transport with defaults for nil fields.
@@ -113,10 +117,8 @@ type resolved struct {
 	queue      *queue.Queue
 	trace      *Trace
 	retry      RetryPolicy
+	clock      throttle.Clock
 	openBodies openBodies
-
-	now   func() time.Time                       // of Clock
-	after func(d time.Duration) <-chan time.Time // of Clock
 }
 
 // NewClient returns an http.Client that sends its requests through t. If t is nil, the
@@ -163,7 +165,7 @@ func (rt *roundTrip) run() (*http.Response, error) {
 			return rt.fail(err)
 		}
 	}
-	if t.StartJitter > 0 && !t.startDelay.passed.Load() {
+	if t.StartJitter > 0 && !t.startPassed.Load() {
 		if err := rt.waitForStart(); err != nil {
 			return rt.fail(err)
 		}
@@ -254,11 +256,7 @@ func (t *Transport) resolve() {
 			queue: cmp.Or(t.Queue, &queue.Queue{Clock: t.Clock}),
 			trace: cmp.Or(t.Trace, new(Trace)),
 			retry: t.Retry.withDefaults(nil),
-			now:   time.Now,
-			after: time.After,
-		}
-		if t.Clock != nil {
-			t.resolved.now, t.resolved.after = t.Clock.Now, t.Clock.After
+			clock: throttle.ClockOr(t.Clock),
 		}
 		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
@@ -266,6 +264,27 @@ func (t *Transport) resolve() {
 			t.resolved.quota.Listen(t.resolved.events)
 		}
 	})
+}
+
+// Parts are what a Transport uses and may share with others. Their Snapshot methods describe
+// their state, for a debug page or for metrics.
+type Parts struct {
+	// Quota is Transport.Quota, or the Tracker of the Transport if that is nil.
+	Quota *quota.Tracker
+
+	// Queue is Transport.Queue, or the Queue of the Transport if that is nil.
+	Queue *queue.Queue
+
+	// Budget is the Budget of Transport.Retry, or that of the Transport if there is none. The
+	// policies that RetryFor returns may have others.
+	Budget *backoff.Budget
+}
+
+// Parts returns the parts that t uses. They are always the same.
+func (t *Transport) Parts() Parts {
+	t.resolve()
+	r := &t.resolved
+	return Parts{Quota: r.quota, Queue: r.queue, Budget: r.retry.Budget}
 }
 
 // A weakQueue wakes and renews the waits of a Queue, and does not keep it from being
@@ -293,11 +312,4 @@ type Breaker interface {
 	// function that must be called with the result of the request: nil if the server
 	// works.
 	Allow() (done func(error), err error)
-}
-
-// A startDelay is the start delay of a Transport with a StartJitter.
-type startDelay struct {
-	once   sync.Once
-	at     time.Time
-	passed atomic.Bool // whether at has passed
 }

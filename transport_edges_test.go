@@ -305,7 +305,7 @@ func TestRetryable_table(t *testing.T) {
 
 func TestRetryPolicy_waitsWithDefaults(t *testing.T) {
 	for d, want := range map[time.Duration][2]time.Duration{
-		0: {defaultMaxServerWait, defaultMaxElapsed}, 1: {1, 1}, -1: {throttle.Forever, throttle.Forever}, time.Hour: {time.Hour, time.Hour},
+		0: {10 * time.Minute, 15 * time.Minute}, 1: {1, 1}, -1: {throttle.Forever, throttle.Forever}, time.Hour: {time.Hour, time.Hour},
 	} {
 		p := (&RetryPolicy{MaxServerWait: d, MaxElapsed: d}).withDefaults(nil)
 		require.Equal(t, want, [2]time.Duration{p.MaxServerWait, p.MaxElapsed}, d)

@@ -60,31 +60,31 @@ func deadlineError(d time.Duration) error {
 func (rt *roundTrip) errMaxWait() error {
 	switch {
 	case rt.opts.NoWait:
-		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
+		return &settingError{ErrMaxWait, "RequestOptions.NoWait", true}
 	case rt.opts.MaxWait != 0:
-		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
+		return &settingError{ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait}
 	}
-	return withSetting(ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait)
+	return &settingError{ErrMaxWait, "RetryPolicy.MaxServerWait", rt.retry.MaxServerWait}
 }
 
 func (rt *roundTrip) errMaxElapsed() error {
-	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
+	return &settingError{ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed}
 }
 
 // waitForStart waits until the start delay of the Transport has passed.
 func (rt *roundTrip) waitForStart() error {
 	t := rt.t
-	t.startDelay.once.Do(func() {
+	t.startOnce.Do(func() {
 		offset := backoff.RandomOffset()
 		if t.StartSeed != "" {
 			offset = backoff.OffsetFor(t.StartSeed)
 		}
-		t.startDelay.at = t.resolved.now().Add(offset.In(t.StartJitter))
+		t.startAt = t.resolved.clock.Now().Add(offset.In(t.StartJitter))
 	})
-	now := t.resolved.now()
-	wait := t.startDelay.at.Sub(now)
+	now := t.resolved.clock.Now()
+	wait := t.startAt.Sub(now)
 	if wait <= 0 {
-		t.startDelay.passed.Store(true)
+		t.startPassed.Store(true)
 		return nil
 	}
 	if err := rt.checkWait(now, wait, cmp.Or(rt.opts.MaxWait, throttle.Forever)); err != nil {
@@ -97,13 +97,13 @@ func (rt *roundTrip) waitForStart() error {
 // ends before.
 func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	t := rt.t
-	start := t.resolved.now()
+	start := t.resolved.clock.Now()
 	select {
-	case <-t.resolved.after(d):
+	case <-t.resolved.clock.After(d):
 	case <-rt.ctx.Done():
 		err = context.Cause(rt.ctx)
 	}
-	waited := t.resolved.now().Sub(start)
+	waited := t.resolved.clock.Now().Sub(start)
 	rt.info.BackoffWait += waited
 	if rt.info.Attempts > 0 {
 		rt.betweenAttempts += waited
@@ -116,7 +116,7 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 // have enough time even for a slow response. If the wait must end earlier than the deadline, the
 // time from its end on counts for the response.
 func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
-	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.now())
+	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.clock.Now())
 	after := time.Duration(0)
 	if !waitEnd.IsZero() {
 		after = max(deadline.Sub(waitEnd), 0)
@@ -164,7 +164,7 @@ func (rt *roundTrip) waitRule() (r waitRule) {
 		return r // Queue.Try does not wait
 	}
 	if !rt.until.IsZero() {
-		r.limit, r.reason = max(rt.until.Sub(rt.t.resolved.now()), 1), rt.errMaxElapsed()
+		r.limit, r.reason = max(rt.until.Sub(rt.t.resolved.clock.Now()), 1), rt.errMaxElapsed()
 	}
 	if m := rt.opts.MaxWait; m != 0 && (r.reason == nil || m < r.limit) {
 		r.limit, r.reason = m, rt.errMaxWait()
@@ -190,7 +190,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 		if hasDeadline && time.Until(deadline) <= max(rule.limit, d.Wait) {
 			return err
 		}
-		if !rt.until.IsZero() && rt.t.resolved.now().Add(d.Wait).After(rt.until) {
+		if !rt.until.IsZero() && rt.t.resolved.clock.Now().Add(d.Wait).After(rt.until) {
 			reason = rt.errMaxElapsed() // rule has the smaller limit of the two
 		}
 	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):

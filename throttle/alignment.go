@@ -1,8 +1,8 @@
 package throttle
 
 import (
+	"cmp"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -23,26 +23,13 @@ const (
 
 func (a Alignment) isCalendar() bool { return a >= EachMinute }
 
-// String returns a in words, such as "from the epoch" or "each day".
-func (a Alignment) String() string {
-	switch a {
-	case AtEpoch:
-		return "from the epoch"
-	case AtFirst:
-		return "from the first claim"
-	case AtCreation:
-		return "from the creation"
-	case EachMinute:
-		return "each minute"
-	case EachHour:
-		return "each hour"
-	case EachDay:
-		return "each day"
-	case EachMonth:
-		return "each month"
-	}
-	return "alignment " + strconv.Itoa(int(a))
+var alignments = [...]string{
+	AtEpoch: "from the epoch", AtFirst: "from the first claim", AtCreation: "from the creation",
+	EachMinute: "each minute", EachHour: "each hour", EachDay: "each day", EachMonth: "each month",
 }
+
+// String returns a in words, such as "from the epoch" or "each day".
+func (a Alignment) String() string { return nameOf(alignments[:], uint8(a), "alignment") }
 
 // A span is an interval of a timeline, including start and excluding end.
 type span struct{ start, end int64 }
@@ -54,7 +41,7 @@ var emptySpan = span{math.MaxInt64, math.MinInt64}
 // opened.
 func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	if q.Align.isCalendar() {
-		from, to := q.Align.calendarWindow(tl.At(now).In(zoneOrUTC(q.Zone)))
+		from, to := q.Window(tl.At(now))
 		return span{min(tl.Read(from), now), tl.Read(to)}
 	}
 	start := opened
@@ -69,17 +56,10 @@ func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 // window of AtEpoch.
 func (q FixedWindowConfig) Window(t time.Time) (from, to time.Time) {
 	if q.Align.isCalendar() {
-		return q.Align.calendarWindow(t.In(zoneOrUTC(q.Zone)))
+		return q.Align.calendarWindow(t.In(cmp.Or(q.Zone, time.UTC)))
 	}
 	from = time.Unix(0, ticks.FloorDiv(t.UnixNano(), int64(q.Per))*int64(q.Per))
 	return from, from.Add(q.Per)
-}
-
-func zoneOrUTC(z *time.Location) *time.Location {
-	if z == nil {
-		return time.UTC
-	}
-	return z
 }
 
 // calendarWindow returns the calendar window that contains t, in the zone of t.

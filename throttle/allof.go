@@ -26,16 +26,14 @@ import (
 //
 // AllOf clears Claim.Ahead. Report does nothing for a claim that has already ended.
 func AllOf(ls ...Limiter) Limiter {
-	for i, l := range ls {
-		if l == nil {
-			panic("throttle: AllOf: limiter " + strconv.Itoa(i) + " is nil: leave it out, or use AllowAll")
-		}
-	}
 	a := &allOf{}
-	for _, l := range ls {
-		if inner, ok := l.(*allOf); ok {
+	for i, l := range ls {
+		switch inner, ok := l.(*allOf); {
+		case l == nil:
+			panic("throttle: AllOf: limiter " + strconv.Itoa(i) + " is nil: leave it out, or use AllowAll")
+		case ok:
 			a.limiters = append(a.limiters, inner.limiters...)
-		} else {
+		default:
 			a.limiters = append(a.limiters, l)
 		}
 	}
@@ -47,7 +45,6 @@ type allOf struct {
 	subGrants SubGrants
 }
 
-// SetClock sets the clock of the limiters; see WithClock.
 func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
 
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -65,12 +66,7 @@ func (b *base) readAnchor(anchor time.Time) int64 {
 func (b *base) latest(asOf time.Time) int64 { return max(b.time.Read(asOf), b.last) }
 
 // policyOf returns Decision.Policy of a limiter with the given name and configuration.
-func policyOf[C fmt.Stringer](name string, config C) string {
-	if name == "" {
-		return config.String()
-	}
-	return name
-}
+func policyOf(name string, config fmt.Stringer) string { return cmp.Or(name, config.String()) }
 
 // must panics if err, the result of validating the arguments of constructor, is not nil.
 func must(err error, constructor string) {

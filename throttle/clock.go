@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -42,12 +43,7 @@ func setClock(c Clock, ls ...Limiter) {
 }
 
 // ClockOr returns c, or the system clock if c is nil.
-func ClockOr(c Clock) Clock {
-	if c == nil {
-		return systemClock{}
-	}
-	return c
-}
+func ClockOr(c Clock) Clock { return cmp.Or(c, Clock(systemClock{})) }
 
 type systemClock struct{}
 

@@ -93,13 +93,16 @@ func (f *concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error
 		return d, err
 	}
 	defer f.mu.Unlock()
-	used := f.used - f.expiredUnits(now)
+	expired, oldest := f.expired(now)
+	used := f.used - expired
 	d.Limit = f.config.Count
 	switch d.OK = n <= f.config.Count-used; {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case d.OK && !c.DryRun:
-		f.removeExpired(now)
+		for f.claims[0].next != oldest {
+			f.remove(f.claims[0].next)
+		}
 		used += n
 		d.Grant = f.add(n, now)
 		f.last = now
@@ -139,23 +142,16 @@ func (f *concurrency) SetLimit(l Limit) error {
 	return nil
 }
 
-// expiredUnits returns the units of the claims that have reached MaxAge at now. They are
-// removed only when a claim is granted, because a rejection must not change the state.
-func (f *concurrency) expiredUnits(now int64) (units int64) {
-	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[i].next {
-		units += f.claims[i].units
+// expired returns the units of the claims that have reached MaxAge at now, and the oldest other
+// claim, or 0. They are removed only when a claim is granted, because a rejection must not
+// change the state.
+func (f *concurrency) expired(now int64) (units int64, oldest uint32) {
+	oldest = f.claims[0].next
+	for f.config.MaxAge > 0 && oldest != 0 && ticks.Sub(now, f.claims[oldest].since) >= int64(f.config.MaxAge) {
+		units += f.claims[oldest].units
+		oldest = f.claims[oldest].next
 	}
-	return units
-}
-
-func (f *concurrency) removeExpired(now int64) {
-	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[0].next {
-		f.remove(i)
-	}
-}
-
-func (f *concurrency) isExpired(i uint32, now int64) bool {
-	return f.config.MaxAge > 0 && ticks.Sub(now, f.claims[i].since) >= int64(f.config.MaxAge)
+	return units, oldest
 }
 
 // add appends a claim of n units to the list and returns its Decision.Grant.

@@ -38,7 +38,6 @@ type fallback struct {
 	subGrants SubGrants
 }
 
-// SetClock sets the clock of both limiters; see WithClock.
 func (f *fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
 
 func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
@@ -69,7 +68,6 @@ func (f *fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// Report implements Limiter: it reports to the limiter that granted the claim.
 func (f *fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Report(ctx, c, d, fb)

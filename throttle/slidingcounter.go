@@ -1,8 +1,11 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"sort"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -30,10 +33,7 @@ func (c SlidingCounterConfig) Validate() error {
 	case c.Parts > 0 && c.RoundDown:
 		return fmt.Errorf("throttle: sliding counter %q: RoundDown is set: with Parts nothing is estimated: leave it false", c.Limit.Name)
 	}
-	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
-		return err
-	}
-	return c.Limit.Validate()
+	return cmp.Or(c.Limit.checkNoBurst("sliding counter"), c.Limit.Validate())
 }
 
 // A slidingCounter is the limiter of NewSlidingCounter.
@@ -41,27 +41,6 @@ type slidingCounter struct {
 	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
 	config SlidingCounterConfig
 	counts slidingCounts
-}
-
-// slidingCounts are the counts of a slidingCounter. Readings are not older than that of the
-// latest add.
-type slidingCounts interface {
-	// used returns the units that count at now, rounded up if they are an estimate.
-	used(now int64) int64
-
-	// waitUntilAtMost returns how long after now the units that count decrease to the given
-	// number if none are added.
-	waitUntilAtMost(units, now int64) time.Duration
-
-	// add adds units at now and returns the Decision.Grant with which they can be adjusted.
-	add(units, now int64) (grant uint64)
-
-	// adjust changes the units that were added with grant by n, as long as they count.
-	adjust(grant uint64, n int64)
-
-	// setPer changes the length of the window at now. The units that count then count as
-	// added now, and earlier grants can no longer be adjusted.
-	setPer(per, now int64)
 }
 
 // NewSlidingCounter returns a limiter of the units taken in the last Per. It keeps counts for windows
@@ -102,13 +81,7 @@ type slidingCounts interface {
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
 	must(c.Validate(), "NewSlidingCounter")
-	s := &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c}
-	if c.Parts > 0 {
-		s.counts = &partCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), part: ticks.Never, totals: make([]int64, c.Parts)}
-	} else {
-		s.counts = &windowCounts{per: int64(c.Limit.Per), roundDown: c.RoundDown, window: ticks.Never}
-	}
-	return s
+	return &slidingCounter{base: newBase(ticks.NewEpochTimeline(), policyOf(c.Limit.Name, c.Limit)), config: c, counts: newSlidingCounts(c)}
 }
 
 func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -166,86 +139,152 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 	return nil
 }
 
-// windowCounts are the units taken in the window with a number, and in the one before it.
-type windowCounts struct {
+// slidingCounts are the counts of a slidingCounter: the units taken in the latest sub-windows, as
+// running totals. The units of several sub-windows are the difference of two totals, so no
+// decision adds up the parts. An estimate has one sub-window, which is the whole window, and
+// also keeps the one before it.
+//
+// Readings must not be older than that of the latest add.
+type slidingCounts struct {
 	per       int64
-	roundDown bool
+	parts     int64 // number of sub-windows in per
+	estimated bool  // the sub-window before the last parts counts too, weighted by what is left of it
+	roundDown bool  // round the weighted count down
 
-	window            int64
-	id                uint64 // like window, but never the same for windows of different length
-	current, previous int64
+	part  int64 // sub-window of the latest add, counted from the epoch
+	shift int64 // part + shift is a number that no sub-window of another length has had
+
+	// Totals may wrap around; their differences do not.
+	total  int64   // running total of all units
+	starts []int64 // a ring: totals at the start of the latest sub-windows
+	newest int     // index of the total at the start of part
 }
 
-func (w windowCounts) at(now int64) windowCounts {
-	number := ticks.FloorDiv(now, w.per)
-	passed := number - w.window
-	switch passed {
-	case 0:
-		return w
-	case 1:
-		w.previous = w.current
-	default:
-		w.previous = 0
+// newSlidingCounts returns the counts of c before the first claim.
+func newSlidingCounts(c SlidingCounterConfig) slidingCounts {
+	s := slidingCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), roundDown: c.RoundDown, part: ticks.Never}
+	if s.estimated = c.Parts == 0; s.estimated {
+		s.parts = 1
+		s.starts = make([]int64, 2)
+	} else {
+		s.starts = make([]int64, c.Parts)
 	}
-	w.window, w.id, w.current = number, w.id+uint64(passed), 0
-	return w
+	return s
 }
 
-func (w *windowCounts) used(now int64) int64 {
-	c := w.at(now)
-	return ticks.Add(c.current, c.previousWeight(now))
-}
-
-// previousWeight returns the weighted previous count at now. Rounded up, it gives the same
-// decisions on whole units as without rounding.
-func (w *windowCounts) previousWeight(now int64) int64 {
-	left := w.per - (now - w.window*w.per)
-	if w.roundDown {
-		return ticks.MulDivDown(w.previous, left, w.per)
+// used returns the units that count at now, rounded up if they are an estimate, unless
+// roundDown is set.
+func (s *slidingCounts) used(now int64) int64 {
+	part := s.partAt(now)
+	if s.estimated {
+		return ticks.Add(s.sum(part), s.weighted(part, now))
 	}
-	return ticks.MulDivUp(w.previous, left, w.per)
+	return s.sum(part)
 }
 
-func (w *windowCounts) waitUntilAtMost(units, now int64) time.Duration {
-	c := w.at(now)
-	room := ticks.Sub(units, c.current)
-	if room < 0 { // not in this window; in the next one its count is the previous one
-		c.window, c.previous = c.window+1, c.current
-		room = units
+// weighted returns the count of the window before part, weighted by what is left of it at
+// now. Rounded up, it gives the same decisions on whole units as without rounding.
+func (s *slidingCounts) weighted(part, now int64) int64 {
+	left := s.per - (now - part*s.per)
+	if s.roundDown {
+		return ticks.MulDivDown(s.taken(part-1), left, s.per)
 	}
-	start := ticks.Mul(c.window, c.per)
-	return time.Duration(ticks.Sub(ticks.Add(start, c.fadeTime(room)), now))
+	return ticks.MulDivUp(s.taken(part-1), left, s.per)
 }
 
-// fadeTime returns how long after the start of the window the weighted previous count no
-// longer exceeds the allowed number of units.
-func (w *windowCounts) fadeTime(room int64) int64 {
+// waitUntilAtMost returns how long after now the units that count decrease to the given
+// number if none are added.
+func (s *slidingCounts) waitUntilAtMost(units, now int64) time.Duration {
+	part := s.partAt(now)
+	var at int64
+	if s.estimated {
+		at = s.fadedAt(units, part)
+	} else {
+		next, last := part+1, s.part+s.parts // at the start of last all units have expired
+		next += int64(sort.Search(int(last-next), func(i int) bool { return s.sum(next+int64(i)) <= units }))
+		at = ticks.MulDivCeil(next, s.per, s.parts)
+	}
+	return time.Duration(ticks.Sub(at, now))
+}
+
+// fadedAt returns when the estimate, in window part or the next one, no longer exceeds units.
+func (s *slidingCounts) fadedAt(units, part int64) int64 {
+	free := units - s.sum(part)
+	if free < 0 { // not in this window; in the next one its count is the weighted one
+		part, free = part+1, units
+	}
+	at, previous := ticks.Mul(part, s.per), s.taken(part-1)
 	switch {
-	case w.previous <= room:
-		return 0
-	case w.roundDown: // rounded down, it fits while it is less than the argument plus 1
-		return w.per - (ticks.MulDivUp(room+1, w.per, w.previous) - 1)
+	case previous <= free:
+		return at
+	case s.roundDown: // rounded down, it fits while it is less than free + 1
+		return ticks.Add(at, s.per-(ticks.MulDivUp(free+1, s.per, previous)-1))
 	}
-	return w.per - ticks.MulDivDown(room, w.per, w.previous)
+	return ticks.Add(at, s.per-ticks.MulDivDown(free, s.per, previous))
 }
 
-func (w *windowCounts) add(units, now int64) uint64 {
-	*w = w.at(now)
-	w.current += units
-	return w.id
+// add adds units at now and returns the Decision.Grant with which they can be adjusted.
+func (s *slidingCounts) add(units, now int64) (grant uint64) {
+	s.advance(s.partAt(now))
+	s.total += units
+	return uint64(s.part + s.shift)
 }
 
-func (w *windowCounts) adjust(grant uint64, n int64) {
-	switch grant {
-	case w.id:
-		w.current = max(ticks.Add(w.current, n), 0)
-	case w.id - 1:
-		w.previous = max(ticks.Add(w.previous, n), 0)
+// adjust changes the units that were added with grant by n, as long as they count. It removes
+// at most what was taken in the sub-window.
+func (s *slidingCounts) adjust(grant uint64, n int64) {
+	part := int64(grant) - s.shift
+	if part > s.part || part <= s.part-int64(len(s.starts)) {
+		return
+	}
+	own := s.taken(part)
+	n = min(max(n, -own), math.MaxInt64-max(own, s.sum(s.part)))
+	s.total += n
+	for i := part + 1; i <= s.part; i++ {
+		*s.start(i) += n
 	}
 }
 
-func (w *windowCounts) setPer(per, now int64) {
-	c := w.at(now)
-	c.current = ticks.Add(c.current, c.previousWeight(now))
-	*w = windowCounts{per: per, roundDown: c.roundDown, window: ticks.FloorDiv(now, per), id: c.id + 2, current: c.current}
+// setPer changes the length of the window at now. The units that count then count as
+// added now, and earlier grants can no longer be adjusted.
+func (s *slidingCounts) setPer(per, now int64) {
+	used, id := s.used(now), s.partAt(now)+s.shift
+	s.per, s.part, s.total = per, ticks.Never, 0
+	s.advance(s.partAt(now))
+	s.total, s.shift = used, id+int64(len(s.starts))-s.part
 }
+
+// advance makes part the current sub-window.
+func (s *slidingCounts) advance(part int64) {
+	for range min(ticks.Sub(part, s.part), int64(len(s.starts))) {
+		s.newest = (s.newest + 1) % len(s.starts)
+		s.starts[s.newest] = s.total
+	}
+	s.part = part
+}
+
+// sum returns the units of part, which must not be before the current one, and of those before it within the window.
+func (s *slidingCounts) sum(part int64) int64 { return s.total - s.totalBefore(part-s.parts+1) }
+
+// taken returns the units taken in part.
+func (s *slidingCounts) taken(part int64) int64 { return s.totalBefore(part+1) - s.totalBefore(part) }
+
+// totalBefore returns the total at the start of part, or the current total if part has not
+// started.
+func (s *slidingCounts) totalBefore(part int64) int64 {
+	if part > s.part {
+		return s.total
+	}
+	return *s.start(part)
+}
+
+// start returns the total at the start of part, one of the latest sub-windows.
+func (s *slidingCounts) start(part int64) *int64 {
+	i := s.newest - int(s.part-part)
+	if i < 0 {
+		i += len(s.starts)
+	}
+	return &s.starts[i]
+}
+
+func (s *slidingCounts) partAt(now int64) int64 { return ticks.MulDivDown(now, s.parts, s.per) }

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -28,10 +29,7 @@ func (l SlidingLogConfig) Validate() error {
 	if l.MinGap < 0 || l.MinGap > l.Limit.Per {
 		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Limit.Name, l.MinGap)
 	}
-	if err := l.Limit.checkNoBurst("sliding log"); err != nil {
-		return err
-	}
-	return l.Limit.Validate()
+	return cmp.Or(l.Limit.checkNoBurst("sliding log"), l.Limit.Validate())
 }
 
 // A slidingLog is the limiter of NewSlidingLog.
@@ -85,10 +83,9 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 			d.Wait = s.wait(n, now)
 		}
 	}
-	oldest := s.expired(now)
-	d.Remaining = max(s.config.Limit.Count-s.entries.unitsAfter(oldest), 0)
-	if used := s.entries.len() - oldest; used > 0 {
-		d.ResetAfter = s.expiresAfter(s.entries.len()-1, now)
+	d.Remaining = max(s.config.Limit.Count-s.entries.unitsAfter(s.expired(now)), 0)
+	if last := s.entries.len() - 1; last >= 0 {
+		d.ResetAfter = s.left(last, s.config.Limit.Per, now)
 	}
 	d.setFresh(&c)
 	return d, nil
@@ -132,17 +129,17 @@ func (s *slidingLog) wait(n, now int64) time.Duration {
 	}
 	var w time.Duration
 	if last := s.entries.len() - 1; last >= 0 {
-		w = time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(last).at, int64(s.config.MinGap)), now), 0))
+		w = s.left(last, s.config.MinGap, now)
 	}
 	if i := s.entries.excess(s.config.Limit.Count - n); i > 0 {
-		w = max(w, s.expiresAfter(i-1, now))
+		w = max(w, s.left(i-1, s.config.Limit.Per, now))
 	}
 	return w
 }
 
-// expiresAfter returns how long after now the i-th entry expires, or 0 if it has expired.
-func (s *slidingLog) expiresAfter(i int, now int64) time.Duration {
-	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Limit.Per)), now), 0))
+// left returns how long after now the i-th entry is as old as d, or 0 if it is.
+func (s *slidingLog) left(i int, d time.Duration, now int64) time.Duration {
+	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(d)), now), 0))
 }
 
 func (s *slidingLog) expired(now int64) int {

@@ -40,16 +40,9 @@ type SoftLimitConfig struct {
 //	  │             granted            granted              granted
 //	  0
 //
-// For 100 per minute and 10 % more:
-//
-//	l := throttle.Limit{Count: 100, Per: time.Minute}
-//	soft := throttle.NewSoftLimit(throttle.SoftLimitConfig{
-//		Soft: throttle.NewTokenBucket(l),
-//		Hard: throttle.NewTokenBucket(l.PlusPercent(10)),
-//	})
-//
-// Limit and Remaining of its decisions are those of Hard, or else of Soft. NewSoftLimit panics
-// if Soft is nil.
+// Limit.PlusPercent returns the limit of a Hard that allows some percent more than Soft. Limit
+// and Remaining of the decisions are those of Hard, or else of Soft. NewSoftLimit panics if Soft
+// is nil.
 //
 // Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
 // Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
@@ -92,7 +85,6 @@ func (l Limit) PlusPercent(percent int64) Limit {
 	return l
 }
 
-// SetClock sets the clock of the limiters; see WithClock.
 func (s *softLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 func (s *softLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
@@ -155,7 +147,6 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	return t.attach(d), nil
 }
 
-// Report implements Limiter: it reports to each limit that granted the claim.
 func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if s.Hard == nil {
 		if d.subGrant != &s.uncounted {

@@ -31,7 +31,7 @@ func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 // Unwrap calls f with the parts of d, unless d was not wrapped by h or its claim has ended.
 // Unless state is Ongoing, the claim ends with this call. f must not retain parts.
 func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
-	if t := h.lookup(&d, state); t != nil {
+	if t := d.subGrant; h.Owns(d) && t.use(d.Grant, state) {
 		defer t.release(d.Grant)
 		f(t.parts)
 	}
@@ -103,23 +103,18 @@ func (h *SubGrants) get(n int) *subGrant {
 	return &subGrant{owner: h, parts: make([]Decision, n)}
 }
 
-// lookup returns the subGrant of d; the caller must call release after use. It returns nil
-// if h does not own d or the claim has ended. Unless state is Ongoing, lookup ends the
-// claim.
-func (h *SubGrants) lookup(d *Decision, state State) *subGrant {
-	t := d.subGrant
-	if t == nil || t.owner != h {
-		return nil
-	}
+// use begins a use of t for the claim of the given generation, and ends the claim unless state is
+// Ongoing. It reports false if the claim has ended; otherwise the caller must call release.
+func (t *subGrant) use(generation uint64, state State) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.generation != d.Grant {
-		return nil
+	if t.generation != generation {
+		return false
 	}
 	if t.users++; state != Ongoing {
 		t.generation++
 	}
-	return t
+	return true
 }
 
 // attach returns d as the decision that leads to t.
@@ -128,8 +123,8 @@ func (t *subGrant) attach(d Decision) Decision {
 	return d
 }
 
-// release ends the use of t that lookup began for a claim of the given generation. The last call
-// for a claim that has ended returns t to the pool.
+// release ends a use of t for the claim of the given generation. The last call for a claim that
+// has ended returns t to the pool.
 func (t *subGrant) release(generation uint64) {
 	t.mu.Lock()
 	t.users--

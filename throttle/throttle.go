@@ -140,6 +140,22 @@ func (c Claim) Units() (int64, error) {
 	return 0, ErrCost
 }
 
+// ReserveAhead is l.Reserve for a caller that accepts a Decision.Wait of up to maxWait. The units
+// are taken now, and the work may start Decision.Wait after Decision.At. Zero or a negative
+// maxWait means that the work must be able to start now, Forever that any wait is acceptable. A
+// rejection states in Decision.Wait when an equal claim with the same maxWait will be granted. If
+// l does not have Traits.BooksAhead, ReserveAhead is l.Reserve.
+//
+// Book ahead only if this limit alone decides when the work starts. Where other conditions
+// apply, such as another limit or a response with Retry-After, wait with a queue.Queue,
+// which takes no units before the work may start.
+func ReserveAhead(ctx context.Context, l Limiter, c Claim, maxWait time.Duration) (Decision, error) {
+	if c.Ahead = 0; maxWait > 0 && l.Traits().BooksAhead {
+		c.Ahead = maxWait
+	}
+	return l.Reserve(ctx, c)
+}
+
 // A Demand is a claim on one limit, as one of several claims that must be granted
 // together.
 type Demand struct {
@@ -366,17 +382,17 @@ const (
 	Failed                   // there was no response, or a 5xx that does not mention a limit
 )
 
+var outcomes = [...]string{Accepted: "accepted", Throttled: "throttled", Failed: "failed"}
+
 // String returns the name of o in lower case.
-func (o Outcome) String() string {
-	switch o {
-	case Accepted:
-		return "accepted"
-	case Throttled:
-		return "throttled"
-	case Failed:
-		return "failed"
+func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "outcome") }
+
+// nameOf returns names[i], or kind and i if i has no name.
+func nameOf(names []string, i uint8, kind string) string {
+	if int(i) < len(names) {
+		return names[i]
 	}
-	return "outcome " + strconv.Itoa(int(o))
+	return kind + " " + strconv.Itoa(int(i))
 }
 
 // Cause describes what a rejection or a failure looked like, for limiters that estimate
@@ -402,12 +418,7 @@ var causes = [...]string{
 }
 
 // String returns the name of c in lower case, without the word cause.
-func (c Cause) String() string {
-	if int(c) < len(causes) {
-		return causes[c]
-	}
-	return "cause " + strconv.Itoa(int(c))
-}
+func (c Cause) String() string { return nameOf(causes[:], uint8(c), "cause") }
 
 var (
 	// ErrRejected matches every RejectedError.

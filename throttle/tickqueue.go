@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -28,10 +29,7 @@ func (t TickQueueConfig) Validate() error {
 	if t.Queue <= 0 {
 		return fmt.Errorf("throttle: tick queue %q: Queue is %d: it must be positive: every claim waits for a tick", t.Limit.Name, t.Queue)
 	}
-	if err := t.Limit.checkNoBurst("tick queue"); err != nil {
-		return err
-	}
-	if err := t.Limit.Validate(); err != nil {
+	if err := cmp.Or(t.Limit.checkNoBurst("tick queue"), t.Limit.Validate()); err != nil {
 		return err
 	}
 	if t.Limit.Count > int64(t.Limit.Per) { // the numbers of ticks would not fit in an int64
@@ -81,7 +79,6 @@ func NewTickQueue(t TickQueueConfig) Limiter {
 	return q
 }
 
-// SetClock replaces the clock; see WithClock.
 func (q *tickQueue) SetClock(c Clock) {
 	q.base.SetClock(c)
 	q.anchor = q.readAnchor(q.config.Anchor)

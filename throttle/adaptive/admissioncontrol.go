@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -96,15 +97,7 @@ func NewAdmissionControl(a AdmissionControlConfig) throttle.Limiter {
 	if err := a.Validate(); err != nil {
 		panic(err.Error() + " (NewAdmissionControl)")
 	}
-	if a.Name == "" {
-		a.Name = "admission control"
-	}
-	if a.K == 0 {
-		a.K = 2
-	}
-	if a.Per == 0 {
-		a.Per = 2 * time.Minute
-	}
+	a.Name, a.K, a.Per = cmp.Or(a.Name, "admission control"), cmp.Or(a.K, 2), cmp.Or(a.Per, 2*time.Minute)
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}

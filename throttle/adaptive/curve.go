@@ -1,6 +1,9 @@
 package adaptive
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // A Curve determines how the rate of a Limiter increases after a cut: Cubic or AIMD. Both methods are pure functions;
 // rates are in units per second.
@@ -28,11 +31,11 @@ type Cubic struct {
 }
 
 // decreaseFactor implements Curve.
-func (c Cubic) decreaseFactor() float64 { return orElse(c.Beta, .7) }
+func (c Cubic) decreaseFactor() float64 { return cmp.Or(c.Beta, .7) }
 
 // rateAt implements Curve.
 func (c Cubic) rateAt(peak, seconds float64) float64 {
-	scale := orElse(c.Scale, .4)
+	scale := cmp.Or(c.Scale, .4)
 	k := math.Cbrt(peak * (1 - c.decreaseFactor()) / scale)
 	return scale*math.Pow(seconds-k, 3) + peak
 }
@@ -49,16 +52,9 @@ type AIMD struct {
 }
 
 // decreaseFactor implements Curve.
-func (a AIMD) decreaseFactor() float64 { return orElse(a.Beta, .7) }
+func (a AIMD) decreaseFactor() float64 { return cmp.Or(a.Beta, .7) }
 
 // rateAt implements Curve.
 func (a AIMD) rateAt(peak, seconds float64) float64 {
-	return peak*a.decreaseFactor() + orElse(a.Step, 1)*seconds
-}
-
-func orElse(f, or float64) float64 {
-	if f == 0 {
-		return or
-	}
-	return f
+	return peak*a.decreaseFactor() + cmp.Or(a.Step, 1)*seconds
 }

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -57,21 +58,10 @@ func (a Config) Validate() error {
 const lowestRate = 1. / (24 * 60 * 60) // units a second
 
 func (a Config) withDefaults() Config {
-	if a.Name == "" {
-		a.Name = "adaptive"
-	}
-	if a.Curve == nil {
-		a.Curve = Cubic{}
-	}
-	if a.MinRate == 0 {
-		a.MinRate = .5
-	}
-	if a.MaxRate == 0 {
-		a.MaxRate = 1e9
-	}
-	if a.Burst == 0 {
-		a.Burst = 100 * time.Millisecond
-	}
+	a.Name = cmp.Or(a.Name, "adaptive")
+	a.Curve = cmp.Or(a.Curve, Curve(Cubic{}))
+	a.MinRate, a.MaxRate = cmp.Or(a.MinRate, .5), cmp.Or(a.MaxRate, 1e9)
+	a.Burst = cmp.Or(a.Burst, 100*time.Millisecond)
 	return a
 }
 

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -107,21 +108,13 @@ func NewBan(l throttle.Limiter, s BanConfig) throttle.Limiter {
 	if l == nil {
 		panic("keyed: NewBan: the limiter is nil")
 	}
-	if s.Name == "" {
-		s.Name = "ban"
-	}
+	s.Name = cmp.Or(s.Name, "ban")
 	s.MaxDuration = max(s.MaxDuration, s.Duration)
-	if s.ForgetAfter == 0 {
-		s.ForgetAfter = max(s.Within, s.MaxDuration)
-	}
-	if s.MaxKeys == 0 {
-		s.MaxKeys = 1 << 16
-	}
+	s.ForgetAfter = cmp.Or(s.ForgetAfter, max(s.Within, s.MaxDuration))
+	s.MaxKeys = cmp.Or(s.MaxKeys, 1<<16)
 	return &banLimiter{limiter: l, config: s, time: ticks.NewTimeline()}
 }
 
-// SetClock sets the clock of p and of the limiter around which it is; see
-// throttle.WithClock.
 func (p *banLimiter) SetClock(c throttle.Clock) {
 	p.time.SetClock(c)
 	setClock(p.limiter, c)
