@@ -16,27 +16,23 @@ import (
 func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 	var delayed throttle.Decision // by the limit that delays w
 	var key limitKey
-	for i := range w.ticket.Demands {
-		m := &w.ticket.Demands[i]
-		for k := range numLimits(m) {
-			of := limitKeyOf(m, k)
-			l, ok := of.limiter.(throttle.Limiter)
-			own, ahead, first := q.unitsAhead(w, of)
-			if !ok || ahead <= 0 || !l.Traits().NonBlocking || len(l.Traits().Parts) > 0 {
-				return
-			}
-			c.Key, c.Cost, c.DryRun, c.Waited = of.key, own, true, c.Now.Sub(q.time.At(first))
-			d, err := l.Reserve(context.Background(), c)
-			if err != nil {
-				return
-			}
-			after, known := behind(ahead, l, c, d)
-			switch {
-			case !known || !after.OK && delayed.Wait > 0:
-				return
-			case !after.OK:
-				delayed, key = after, of
-			}
+	for _, k := range w.ticket.limits {
+		l, ok := k.limiter.(throttle.Limiter)
+		own, ahead, first := q.unitsAhead(w, k)
+		if !ok || ahead <= 0 || !l.Traits().NonBlocking || len(l.Traits().Parts) > 0 {
+			return
+		}
+		c.Key, c.Cost, c.DryRun, c.Waited = k.key, own, true, c.Now.Sub(q.time.At(first))
+		d, err := l.Reserve(context.Background(), c)
+		if err != nil {
+			return
+		}
+		after, known := behind(ahead, l, c, d)
+		switch {
+		case !known || !after.OK && delayed.Wait > 0:
+			return
+		case !after.OK:
+			delayed, key = after, k
 		}
 	}
 	if delayed.Wait <= 0 {

@@ -227,7 +227,7 @@ func (c *class) longestWait(joined, now int64) *limitState {
 func (q *Queue) classOf(t *Ticket) *class {
 	var queuesBuf [8]*limitQueue
 	var idsBuf [8 * len(queuesBuf)]byte
-	queues, ids := q.limitQueuesOf(t, queuesBuf[:0]), idsBuf[:0]
+	queues, ids := q.makeLimitQueues(t, queuesBuf[:0]), idsBuf[:0]
 	for _, lq := range queues {
 		ids = binary.BigEndian.AppendUint64(ids, lq.id)
 	}
@@ -251,16 +251,14 @@ func (q *Queue) classOf(t *Ticket) *class {
 	return c
 }
 
-// limitQueuesOf appends the limitQueues of the limits that t needs to queues, which is empty, in ascending order of id.
-func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			lq := q.limitQueueFor(limitKeyOf(m, k))
-			at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
-			if !found {
-				queues = slices.Insert(queues, at, lq)
-			}
+// makeLimitQueues appends the limitQueues of the limits that t needs to queues, which is empty, in ascending
+// order of id. It makes those that do not exist.
+func (q *Queue) makeLimitQueues(t *Ticket, queues []*limitQueue) []*limitQueue {
+	for _, k := range t.limits {
+		lq := q.limitQueueFor(k)
+		at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
+		if !found {
+			queues = slices.Insert(queues, at, lq)
 		}
 	}
 	return queues

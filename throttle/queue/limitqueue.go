@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"iter"
 	"math"
 	"reflect"
 	"time"
@@ -99,6 +100,29 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 		k.limiter = incomparableLimiter{m, i}
 	}
 	return k
+}
+
+// limits iterates over the limits that t needs, with the index of the demand for each.
+func (t *Ticket) limits(yield func(i int, k limitKey) bool) {
+	for i := range t.Demands {
+		for k := range numLimits(&t.Demands[i]) {
+			if !yield(i, limitKeyOf(&t.Demands[i], k)) {
+				return
+			}
+		}
+	}
+}
+
+// limitQueuesOf iterates over the limitQueues of the limits that t needs, as far as they exist, with the
+// index of the demand for each.
+func (q *Queue) limitQueuesOf(t *Ticket) iter.Seq2[int, *limitQueue] {
+	return func(yield func(int, *limitQueue) bool) {
+		for i, k := range t.limits {
+			if lq := q.limitQueues[k]; lq != nil && !yield(i, lq) {
+				return
+			}
+		}
+	}
 }
 
 // An incomparableLimiter stands for a limiter whose type is not comparable.

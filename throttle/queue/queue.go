@@ -324,13 +324,10 @@ func (q *Queue) Renew(l throttle.Limiter) {
 	if q.numWaiting.Load() == 0 || l == nil {
 		return
 	}
-	d := throttle.Demand{Limiter: l}
 	q.lock()
-	for k := range numLimits(&d) {
-		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
-			for _, w := range q.waitersOf(lq) {
-				q.renew(w)
-			}
+	for _, lq := range q.limitQueuesOf(&Ticket{Demands: []throttle.Demand{{Limiter: l}}}) {
+		for _, w := range q.waitersOf(lq) {
+			q.renew(w)
 		}
 	}
 	q.unlock()
@@ -497,12 +494,9 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil && lq.tenants.Len() > 0 {
-				return false
-			}
+	for _, lq := range q.limitQueuesOf(t) {
+		if lq.tenants.Len() > 0 {
+			return false
 		}
 	}
 	return true
@@ -511,13 +505,8 @@ func (q *Queue) canBypass(t *Ticket) bool {
 // wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
 func (q *Queue) wakeLimits(t *Ticket) {
 	q.lock()
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
-				q.wakeLimit(lq)
-			}
-		}
+	for _, lq := range q.limitQueuesOf(t) {
+		q.wakeLimit(lq)
 	}
 	q.unlock()
 }

@@ -181,20 +181,13 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 // was rejected, and whose units have been returned. Other tickets may have been rejected
 // while w held these units.
 func (q *Queue) wakeRolledBack(w *waiter, i int) {
-	for j := range w.ticket.Demands {
-		if j == i {
-			continue
-		}
-		m := &w.ticket.Demands[j]
-		for k := range numLimits(m) {
-			lq := q.limitQueues[limitKeyOf(m, k)]
-			switch {
-			case lq == nil:
-			case lq.lastRejection > w.class.reserveRejections:
-				q.wakeLimit(lq)
-			default:
-				lq.generation++ // invalidates the results of calls under way
-			}
+	for j, lq := range q.limitQueuesOf(w.ticket) {
+		switch {
+		case j == i:
+		case lq.lastRejection > w.class.reserveRejections:
+			q.wakeLimit(lq)
+		default:
+			lq.generation++ // invalidates the results of calls under way
 		}
 	}
 }
