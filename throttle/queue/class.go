@@ -147,42 +147,34 @@ func (q *Queue) uncount() {
 // headChanged moves c to its new position in the limitQueue of blockedAt, and ends the
 // reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
-	c.bounces, c.reservedUntil, c.newHead = 0, 0, true
-	for i := range c.entries {
-		switch e := &c.entries[i]; {
-		case e.index < 0:
-		case e == c.blockedAt:
-			q.reorder(e)
-		default:
-			q.remove(e)
-		}
+	c.bounces, c.newHead = 0, true
+	if c.blockedAt != nil {
+		q.reorder(c.blockedAt)
 	}
+	q.endReservation(c)
 }
 
-// blockAt lets c wait at e. With a reservation c also waits at its other limits, else only at e.
+// blockAt lets c wait at e, and with a reservation also at its other limits.
 func (q *Queue) blockAt(c *class, e *queueEntry) {
 	c.addBlockedTime(q.now)
 	c.blockedAt = e
-	q.insert(e)
-	for i := range c.entries {
-		switch other := &c.entries[i]; {
-		case other == e:
-		case c.reservedUntil == 0:
-			q.remove(other)
-		default:
-			q.insert(other)
-		}
-	}
+	q.place(c)
 }
 
 // endReservation lets c wait only at the limit that rejected its head.
 func (q *Queue) endReservation(c *class) {
-	if c.reservedUntil == 0 {
-		return
+	if c.reservedUntil != 0 {
+		c.reservedUntil = 0
+		q.place(c)
 	}
-	c.reservedUntil = 0
+}
+
+// place adds c to the limitQueues in which it has to wait, and removes it from the others.
+func (q *Queue) place(c *class) {
 	for i := range c.entries {
-		if e := &c.entries[i]; e != c.blockedAt {
+		if e := &c.entries[i]; e == c.blockedAt || c.reservedUntil != 0 {
+			q.insert(e)
+		} else {
 			q.remove(e)
 		}
 	}
@@ -267,9 +259,10 @@ func (q *Queue) makeLimitQueues(t *Ticket, queues []*limitQueue) []*limitQueue {
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.
 func (q *Queue) removeClass(c *class) {
 	delete(q.classes, c.key)
+	c.blockedAt, c.reservedUntil = nil, 0
+	q.place(c)
 	for i := range c.entries {
 		e := &c.entries[i]
-		q.remove(e)
 		e.limitQueue.leave(e)
 		if e.limitQueue.numClasses--; e.limitQueue.numClasses == 0 {
 			delete(q.limitQueues, e.limitQueue.key)
