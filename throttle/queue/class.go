@@ -31,8 +31,7 @@ type class struct {
 	reserveTime       int64  // Claim.Now of the call
 	reserveGeneration uint64 // generation() at the start of the call
 	reserveRejections uint64 // Queue.numRejections at the start of the call
-	abandoned         bool   // the context of reserving ended during the call
-	renewed           bool   // Queue.Renew was called during the latest call
+	leaving           error  // why reserving leaves the class unless the call grants it; nil: it stays
 	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
@@ -76,7 +75,7 @@ func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 // addWaiter adds w to its class. If w becomes the head, it asks the limiters.
 func (q *Queue) addWaiter(w *waiter, j join) error {
 	q.dispatch()
-	if q.closed || !j.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
+	if q.closeCtx.Err() != nil || !j.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
 		if j.renewed {
 			q.uncount()
 		}

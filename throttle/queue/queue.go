@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -80,7 +82,6 @@ type Queue struct {
 	round            uint64 // calls of dispatch
 	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
-	closed           bool
 
 	numRejections uint64 // rejections by limits since the Queue was made
 	numGranted    uint64 // tickets granted after they had joined a class
@@ -336,7 +337,7 @@ func (q *Queue) Renew(l throttle.Limiter) {
 // renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.
 func (q *Queue) renew(w *waiter) {
 	if c := w.class; c.reserving == w {
-		c.renewed = true
+		c.leaving = cmp.Or(c.leaving, errRenewed)
 	} else {
 		q.reject(w, errRenewed)
 	}
@@ -392,13 +393,17 @@ func (q *Queue) Wake() {
 func (q *Queue) Close() error {
 	q.initOnce.Do(q.init)
 	q.lock()
-	q.closed = true
+	q.cancelCloseCtx()
 	q.rejectNew()
 	for _, c := range q.classes {
-		q.closeClass(c)
+		c.leaving = ErrClosed // c.reserving leaves when its call ends
+		for _, w := range slices.Clone(c.waiters.Items) {
+			if w != c.reserving {
+				q.reject(w, ErrClosed)
+			}
+		}
 	}
 	q.unlock()
-	q.cancelCloseCtx()
 	return nil
 }
 
@@ -422,17 +427,6 @@ func (q *Queue) Drain(ctx context.Context) error {
 func (q *Queue) rejectNew() {
 	if q.numWaiting.Load() < closedBit && q.numWaiting.Add(closedBit) == closedBit {
 		close(q.drained)
-	}
-}
-
-// closeClass rejects all waiters of c except c.reserving, which is rejected when its call ends.
-func (q *Queue) closeClass(c *class) {
-	for i := 0; i < c.waiters.Len(); {
-		if w := c.waiters.Items[i]; w != c.reserving {
-			q.reject(w, ErrClosed)
-		} else if i++; w.classIndex != 0 {
-			i = 0
-		}
 	}
 }
 

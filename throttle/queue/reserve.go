@@ -34,7 +34,7 @@ var (
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRejections = w, q.claimTime, c.generation(), q.numRejections
-	c.renewed, c.checksBounds = false, false
+	c.leaving, c.checksBounds = nil, false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
 		q.mu.Unlock()
@@ -78,11 +78,6 @@ func (q *Queue) baseClaim(w *waiter, now int64) throttle.Claim {
 
 // finishLocal processes the result of reserveLocal. The caller holds the lock.
 func (q *Queue) finishLocal(w *waiter, r reserveResult) {
-	c := w.class
-	if r.err == nil && w.ticket.grant == nil && c.abandoned {
-		r.err = errAbandoned
-	}
-	c.abandoned = false
 	if done, err := q.finishReserve(w, r); err != nil {
 		w.fail(err)
 	} else if done {
@@ -145,8 +140,6 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
 		if leave := q.leaveError(w, r); leave != nil {
 			err = leave
-		} else if c.renewed {
-			err = errRenewed
 		}
 	}
 	if err == nil && t.grant == nil && c.checksBounds {
@@ -234,8 +227,9 @@ func (q *Queue) boundedContext(ctx context.Context, remaining int64) (bounded co
 // leaveError returns an error if w must leave its class now that a limiter has rejected it or
 // the call to the limiters was ended.
 func (q *Queue) leaveError(w *waiter, r reserveResult) error {
-	if q.closed || r.aborted == ErrClosed {
-		return ErrClosed
+	leaving := w.class.leaving
+	if leaving != nil && leaving != errRenewed {
+		return leaving
 	}
 	passed, reason := q.deadlinePassed(w)
 	switch {
@@ -244,5 +238,5 @@ func (q *Queue) leaveError(w *waiter, r reserveResult) error {
 	case passed || r.aborted != nil:
 		return &throttle.RejectedError{Key: w.ticket.Demands[r.demand].Key, Decision: r.rejection, Reason: reason}
 	}
-	return nil
+	return leaving
 }

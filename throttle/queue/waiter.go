@@ -134,7 +134,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	signaled := reserving || w.ticket.grant != nil
 	switch {
 	case reserving && c.nonBlocking:
-		c.abandoned = true // another goroutine asks the limiters of w, and signals w afterwards
+		c.leaving = errAbandoned // another goroutine asks the limiters of w, and signals w afterwards
 	case reserving || !signaled:
 		q.removeWaiter(w)
 		if reserving {
