@@ -75,26 +75,21 @@ func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 // addWaiter adds w to its class. If w becomes the head, it asks the limiters.
 func (q *Queue) addWaiter(w *waiter, j join) error {
 	q.dispatch()
-	if q.closeCtx.Err() != nil || !j.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
-		if j.renewed {
-			q.uncount()
-		}
+	if q.closeCtx.Err() != nil || !w.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
 		return ErrClosed
 	}
-	waited := j.waited
-	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !waited && limit > 0 && n >= limit {
+	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !j.again && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}
 	c := q.classOf(w.ticket)
-	if n := c.waiters.Len(); !waited && q.MaxPerClass > 0 && n >= q.MaxPerClass {
+	if n := c.waiters.Len(); !j.again && q.MaxPerClass > 0 && n >= q.MaxPerClass {
 		return &FullError{Waiting: n, Max: q.MaxPerClass}
 	}
-	if w.class = c; w.ticket.waited == 0 {
-		w.ticket.waited = time.Duration(q.now)
-	}
-	if !j.renewed {
+	w.class, w.ticket.waited = c, time.Duration(cmp.Or(j.since, q.now))
+	if !w.renewed {
 		q.numWaiting.Add(1)
 	}
+	w.renewed = false
 	q.addDeadline(w)
 	w.addWaiting(1)
 	if c.waiters.Len() > 0 && c.waiters.First().ticket.Priority != w.ticket.Priority {
@@ -107,7 +102,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.tryHead(c)
 	}
 	switch {
-	case waited:
+	case j.again:
 	case c.reserving == w:
 		c.checksBounds = true
 	case w.isWaiting():
@@ -121,7 +116,9 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 func (q *Queue) removeWaiter(w *waiter) {
 	c, t := w.class, w.ticket
 	first := w.classIndex == 0
-	t.longestWait = c.longestWait(int64(t.waited), q.now)
+	if longest := c.longestWait(int64(t.waited), q.now); longest != nil {
+		t.longestWait = longest
+	}
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
 	w.setLate(false)

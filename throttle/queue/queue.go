@@ -144,9 +144,20 @@ type Hooks struct {
 // WaitHooks is like Wait, and calls h.
 func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	retry := t.arrival != 0
-	now, _, err := q.tryNow(ctx, t, true)
+	now, asked, err := q.tryNow(ctx, t, true)
 	if err == nil && t.grant == nil {
-		err = q.lastTry(ctx, t, q.waitRenewable(ctx, t, now, h), retry, time.Duration(now))
+		j := join{again: retry, queued: h.Queued}
+		if asked && !t.isNonBlocking() {
+			j.since = now // limiters that may block may have taken some time
+		}
+		if !retry {
+			t.arrival = q.nextArrival(now)
+		}
+		w := q.newWaiter(ctx, t)
+		err = q.waitRenewable(ctx, w, j, h.Renew)
+		*w = waiter{wake: w.wake}
+		q.waiterPool.Put(w)
+		err = q.lastTry(ctx, t, err, retry, time.Duration(now))
 	}
 	q.finish(ctx, t, err)
 	return err
@@ -202,9 +213,9 @@ func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, b
 		q.countRejection(ctx, t, err)
 		return err
 	}
-	now, waited := q.time.Read(time.Time{}), t.waited
+	now := q.time.Read(time.Time{})
 	_ = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waited: max(time.Duration(now)-began, 1)}, now) // err is why the call fails
-	if t.waited = waited; t.grant != nil {
+	if t.grant != nil {
 		return nil
 	}
 	return err
@@ -213,12 +224,6 @@ func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, b
 // reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends
 // their calls after MaxWait, and when q is closed.
 func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
-	t.waited = time.Duration(now)
-	defer func() {
-		if t.grant != nil || err != nil {
-			t.waited = 0
-		}
-	}()
 	remaining := int64(never)
 	if maxWait := q.maxWait(); maxWait > 0 {
 		remaining = int64(maxWait)
@@ -269,50 +274,42 @@ var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 // before a ticket waits with the demands that it has.
 const maxRenewals = 100
 
-// waitRenewable waits for t, from now on. It calls h.Renew before, and whenever t is renewed.
-func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks) error {
-	retry := t.arrival != 0
-	if !retry {
-		t.arrival = q.nextArrival(now)
-	}
-	renewed := false // t is counted in numWaiting, see removeRejected
+// waitRenewable waits for the ticket of w, which joins with j. It calls renew, which may be nil, before, and
+// whenever the ticket is renewed.
+func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func() error) (err error) {
+	t := w.ticket
 	defer func() {
-		if renewed {
-			q.leaveRenewed()
+		if w.renewed {
+			q.lock()
+			q.uncount()
+			q.unlock()
 		}
 	}()
 	for n := 0; ; n++ {
-		waited, longest, renewals := t.waited, t.longestWait, int64(never)
-		if h.Renew != nil {
+		j.renewals = never
+		if renew != nil {
 			if n < maxRenewals {
-				renewals = q.renewals.Load()
+				j.renewals = q.renewals.Load()
 			}
-			if err := h.Renew(); err != nil {
+			if err = renew(); err != nil {
 				return err
 			}
 		}
 		if t.isEmpty() {
 			var rejection throttle.Decision
-			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &rejection)
+			_, err = t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &rejection)
 			return err
 		}
 		if n > 0 {
-			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
+			j.since = max(q.time.Read(time.Time{})-int64(t.waited), 1)
 		}
-		j := join{waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
-		renewed = false
-		err := q.waitInQueue(ctx, t, j)
-		renewed = err == errRenewed
-		if t.longestWait == nil {
-			t.longestWait = longest
-		}
-		if err != errRenewed {
+		if err = q.waitInQueue(ctx, w, j); err != errRenewed {
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		h.Queued = nil
+		j.again, j.queued = true, nil
 	}
 }
 

@@ -18,7 +18,6 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	case q.numWaiting.Load() >= closedBit:
 		err = ErrClosed
 	default:
-		t.waited = 0
 		err = findRejection(ctx, t, q.time.At(now))
 		if !asked { // the claims of t without Claim.Waits have not been counted
 			q.countRejection(ctx, t, err)

@@ -16,29 +16,27 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
+	renewed       bool          // it was renewed, and is counted in Queue.numWaiting while it has no class
 }
 
 // A join says how a ticket joins its class.
 type join struct {
-	waited   bool           // it was granted or has waited before, so limits on the number of waiters do not apply
-	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
+	since    int64          // when its wait began; 0: it begins now
+	again    bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
 	queued   func(Position) // called when it begins to wait; nil: it is not called
 }
 
-// waitInQueue adds t to its class and waits for the result.
-func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
-	w := q.newWaiter(ctx, t)
+// waitInQueue adds w to its class and waits for the result.
+func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 	asking, err := q.enqueue(w, j)
+	if err != nil {
+		return err
+	}
 	if !asking {
 		j.queued = nil
 	}
-	if err == nil {
-		err = q.awaitResult(ctx, w, j.queued)
-	}
-	w.ticket, w.class = nil, nil
-	q.waiterPool.Put(w)
-	return err
+	return q.awaitResult(ctx, w, j.queued)
 }
 
 // enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked
@@ -48,14 +46,13 @@ func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
-	isNew := w.ticket.waited == 0
 	err = q.addWaiter(w, j)
 	reserving := err == nil && w.class.reserving == w
 	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
 		q.renew(w)
 	}
 	done := err != nil || !reserving && w.ticket.grant != nil
-	if err != nil || done && isNew {
+	if err == nil && done && j.since == 0 {
 		w.ticket.waited = 0
 	}
 	c := q.baseClaim(w, q.now)
@@ -73,7 +70,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 			return
 		}
 		q.checkUpFront(w, c)
-		if isNew && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
+		if j.since == 0 && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
 			q.lock()
 			if w.ticket.grant != nil {
 				w.ticket.waited = 0
@@ -162,19 +159,12 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 func (q *Queue) callFor(w *waiter, f func()) {
 	returned := false
 	defer func() {
-		if !returned && q.abandon(context.Background(), w) == errRenewed {
-			q.leaveRenewed()
+		if !returned {
+			_ = q.abandon(context.Background(), w) // the panic is the result
 		}
 	}()
 	f()
 	returned = true
-}
-
-// leaveRenewed ends the count of a waiter that was renewed and does not wait again.
-func (q *Queue) leaveRenewed() {
-	q.lock()
-	q.uncount()
-	q.unlock()
 }
 
 // reject removes w from its class and wakes it with err.
@@ -189,7 +179,7 @@ func (q *Queue) removeRejected(w *waiter, err error) {
 	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
 		w.class.blockedAt.limitQueue.rejected++
 	}
-	if err == errRenewed {
+	if w.renewed = err == errRenewed; w.renewed {
 		q.numWaiting.Add(1)
 	}
 	q.removeWaiter(w)
