@@ -181,14 +181,14 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, a
 	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
 		return now, false, nil
 	}
-	if err = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waits: waits}, now); t.grant != nil && t.arrival == 0 {
+	if err = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waits: waits}); t.grant != nil && t.arrival == 0 {
 		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
 	}
 	return now, true, err
 }
 
-// ask asks the limiters of t with c as of now, which is c.Now, outside the queue.
-func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
+// ask asks the limiters of t with c, outside the queue.
+func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim) (err error) {
 	defer func() { // also if a limiter panics
 		if t.grant == nil && q.numWaiting.Load() > 0 {
 			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
@@ -196,7 +196,7 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64)
 	}()
 	c.Deadline, _ = ctx.Deadline()
 	if !t.isNonBlocking() {
-		return q.reserveBlocking(ctx, t, c, now)
+		return q.reserveBlocking(ctx, t, c)
 	}
 	var rejection throttle.Decision
 	_, err = t.reserve(ctx, c, &rejection)
@@ -214,29 +214,28 @@ func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, b
 		return err
 	}
 	now := q.time.Read(time.Time{})
-	_ = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waited: max(time.Duration(now)-began, 1)}, now) // err is why the call fails
+	_ = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waited: max(time.Duration(now)-began, 1)}) // err is why the call fails
 	if t.grant != nil {
 		return nil
 	}
 	return err
 }
 
-// reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends
-// their calls after MaxWait, and when q is closed.
-func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
+// reserveBlocking asks the limiters of t, some of which may block. It ends their calls after MaxWait, and when q
+// is closed.
+func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim) error {
 	remaining := int64(never)
 	if maxWait := q.maxWait(); maxWait > 0 {
 		remaining = int64(maxWait)
 	}
-	bounded, stop := q.boundedContext(ctx, remaining)
-	defer stop()
-	var rejection throttle.Decision
-	if _, err = t.reserve(bounded, c, &rejection); err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		if err = context.Cause(bounded); err == errWaitExpired {
-			err = &throttle.RejectedError{Decision: throttle.Decision{At: c.Now}}
-		}
+	r := q.reserveBounded(ctx, t, c, remaining)
+	switch {
+	case r.err == nil || r.aborted == nil:
+		return r.err
+	case r.aborted == errWaitExpired:
+		return &throttle.RejectedError{Decision: throttle.Decision{At: c.Now}}
 	}
-	return err
+	return r.aborted
 }
 
 // finish counts err, with which a call of Wait or Try for t ends, and traces the end. If that panics,

@@ -115,12 +115,29 @@ func (q *Queue) retryHead(c *class) {
 }
 
 // reserveRemote asks the limiters of w in the goroutine of its caller and processes the
-// result. It returns false if w continues to wait.
+// result. It returns false if w continues to wait. If a limiter panics, w leaves its class, so
+// that the next waiter becomes the head.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
-	r := q.callRemote(ctx, w)
+	returned := false
+	defer func() {
+		if !returned {
+			q.lock()
+			w.class.reserving = nil
+			q.wakeRolledBack(w, -1)
+			q.removeWaiter(w)
+			q.retryHead(w.class)
+			q.unlock()
+		}
+	}()
+	now, remaining := q.time.Read(time.Time{}), int64(never)
+	if end := min(q.maxWaitEnd(w), w.latencyEnd(now, q.realAt(now))); end != never {
+		remaining = ticks.Sub(end, now)
+	}
+	r := q.reserveBounded(ctx, w.ticket, q.baseClaim(w, w.class.reserveTime), remaining)
 	if w.ticket.grant != nil && r.aborted != nil {
 		w.ticket.Report(ctx, throttle.Feedback{Now: q.time.At(q.time.Read(time.Time{})), State: throttle.Unused})
 	}
+	returned = true
 	q.lock()
 	done, err = q.finishReserve(w, r)
 	q.unlock()
@@ -185,43 +202,20 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	}
 }
 
-// callRemote asks the limiters of w in the goroutine of its caller. If a limiter panics, w
-// leaves its class, so that the next waiter becomes the head.
-func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
-	returned := false
-	defer func() {
-		if !returned {
-			q.lock()
-			w.class.reserving = nil
-			q.wakeRolledBack(w, -1)
-			q.removeWaiter(w)
-			q.retryHead(w.class)
-			q.unlock()
-		}
-	}()
-	now, remaining := q.time.Read(time.Time{}), int64(never)
-	if end := min(q.maxWaitEnd(w), w.latencyEnd(now, q.realAt(now))); end != never {
-		remaining = ticks.Sub(end, now)
-	}
-	reserveCtx, stop := q.boundedContext(ctx, remaining)
-	defer stop()
-	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w, w.class.reserveTime), &r.rejection)
-	if reserveCtx.Err() != nil && ctx.Err() == nil {
-		r.aborted = context.Cause(reserveCtx)
-	}
-	returned = true
-	return r
-}
-
-// boundedContext returns a context that ends with ctx, when q is closed, or after remaining nanoseconds.
-func (q *Queue) boundedContext(ctx context.Context, remaining int64) (bounded context.Context, stop func()) {
+// reserveBounded asks the limiters of t with c. It ends their calls with ctx, when q is closed, and after
+// remaining nanoseconds.
+func (q *Queue) reserveBounded(ctx context.Context, t *Ticket, c throttle.Claim, remaining int64) (r reserveResult) {
 	bounded, cancel := context.WithCancelCause(ctx)
-	stopClosing := context.AfterFunc(q.closeCtx, func() { cancel(ErrClosed) })
-	if remaining == never {
-		return bounded, func() { stopClosing(); cancel(nil) }
+	defer cancel(nil)
+	defer context.AfterFunc(q.closeCtx, func() { cancel(ErrClosed) })()
+	if remaining != never {
+		defer time.AfterFunc(time.Duration(remaining), func() { cancel(errWaitExpired) }).Stop()
 	}
-	timer := time.AfterFunc(time.Duration(remaining), func() { cancel(errWaitExpired) })
-	return bounded, func() { stopClosing(); timer.Stop(); cancel(nil) }
+	r.demand, r.err = t.reserve(bounded, c, &r.rejection)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		r.aborted = context.Cause(bounded)
+	}
+	return r
 }
 
 // leaveError returns an error if w must leave its class now that a limiter has rejected it or
