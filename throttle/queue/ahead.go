@@ -43,9 +43,8 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 	if !w.isWaiting() {
 		return
 	}
-	retryAt, exact := q.retryTime(delayed)
-	err := q.cannotWait(w, key.key, delayed, retryAt, exact)
-	if err == nil && q.stands(key, w) && q.isLate(w, retryAt) {
+	err := q.cannotWait(w, key.key, delayed)
+	if retryAt, _ := q.retryTime(delayed); err == nil && q.stands(key, w) && q.isLate(w, retryAt) {
 		err = &throttle.RejectedError{Key: key.key, Decision: delayed, Reason: context.DeadlineExceeded}
 	}
 	if err != nil {

@@ -90,7 +90,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.numWaiting.Add(1)
 	}
 	w.renewed = false
-	q.addDeadline(w)
+	q.setDeadline(w)
 	w.addWaiting(1)
 	if c.waiters.Len() > 0 && c.waiters.First().ticket.Priority != w.ticket.Priority {
 		q.mix(c)

@@ -19,17 +19,18 @@ type byDeadline struct{}
 func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
 func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
-// addDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for
+// setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for
 // Ticket.MaxServerWait, or Ticket.Latency before the deadline of its context, whichever is
 // first. Without a Latency the deadline of the context needs no entry, because the context
 // itself ends the wait.
-func (q *Queue) addDeadline(w *waiter) {
+func (q *Queue) setDeadline(w *waiter) {
+	q.removeDeadline(w)
 	if at := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd()); at != never {
 		q.deadlines.Push(deadline{at, w})
 	}
 }
 
-// removeDeadline removes what addDeadline added.
+// removeDeadline cancels what setDeadline scheduled.
 func (q *Queue) removeDeadline(w *waiter) {
 	if w.deadlineIndex >= 0 {
 		q.deadlines.Remove(int(w.deadlineIndex))
@@ -61,9 +62,8 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 	c.estimated = estimated
 	for i := 0; estimated && i < c.waiters.Len(); i++ {
-		if w := c.waiters.Items[i]; w != c.reserving && w.ticket.MaxServerWait > 0 {
-			q.removeDeadline(w)
-			q.addDeadline(w)
+		if w := c.waiters.Items[i]; w.ticket.MaxServerWait > 0 {
+			q.setDeadline(w)
 		}
 	}
 }
@@ -80,21 +80,20 @@ func (w *waiter) latencyEnd(now, realNow int64) int64 {
 }
 
 // rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than the
-// real clock, the deadline of a context is later on Clock than addDeadline computed; it is
-// then added again.
+// real clock, the deadline of a context is later on Clock than setDeadline computed; it is
+// then set again.
 func (q *Queue) rejectExpired(until int64) {
 	for q.deadlines.Len() > 0 && q.deadlines.First().at <= until {
 		w := q.deadlines.First().waiter
-		if w.class.reserving == w { // the call under way checks the deadline when it ends
-			q.removeDeadline(w)
-			continue
-		}
-		if passed, reason := q.deadlinePassed(w); passed {
+		passed, reason := q.deadlinePassed(w)
+		switch {
+		case w.class.reserving == w:
+			q.removeDeadline(w) // finishReserve checks the deadline
+		case passed:
 			q.reject(w, q.expiredError(w, reason))
-			continue
+		default:
+			q.setDeadline(w)
 		}
-		q.removeDeadline(w)
-		q.addDeadline(w)
 	}
 }
 

@@ -159,7 +159,7 @@ func (q *Queue) onGrant(w *waiter) {
 func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	c, m := w.class, &w.ticket.Demands[i]
 	retryAt, exact := q.retryTime(d)
-	if err := q.cannotWait(w, m.Key, d, retryAt, exact); err != nil {
+	if err := q.cannotWait(w, m.Key, d); err != nil {
 		q.reject(w, err)
 		return
 	}
@@ -188,21 +188,21 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	} else {
 		q.endReservation(c)
 	}
-	expected, known := q.expectedTime(d, retryAt, exact)
+	expected, known := q.expectedTime(d)
 	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
 		e.limitQueue.announcedRetryAt = expected
-		q.rejectHopeless(e.limitQueue, d, expected)
+		q.rejectHopeless(e.limitQueue, d)
 	}
 }
 
-// rejectHopeless fails all waiters that need lq and whose deadline or wait limit is earlier
-// than retryAt, without waiting until they are heads.
-func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
+// rejectHopeless rejects all waiters that need lq and cannot wait until it grants after the
+// rejection d, without waiting until they are heads.
+func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision) {
 	for _, w := range q.waitersOf(lq) {
 		if w == w.class.reserving {
 			continue
 		}
-		if err := q.cannotWait(w, lq.key.key, d, retryAt, true); err != nil {
+		if err := q.cannotWait(w, lq.key.key, d); err != nil {
 			q.reject(w, err)
 		}
 	}
@@ -253,23 +253,20 @@ func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
 	return ticks.Add(at, int64(d.Wait)), true
 }
 
-// expectedTime returns when the limit that made the rejection d is expected to grant the claim. retryAt is when to ask it
-// again, and exact reports whether d stated that.
-func (q *Queue) expectedTime(d throttle.Decision, retryAt int64, exact bool) (at int64, known bool) {
-	if d.Expected <= d.Wait {
-		return retryAt, exact
-	}
-	at, _ = q.retryTime(throttle.Decision{At: d.At, Wait: d.Expected})
-	return at, true
+// expectedTime returns when the limit that made the rejection d is expected to grant the claim, and
+// whether d stated that.
+func (q *Queue) expectedTime(d throttle.Decision) (at int64, known bool) {
+	d.Wait = max(d.Wait, d.Expected)
+	return q.retryTime(d)
 }
 
-// cannotWait returns an error if w cannot wait until retryAt, or until the expected time if that is later.
-func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt int64, exact bool) error {
-	retryAt, exact = q.expectedTime(d, retryAt, exact)
-	switch d.Wait = max(d.Wait, d.Expected); {
+// cannotWait returns an error if w cannot wait until the limit that made the rejection d is expected to grant it.
+func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision) error {
+	d.Wait = max(d.Wait, d.Expected)
+	switch retryAt, known := q.retryTime(d); {
 	case d.Wait == throttle.Forever:
 		return &throttle.RejectedError{Key: key, Decision: d}
-	case !exact, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
+	case !known, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
 		return nil
 	case retryAt > q.maxWaitEnd(w):
 		return &throttle.RejectedError{Key: key, Decision: d}
@@ -309,8 +306,7 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 		q.lock()
 		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
 		if waiting && err == nil {
-			retryAt, exact := q.retryTime(d)
-			err = q.cannotWait(w, m.Key, d, retryAt, exact)
+			err = q.cannotWait(w, m.Key, d)
 		}
 		if waiting && err != nil {
 			q.reject(w, err)

@@ -87,7 +87,7 @@ type Queue struct {
 	numGranted    uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
-	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
+	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see setDeadline
 }
 
 // closedBit is added to Queue.numWaiting by Close and Drain.

@@ -174,7 +174,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 		return true, nil
 	default:
 		if w.deadlineIndex < 0 {
-			q.addDeadline(w)
+			q.setDeadline(w)
 		}
 		first, changed := c.waiters.First() == w, c.generation() != c.reserveGeneration
 		q.wakeRolledBack(w, r.demand)

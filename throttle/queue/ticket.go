@@ -237,21 +237,13 @@ func isSameLimiter(a, b throttle.Limiter) bool {
 }
 
 func (t *Ticket) isNonBlocking() bool {
-	for i := range t.Demands {
-		if l := t.Demands[i].Limiter; l != nil && !l.Traits().NonBlocking {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.Demands, func(m throttle.Demand) bool {
+		return m.Limiter != nil && !m.Limiter.Traits().NonBlocking
+	})
 }
 
 func (t *Ticket) isEmpty() bool {
-	for i := range t.Demands {
-		if t.Demands[i].Limiter != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.Demands, func(m throttle.Demand) bool { return m.Limiter != nil })
 }
 
 // withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
