@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -195,19 +194,6 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	}
 }
 
-// rejectHopeless rejects all waiters that need lq and cannot wait until it grants after the
-// rejection d, without waiting until they are heads.
-func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision) {
-	for _, w := range q.waitersOf(lq) {
-		if w == w.class.reserving {
-			continue
-		}
-		if err := q.cannotWait(w, lq.key.key, d); err != nil {
-			q.reject(w, err)
-		}
-	}
-}
-
 // updateReservation decides whether c, whose head was rejected at e, also waits at its other
 // limits, so that no class behind it can take their units. That is a reservation.
 //
@@ -241,80 +227,53 @@ func (c *class) resetBroken(e *queueEntry) {
 	}
 }
 
-// retryTime returns when to ask again after the rejection d, and whether d stated that time.
-func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
-	if d.Wait <= 0 {
-		return ticks.Add(q.now, unknownRetryInterval), false
-	}
-	at := q.claimTime
-	if !d.At.IsZero() {
-		at = q.time.Read(d.At)
-	}
-	return ticks.Add(at, int64(d.Wait)), true
+// A wakeTimer calls Queue.onTimer at one instant. With the system clock it is a time.Timer
+// that is reset; a throttle.Clock only provides a channel for each instant.
+type wakeTimer struct {
+	at    int64 // nanoseconds on Queue.time, or never
+	timer *time.Timer
+	stop  chan struct{} // ends the goroutine that waits for the channel of Queue.Clock
 }
 
-// expectedTime returns when the limit that made the rejection d is expected to grant the claim, and
-// whether d stated that.
-func (q *Queue) expectedTime(d throttle.Decision) (at int64, known bool) {
-	d.Wait = max(d.Wait, d.Expected)
-	return q.retryTime(d)
+func (t *wakeTimer) set(q *Queue, at int64) {
+	if at == t.at {
+		return
+	}
+	if q.Clock != nil {
+		t.setOnClock(q, at)
+		return
+	}
+	switch t.at = at; {
+	case at == never:
+		t.timer.Stop()
+	case t.timer == nil:
+		t.timer = time.AfterFunc(time.Duration(at-q.now), q.onTimer)
+	default:
+		t.timer.Reset(time.Duration(at - q.now))
+	}
 }
 
-// cannotWait returns an error if w cannot wait until the limit that made the rejection d is expected to grant it.
-func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision) error {
-	d.Wait = max(d.Wait, d.Expected)
-	switch retryAt, known := q.retryTime(d); {
-	case d.Wait == throttle.Forever:
-		return &throttle.RejectedError{Key: key, Decision: d}
-	case !known, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
-		return nil
-	case retryAt > q.maxWaitEnd(w):
-		return &throttle.RejectedError{Key: key, Decision: d}
-	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow(),
-		w.ticket.Latency <= 0 && d.Per > 0 && !d.ServerImposed && q.isLate(w, retryAt):
-		return &throttle.RejectedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
-	case d.ServerImposed && w.ticket.MaxServerWait > 0 && retryAt-q.now > int64(w.ticket.MaxServerWait):
-		return &throttle.RejectedError{Key: key, Decision: d}
+// setOnClock moves the timer of a Queue with a Clock. A timer that fires before at is left as
+// it is, since the channel of a Clock cannot be stopped.
+func (t *wakeTimer) setOnClock(q *Queue, at int64) {
+	if at > t.at && at != never {
+		return
 	}
-	return nil
-}
-
-// realNow returns q.now on the real clock, which the deadlines of contexts refer to.
-func (q *Queue) realNow() int64 { return q.realAt(q.now) }
-
-func (q *Queue) realAt(now int64) int64 {
-	if q.Clock == nil {
-		return now
+	if t.stop != nil {
+		close(t.stop)
+		t.stop = nil
 	}
-	return int64(time.Since(q.realStart))
-}
-
-// checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
-// The claim c has the fields that are common to all demands. The caller must not hold the
-// lock.
-func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
-	for i := range w.ticket.Demands {
-		m := &w.ticket.Demands[i]
-		if m.Limiter == nil || !m.Limiter.Traits().NonBlocking {
-			continue
-		}
-		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
-		d, err := m.Limiter.Reserve(context.Background(), c)
-		if err == nil && d.OK {
-			continue
-		}
-		q.lock()
-		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
-		if waiting && err == nil {
-			err = q.cannotWait(w, m.Key, d)
-		}
-		if waiting && err != nil {
-			q.reject(w, err)
-		}
-		q.unlock()
-		if !waiting || err != nil {
-			return
-		}
+	if t.at = at; at == never {
+		return
 	}
-	q.checkAhead(w, c)
+	stop := make(chan struct{})
+	t.stop = stop
+	after := q.Clock.After(time.Duration(at - q.now))
+	go func() {
+		select {
+		case <-after:
+			q.onTimer()
+		case <-stop:
+		}
+	}()
 }

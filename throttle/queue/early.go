@@ -8,6 +8,36 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
+// checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
+// The claim c has the fields that are common to all demands. The caller must not hold the
+// lock.
+func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
+	for i := range w.ticket.Demands {
+		m := &w.ticket.Demands[i]
+		if m.Limiter == nil || !m.Limiter.Traits().NonBlocking {
+			continue
+		}
+		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
+		d, err := m.Limiter.Reserve(context.Background(), c)
+		if err == nil && d.OK {
+			continue
+		}
+		q.lock()
+		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
+		if waiting && err == nil {
+			err = q.cannotWait(w, m.Key, d)
+		}
+		if waiting && err != nil {
+			q.reject(w, err)
+		}
+		q.unlock()
+		if !waiting || err != nil {
+			return
+		}
+	}
+	q.checkAhead(w, c)
+}
+
 // checkAhead rejects w, which has just joined, if the waiters that go before it use so many
 // units that it cannot be granted in time. It does so only if that is known: these waiters are
 // of the class of w, all of the same priority, and one limit alone delays them, which states
@@ -119,4 +149,55 @@ func (q *Queue) stands(k limitKey, w *waiter) bool {
 	}
 	left := q.timeLeft(w)
 	return ticks.Sub(q.now, lq.since) >= left && int64(w.ticket.HighLatency) < left/2
+}
+
+// rejectHopeless rejects all waiters that need lq and cannot wait until it grants after the
+// rejection d, without waiting until they are heads.
+func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision) {
+	for _, w := range q.waitersOf(lq) {
+		if w == w.class.reserving {
+			continue
+		}
+		if err := q.cannotWait(w, lq.key.key, d); err != nil {
+			q.reject(w, err)
+		}
+	}
+}
+
+// cannotWait returns an error if w cannot wait until the limit that made the rejection d is expected to grant it.
+func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision) error {
+	d.Wait = max(d.Wait, d.Expected)
+	switch retryAt, known := q.retryTime(d); {
+	case d.Wait == throttle.Forever:
+		return &throttle.RejectedError{Key: key, Decision: d}
+	case !known, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
+		return nil
+	case retryAt > q.maxWaitEnd(w):
+		return &throttle.RejectedError{Key: key, Decision: d}
+	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow(),
+		w.ticket.Latency <= 0 && d.Per > 0 && !d.ServerImposed && q.isLate(w, retryAt):
+		return &throttle.RejectedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
+	case d.ServerImposed && w.ticket.MaxServerWait > 0 && retryAt-q.now > int64(w.ticket.MaxServerWait):
+		return &throttle.RejectedError{Key: key, Decision: d}
+	}
+	return nil
+}
+
+// retryTime returns when to ask again after the rejection d, and whether d stated that time.
+func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
+	if d.Wait <= 0 {
+		return ticks.Add(q.now, unknownRetryInterval), false
+	}
+	at := q.claimTime
+	if !d.At.IsZero() {
+		at = q.time.Read(d.At)
+	}
+	return ticks.Add(at, int64(d.Wait)), true
+}
+
+// expectedTime returns when the limit that made the rejection d is expected to grant the claim, and
+// whether d stated that.
+func (q *Queue) expectedTime(d throttle.Decision) (at int64, known bool) {
+	d.Wait = max(d.Wait, d.Expected)
+	return q.retryTime(d)
 }
