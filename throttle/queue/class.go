@@ -227,7 +227,7 @@ func (q *Queue) classOf(t *Ticket) *class {
 		key: classKey{string(ids), t.Tenant}, entries: make([]queueEntry, len(queues)),
 		blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
 	}
-	c.waiters.Order.aging = q.aging
+	c.waiters.Order.aging = int64(cmp.Or(q.Aging, 10*time.Second))
 	for i, lq := range queues {
 		c.entries[i] = queueEntry{class: c, limitQueue: lq, tenantQueue: lq.tenantFor(t.Tenant), index: -1}
 		lq.numClasses++

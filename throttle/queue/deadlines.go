@@ -39,13 +39,7 @@ func (q *Queue) removeDeadline(w *waiter) {
 }
 
 // maxWaitEnd returns when w has waited for MaxWait; never if MaxWait is not set.
-func (q *Queue) maxWaitEnd(w *waiter) int64 {
-	maxWait := q.maxWait()
-	if maxWait <= 0 {
-		return never
-	}
-	return ticks.Add(int64(w.ticket.waited), int64(maxWait))
-}
+func (q *Queue) maxWaitEnd(w *waiter) int64 { return ticks.Add(int64(w.ticket.waited), q.maxWait()) }
 
 // estimateEnd returns when w has waited for Ticket.MaxServerWait; never if w is not held by
 // an estimate.

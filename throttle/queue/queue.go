@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,8 +70,6 @@ type Queue struct {
 	closeCtx       context.Context // done once the Queue is closed
 	cancelCloseCtx func()          // ends closeCtx
 
-	aging int64 // Aging in nanoseconds, with its default
-
 	// mu guards the fields below. It is released while limiters are asked.
 	mu               sync.Mutex
 	now              int64 // reading of the clock by lock
@@ -106,8 +103,7 @@ type FullError struct {
 
 // Error returns a message with both numbers.
 func (e *FullError) Error() string {
-	return "queue: full: " + strconv.Itoa(e.Waiting) + " callers wait already and the limit is " +
-		strconv.Itoa(e.Max) + ": ask again later"
+	return fmt.Sprintf("queue: full: %d callers wait already and the limit is %d: ask again later", e.Waiting, e.Max)
 }
 
 // Is reports whether target is throttle.ErrRejected.
@@ -192,9 +188,7 @@ func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func
 			}
 		}
 		if t.isEmpty() {
-			var rejection throttle.Decision
-			_, err = t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &rejection)
-			return err
+			return q.ask(ctx, t, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))})
 		}
 		if n > 0 {
 			j.since = max(q.time.Read(time.Time{})-int64(t.waited), 1)
@@ -244,11 +238,7 @@ func (q *Queue) Report(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	if f.Now.IsZero() && (q.Clock != nil || f.State == throttle.Unused) {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
-	defer func() { // also if a limiter panics
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t)
-		}
-	}()
+	defer q.wakeLimits(t) // also if a limiter panics
 	t.Report(ctx, f)
 }
 
@@ -327,9 +317,6 @@ func (q *Queue) init() {
 	if q.Clock != nil {
 		q.time.SetClock(q.Clock)
 	}
-	if q.aging = int64(q.Aging); q.aging == 0 {
-		q.aging = int64(10 * time.Second)
-	}
 	q.drained = make(chan struct{})
 	q.closeCtx, q.cancelCloseCtx = context.WithCancel(context.Background())
 	q.timer.at = never
@@ -371,8 +358,11 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	return true
 }
 
-// wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
+// wakeLimits schedules the limits of t immediately, for the callers that wait for them.
 func (q *Queue) wakeLimits(t *Ticket) {
+	if q.numWaiting.Load() == 0 {
+		return
+	}
 	q.lock()
 	for _, lq := range q.limitQueuesOf(t) {
 		q.wakeLimit(lq)
@@ -381,17 +371,12 @@ func (q *Queue) wakeLimits(t *Ticket) {
 }
 
 // maxTotal returns the maximum number of waiters in all classes; 0 or less means no maximum.
-func (q *Queue) maxTotal() int {
-	if q.MaxTotal == 0 {
-		return int(q.defaultMaxTotal.Load())
-	}
-	return q.MaxTotal
-}
+func (q *Queue) maxTotal() int { return cmp.Or(q.MaxTotal, int(q.defaultMaxTotal.Load())) }
 
-// maxWait returns the longest time that a call of Wait may wait; 0 or less means no maximum.
-func (q *Queue) maxWait() time.Duration {
-	if q.MaxWait == 0 {
-		return time.Duration(q.defaultMaxWait.Load())
+// maxWait returns the longest time that a call of Wait may wait, in nanoseconds; never if there is no maximum.
+func (q *Queue) maxWait() int64 {
+	if d := cmp.Or(int64(q.MaxWait), q.defaultMaxWait.Load()); d > 0 {
+		return d
 	}
-	return q.MaxWait
+	return never
 }

@@ -49,24 +49,25 @@ type Position struct {
 // time for which the lock is held.
 const maxCompared = 256
 
-// announce calls trace and queued, which may be nil, if w waits.
-func (q *Queue) announce(w *waiter, trace func(*Ticket, ClassSnapshot), queued func(Position)) {
-	if trace == nil && queued == nil {
+// announce calls Queued of trace, and queued, if w waits. Both may be nil.
+func (q *Queue) announce(w *waiter, trace *Trace, queued func(Position)) {
+	traced := trace != nil && trace.Queued != nil
+	if !traced && queued == nil {
 		return
 	}
 	var s ClassSnapshot
 	var p Position
 	q.lock()
 	waiting := w.class.reserving == w || w.ticket.grant == nil
-	if waiting && trace != nil {
+	if waiting && traced {
 		s = q.classSnapshot(w.class)
 	}
 	if waiting && queued != nil {
 		p = q.position(w)
 	}
 	q.unlock()
-	if waiting && trace != nil {
-		trace(w.ticket, s)
+	if waiting && traced {
+		trace.Queued(w.ticket, s)
 	}
 	if waiting && queued != nil {
 		queued(p)

@@ -55,7 +55,7 @@ func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, a
 // ask asks the limiters of t with c, outside the queue.
 func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim) (err error) {
 	defer func() { // also if a limiter panics
-		if t.grant == nil && q.numWaiting.Load() > 0 {
+		if t.grant == nil {
 			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 		}
 	}()
@@ -71,11 +71,7 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim) (err error
 // reserveBlocking asks the limiters of t, some of which may block. It ends their calls after MaxWait, and when q
 // is closed.
 func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim) error {
-	remaining := int64(never)
-	if maxWait := q.maxWait(); maxWait > 0 {
-		remaining = int64(maxWait)
-	}
-	r := q.reserveBounded(ctx, t, c, remaining)
+	r := q.reserveBounded(ctx, t, c, q.maxWait())
 	switch {
 	case r.err == nil || r.aborted == nil:
 		return r.err

@@ -60,13 +60,9 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if done {
 		return false, err
 	}
-	var trace func(*Ticket, ClassSnapshot)
-	if q.Trace != nil {
-		trace = q.Trace.Queued
-	}
 	q.callFor(w, func() {
 		if reserving {
-			q.announce(w, trace, nil)
+			q.announce(w, q.Trace, nil)
 			return
 		}
 		q.checkUpFront(w, c)
@@ -77,7 +73,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 			}
 			q.unlock()
 		}
-		q.announce(w, trace, j.queued)
+		q.announce(w, q.Trace, j.queued)
 	})
 	return reserving, nil
 }
@@ -87,7 +83,7 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	if !ok {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	}
-	w.ticket, w.ctxDeadline, w.deadlineIndex, w.late = t, never, -1, false
+	w.ticket, w.ctxDeadline, w.deadlineIndex = t, never, -1
 	if deadline, ok := ctx.Deadline(); ok {
 		w.ctxDeadline = ticks.Sub(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
 	}
@@ -126,21 +122,19 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position
 // abandon removes w from its class, because ctx has ended.
 func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	q.lock()
-	c := w.class
-	reserving := c.reserving == w
-	signaled := reserving || w.ticket.grant != nil
+	c, waiting := w.class, w.isWaiting()
 	switch {
-	case reserving && c.nonBlocking:
-		c.leaving = errAbandoned // another goroutine asks the limiters of w, and signals w afterwards
-	case reserving || !signaled:
+	case waiting:
 		q.removeWaiter(w)
-		if reserving {
-			c.reserving = nil
-			q.retryHead(c)
-		}
+	case c.reserving == w && c.nonBlocking:
+		c.leaving = errAbandoned // another goroutine asks the limiters of w, and signals w afterwards
+	case c.reserving == w: // w was to ask its limiters
+		q.removeWaiter(w)
+		c.reserving = nil
+		q.retryHead(c)
 	}
 	q.unlock()
-	if signaled {
+	if !waiting {
 		<-w.wake
 	}
 	if w.ticket.grant != nil { // granted too late: nothing will use the units
