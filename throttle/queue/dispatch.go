@@ -163,35 +163,32 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 		return
 	}
 	e := c.entryAt(limitKeyOf(m, d.Part()))
+	lq := e.limitQueue
 	q.setEstimated(c, d.Estimated)
 	q.numRejections++
-	e.limitQueue.lastRejection = q.numRejections
+	lq.lastRejection = q.numRejections
 	c.resetBroken(e)
-	if e.limitQueue.broken > maxBroken {
+	if lq.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
-	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *e.limitQueue.last != s {
-		lq := e.limitQueue
+	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *lq.last != s {
 		if s.name != lq.last.name {
 			lq.before, lq.changedAt = lq.last, q.now
 		}
-		lq.last = &limitState{s.name, s.serverImposed, s.estimated, s.perUnit}
+		last := s // allocated only here
+		lq.last = &last
 	}
-	if q.setBound(e.limitQueue, d, w) {
+	if q.setBound(lq, d, w) {
 		return
 	}
 	q.updateReservation(c, e, retryAt)
-	if q.blockAt(c, e); e.limitQueue.first() == e {
-		q.schedule(e.limitQueue, retryAt, exact)
-		e.limitQueue.test = d.Test
+	if q.blockAt(c, e); lq.first() == e {
+		q.schedule(lq, retryAt, exact)
+		lq.test = d.Test
 	} else {
 		q.endReservation(c)
 	}
-	expected, known := q.expectedTime(d)
-	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
-		e.limitQueue.announcedRetryAt = expected
-		q.rejectHopeless(e.limitQueue, d)
-	}
+	q.rejectHopeless(lq, d)
 }
 
 // updateReservation decides whether c, whose head was rejected at e, also waits at its other

@@ -74,7 +74,7 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 		return
 	}
 	err := q.cannotWait(w, key.key, delayed)
-	if retryAt, _ := q.retryTime(delayed); err == nil && q.stands(key, w) && q.isLate(w, retryAt) {
+	if retryAt, _ := q.retryTime(delayed); err == nil && q.isLate(w, retryAt) && q.stands(key, w) {
 		err = &throttle.RejectedError{Key: key.key, Decision: delayed, Reason: context.DeadlineExceeded}
 	}
 	if err != nil {
@@ -143,22 +143,21 @@ func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decisi
 // may be a burst, after which no call needs the units for which w would come late. If the work may take
 // most of the time that w has, it reports false: then w is rather put before those that are late.
 func (q *Queue) stands(k limitKey, w *waiter) bool {
-	lq := q.limitQueues[k]
-	if lq == nil || w.ctxDeadline == never {
-		return false
-	}
 	left := q.timeLeft(w)
-	return ticks.Sub(q.now, lq.since) >= left && int64(w.ticket.HighLatency) < left/2
+	return ticks.Sub(q.now, q.limitQueues[k].since) >= left && int64(w.ticket.HighLatency) < left/2
 }
 
-// rejectHopeless rejects all waiters that need lq and cannot wait until it grants after the
-// rejection d, without waiting until they are heads.
+// rejectHopeless rejects all waiters that need lq and cannot wait until the end that the rejection d states, before
+// they are heads. It checks them only if that is more than a second after the latest such end.
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision) {
+	d.Wait = max(d.Wait, d.Expected)
+	expected, _ := q.retryTime(d)
+	if !d.ServerImposed || d.Expected <= 0 || expected-lq.announcedRetryAt <= int64(time.Second) {
+		return
+	}
+	lq.announcedRetryAt = expected
 	for _, w := range q.waitersOf(lq) {
-		if w == w.class.reserving {
-			continue
-		}
-		if err := q.cannotWait(w, lq.key.key, d); err != nil {
+		if err := q.cannotWait(w, lq.key.key, d); err != nil && w.class.reserving != w {
 			q.reject(w, err)
 		}
 	}
@@ -193,11 +192,4 @@ func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
 		at = q.time.Read(d.At)
 	}
 	return ticks.Add(at, int64(d.Wait)), true
-}
-
-// expectedTime returns when the limit that made the rejection d is expected to grant the claim, and
-// whether d stated that.
-func (q *Queue) expectedTime(d throttle.Decision) (at int64, known bool) {
-	d.Wait = max(d.Wait, d.Expected)
-	return q.retryTime(d)
 }

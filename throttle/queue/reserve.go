@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -155,9 +156,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	q.claimTime = max(c.reserveTime, q.now-maxCatchUp)
 	c.reserving = nil
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
-		if leave := q.leaveError(w, r); leave != nil {
-			err = leave
-		}
+		err = cmp.Or(q.leaveError(w, r), err)
 	}
 	if err == nil && t.grant == nil && c.checksBounds {
 		err = q.checkBounds(w)
