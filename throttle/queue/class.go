@@ -219,11 +219,10 @@ func (q *Queue) classOf(t *Ticket) *class {
 	for _, lq := range queues {
 		ids = binary.BigEndian.AppendUint64(ids, lq.id)
 	}
-	c := q.classes[classKey{string(ids), t.Tenant}] // does not allocate
-	if c != nil {
+	if c := q.classes[classKey{string(ids), t.Tenant}]; c != nil { // does not allocate
 		return c
 	}
-	c = &class{
+	c := &class{
 		key: classKey{string(ids), t.Tenant}, entries: make([]queueEntry, len(queues)),
 		blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
 	}
@@ -282,7 +281,6 @@ func (e *queueEntry) units(t *Ticket) (n int64) {
 	return n
 }
 
-// entryAt returns the entry of c at the limit k.
 func (c *class) entryAt(k limitKey) *queueEntry {
 	for i := range c.entries {
 		if c.entries[i].limitQueue.key == k {

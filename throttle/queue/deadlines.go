@@ -31,7 +31,6 @@ func (q *Queue) setDeadline(w *waiter) {
 	}
 }
 
-// removeDeadline cancels what setDeadline scheduled.
 func (q *Queue) removeDeadline(w *waiter) {
 	if w.deadlineIndex >= 0 {
 		q.deadlines.Remove(int(w.deadlineIndex))

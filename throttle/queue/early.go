@@ -41,8 +41,7 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 // checkAhead rejects w, which has just joined, if the waiters that go before it use so many
 // units that it cannot be granted in time. It does so only if that is known: these waiters are
 // of the class of w, all of the same priority, and one limit alone delays them, which states
-// its rate and is no estimate. Then they are granted in the order of their arrival. The claim c
-// has the fields that are common to all demands. The caller must not hold the lock.
+// its rate and is no estimate. Then they are granted in the order of their arrival.
 func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 	var delayed throttle.Decision // by the limit that delays w
 	var key limitKey

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -120,21 +121,14 @@ func (t *Ticket) Waited() time.Duration { return t.waited }
 
 // WaitedFor returns the name of the limit that the last Wait of t waited for longest. It
 // returns "" if t did not wait.
-func (t *Ticket) WaitedFor() string {
-	if t.longestWait == nil {
-		return ""
-	}
-	return t.longestWait.name
-}
+func (t *Ticket) WaitedFor() string { return cmp.Or(t.longestWait, new(limitState)).name }
 
 // WaitedForServer reports whether the limit of WaitedFor is imposed by the server that the
 // claims are for, and whether it is an estimate, see throttle.Decision. Both are false if t
 // did not wait.
 func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
-	if t.longestWait == nil {
-		return false, false
-	}
-	return t.longestWait.serverImposed, t.longestWait.estimated
+	longest := cmp.Or(t.longestWait, new(limitState))
+	return longest.serverImposed, longest.estimated
 }
 
 // GrantedAt returns the reading of the clock at which t was granted. It is zero while t holds

@@ -46,22 +46,25 @@ func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
-	err = q.addWaiter(w, j)
-	reserving := err == nil && w.class.reserving == w
-	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
+	if err = q.addWaiter(w, j); err != nil {
+		q.unlock()
+		return false, err
+	}
+	asking = w.class.reserving == w
+	if j.renewals != never && j.renewals != q.renewals.Load() && (asking || w.ticket.grant == nil) {
 		q.renew(w)
 	}
-	done := err != nil || !reserving && w.ticket.grant != nil
-	if err == nil && done && j.since == 0 {
+	done := !asking && w.ticket.grant != nil
+	if done && j.since == 0 {
 		w.ticket.waited = 0
 	}
 	c := q.baseClaim(w, q.now)
 	q.unlock()
 	if done {
-		return false, err
+		return false, nil
 	}
 	q.callFor(w, func() {
-		if reserving {
+		if asking {
 			q.announce(w, q.Trace, nil)
 			return
 		}
@@ -75,7 +78,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 		}
 		q.announce(w, q.Trace, j.queued)
 	})
-	return reserving, nil
+	return asking, nil
 }
 
 func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
