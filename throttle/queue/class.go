@@ -26,13 +26,12 @@ type class struct {
 	// At most one call to the limiters of a class is under way, without the lock: in the
 	// goroutine of the caller if a limiter may block, else in the goroutine that released
 	// the lock. While it is under way, the ticket of reserving belongs to that goroutine.
-	nonBlocking       bool
-	reserving         *waiter
-	reserveTime       int64  // Claim.Now of the call
-	reserveGeneration uint64 // generation() at the start of the call
-	reserveRejections uint64 // Queue.numRejections at the start of the call
-	leaving           error  // why reserving leaves the class unless the call grants it; nil: it stays
-	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed
+	nonBlocking   bool
+	reserving     *waiter
+	reserveTime   int64  // Claim.Now of the call
+	reserveEvents uint64 // Queue.numEvents at the start of the call
+	leaving       error  // why reserving leaves the class unless the call grants it; nil: it stays
+	checksBounds  bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
 	estimated     bool   // the class waits because of an estimate

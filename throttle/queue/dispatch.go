@@ -165,8 +165,7 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	e := c.entryAt(limitKeyOf(m, d.Part()))
 	lq := e.limitQueue
 	q.setEstimated(c, d.Estimated)
-	q.numRejections++
-	lq.lastRejection = q.numRejections
+	lq.lastRejection = q.countEvent()
 	c.resetBroken(e)
 	if lq.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))

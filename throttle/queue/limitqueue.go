@@ -44,8 +44,8 @@ type limitQueue struct {
 	before           *limitState                            // what rejections stated before they began to state last; nil: nothing
 	changedAt        int64                                  // when they began to
 	broken           int                                    // consecutive rejections at a time that the limit stated itself
-	generation       uint64                                 // incremented by each event that may change the limiter's decision
-	lastRejection    uint64                                 // Queue.numRejections after the last rejection
+	lastChange       uint64                                 // the latest event that may have changed the limiter's decision, see countEvent
+	lastRejection    uint64                                 // the latest rejection, see countEvent
 	announcedRetryAt int64                                  // the latest retryAt for which rejectHopeless has run
 }
 
@@ -233,7 +233,7 @@ func (q *Queue) schedule(lq *limitQueue, retryAt int64, exact bool) {
 
 // wakeLimit schedules lq immediately, because its limiter may decide differently now.
 func (q *Queue) wakeLimit(lq *limitQueue) {
-	lq.generation++
+	lq.lastChange = q.countEvent()
 	if lq.tenants.Len() > 0 && lq.retryAt > q.now {
 		q.schedule(lq, q.now, false)
 	}

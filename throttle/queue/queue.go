@@ -80,8 +80,8 @@ type Queue struct {
 	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
 
-	numRejections uint64 // rejections by limits since the Queue was made
-	numGranted    uint64 // tickets granted after they had joined a class
+	numEvents  uint64 // calls of countEvent
+	numGranted uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
 	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see setDeadline

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -34,7 +35,7 @@ var (
 // has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
-	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRejections = w, q.claimTime, c.generation(), q.numRejections
+	c.reserving, c.reserveTime, c.reserveEvents = w, q.claimTime, q.numEvents
 	c.leaving, c.checksBounds = nil, false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
@@ -86,13 +87,10 @@ func (q *Queue) finishLocal(w *waiter, r reserveResult) {
 	}
 }
 
-// generation returns the sum of the generations of the limits of c. If it has changed since a
-// call to the limiters began, the result of the call is out of date.
-func (c *class) generation() (n uint64) {
-	for i := range c.entries {
-		n += c.entries[i].limitQueue.generation
-	}
-	return n
+// countEvent returns the number of a new event. Events are compared with the start of a call to the limiters.
+func (q *Queue) countEvent() uint64 {
+	q.numEvents++
+	return q.numEvents
 }
 
 // unscheduleBlocked removes the limit at which c waits from the schedule, if c is first there.
@@ -175,9 +173,11 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 		if w.deadlineIndex < 0 {
 			q.setDeadline(w)
 		}
-		first, changed := c.waiters.First() == w, c.generation() != c.reserveGeneration
+		outdated := c.waiters.First() != w || slices.ContainsFunc(c.entries, func(e queueEntry) bool {
+			return e.limitQueue.lastChange > c.reserveEvents
+		})
 		q.wakeRolledBack(w, r.demand)
-		if first && !changed {
+		if !outdated {
 			q.onRejection(w, r.demand, r.rejection)
 		} else {
 			q.retryHead(c)
@@ -193,10 +193,10 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	for j, lq := range q.limitQueuesOf(w.ticket) {
 		switch {
 		case j == i:
-		case lq.lastRejection > w.class.reserveRejections:
+		case lq.lastRejection > w.class.reserveEvents:
 			q.wakeLimit(lq)
 		default:
-			lq.generation++ // invalidates the results of calls under way
+			lq.lastChange = q.countEvent() // the results of calls under way are out of date
 		}
 	}
 }
