@@ -215,19 +215,10 @@ func (q *Queue) Renew(l throttle.Limiter) {
 	q.lock()
 	for _, lq := range q.limitQueuesOf(&Ticket{Demands: []throttle.Demand{{Limiter: l}}}) {
 		for _, w := range q.waitersOf(lq) {
-			q.renew(w)
+			q.rejectSoon(w, errRenewed)
 		}
 	}
 	q.unlock()
-}
-
-// renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.
-func (q *Queue) renew(w *waiter) {
-	if c := w.class; c.reserving == w {
-		c.leaving = cmp.Or(c.leaving, errRenewed)
-	} else {
-		q.reject(w, errRenewed)
-	}
 }
 
 // Report tells the limits of a granted ticket what became of the grant, see Ticket.Report, and wakes the waiters that
@@ -261,11 +252,8 @@ func (q *Queue) Close() error {
 	q.cancelCloseCtx()
 	q.rejectNew()
 	for _, c := range q.classes {
-		c.leaving = ErrClosed // c.reserving leaves when its call ends
 		for _, w := range slices.Clone(c.waiters.Items) {
-			if w != c.reserving {
-				q.reject(w, ErrClosed)
-			}
+			q.rejectSoon(w, ErrClosed)
 		}
 	}
 	q.unlock()

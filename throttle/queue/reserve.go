@@ -121,10 +121,7 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 	defer func() {
 		if !returned {
 			q.lock()
-			w.class.reserving = nil
-			q.wakeRolledBack(w, -1)
-			q.removeWaiter(w)
-			q.retryHead(w.class)
+			_, _ = q.finishReserve(w, reserveResult{err: errGoexit})
 			q.unlock()
 		}
 	}()
@@ -159,16 +156,12 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	if err == nil && t.grant == nil && c.checksBounds {
 		err = q.checkBounds(w)
 	}
-	switch {
+	switch done = err != nil || t.grant != nil; {
 	case err != nil:
 		q.wakeRolledBack(w, -1)
 		q.removeRejected(w, err)
-		q.retryHead(c)
-		return true, err
-	case t.grant != nil:
+	case done:
 		q.onGrant(w)
-		q.retryHead(c)
-		return true, nil
 	default:
 		if w.deadlineIndex < 0 {
 			q.setDeadline(w)
@@ -179,11 +172,11 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 		q.wakeRolledBack(w, r.demand)
 		if !outdated {
 			q.onRejection(w, r.demand, r.rejection)
-		} else {
-			q.retryHead(c)
+			return false, nil
 		}
 	}
-	return false, nil
+	q.retryHead(c)
+	return done, err
 }
 
 // wakeRolledBack schedules the limits that may have granted their demand of w before demand i

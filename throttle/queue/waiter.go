@@ -52,7 +52,7 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	}
 	asking = w.class.reserving == w
 	if j.renewals != never && j.renewals != q.renewals.Load() && (asking || w.ticket.grant == nil) {
-		q.renew(w)
+		q.rejectSoon(w, errRenewed)
 	}
 	done := !asking && w.ticket.grant != nil
 	if done && j.since == 0 {
@@ -132,9 +132,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	case c.reserving == w && c.nonBlocking:
 		c.leaving = errAbandoned // another goroutine asks the limiters of w, and signals w afterwards
 	case c.reserving == w: // w was to ask its limiters
-		q.removeWaiter(w)
-		c.reserving = nil
-		q.retryHead(c)
+		_, _ = q.finishReserve(w, reserveResult{err: errAbandoned})
 	}
 	q.unlock()
 	if !waiting {
@@ -162,6 +160,15 @@ func (q *Queue) callFor(w *waiter, f func()) {
 	}()
 	f()
 	returned = true
+}
+
+// rejectSoon rejects w with err, or if its limiters are being asked when these have rejected it.
+func (q *Queue) rejectSoon(w *waiter, err error) {
+	if c := w.class; c.reserving == w {
+		c.leaving = err
+	} else {
+		q.reject(w, err)
+	}
 }
 
 // reject removes w from its class and wakes it with err.
