@@ -18,12 +18,10 @@ const (
 	brokenRetryInterval = int64(time.Millisecond)
 
 	// maxCatchUp bounds the correction for timers that fire late, usually by up to some
-	// milliseconds: units are claimed as of the instant at which they were due, but at most
-	// this long ago.
+	// milliseconds, see dispatch.
 	maxCatchUp = int64(5 * time.Millisecond)
 
-	// maxReservation is the longest time for which a ticket that needs several busy limits
-	// may reserve one of them while it waits for another.
+	// maxReservation is the longest time of a reservation, see updateReservation.
 	maxReservation = int64(time.Second)
 )
 
