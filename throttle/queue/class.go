@@ -183,9 +183,8 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the limit that c waited for longest since a waiter joined; nil if c
-// never waited. The result is an approximation: times are counted per class, over the
-// current and the previous period, and not per waiter.
+// longestWait returns the limit that c waited for longest since a waiter joined; nil if c never waited. The result is
+// an approximation: times are counted per class, over the current and the previous period, and not per waiter.
 func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries {

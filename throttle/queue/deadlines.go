@@ -20,10 +20,9 @@ type byDeadline struct{}
 func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
 func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
-// setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for
-// Ticket.MaxServerWait, or Ticket.Latency before the deadline of its context, whichever is
-// first. Without a Latency the deadline of the context needs no entry, because the context
-// itself ends the wait.
+// setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for Ticket.MaxServerWait, or
+// Ticket.Latency before the deadline of its context, whichever is first. Without a Latency the deadline of the context
+// needs no entry, because the context itself ends the wait.
 func (q *Queue) setDeadline(w *waiter) {
 	q.removeDeadline(w)
 	if at := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd()); at != never {
@@ -40,8 +39,7 @@ func (q *Queue) removeDeadline(w *waiter) {
 // maxWaitEnd returns when w has waited for MaxWait; never if MaxWait is not set.
 func (q *Queue) maxWaitEnd(w *waiter) int64 { return ticks.Add(int64(w.ticket.waited), q.maxWait()) }
 
-// estimateEnd returns when w has waited for Ticket.MaxServerWait; never if w is not held by
-// an estimate.
+// estimateEnd returns when w has waited for Ticket.MaxServerWait; never if w is not held by an estimate.
 func (w *waiter) estimateEnd() int64 {
 	if !w.class.estimated || w.ticket.MaxServerWait <= 0 {
 		return never
@@ -62,9 +60,8 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 }
 
-// latencyEnd returns the instant at which w leaves because a later grant leaves it less than
-// Ticket.Latency. That is not in the first half of its time: the latency may become shorter. It
-// is now, which is realNow on the real clock.
+// latencyEnd returns the instant at which w leaves because a later grant leaves it less than Ticket.Latency. That is
+// not in the first half of its time: the latency may become shorter. It is now, which is realNow on the real clock.
 func (w *waiter) latencyEnd(now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
@@ -73,9 +70,8 @@ func (w *waiter) latencyEnd(now, realNow int64) int64 {
 	return ticks.Add(now, max(left-int64(w.ticket.Latency), (left-waited)/2))
 }
 
-// rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than the
-// real clock, the deadline of a context is later on Clock than setDeadline computed; it is
-// then set again.
+// rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than
+// the real clock, the deadline of a context is later on Clock than setDeadline computed; it is then set again.
 func (q *Queue) rejectExpired(until int64) {
 	for q.deadlines.Len() > 0 && q.deadlines.First().at <= until {
 		w := q.deadlines.First().waiter
@@ -91,8 +87,7 @@ func (q *Queue) rejectExpired(until int64) {
 	}
 }
 
-// deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the
-// RejectedError.
+// deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the RejectedError.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	if w.latencyEnd(q.now, q.realNow()) <= q.now {
 		return true, context.DeadlineExceeded
@@ -100,8 +95,7 @@ func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	return min(q.maxWaitEnd(w), w.estimateEnd()) <= q.now, nil
 }
 
-// expiredError returns the error for w, whose deadline has passed. It names the limit that
-// w waited for.
+// expiredError returns the error for w, whose deadline has passed. It names the limit that w waited for.
 func (q *Queue) expiredError(w *waiter, reason error) error {
 	if e := w.class.blockedAt; e != nil {
 		rejected := q.rejectedError(e.limitQueue, reason)
@@ -121,11 +115,10 @@ func (q *Queue) rejectedError(lq *limitQueue, reason error) *throttle.RejectedEr
 	return e
 }
 
-// demoteLate moves waiters at the head of c that have less than Ticket.HighLatency left behind
-// the others: a unit goes to a waiter that has enough time, or else to the one that has most.
-// Without that, callers that ask for more than the limit admits are all granted with hardly any
-// time left. Each waiter is moved once. A class with several priorities keeps its order, and so
-// does one whose waiters can all be served.
+// demoteLate moves waiters at the head of c that have less than Ticket.HighLatency left behind the others: a unit goes
+// to a waiter that has enough time, or else to the one that has most. Without that, callers that ask for more than the
+// limit admits are all granted with hardly any time left. Each waiter is moved once. A class with several priorities
+// keeps its order, and so does one whose waiters can all be served.
 func (q *Queue) demoteLate(c *class) {
 	head := c.waiters.First()
 	for w := head; !c.mixed && !w.late && q.isLate(w, q.now) && q.isScarce(w); w = c.waiters.First() {

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// unknownRetryInterval is how often a limit is asked again if it does not state when
-	// units will be available.
+	// unknownRetryInterval is how often a limit is asked again if it does not state when units will be available.
 	unknownRetryInterval = int64(time.Second)
 
 	// A limit that rejects more than maxBroken claims in a row, each made at the instant
@@ -17,8 +16,7 @@ const (
 	maxBroken           = 8
 	brokenRetryInterval = int64(time.Millisecond)
 
-	// maxCatchUp bounds the correction for timers that fire late, usually by up to some
-	// milliseconds, see dispatch.
+	// maxCatchUp bounds the correction for timers that fire late, usually by up to some milliseconds, see dispatch.
 	maxCatchUp = int64(5 * time.Millisecond)
 
 	// maxReservation is the longest time of a reservation, see updateReservation.
@@ -116,8 +114,7 @@ func (q *Queue) sample(lq *limitQueue) (least *waiter) {
 	return least
 }
 
-// tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that
-// rejected it.
+// tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that rejected it.
 func (q *Queue) tryHead(c *class) {
 	if c.reserving != nil {
 		q.unscheduleBlocked(c)
@@ -191,12 +188,11 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 // updateReservation decides whether c, whose head was rejected at e, also waits at its other
 // limits, so that no class behind it can take their units. That is a reservation.
 //
-// Without reservations, a ticket that needs two busy limits would rarely find both open:
-// while it waits for one, other classes take the units of the other. A reservation begins
-// when the head has been rejected by one limit and then by another. The wait must be at
-// most maxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after maxReservation, and when another
-// class goes first at the limit that the class waits for.
+// Without reservations, a ticket that needs two busy limits would rarely find both open: while it waits for one, other
+// classes take the units of the other. A reservation begins when the head has been rejected by one limit and then by
+// another. The wait must be at most maxReservation, and at most as long as the wait before it unless the head has been
+// rejected by alternating limits more than once. It ends after maxReservation, and when another class goes first at the
+// limit that the class waits for.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
@@ -213,8 +209,7 @@ func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	c.lastWait = wait
 }
 
-// resetBroken records that the limit at which c waited has not rejected its head, unless it
-// is the limit of e.
+// resetBroken records that the limit at which c waited has not rejected its head, unless it is the limit of e.
 func (c *class) resetBroken(e *queueEntry) {
 	if c.blockedAt != nil && c.blockedAt != e {
 		c.blockedAt.limitQueue.broken = 0

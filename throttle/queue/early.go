@@ -8,9 +8,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
-// The claim c has the fields that are common to all demands. The caller must not hold the
-// lock.
+// checkUpFront rejects w if one of its limits already states that it cannot grant w in time. The claim c has the fields
+// that are common to all demands. The caller must not hold the lock.
 func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]

@@ -252,10 +252,9 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 	return lq
 }
 
-// setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before
-// the bound was known and exceed it are rejected, the newest first; one whose limiters are being
-// asked is checked when they have rejected it. setBound reports whether w is one of those that
-// were rejected.
+// setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before the bound was known and
+// exceed it are rejected, the newest first; one whose limiters are being asked is checked when they have rejected it.
+// setBound reports whether w is one of those that were rejected.
 func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (rejected bool) {
 	prev := lq.bound
 	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {

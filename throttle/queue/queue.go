@@ -30,25 +30,22 @@ type Queue struct {
 	// Clock is the source of time. Nil means the system clock.
 	Clock throttle.Clock
 
-	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a
-	// *throttle.RejectedError. Zero means the value of SetDefaults; a negative value means as
-	// long as ctx allows.
+	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a *throttle.RejectedError. Zero
+	// means the value of SetDefaults; a negative value means as long as ctx allows.
 	MaxWait time.Duration
 
 	// MaxPerClass is the maximum number of waiters in a class. Further callers are rejected
 	// with a *FullError, except retries. Zero or less means no maximum.
 	MaxPerClass int
 
-	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected
-	// with a *FullError, except retries. Zero means the value of SetDefaults; a
-	// negative value means no maximum.
+	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected with a *FullError, except
+	// retries. Zero means the value of SetDefaults; a negative value means no maximum.
 	MaxTotal int
 
-	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket
-	// goes before one whose priority is d steps lower unless the other arrived d*Aging or
-	// more earlier. Aging also bounds starvation: a ticket that has waited d*Aging is not
-	// overtaken by later tickets of d steps more. With throttle.Forever a higher priority
-	// always goes first, and a lower one may never be granted. Zero means 10 seconds.
+	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket goes before one whose
+	// priority is d steps lower unless the other arrived d*Aging or more earlier. Aging also bounds starvation: a
+	// ticket that has waited d*Aging is not overtaken by later tickets of d steps more. With throttle.Forever a higher
+	// priority always goes first, and a lower one may never be granted. Zero means 10 seconds.
 	Aging time.Duration
 
 	// Trace holds functions that are called for each ticket. Nil means none.
@@ -96,8 +93,7 @@ type FullError struct {
 	// Waiting is the number of waiters in the class, or in the Queue.
 	Waiting int
 
-	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of
-	// SetDefaults.
+	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of SetDefaults.
 	Max int
 }
 
@@ -112,12 +108,10 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRejecte
 // Wait blocks until all demands of t are granted, and returns nil. A Ticket that is passed to
 // Wait again is a retry and keeps its time of arrival.
 //
-// Wait returns a *throttle.RejectedError as soon as it is known that the wait would not end
-// Ticket.Latency before the deadline of ctx, that it would exceed MaxWait or
-// Ticket.MaxServerWait, or that a limit can never grant its demand. In the first case the
-// error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
-// of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
-// limiters. After an error t holds no units.
+// Wait returns a *throttle.RejectedError as soon as it is known that the wait would not end Ticket.Latency before the
+// deadline of ctx, that it would exceed MaxWait or Ticket.MaxServerWait, or that a limit can never grant its demand. In
+// the first case the error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause of ctx.
+// Other errors are *FullError, ErrClosed, that of Validate, and those of the limiters. After an error t holds no units.
 //
 // Before Wait returns a RejectedError whose Decision.ServerImposed is set, it repeats the claims once
 // without Claim.Waits, unless t is a retry. If the limits grant them, it returns nil.
@@ -130,10 +124,9 @@ type Hooks struct {
 	// ticket that is granted or rejected immediately.
 	Queued func(Position)
 
-	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called
-	// for a limiter that it waits for. It may change Ticket.Demands. Then the ticket waits for
-	// these, from its time of arrival on; the time that it has waited counts. An error ends the
-	// wait with that error.
+	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called for a limiter that it
+	// waits for. It may change Ticket.Demands. Then the ticket waits for these, from its time of arrival on; the time
+	// that it has waited counts. An error ends the wait with that error.
 	Renew func() error
 }
 
@@ -203,10 +196,9 @@ func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func
 	}
 }
 
-// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can
-// ask for another limiter in its place. Call it after a change by which requests that waited for
-// l are limited by another limiter. A call to the limiters that is under way is not interrupted: its
-// caller asks again if it is rejected.
+// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can ask for another limiter in
+// its place. Call it after a change by which requests that waited for l are limited by another limiter. A call to the
+// limiters that is under way is not interrupted: its caller asks again if it is rejected.
 func (q *Queue) Renew(l throttle.Limiter) {
 	q.renewals.Add(1) // before waiters are looked for: callers that join later see it
 	if q.numWaiting.Load() == 0 || l == nil {
@@ -222,8 +214,7 @@ func (q *Queue) Renew(l throttle.Limiter) {
 }
 
 // Report tells the limits of a granted ticket what became of the grant, see Ticket.Report, and wakes the waiters that
-// may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the
-// time if Clock is nil.
+// may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the time if Clock is nil.
 func (q *Queue) Report(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	q.initOnce.Do(q.init)
 	if f.Now.IsZero() && (q.Clock != nil || f.State == throttle.Unused) {
@@ -260,9 +251,8 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// Drain rejects later callers with ErrClosed, and returns nil when all waiters have been
-// granted or have left. If ctx ends first, Drain returns its cause and the waiters stay;
-// Close rejects them.
+// Drain rejects later callers with ErrClosed, and returns nil when all waiters have been granted or have left. If ctx
+// ends first, Drain returns its cause and the waiters stay; Close rejects them.
 func (q *Queue) Drain(ctx context.Context) error {
 	q.initOnce.Do(q.init)
 	q.lock()
@@ -283,9 +273,8 @@ func (q *Queue) rejectNew() {
 	}
 }
 
-// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the
-// initial values, mean no maximum. It may be called at any time; callers that wait already may
-// keep the previous values.
+// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the initial values, mean no
+// maximum. It may be called at any time; callers that wait already may keep the previous values.
 func (q *Queue) SetDefaults(maxTotal int, maxWait time.Duration) {
 	q.defaultMaxTotal.Store(int64(maxTotal))
 	q.defaultMaxWait.Store(int64(maxWait))

@@ -11,8 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
-// one demand, or an error.
+// A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of one demand, or an error.
 type reserveResult struct {
 	demand    int
 	rejection throttle.Decision
@@ -113,9 +112,8 @@ func (q *Queue) retryHead(c *class) {
 	}
 }
 
-// reserveRemote asks the limiters of w in the goroutine of its caller and processes the
-// result. It returns false if w continues to wait. If a limiter panics, w leaves its class, so
-// that the next waiter becomes the head.
+// reserveRemote asks the limiters of w in the goroutine of its caller and processes the result. It returns false if w
+// continues to wait. If a limiter panics, w leaves its class, so that the next waiter becomes the head.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
 	returned := false
 	defer func() {
@@ -179,9 +177,8 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	return done, err
 }
 
-// wakeRolledBack schedules the limits that may have granted their demand of w before demand i
-// was rejected, and whose units have been returned. Other tickets may have been rejected
-// while w held these units.
+// wakeRolledBack schedules the limits that may have granted their demand of w before demand i was rejected, and whose
+// units have been returned. Other tickets may have been rejected while w held these units.
 func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	for j, lq := range q.limitQueuesOf(w.ticket) {
 		switch {

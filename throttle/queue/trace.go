@@ -14,8 +14,7 @@ type Trace struct {
 	// ticket: Limit is the limit that it waits for, and Waiting includes the ticket.
 	Queued func(*Ticket, ClassSnapshot)
 
-	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor
-	// describe the wait.
+	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor describe the wait.
 	Granted func(*Ticket)
 
 	// Failed is called before Wait or Try returns an error.
@@ -34,14 +33,12 @@ type Position struct {
 	// ServerImposed and Estimated are those of the last rejection, see throttle.Decision.
 	ServerImposed, Estimated bool
 
-	// Ahead is the number of callers that wait for the limit and go before the ticket, by
-	// priority and arrival. Callers of other tenants may go before it too, or after it. With
-	// more than 256 callers Ahead is an estimate.
+	// Ahead is the number of callers that wait for the limit and go before the ticket, by priority and arrival. Callers
+	// of other tenants may go before it too, or after it. With more than 256 callers Ahead is an estimate.
 	Ahead int
 
-	// ExpectedEnd is when the ticket is expected to be granted: when the limit grants the
-	// next claim and, if it states its rate, all units ahead are restored. Zero means that it
-	// is not known.
+	// ExpectedEnd is when the ticket is expected to be granted: when the limit grants the next claim and, if it states
+	// its rate, all units ahead are restored. Zero means that it is not known.
 	ExpectedEnd time.Time
 }
 
@@ -117,8 +114,7 @@ func (lq *limitQueue) ahead(w *waiter) int {
 	return before
 }
 
-// perUnit returns the time in which the limit that made the rejection d restores one unit; 0
-// if it is not known.
+// perUnit returns the time in which the limit that made the rejection d restores one unit; 0 if it is not known.
 func perUnit(d throttle.Decision) time.Duration {
 	if d.Limit <= 0 || d.Per <= 0 {
 		return 0

@@ -8,10 +8,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Try is like Wait, but does not wait. It returns nil if all demands of t are granted now, and
-// a *throttle.RejectedError if one of them is not, or if other callers wait for its limits.
-// Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
-// t holds no units.
+// Try is like Wait, but does not wait. It returns nil if all demands of t are granted now, and a
+// *throttle.RejectedError if one of them is not, or if other callers wait for its limits. Other errors are those of
+// Wait. A limiter that may block is asked with ctx. After an error t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	now, asked, err := q.tryNow(ctx, t, false)
 	switch {
@@ -28,9 +27,8 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	return err
 }
 
-// tryNow begins a call of Wait or Try for t. It asks the limiters, unless other callers wait for
-// them, and returns the time of that. waits reports whether the caller waits if they reject t, and asked
-// whether they were asked.
+// tryNow begins a call of Wait or Try for t. It asks the limiters, unless other callers wait for them, and returns the
+// time of that. waits reports whether the caller waits if they reject t, and asked whether they were asked.
 func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, asked bool, err error) {
 	switch {
 	case ctx.Err() != nil:

@@ -39,9 +39,8 @@ func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 	return q.awaitResult(ctx, w, j.queued)
 }
 
-// enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked
-// for w, which it reports by asking. It is not inlined, so that its frame is not on the stacks
-// of waiting goroutines.
+// enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked for w, which it reports
+// by asking. It is not inlined, so that its frame is not on the stacks of waiting goroutines.
 //
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
@@ -96,8 +95,7 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 // deadline returns the deadline of the context of w, which has one, on the real clock.
 func (w *waiter) deadline() int64 { return ticks.Add(w.ctxDeadline, max(int64(w.ticket.Latency), 0)) }
 
-// signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for
-// another ticket afterwards.
+// signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for another ticket afterwards.
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
 // awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
@@ -149,8 +147,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w
-// leaves its class.
+// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w leaves its class.
 func (q *Queue) callFor(w *waiter, f func()) {
 	returned := false
 	defer func() {
