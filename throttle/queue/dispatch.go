@@ -225,14 +225,11 @@ type wakeTimer struct {
 }
 
 func (t *wakeTimer) set(q *Queue, at int64) {
-	if at == t.at {
+	switch {
+	case at == t.at, q.Clock != nil && t.at < at && at < never: // it fires earlier, and the channel of a Clock cannot be stopped
 		return
-	}
-	if q.Clock != nil {
+	case q.Clock != nil:
 		t.setOnClock(q, at)
-		return
-	}
-	switch t.at = at; {
 	case at == never:
 		t.timer.Stop()
 	case t.timer == nil:
@@ -240,19 +237,16 @@ func (t *wakeTimer) set(q *Queue, at int64) {
 	default:
 		t.timer.Reset(time.Duration(at - q.now))
 	}
+	t.at = at
 }
 
-// setOnClock moves the timer of a Queue with a Clock. A timer that fires before at is left as
-// it is, since the channel of a Clock cannot be stopped.
+// setOnClock starts the goroutine that waits until at, instead of the previous one. Never starts none.
 func (t *wakeTimer) setOnClock(q *Queue, at int64) {
-	if at > t.at && at != never {
-		return
-	}
 	if t.stop != nil {
 		close(t.stop)
 		t.stop = nil
 	}
-	if t.at = at; at == never {
+	if at == never {
 		return
 	}
 	stop := make(chan struct{})

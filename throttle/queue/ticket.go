@@ -81,12 +81,6 @@ const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-func newGrant(n int) *grant {
-	g := grantPool.Get().(*grant)
-	g.parts = slices.Grow(g.parts, n)[:n]
-	return g
-}
-
 // release clears g, because a Decision may keep other objects from being collected, and returns it to the pool.
 func (g *grant) release() {
 	clear(g.parts)
@@ -154,7 +148,8 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 // other limits are returned as of c.Now, or as of the current time if a blocking limiter was
 // asked, because part of the units may have been restored by time meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
-	g := newGrant(len(t.Demands))
+	g := grantPool.Get().(*grant)
+	g.parts = slices.Grow(g.parts, len(t.Demands))[:len(t.Demands)]
 	var sw ticks.Stopwatch // runs while blocking limiters are asked, except the first of all
 	var asked, timed bool
 	defer func() { // also if a limiter panics
