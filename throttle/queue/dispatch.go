@@ -226,7 +226,7 @@ type wakeTimer struct {
 
 func (t *wakeTimer) set(q *Queue, at int64) {
 	switch {
-	case at == t.at, q.Clock != nil && t.at < at && at < never: // it fires earlier, and the channel of a Clock cannot be stopped
+	case at == t.at, q.Clock != nil && t.at < at && at < never: // it fires earlier and cannot be stopped
 		return
 	case q.Clock != nil:
 		t.setOnClock(q, at)
