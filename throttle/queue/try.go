@@ -79,10 +79,10 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 	return r.aborted
 }
 
-// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection, and returns err,
-// or nil if all are granted. If the server imposed the wait, a limiter may grant what it would not grant to a
-// caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one. The wait
-// began at began.
+// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection, and
+// returns err, or nil if all are granted. If the server imposed the wait, a limiter may grant what it would not grant
+// to a caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one.
+// The wait began at began.
 func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, began time.Duration) error {
 	rejected, ok := err.(*throttle.RejectedError)
 	if !ok || retry || !rejected.Decision.ServerImposed || ctx.Err() != nil {
