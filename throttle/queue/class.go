@@ -26,14 +26,12 @@ type class struct {
 	// At most one call to the limiters of a class is under way, without the lock: in the
 	// goroutine of the caller if a limiter may block, else in the goroutine that released
 	// the lock. While it is under way, the ticket of reserving belongs to that goroutine.
-	nonBlocking       bool
-	reserving         *waiter
-	reserveTime       int64  // Claim.Now of the call
-	reserveGeneration uint64 // generation() at the start of the call
-	reserveRejections uint64 // Queue.numRejections at the start of the call
-	abandoned         bool   // the context of reserving ended during the call
-	renewed           bool   // Queue.Renew was called during the latest call
-	checksBounds      bool   // a queue bound became known during it, which its waiter may exceed
+	nonBlocking   bool
+	reserving     *waiter
+	reserveTime   int64  // Claim.Now of the call
+	reserveEvents uint64 // Queue.numEvents at the start of the call
+	leaving       error  // why reserving leaves the class unless the call grants it; nil: it stays
+	checksBounds  bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
 	estimated     bool   // the class waits because of an estimate
@@ -76,27 +74,22 @@ func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 // addWaiter adds w to its class. If w becomes the head, it asks the limiters.
 func (q *Queue) addWaiter(w *waiter, j join) error {
 	q.dispatch()
-	if q.closed || !j.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
-		if j.renewed {
-			q.uncount()
-		}
+	if q.closeCtx.Err() != nil || !w.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
 		return ErrClosed
 	}
-	waited := j.waited
-	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !waited && limit > 0 && n >= limit {
+	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !j.again && limit > 0 && n >= limit {
 		return &FullError{Waiting: n, Max: limit}
 	}
 	c := q.classOf(w.ticket)
-	if n := c.waiters.Len(); !waited && q.MaxPerClass > 0 && n >= q.MaxPerClass {
+	if n := c.waiters.Len(); !j.again && q.MaxPerClass > 0 && n >= q.MaxPerClass {
 		return &FullError{Waiting: n, Max: q.MaxPerClass}
 	}
-	if w.class = c; w.ticket.waited == 0 {
-		w.ticket.waited = time.Duration(q.now)
-	}
-	if !j.renewed {
+	w.class, w.ticket.waited = c, time.Duration(cmp.Or(j.since, q.now))
+	if !w.renewed {
 		q.numWaiting.Add(1)
 	}
-	q.addDeadline(w)
+	w.renewed = false
+	q.setDeadline(w)
 	w.addWaiting(1)
 	if c.waiters.Len() > 0 && c.waiters.First().ticket.Priority != w.ticket.Priority {
 		q.mix(c)
@@ -108,7 +101,7 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 		q.tryHead(c)
 	}
 	switch {
-	case waited:
+	case j.again:
 	case c.reserving == w:
 		c.checksBounds = true
 	case w.isWaiting():
@@ -122,7 +115,9 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 func (q *Queue) removeWaiter(w *waiter) {
 	c, t := w.class, w.ticket
 	first := w.classIndex == 0
-	t.longestWait = c.longestWait(int64(t.waited), q.now)
+	if longest := c.longestWait(int64(t.waited), q.now); longest != nil {
+		t.longestWait = longest
+	}
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
 	w.setLate(false)
@@ -147,42 +142,34 @@ func (q *Queue) uncount() {
 // headChanged moves c to its new position in the limitQueue of blockedAt, and ends the
 // reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
-	c.bounces, c.reservedUntil, c.newHead = 0, 0, true
-	for i := range c.entries {
-		switch e := &c.entries[i]; {
-		case e.index < 0:
-		case e == c.blockedAt:
-			q.reorder(e)
-		default:
-			q.remove(e)
-		}
+	c.bounces, c.newHead = 0, true
+	if c.blockedAt != nil {
+		q.reorder(c.blockedAt)
 	}
+	q.endReservation(c)
 }
 
-// blockAt lets c wait at e. With a reservation c also waits at its other limits, else only at e.
+// blockAt lets c wait at e, and with a reservation also at its other limits.
 func (q *Queue) blockAt(c *class, e *queueEntry) {
 	c.addBlockedTime(q.now)
 	c.blockedAt = e
-	q.insert(e)
-	for i := range c.entries {
-		switch other := &c.entries[i]; {
-		case other == e:
-		case c.reservedUntil == 0:
-			q.remove(other)
-		default:
-			q.insert(other)
-		}
-	}
+	q.place(c)
 }
 
 // endReservation lets c wait only at the limit that rejected its head.
 func (q *Queue) endReservation(c *class) {
-	if c.reservedUntil == 0 {
-		return
+	if c.reservedUntil != 0 {
+		c.reservedUntil = 0
+		q.place(c)
 	}
-	c.reservedUntil = 0
+}
+
+// place adds c to the limitQueues in which it has to wait, and removes it from the others.
+func (q *Queue) place(c *class) {
 	for i := range c.entries {
-		if e := &c.entries[i]; e != c.blockedAt {
+		if e := &c.entries[i]; e == c.blockedAt || c.reservedUntil != 0 {
+			q.insert(e)
+		} else {
 			q.remove(e)
 		}
 	}
@@ -196,9 +183,8 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the limit that c waited for longest since a waiter joined; nil if c
-// never waited. The result is an approximation: times are counted per class, over the
-// current and the previous period, and not per waiter.
+// longestWait returns the limit that c waited for longest since a waiter joined; nil if c never waited. The result is
+// an approximation: times are counted per class, over the current and the previous period, and not per waiter.
 func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries {
@@ -227,19 +213,18 @@ func (c *class) longestWait(joined, now int64) *limitState {
 func (q *Queue) classOf(t *Ticket) *class {
 	var queuesBuf [8]*limitQueue
 	var idsBuf [8 * len(queuesBuf)]byte
-	queues, ids := q.limitQueuesOf(t, queuesBuf[:0]), idsBuf[:0]
+	queues, ids := q.makeLimitQueues(t, queuesBuf[:0]), idsBuf[:0]
 	for _, lq := range queues {
 		ids = binary.BigEndian.AppendUint64(ids, lq.id)
 	}
-	c := q.classes[classKey{string(ids), t.Tenant}] // does not allocate
-	if c != nil {
+	if c := q.classes[classKey{string(ids), t.Tenant}]; c != nil { // does not allocate
 		return c
 	}
-	c = &class{
+	c := &class{
 		key: classKey{string(ids), t.Tenant}, entries: make([]queueEntry, len(queues)),
 		blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
 	}
-	c.waiters.Order.aging = q.aging
+	c.waiters.Order.aging = int64(cmp.Or(q.Aging, 10*time.Second))
 	for i, lq := range queues {
 		c.entries[i] = queueEntry{class: c, limitQueue: lq, tenantQueue: lq.tenantFor(t.Tenant), index: -1}
 		lq.numClasses++
@@ -251,16 +236,14 @@ func (q *Queue) classOf(t *Ticket) *class {
 	return c
 }
 
-// limitQueuesOf appends the limitQueues of the limits that t needs to queues, which is empty, in ascending order of id.
-func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			lq := q.limitQueueFor(limitKeyOf(m, k))
-			at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
-			if !found {
-				queues = slices.Insert(queues, at, lq)
-			}
+// makeLimitQueues appends the limitQueues of the limits that t needs to queues, which is empty, in ascending
+// order of id. It makes those that do not exist.
+func (q *Queue) makeLimitQueues(t *Ticket, queues []*limitQueue) []*limitQueue {
+	for _, k := range t.limits {
+		lq := q.limitQueueFor(k)
+		at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
+		if !found {
+			queues = slices.Insert(queues, at, lq)
 		}
 	}
 	return queues
@@ -269,9 +252,10 @@ func (q *Queue) limitQueuesOf(t *Ticket, queues []*limitQueue) []*limitQueue {
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.
 func (q *Queue) removeClass(c *class) {
 	delete(q.classes, c.key)
+	c.blockedAt, c.reservedUntil = nil, 0
+	q.place(c)
 	for i := range c.entries {
 		e := &c.entries[i]
-		q.remove(e)
 		e.limitQueue.leave(e)
 		if e.limitQueue.numClasses--; e.limitQueue.numClasses == 0 {
 			delete(q.limitQueues, e.limitQueue.key)
@@ -295,7 +279,6 @@ func (e *queueEntry) units(t *Ticket) (n int64) {
 	return n
 }
 
-// entryAt returns the entry of c at the limit k.
 func (c *class) entryAt(k limitKey) *queueEntry {
 	for i := range c.entries {
 		if c.entries[i].limitQueue.key == k {

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -9,8 +8,7 @@ import (
 )
 
 const (
-	// unknownRetryInterval is how often a limit is asked again if it does not state when
-	// units will be available.
+	// unknownRetryInterval is how often a limit is asked again if it does not state when units will be available.
 	unknownRetryInterval = int64(time.Second)
 
 	// A limit that rejects more than maxBroken claims in a row, each made at the instant
@@ -18,13 +16,10 @@ const (
 	maxBroken           = 8
 	brokenRetryInterval = int64(time.Millisecond)
 
-	// maxCatchUp bounds the correction for timers that fire late, usually by up to some
-	// milliseconds: units are claimed as of the instant at which they were due, but at most
-	// this long ago.
+	// maxCatchUp bounds the correction for timers that fire late, usually by up to some milliseconds, see dispatch.
 	maxCatchUp = int64(5 * time.Millisecond)
 
-	// maxReservation is the longest time for which a ticket that needs several busy limits
-	// may reserve one of them while it waits for another.
+	// maxReservation is the longest time of a reservation, see updateReservation.
 	maxReservation = int64(time.Second)
 )
 
@@ -119,8 +114,7 @@ func (q *Queue) sample(lq *limitQueue) (least *waiter) {
 	return least
 }
 
-// tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that
-// rejected it.
+// tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that rejected it.
 func (q *Queue) tryHead(c *class) {
 	if c.reserving != nil {
 		q.unscheduleBlocked(c)
@@ -159,64 +153,46 @@ func (q *Queue) onGrant(w *waiter) {
 func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 	c, m := w.class, &w.ticket.Demands[i]
 	retryAt, exact := q.retryTime(d)
-	if err := q.cannotWait(w, m.Key, d, retryAt, exact); err != nil {
+	if err := q.cannotWait(w, m.Key, d); err != nil {
 		q.reject(w, err)
 		return
 	}
 	e := c.entryAt(limitKeyOf(m, d.Part()))
+	lq := e.limitQueue
 	q.setEstimated(c, d.Estimated)
-	q.numRejections++
-	e.limitQueue.lastRejection = q.numRejections
+	lq.lastRejection = q.countEvent()
 	c.resetBroken(e)
-	if e.limitQueue.broken > maxBroken {
+	if lq.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
-	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *e.limitQueue.last != s {
-		lq := e.limitQueue
+	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *lq.last != s {
 		if s.name != lq.last.name {
 			lq.before, lq.changedAt = lq.last, q.now
 		}
-		lq.last = &limitState{s.name, s.serverImposed, s.estimated, s.perUnit}
+		last := s // allocated only here
+		lq.last = &last
 	}
-	if q.setBound(e.limitQueue, d, w) {
+	if q.setBound(lq, d, w) {
 		return
 	}
 	q.updateReservation(c, e, retryAt)
-	if q.blockAt(c, e); e.limitQueue.first() == e {
-		q.schedule(e.limitQueue, retryAt, exact)
-		e.limitQueue.test = d.Test
+	if q.blockAt(c, e); lq.first() == e {
+		q.schedule(lq, retryAt, exact)
+		lq.test = d.Test
 	} else {
 		q.endReservation(c)
 	}
-	expected, known := q.expectedTime(d, retryAt, exact)
-	if d.ServerImposed && d.Expected > 0 && known && expected-e.limitQueue.announcedRetryAt > int64(time.Second) { // checking all waiters costs O(n)
-		e.limitQueue.announcedRetryAt = expected
-		q.rejectHopeless(e.limitQueue, d, expected)
-	}
-}
-
-// rejectHopeless fails all waiters that need lq and whose deadline or wait limit is earlier
-// than retryAt, without waiting until they are heads.
-func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
-	for _, w := range q.waitersOf(lq) {
-		if w == w.class.reserving {
-			continue
-		}
-		if err := q.cannotWait(w, lq.key.key, d, retryAt, true); err != nil {
-			q.reject(w, err)
-		}
-	}
+	q.rejectHopeless(lq, d)
 }
 
 // updateReservation decides whether c, whose head was rejected at e, also waits at its other
 // limits, so that no class behind it can take their units. That is a reservation.
 //
-// Without reservations, a ticket that needs two busy limits would rarely find both open:
-// while it waits for one, other classes take the units of the other. A reservation begins
-// when the head has been rejected by one limit and then by another. The wait must be at
-// most maxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after maxReservation, and when another
-// class goes first at the limit that the class waits for.
+// Without reservations, a ticket that needs two busy limits would rarely find both open: while it waits for one, other
+// classes take the units of the other. A reservation begins when the head has been rejected by one limit and then by
+// another. The wait must be at most maxReservation, and at most as long as the wait before it unless the head has been
+// rejected by alternating limits more than once. It ends after maxReservation, and when another class goes first at the
+// limit that the class waits for.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
@@ -233,92 +209,54 @@ func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	c.lastWait = wait
 }
 
-// resetBroken records that the limit at which c waited has not rejected its head, unless it
-// is the limit of e.
+// resetBroken records that the limit at which c waited has not rejected its head, unless it is the limit of e.
 func (c *class) resetBroken(e *queueEntry) {
 	if c.blockedAt != nil && c.blockedAt != e {
 		c.blockedAt.limitQueue.broken = 0
 	}
 }
 
-// retryTime returns when to ask again after the rejection d, and whether d stated that time.
-func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
-	if d.Wait <= 0 {
-		return ticks.Add(q.now, unknownRetryInterval), false
-	}
-	at := q.claimTime
-	if !d.At.IsZero() {
-		at = q.time.Read(d.At)
-	}
-	return ticks.Add(at, int64(d.Wait)), true
+// A wakeTimer calls Queue.onTimer at one instant. With the system clock it is a time.Timer
+// that is reset; a throttle.Clock only provides a channel for each instant.
+type wakeTimer struct {
+	at    int64 // nanoseconds on Queue.time, or never
+	timer *time.Timer
+	stop  chan struct{} // ends the goroutine that waits for the channel of Queue.Clock
 }
 
-// expectedTime returns when the limit that made the rejection d is expected to grant the claim. retryAt is when to ask it
-// again, and exact reports whether d stated that.
-func (q *Queue) expectedTime(d throttle.Decision, retryAt int64, exact bool) (at int64, known bool) {
-	if d.Expected <= d.Wait {
-		return retryAt, exact
+func (t *wakeTimer) set(q *Queue, at int64) {
+	switch {
+	case at == t.at, q.Clock != nil && t.at < at && at < never: // it fires earlier and cannot be stopped
+		return
+	case q.Clock != nil:
+		t.setOnClock(q, at)
+	case at == never:
+		t.timer.Stop()
+	case t.timer == nil:
+		t.timer = time.AfterFunc(time.Duration(at-q.now), q.onTimer)
+	default:
+		t.timer.Reset(time.Duration(at - q.now))
 	}
-	at, _ = q.retryTime(throttle.Decision{At: d.At, Wait: d.Expected})
-	return at, true
+	t.at = at
 }
 
-// cannotWait returns an error if w cannot wait until retryAt, or until the expected time if that is later.
-func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt int64, exact bool) error {
-	retryAt, exact = q.expectedTime(d, retryAt, exact)
-	switch d.Wait = max(d.Wait, d.Expected); {
-	case d.Wait == throttle.Forever:
-		return &throttle.RejectedError{Key: key, Decision: d}
-	case !exact, d.ServerImposed && d.Expected == 0: // what the limit is based on is being tested, and may prove to be wrong at any time
-		return nil
-	case retryAt > q.maxWaitEnd(w):
-		return &throttle.RejectedError{Key: key, Decision: d}
-	case w.ctxDeadline != never && retryAt > q.now && retryAt-q.now >= w.ctxDeadline-q.realNow(),
-		w.ticket.Latency <= 0 && d.Per > 0 && !d.ServerImposed && q.isLate(w, retryAt):
-		return &throttle.RejectedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
-	case d.ServerImposed && w.ticket.MaxServerWait > 0 && retryAt-q.now > int64(w.ticket.MaxServerWait):
-		return &throttle.RejectedError{Key: key, Decision: d}
+// setOnClock starts the goroutine that waits until at, instead of the previous one. Never starts none.
+func (t *wakeTimer) setOnClock(q *Queue, at int64) {
+	if t.stop != nil {
+		close(t.stop)
+		t.stop = nil
 	}
-	return nil
-}
-
-// realNow returns q.now on the real clock, which the deadlines of contexts refer to.
-func (q *Queue) realNow() int64 { return q.realAt(q.now) }
-
-func (q *Queue) realAt(now int64) int64 {
-	if q.Clock == nil {
-		return now
+	if at == never {
+		return
 	}
-	return int64(time.Since(q.realStart))
-}
-
-// checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
-// The claim c has the fields that are common to all demands. The caller must not hold the
-// lock.
-func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
-	for i := range w.ticket.Demands {
-		m := &w.ticket.Demands[i]
-		if m.Limiter == nil || !m.Limiter.Traits().NonBlocking {
-			continue
+	stop := make(chan struct{})
+	t.stop = stop
+	after := q.Clock.After(time.Duration(at - q.now))
+	go func() {
+		select {
+		case <-after:
+			q.onTimer()
+		case <-stop:
 		}
-		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
-		d, err := m.Limiter.Reserve(context.Background(), c)
-		if err == nil && d.OK {
-			continue
-		}
-		q.lock()
-		waiting := w.isWaiting() && (err != nil || !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w))
-		if waiting && err == nil {
-			retryAt, exact := q.retryTime(d)
-			err = q.cannotWait(w, m.Key, d, retryAt, exact)
-		}
-		if waiting && err != nil {
-			q.reject(w, err)
-		}
-		q.unlock()
-		if !waiting || err != nil {
-			return
-		}
-	}
-	q.checkAhead(w, c)
+	}()
 }

@@ -71,7 +71,10 @@ func TestQueue_newHeadBeginsWithoutReservation(t *testing.T) {
 			q.now += r.Int64N(300) * ms
 			reject(old, r.IntN(3), r.Int64N(1200)*ms)
 		}
+		at := old.blockedAt
+		old.blockedAt = nil // old is in no limitQueue
 		q.headChanged(old)
+		old.blockedAt = at
 		fresh := &class{entries: make([]queueEntry, 3), newHead: true}
 		for range 6 {
 			limit, wait := r.IntN(3), r.Int64N(1200)*ms

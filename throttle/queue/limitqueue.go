@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"cmp"
+	"iter"
 	"math"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/indexheap"
@@ -41,8 +44,8 @@ type limitQueue struct {
 	before           *limitState                            // what rejections stated before they began to state last; nil: nothing
 	changedAt        int64                                  // when they began to
 	broken           int                                    // consecutive rejections at a time that the limit stated itself
-	generation       uint64                                 // incremented by each event that may change the limiter's decision
-	lastRejection    uint64                                 // Queue.numRejections after the last rejection
+	lastChange       uint64                                 // the latest event that may have changed the limiter's decision, see countEvent
+	lastRejection    uint64                                 // the latest rejection, see countEvent
 	announcedRetryAt int64                                  // the latest retryAt for which rejectHopeless has run
 }
 
@@ -99,6 +102,29 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 		k.limiter = incomparableLimiter{m, i}
 	}
 	return k
+}
+
+// limits iterates over the limits that t needs, with the index of the demand for each.
+func (t *Ticket) limits(yield func(i int, k limitKey) bool) {
+	for i := range t.Demands {
+		for k := range numLimits(&t.Demands[i]) {
+			if !yield(i, limitKeyOf(&t.Demands[i], k)) {
+				return
+			}
+		}
+	}
+}
+
+// limitQueuesOf iterates over the limitQueues of the limits that t needs, as far as they exist, with the
+// index of the demand for each.
+func (q *Queue) limitQueuesOf(t *Ticket) iter.Seq2[int, *limitQueue] {
+	return func(yield func(int, *limitQueue) bool) {
+		for i, k := range t.limits {
+			if lq := q.limitQueues[k]; lq != nil && !yield(i, lq) {
+				return
+			}
+		}
+	}
 }
 
 // An incomparableLimiter stands for a limiter whose type is not comparable.
@@ -207,7 +233,7 @@ func (q *Queue) schedule(lq *limitQueue, retryAt int64, exact bool) {
 
 // wakeLimit schedules lq immediately, because its limiter may decide differently now.
 func (q *Queue) wakeLimit(lq *limitQueue) {
-	lq.generation++
+	lq.lastChange = q.countEvent()
 	if lq.tenants.Len() > 0 && lq.retryAt > q.now {
 		q.schedule(lq, q.now, false)
 	}
@@ -224,4 +250,49 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 		q.limitQueues[k] = lq
 	}
 	return lq
+}
+
+// setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before the bound was known and
+// exceed it are rejected, the newest first; one whose limiters are being asked is checked when they have rejected it.
+// setBound reports whether w is one of those that were rejected.
+func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (rejected bool) {
+	prev := lq.bound
+	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {
+		return false
+	}
+	waiting := q.waitersOf(lq)
+	slices.SortFunc(waiting, func(a, b *waiter) int { return cmp.Compare(b.ticket.arrival, a.ticket.arrival) })
+	for _, x := range waiting {
+		switch {
+		case !lq.overBound():
+		case x.isWaiting():
+			rejected = rejected || x == w
+			q.reject(x, &throttle.RejectedError{Key: lq.key.key, Decision: d})
+		default: // its limiters are being asked: it may not have to wait
+			x.class.checksBounds = true
+		}
+	}
+	return rejected
+}
+
+func (lq *limitQueue) overBound() bool { return lq.bound != 0 && lq.waitingUnits > max(lq.bound, 0) }
+
+// checkBounds returns an error if w, which has just joined, exceeds a queue bound.
+func (q *Queue) checkBounds(w *waiter) error {
+	for i := range w.class.entries {
+		if lq := w.class.entries[i].limitQueue; lq.overBound() {
+			return q.rejectedError(lq, nil)
+		}
+	}
+	return nil
+}
+
+// addWaiting adds sign to the number of waiters of the limits of w, and the units of w times
+// sign to their waitingUnits.
+func (w *waiter) addWaiting(sign int64) {
+	for i := range w.class.entries {
+		e := &w.class.entries[i]
+		e.limitQueue.waiting += int(sign)
+		e.limitQueue.waitingUnits += sign * e.units(w.ticket)
+	}
 }

@@ -1,10 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,25 +30,22 @@ type Queue struct {
 	// Clock is the source of time. Nil means the system clock.
 	Clock throttle.Clock
 
-	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a
-	// *throttle.RejectedError. Zero means the value of SetDefaults; a negative value means as
-	// long as ctx allows.
+	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a *throttle.RejectedError. Zero
+	// means the value of SetDefaults; a negative value means as long as ctx allows.
 	MaxWait time.Duration
 
 	// MaxPerClass is the maximum number of waiters in a class. Further callers are rejected
 	// with a *FullError, except retries. Zero or less means no maximum.
 	MaxPerClass int
 
-	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected
-	// with a *FullError, except retries. Zero means the value of SetDefaults; a
-	// negative value means no maximum.
+	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected with a *FullError, except
+	// retries. Zero means the value of SetDefaults; a negative value means no maximum.
 	MaxTotal int
 
-	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket
-	// goes before one whose priority is d steps lower unless the other arrived d*Aging or
-	// more earlier. Aging also bounds starvation: a ticket that has waited d*Aging is not
-	// overtaken by later tickets of d steps more. With throttle.Forever a higher priority
-	// always goes first, and a lower one may never be granted. Zero means 10 seconds.
+	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket goes before one whose
+	// priority is d steps lower unless the other arrived d*Aging or more earlier. Aging also bounds starvation: a
+	// ticket that has waited d*Aging is not overtaken by later tickets of d steps more. With throttle.Forever a higher
+	// priority always goes first, and a lower one may never be granted. Zero means 10 seconds.
 	Aging time.Duration
 
 	// Trace holds functions that are called for each ticket. Nil means none.
@@ -69,8 +67,6 @@ type Queue struct {
 	closeCtx       context.Context // done once the Queue is closed
 	cancelCloseCtx func()          // ends closeCtx
 
-	aging int64 // Aging in nanoseconds, with its default
-
 	// mu guards the fields below. It is released while limiters are asked.
 	mu               sync.Mutex
 	now              int64 // reading of the clock by lock
@@ -80,13 +76,12 @@ type Queue struct {
 	round            uint64 // calls of dispatch
 	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
-	closed           bool
 
-	numRejections uint64 // rejections by limits since the Queue was made
-	numGranted    uint64 // tickets granted after they had joined a class
+	numEvents  uint64 // calls of countEvent
+	numGranted uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
-	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
+	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see setDeadline
 }
 
 // closedBit is added to Queue.numWaiting by Close and Drain.
@@ -98,15 +93,13 @@ type FullError struct {
 	// Waiting is the number of waiters in the class, or in the Queue.
 	Waiting int
 
-	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of
-	// SetDefaults.
+	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of SetDefaults.
 	Max int
 }
 
 // Error returns a message with both numbers.
 func (e *FullError) Error() string {
-	return "queue: full: " + strconv.Itoa(e.Waiting) + " callers wait already and the limit is " +
-		strconv.Itoa(e.Max) + ": ask again later"
+	return fmt.Sprintf("queue: full: %d callers wait already and the limit is %d: ask again later", e.Waiting, e.Max)
 }
 
 // Is reports whether target is throttle.ErrRejected.
@@ -115,12 +108,10 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRejecte
 // Wait blocks until all demands of t are granted, and returns nil. A Ticket that is passed to
 // Wait again is a retry and keeps its time of arrival.
 //
-// Wait returns a *throttle.RejectedError as soon as it is known that the wait would not end
-// Ticket.Latency before the deadline of ctx, that it would exceed MaxWait or
-// Ticket.MaxServerWait, or that a limit can never grant its demand. In the first case the
-// error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
-// of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
-// limiters. After an error t holds no units.
+// Wait returns a *throttle.RejectedError as soon as it is known that the wait would not end Ticket.Latency before the
+// deadline of ctx, that it would exceed MaxWait or Ticket.MaxServerWait, or that a limit can never grant its demand. In
+// the first case the error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause of ctx.
+// Other errors are *FullError, ErrClosed, that of Validate, and those of the limiters. After an error t holds no units.
 //
 // Before Wait returns a RejectedError whose Decision.ServerImposed is set, it repeats the claims once
 // without Claim.Waits, unless t is a retry. If the limits grant them, it returns nil.
@@ -133,132 +124,32 @@ type Hooks struct {
 	// ticket that is granted or rejected immediately.
 	Queued func(Position)
 
-	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called
-	// for a limiter that it waits for. It may change Ticket.Demands. Then the ticket waits for
-	// these, from its time of arrival on; the time that it has waited counts. An error ends the
-	// wait with that error.
+	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called for a limiter that it
+	// waits for. It may change Ticket.Demands. Then the ticket waits for these, from its time of arrival on; the time
+	// that it has waited counts. An error ends the wait with that error.
 	Renew func() error
 }
 
 // WaitHooks is like Wait, and calls h.
 func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 	retry := t.arrival != 0
-	now, _, err := q.tryNow(ctx, t, true)
+	now, asked, err := q.tryNow(ctx, t, true)
 	if err == nil && t.grant == nil {
-		err = q.lastTry(ctx, t, q.waitRenewable(ctx, t, now, h), retry, time.Duration(now))
+		j := join{again: retry, queued: h.Queued}
+		if asked && !t.isNonBlocking() {
+			j.since = now // limiters that may block may have taken some time
+		}
+		if !retry {
+			t.arrival = q.nextArrival(now)
+		}
+		w := q.newWaiter(ctx, t)
+		err = q.waitRenewable(ctx, w, j, h.Renew)
+		*w = waiter{wake: w.wake}
+		q.waiterPool.Put(w)
+		err = q.lastTry(ctx, t, err, retry, time.Duration(now))
 	}
 	q.finish(ctx, t, err)
 	return err
-}
-
-// tryNow begins a call of Wait or Try for t. It asks the limiters, unless other callers wait for
-// them, and returns the time of that. waits reports whether the caller waits if they reject t, and asked
-// whether they were asked.
-func (q *Queue) tryNow(ctx context.Context, t *Ticket, waits bool) (now int64, asked bool, err error) {
-	switch {
-	case ctx.Err() != nil:
-		return 0, false, context.Cause(ctx)
-	case t.isGranted():
-		return 0, false, errAlreadyGranted
-	case q.Aging < 0:
-		return 0, false, q.Validate()
-	}
-	q.initOnce.Do(q.init)
-	now = q.time.Read(time.Time{})
-	t.grant, t.waited, t.longestWait = nil, 0, nil
-	if q.numWaiting.Load() > 0 && !q.canBypass(t) {
-		return now, false, nil
-	}
-	if err = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waits: waits}, now); t.grant != nil && t.arrival == 0 {
-		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
-	}
-	return now, true, err
-}
-
-// ask asks the limiters of t with c as of now, which is c.Now, outside the queue.
-func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
-	defer func() { // also if a limiter panics
-		if t.grant == nil && q.numWaiting.Load() > 0 {
-			q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
-		}
-	}()
-	c.Deadline, _ = ctx.Deadline()
-	if !t.isNonBlocking() {
-		return q.reserveBlocking(ctx, t, c, now)
-	}
-	var rejection throttle.Decision
-	_, err = t.reserve(ctx, c, &rejection)
-	return err
-}
-
-// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection, and returns err,
-// or nil if all are granted. If the server imposed the wait, a limiter may grant what it would not grant to a
-// caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one. The wait
-// began at began.
-func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, began time.Duration) error {
-	rejected, ok := err.(*throttle.RejectedError)
-	if !ok || retry || !rejected.Decision.ServerImposed || ctx.Err() != nil {
-		q.countRejection(ctx, t, err)
-		return err
-	}
-	now, waited := q.time.Read(time.Time{}), t.waited
-	_ = q.ask(ctx, t, throttle.Claim{Now: q.time.At(now), Waited: max(time.Duration(now)-began, 1)}, now) // err is why the call fails
-	if t.waited = waited; t.grant != nil {
-		return nil
-	}
-	return err
-}
-
-// reserveBlocking asks the limiters of t, some of which may block, as of now, which is c.Now. It ends
-// their calls after MaxWait, and when q is closed.
-func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim, now int64) (err error) {
-	t.waited = time.Duration(now)
-	defer func() {
-		if t.grant != nil || err != nil {
-			t.waited = 0
-		}
-	}()
-	remaining := int64(never)
-	if maxWait := q.maxWait(); maxWait > 0 {
-		remaining = int64(maxWait)
-	}
-	bounded, stop := q.boundedContext(ctx, remaining)
-	defer stop()
-	var rejection throttle.Decision
-	if _, err = t.reserve(bounded, c, &rejection); err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		if err = context.Cause(bounded); err == errWaitExpired {
-			err = &throttle.RejectedError{Decision: throttle.Decision{At: c.Now}}
-		}
-	}
-	return err
-}
-
-// finish counts err, with which a call of Wait or Try for t ends, and traces the end. If that panics,
-// t is canceled, because its caller does not learn that it was granted.
-func (q *Queue) finish(ctx context.Context, t *Ticket, err error) {
-	switch {
-	case err == nil:
-	case errors.Is(err, throttle.ErrRejected):
-		q.numRejected.Add(1)
-	default:
-		q.numFailed.Add(1)
-	}
-	if q.Trace == nil {
-		return
-	}
-	traced := false
-	defer func() {
-		if !traced && err == nil {
-			q.Report(ctx, t, throttle.Feedback{State: throttle.Unused})
-		}
-	}()
-	switch tr := q.Trace; {
-	case err != nil && tr.Failed != nil:
-		tr.Failed(t, err)
-	case err == nil && tr.Granted != nil:
-		tr.Granted(t)
-	}
-	traced = true
 }
 
 // errRenewed ends a wait that begins again, see Queue.Renew.
@@ -268,114 +159,68 @@ var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 // before a ticket waits with the demands that it has.
 const maxRenewals = 100
 
-// waitRenewable waits for t, from now on. It calls h.Renew before, and whenever t is renewed.
-func (q *Queue) waitRenewable(ctx context.Context, t *Ticket, now int64, h Hooks) error {
-	retry := t.arrival != 0
-	if !retry {
-		t.arrival = q.nextArrival(now)
-	}
-	renewed := false // t is counted in numWaiting, see removeRejected
+// waitRenewable waits for the ticket of w, which joins with j. It calls renew, which may be nil, before, and
+// whenever the ticket is renewed.
+func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func() error) (err error) {
+	t := w.ticket
 	defer func() {
-		if renewed {
-			q.leaveRenewed()
+		if w.renewed {
+			q.lock()
+			q.uncount()
+			q.unlock()
 		}
 	}()
 	for n := 0; ; n++ {
-		waited, longest, renewals := t.waited, t.longestWait, int64(never)
-		if h.Renew != nil {
+		j.renewals = never
+		if renew != nil {
 			if n < maxRenewals {
-				renewals = q.renewals.Load()
+				j.renewals = q.renewals.Load()
 			}
-			if err := h.Renew(); err != nil {
+			if err = renew(); err != nil {
 				return err
 			}
 		}
 		if t.isEmpty() {
-			var rejection throttle.Decision
-			_, err := t.reserve(ctx, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))}, &rejection)
-			return err
+			return q.ask(ctx, t, throttle.Claim{Now: q.time.At(q.time.Read(time.Time{}))})
 		}
 		if n > 0 {
-			t.waited = max(time.Duration(q.time.Read(time.Time{}))-waited, 1) // the beginning of the wait
+			j.since = max(q.time.Read(time.Time{})-int64(t.waited), 1)
 		}
-		j := join{waited: retry || n > 0, renewed: renewed, renewals: renewals, queued: h.Queued}
-		renewed = false
-		err := q.waitInQueue(ctx, t, j)
-		renewed = err == errRenewed
-		if t.longestWait == nil {
-			t.longestWait = longest
-		}
-		if err != errRenewed {
+		if err = q.waitInQueue(ctx, w, j); err != errRenewed {
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		h.Queued = nil
+		j.again, j.queued = true, nil
 	}
 }
 
-// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can
-// ask for another limiter in its place. Call it after a change by which requests that waited for
-// l are limited by another limiter. A call to the limiters that is under way is not interrupted: its
-// caller asks again if it is rejected.
+// Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can ask for another limiter in
+// its place. Call it after a change by which requests that waited for l are limited by another limiter. A call to the
+// limiters that is under way is not interrupted: its caller asks again if it is rejected.
 func (q *Queue) Renew(l throttle.Limiter) {
 	q.renewals.Add(1) // before waiters are looked for: callers that join later see it
 	if q.numWaiting.Load() == 0 || l == nil {
 		return
 	}
-	d := throttle.Demand{Limiter: l}
 	q.lock()
-	for k := range numLimits(&d) {
-		if lq := q.limitQueues[limitKeyOf(&d, k)]; lq != nil {
-			for _, w := range q.waitersOf(lq) {
-				q.renew(w)
-			}
+	for _, lq := range q.limitQueuesOf(&Ticket{Demands: []throttle.Demand{{Limiter: l}}}) {
+		for _, w := range q.waitersOf(lq) {
+			q.rejectSoon(w, errRenewed)
 		}
 	}
 	q.unlock()
 }
 
-// renew rejects w with errRenewed, or if its limiters are being asked when these have rejected it.
-func (q *Queue) renew(w *waiter) {
-	if c := w.class; c.reserving == w {
-		c.renewed = true
-	} else {
-		q.reject(w, errRenewed)
-	}
-}
-
-// countRejection repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a
-// rejection, so that limits that count rejections count this one. The caller must not hold the lock.
-func (q *Queue) countRejection(ctx context.Context, t *Ticket, err error) {
-	if _, rejected := err.(*throttle.RejectedError); !rejected {
-		return
-	}
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		if m.Limiter == nil || !m.Limiter.Traits().CountsRejected {
-			continue
-		}
-		c := throttle.Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
-		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit has rejected t
-			m.Limiter.Report(withoutCancel(ctx, m.Limiter), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
-		}
-	}
-}
-
 // Report tells the limits of a granted ticket what became of the grant, see Ticket.Report, and wakes the waiters that
-// may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the
-// time if Clock is nil.
+// may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the time if Clock is nil.
 func (q *Queue) Report(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	q.initOnce.Do(q.init)
 	if f.Now.IsZero() && (q.Clock != nil || f.State == throttle.Unused) {
 		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
-	defer func() { // also if a limiter panics
-		if q.numWaiting.Load() > 0 {
-			q.wakeLimits(t)
-		}
-	}()
+	defer q.wakeLimits(t) // also if a limiter panics
 	t.Report(ctx, f)
 }
 
@@ -395,19 +240,19 @@ func (q *Queue) Wake() {
 func (q *Queue) Close() error {
 	q.initOnce.Do(q.init)
 	q.lock()
-	q.closed = true
+	q.cancelCloseCtx()
 	q.rejectNew()
 	for _, c := range q.classes {
-		q.closeClass(c)
+		for _, w := range slices.Clone(c.waiters.Items) {
+			q.rejectSoon(w, ErrClosed)
+		}
 	}
 	q.unlock()
-	q.cancelCloseCtx()
 	return nil
 }
 
-// Drain rejects later callers with ErrClosed, and returns nil when all waiters have been
-// granted or have left. If ctx ends first, Drain returns its cause and the waiters stay;
-// Close rejects them.
+// Drain rejects later callers with ErrClosed, and returns nil when all waiters have been granted or have left. If ctx
+// ends first, Drain returns its cause and the waiters stay; Close rejects them.
 func (q *Queue) Drain(ctx context.Context) error {
 	q.initOnce.Do(q.init)
 	q.lock()
@@ -428,20 +273,8 @@ func (q *Queue) rejectNew() {
 	}
 }
 
-// closeClass rejects all waiters of c except c.reserving, which is rejected when its call ends.
-func (q *Queue) closeClass(c *class) {
-	for i := 0; i < c.waiters.Len(); {
-		if w := c.waiters.Items[i]; w != c.reserving {
-			q.reject(w, ErrClosed)
-		} else if i++; w.classIndex != 0 {
-			i = 0
-		}
-	}
-}
-
-// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the
-// initial values, mean no maximum. It may be called at any time; callers that wait already may
-// keep the previous values.
+// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the initial values, mean no
+// maximum. It may be called at any time; callers that wait already may keep the previous values.
 func (q *Queue) SetDefaults(maxTotal int, maxWait time.Duration) {
 	q.defaultMaxTotal.Store(int64(maxTotal))
 	q.defaultMaxWait.Store(int64(maxWait))
@@ -460,9 +293,6 @@ func (q *Queue) init() {
 	q.realStart = q.time.At(0)
 	if q.Clock != nil {
 		q.time.SetClock(q.Clock)
-	}
-	if q.aging = int64(q.Aging); q.aging == 0 {
-		q.aging = int64(10 * time.Second)
 	}
 	q.drained = make(chan struct{})
 	q.closeCtx, q.cancelCloseCtx = context.WithCancel(context.Background())
@@ -497,43 +327,33 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil && lq.tenants.Len() > 0 {
-				return false
-			}
+	for _, lq := range q.limitQueuesOf(t) {
+		if lq.tenants.Len() > 0 {
+			return false
 		}
 	}
 	return true
 }
 
-// wakeLimits schedules the limits of t immediately. It needs to be called only if callers wait.
+// wakeLimits schedules the limits of t immediately, for the callers that wait for them.
 func (q *Queue) wakeLimits(t *Ticket) {
+	if q.numWaiting.Load() == 0 {
+		return
+	}
 	q.lock()
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		for k := range numLimits(m) {
-			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
-				q.wakeLimit(lq)
-			}
-		}
+	for _, lq := range q.limitQueuesOf(t) {
+		q.wakeLimit(lq)
 	}
 	q.unlock()
 }
 
 // maxTotal returns the maximum number of waiters in all classes; 0 or less means no maximum.
-func (q *Queue) maxTotal() int {
-	if q.MaxTotal == 0 {
-		return int(q.defaultMaxTotal.Load())
-	}
-	return q.MaxTotal
-}
+func (q *Queue) maxTotal() int { return cmp.Or(q.MaxTotal, int(q.defaultMaxTotal.Load())) }
 
-// maxWait returns the longest time that a call of Wait may wait; 0 or less means no maximum.
-func (q *Queue) maxWait() time.Duration {
-	if q.MaxWait == 0 {
-		return time.Duration(q.defaultMaxWait.Load())
+// maxWait returns the longest time that a call of Wait may wait, in nanoseconds; never if there is no maximum.
+func (q *Queue) maxWait() int64 {
+	if d := cmp.Or(int64(q.MaxWait), q.defaultMaxWait.Load()); d > 0 {
+		return d
 	}
-	return q.MaxWait
+	return never
 }

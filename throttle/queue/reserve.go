@@ -1,16 +1,17 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
-// one demand, or an error.
+// A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of one demand, or an error.
 type reserveResult struct {
 	demand    int
 	rejection throttle.Decision
@@ -33,8 +34,8 @@ var (
 // has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
-	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRejections = w, q.claimTime, c.generation(), q.numRejections
-	c.renewed, c.checksBounds = false, false
+	c.reserving, c.reserveTime, c.reserveEvents = w, q.claimTime, q.numEvents
+	c.leaving, c.checksBounds = nil, false
 	q.unscheduleBlocked(c)
 	if c.nonBlocking {
 		q.mu.Unlock()
@@ -78,11 +79,6 @@ func (q *Queue) baseClaim(w *waiter, now int64) throttle.Claim {
 
 // finishLocal processes the result of reserveLocal. The caller holds the lock.
 func (q *Queue) finishLocal(w *waiter, r reserveResult) {
-	c := w.class
-	if r.err == nil && w.ticket.grant == nil && c.abandoned {
-		r.err = errAbandoned
-	}
-	c.abandoned = false
 	if done, err := q.finishReserve(w, r); err != nil {
 		w.fail(err)
 	} else if done {
@@ -90,13 +86,10 @@ func (q *Queue) finishLocal(w *waiter, r reserveResult) {
 	}
 }
 
-// generation returns the sum of the generations of the limits of c. If it has changed since a
-// call to the limiters began, the result of the call is out of date.
-func (c *class) generation() (n uint64) {
-	for i := range c.entries {
-		n += c.entries[i].limitQueue.generation
-	}
-	return n
+// countEvent returns the number of a new event. Events are compared with the start of a call to the limiters.
+func (q *Queue) countEvent() uint64 {
+	q.numEvents++
+	return q.numEvents
 }
 
 // unscheduleBlocked removes the limit at which c waits from the schedule, if c is first there.
@@ -119,13 +112,26 @@ func (q *Queue) retryHead(c *class) {
 	}
 }
 
-// reserveRemote asks the limiters of w in the goroutine of its caller and processes the
-// result. It returns false if w continues to wait.
+// reserveRemote asks the limiters of w in the goroutine of its caller and processes the result. It returns false if w
+// continues to wait. If a limiter panics, w leaves its class, so that the next waiter becomes the head.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
-	r := q.callRemote(ctx, w)
+	returned := false
+	defer func() {
+		if !returned {
+			q.lock()
+			_, _ = q.finishReserve(w, reserveResult{err: errGoexit})
+			q.unlock()
+		}
+	}()
+	now, remaining := q.time.Read(time.Time{}), int64(never)
+	if end := min(q.maxWaitEnd(w), w.latencyEnd(now, q.realAt(now))); end != never {
+		remaining = ticks.Sub(end, now)
+	}
+	r := q.reserveBounded(ctx, w.ticket, q.baseClaim(w, w.class.reserveTime), remaining)
 	if w.ticket.grant != nil && r.aborted != nil {
 		w.ticket.Report(ctx, throttle.Feedback{Now: q.time.At(q.time.Read(time.Time{})), State: throttle.Unused})
 	}
+	returned = true
 	q.lock()
 	done, err = q.finishReserve(w, r)
 	q.unlock()
@@ -143,106 +149,70 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	q.claimTime = max(c.reserveTime, q.now-maxCatchUp)
 	c.reserving = nil
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
-		if leave := q.leaveError(w, r); leave != nil {
-			err = leave
-		} else if c.renewed {
-			err = errRenewed
-		}
+		err = cmp.Or(q.leaveError(w, r), err)
 	}
 	if err == nil && t.grant == nil && c.checksBounds {
 		err = q.checkBounds(w)
 	}
-	switch {
+	switch done = err != nil || t.grant != nil; {
 	case err != nil:
 		q.wakeRolledBack(w, -1)
 		q.removeRejected(w, err)
-		q.retryHead(c)
-		return true, err
-	case t.grant != nil:
+	case done:
 		q.onGrant(w)
-		q.retryHead(c)
-		return true, nil
 	default:
 		if w.deadlineIndex < 0 {
-			q.addDeadline(w)
+			q.setDeadline(w)
 		}
-		first, changed := c.waiters.First() == w, c.generation() != c.reserveGeneration
+		outdated := c.waiters.First() != w || slices.ContainsFunc(c.entries, func(e queueEntry) bool {
+			return e.limitQueue.lastChange > c.reserveEvents
+		})
 		q.wakeRolledBack(w, r.demand)
-		if first && !changed {
+		if !outdated {
 			q.onRejection(w, r.demand, r.rejection)
-		} else {
-			q.retryHead(c)
+			return false, nil
 		}
 	}
-	return false, nil
+	q.retryHead(c)
+	return done, err
 }
 
-// wakeRolledBack schedules the limits that may have granted their demand of w before demand i
-// was rejected, and whose units have been returned. Other tickets may have been rejected
-// while w held these units.
+// wakeRolledBack schedules the limits that may have granted their demand of w before demand i was rejected, and whose
+// units have been returned. Other tickets may have been rejected while w held these units.
 func (q *Queue) wakeRolledBack(w *waiter, i int) {
-	for j := range w.ticket.Demands {
-		if j == i {
-			continue
-		}
-		m := &w.ticket.Demands[j]
-		for k := range numLimits(m) {
-			lq := q.limitQueues[limitKeyOf(m, k)]
-			switch {
-			case lq == nil:
-			case lq.lastRejection > w.class.reserveRejections:
-				q.wakeLimit(lq)
-			default:
-				lq.generation++ // invalidates the results of calls under way
-			}
+	for j, lq := range q.limitQueuesOf(w.ticket) {
+		switch {
+		case j == i:
+		case lq.lastRejection > w.class.reserveEvents:
+			q.wakeLimit(lq)
+		default:
+			lq.lastChange = q.countEvent() // the results of calls under way are out of date
 		}
 	}
 }
 
-// callRemote asks the limiters of w in the goroutine of its caller. If a limiter panics, w
-// leaves its class, so that the next waiter becomes the head.
-func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
-	returned := false
-	defer func() {
-		if !returned {
-			q.lock()
-			w.class.reserving = nil
-			q.wakeRolledBack(w, -1)
-			q.removeWaiter(w)
-			q.retryHead(w.class)
-			q.unlock()
-		}
-	}()
-	now, remaining := q.time.Read(time.Time{}), int64(never)
-	if end := min(q.maxWaitEnd(w), w.latencyEnd(now, q.realAt(now))); end != never {
-		remaining = ticks.Sub(end, now)
-	}
-	reserveCtx, stop := q.boundedContext(ctx, remaining)
-	defer stop()
-	r.demand, r.err = w.ticket.reserve(reserveCtx, q.baseClaim(w, w.class.reserveTime), &r.rejection)
-	if reserveCtx.Err() != nil && ctx.Err() == nil {
-		r.aborted = context.Cause(reserveCtx)
-	}
-	returned = true
-	return r
-}
-
-// boundedContext returns a context that ends with ctx, when q is closed, or after remaining nanoseconds.
-func (q *Queue) boundedContext(ctx context.Context, remaining int64) (bounded context.Context, stop func()) {
+// reserveBounded asks the limiters of t with c. It ends their calls with ctx, when q is closed, and after
+// remaining nanoseconds.
+func (q *Queue) reserveBounded(ctx context.Context, t *Ticket, c throttle.Claim, remaining int64) (r reserveResult) {
 	bounded, cancel := context.WithCancelCause(ctx)
-	stopClosing := context.AfterFunc(q.closeCtx, func() { cancel(ErrClosed) })
-	if remaining == never {
-		return bounded, func() { stopClosing(); cancel(nil) }
+	defer cancel(nil)
+	defer context.AfterFunc(q.closeCtx, func() { cancel(ErrClosed) })()
+	if remaining != never {
+		defer time.AfterFunc(time.Duration(remaining), func() { cancel(errWaitExpired) }).Stop()
 	}
-	timer := time.AfterFunc(time.Duration(remaining), func() { cancel(errWaitExpired) })
-	return bounded, func() { stopClosing(); timer.Stop(); cancel(nil) }
+	r.demand, r.err = t.reserve(bounded, c, &r.rejection)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		r.aborted = context.Cause(bounded)
+	}
+	return r
 }
 
 // leaveError returns an error if w must leave its class now that a limiter has rejected it or
 // the call to the limiters was ended.
 func (q *Queue) leaveError(w *waiter, r reserveResult) error {
-	if q.closed || r.aborted == ErrClosed {
-		return ErrClosed
+	leaving := w.class.leaving
+	if leaving != nil && leaving != errRenewed {
+		return leaving
 	}
 	passed, reason := q.deadlinePassed(w)
 	switch {
@@ -251,5 +221,5 @@ func (q *Queue) leaveError(w *waiter, r reserveResult) error {
 	case passed || r.aborted != nil:
 		return &throttle.RejectedError{Key: w.ticket.Demands[r.demand].Key, Decision: r.rejection, Reason: reason}
 	}
-	return nil
+	return leaving
 }

@@ -36,22 +36,18 @@ type Snapshot struct {
 	// holds at most 1,000 of them.
 	Limits []LimitSnapshot
 
-	// Classes describes the classes of waiters, the one with the longest wait first. It holds
-	// at most 1,000 of them.
+	// Classes describes the classes of waiters, the one with the longest wait first. It holds at most 1,000 of them.
 	Classes []ClassSnapshot
 
-	// OmittedLimits and OmittedClasses are the numbers of limits and classes that Limits and
-	// Classes do not hold.
+	// OmittedLimits and OmittedClasses are the numbers of limits and classes that Limits and Classes do not hold.
 	OmittedLimits, OmittedClasses int
 }
 
-// maxSnapshot is the maximum length of Snapshot.Limits and of Snapshot.Classes, and the number
-// of classes of a limit that are visited for it. It bounds the time for which Snapshot holds
-// the lock.
+// maxSnapshot is the maximum length of Snapshot.Limits and of Snapshot.Classes, and the number of classes of a limit
+// that are visited for it. It bounds the time for which Snapshot holds the lock.
 const maxSnapshot = 1000
 
-// A LimitSnapshot describes one limit that callers wait for. A limit with several keys has one
-// for each key.
+// A LimitSnapshot describes one limit that callers wait for. A limit with several keys has one for each key.
 type LimitSnapshot struct {
 	// Name is the name of the limit in its last rejection, as in errors. It is empty if the
 	// limit has not rejected a waiter.
@@ -63,8 +59,7 @@ type LimitSnapshot struct {
 	// ServerImposed and Estimated are those of the last rejection, see throttle.Decision.
 	ServerImposed, Estimated bool
 
-	// Waiting is the number of callers that need the limit, including those that currently
-	// wait for another limit.
+	// Waiting is the number of callers that need the limit, including those that currently wait for another limit.
 	Waiting int
 
 	// Units is the number of units that these callers need.
@@ -81,8 +76,7 @@ type LimitSnapshot struct {
 	// their class and blocked. Zero means that no caller is blocked.
 	LongestWait time.Duration
 
-	// GrantAfter is the time until the next claim is granted, as the limit stated it. Zero
-	// means that it is not known.
+	// GrantAfter is the time until the next claim is granted, as the limit stated it. Zero means that it is not known.
 	GrantAfter time.Duration
 
 	// Since is when callers began to wait for the limit, without a moment at which none
@@ -96,8 +90,7 @@ type LimitSnapshot struct {
 	Rejected uint64
 }
 
-// A ClassSnapshot describes one class of a Queue: the waiters of one tenant that need the same
-// limits.
+// A ClassSnapshot describes one class of a Queue: the waiters of one tenant that need the same limits.
 type ClassSnapshot struct {
 	// Demands are those of the first waiter.
 	Demands []throttle.Demand

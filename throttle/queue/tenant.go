@@ -15,12 +15,11 @@ import (
 //
 //	finish = start + units/weight
 //
-// The tenant with the lowest finish tag is granted first. The highest finish tag that was
-// granted is the virtual time. The start of a tenant that waits is the finish tag of its last
-// grant, and that of a new tenant is the virtual time. While a tenant waits its start is
-// therefore behind the virtual time by its own largest claim at most, so two tenants that wait
-// during the same time differ by one such claim of each. New tenants cannot hold back one that
-// waits, because each grant to them moves the virtual time towards its finish tag or past it.
+// The tenant with the lowest finish tag is granted first. The highest finish tag that was granted is the virtual time.
+// The start of a tenant that waits is the finish tag of its last grant, and that of a new tenant is the virtual time.
+// While a tenant waits its start is therefore behind the virtual time by its own largest claim at most, so two tenants
+// that wait during the same time differ by one such claim of each. New tenants cannot hold back one that waits, because
+// each grant to them moves the virtual time towards its finish tag or past it.
 type tenantQueue struct {
 	start      tag
 	finish     tag // of its first claim while it waits here
@@ -103,13 +102,11 @@ func (lq *limitQueue) leave(e *queueEntry) {
 	}
 }
 
-// share returns the units that the ticket of a waiter of the class of e needs of the limit, divided
-// by its weight.
+// share returns the units that the ticket of a waiter of the class of e needs of the limit, divided by its weight.
 func (e *queueEntry) share(t *Ticket) tag { return shareOf(e.units(t), int64(t.Weight)) }
 
-// startFor returns the start of the tenant for a claim of the given share. A tenant that has
-// waited elsewhere, for another limit that its claim needs, goes first when it returns late,
-// but has earned no further claim.
+// startFor returns the start of the tenant for a claim of the given share. A tenant that has waited elsewhere, for
+// another limit that its claim needs, goes first when it returns late, but has earned no further claim.
 func (lq *limitQueue) startFor(tq *tenantQueue, share tag) tag {
 	if tq.index >= 0 {
 		return tq.start

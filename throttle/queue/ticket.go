@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -15,11 +16,10 @@ import (
 // A Ticket asks for units of several limits at one instant: all of them, or none. The zero
 // Ticket has no demands and is granted immediately.
 //
-// A Ticket must be used by one goroutine at a time, and not be changed while it waits or holds a
-// grant. A granted Ticket must be ended by one Report without State Ongoing; then it may be used
-// again. A Ticket that is used again keeps its
-// time of arrival, so that a retry goes before tickets that arrived later. Start from
-// Ticket{} for a new arrival.
+// A Ticket must be used by one goroutine at a time, and not be changed while it waits or holds a grant. A granted
+// Ticket must be ended by one Report without State Ongoing; then it may be used again. A Ticket that is used again
+// keeps its time of arrival, so that a retry goes before tickets that arrived later. Start from Ticket{} for a new
+// arrival.
 type Ticket struct {
 	// Demands are the limits and the units to take of each, any number of them. Demands with a
 	// nil Limiter are ignored. Nil means that no limit applies.
@@ -29,14 +29,12 @@ type Ticket struct {
 	// is the normal priority; negative ones are lower.
 	Priority int32
 
-	// Weight is the share of Tenant in each limit, relative to the weights of other tenants.
-	// Zero or less means 1.
+	// Weight is the share of Tenant in each limit, relative to the weights of other tenants. Zero or less means 1.
 	Weight int32
 
-	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an
-	// empty Tenant together are one tenant. Nothing is kept of a name without waiters, but
-	// each name that waits has a share: set a name that was authenticated, such as that of a
-	// customer, and not one that a client can invent.
+	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an empty Tenant together are one
+	// tenant. Nothing is kept of a name without waiters, but each name that waits has a share: set a name that was
+	// authenticated, such as that of a customer, and not one that a client can invent.
 	Tenant string
 
 	// MaxServerWait is the longest wait that the server may impose, see
@@ -44,20 +42,17 @@ type Ticket struct {
 	// longer one, and when estimates have held it for that long. Zero means no maximum.
 	MaxServerWait time.Duration
 
-	// Latency is the expected duration of the work after the grant. A waiter is rejected
-	// with context.DeadlineExceeded as soon as a limit states that it cannot grant it Latency
-	// before the deadline of ctx. If no limit states when it grants, it leaves Latency before
-	// the deadline, but not in the first half of its time. A ticket that can be granted
-	// immediately is granted whatever its Latency. Zero means that it is not known.
+	// Latency is the expected duration of the work after the grant. A waiter is rejected with context.DeadlineExceeded
+	// as soon as a limit states that it cannot grant it Latency before the deadline of ctx. If no limit states when it
+	// grants, it leaves Latency before the deadline, but not in the first half of its time. A ticket that can be
+	// granted immediately is granted whatever its Latency. Zero means that it is not known.
 	Latency time.Duration
 
-	// HighLatency is a duration that the work rarely exceeds. If more tickets wait than can be
-	// granted in time, those of a class that have less time left than that go behind the
-	// others, those with the most time first, so that units are not spent on work that ends
-	// too late. It has no effect on a class whose waiters have different priorities. If
-	// Latency is not known, HighLatency stands for it with limits that state their rate and
-	// are not imposed by the server. Zero means that it is not known, and tickets are granted
-	// in the order of their arrival.
+	// HighLatency is a duration that the work rarely exceeds. If more tickets wait than can be granted in time, those
+	// of a class that have less time left than that go behind the others, those with the most time first, so that units
+	// are not spent on work that ends too late. It has no effect on a class whose waiters have different priorities. If
+	// Latency is not known, HighLatency stands for it with limits that state their rate and are not imposed by the
+	// server. Zero means that it is not known, and tickets are granted in the order of their arrival.
 	HighLatency time.Duration
 
 	arrival     int64         // time of the first arrival on Queue.time; 0: none yet
@@ -67,8 +62,7 @@ type Ticket struct {
 	sent        int32         // grants that were used
 }
 
-// A grant is what a granted ticket holds. It is separate so that waiting tickets, which hold
-// nothing, are small.
+// A grant is what a granted ticket holds. It is separate so that waiting tickets, which hold nothing, are small.
 type grant struct {
 	owner *Ticket // a copy of the owner cannot end the grant again
 	err   error   // the ticket was not granted, for this reason
@@ -86,12 +80,6 @@ type grantPart struct {
 const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
-
-func newGrant(n int) *grant {
-	g := grantPool.Get().(*grant)
-	g.parts = slices.Grow(g.parts, n)[:n]
-	return g
-}
 
 // release clears g, because a Decision may keep other objects from being collected, and returns it to the pool.
 func (g *grant) release() {
@@ -118,23 +106,14 @@ func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 // Waited returns how long the last Wait of t waited.
 func (t *Ticket) Waited() time.Duration { return t.waited }
 
-// WaitedFor returns the name of the limit that the last Wait of t waited for longest. It
-// returns "" if t did not wait.
-func (t *Ticket) WaitedFor() string {
-	if t.longestWait == nil {
-		return ""
-	}
-	return t.longestWait.name
-}
+// WaitedFor returns the name of the limit that the last Wait of t waited for longest. It returns "" if t did not wait.
+func (t *Ticket) WaitedFor() string { return cmp.Or(t.longestWait, new(limitState)).name }
 
-// WaitedForServer reports whether the limit of WaitedFor is imposed by the server that the
-// claims are for, and whether it is an estimate, see throttle.Decision. Both are false if t
-// did not wait.
+// WaitedForServer reports whether the limit of WaitedFor is imposed by the server that the claims are for, and whether
+// it is an estimate, see throttle.Decision. Both are false if t did not wait.
 func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
-	if t.longestWait == nil {
-		return false, false
-	}
-	return t.longestWait.serverImposed, t.longestWait.estimated
+	longest := cmp.Or(t.longestWait, new(limitState))
+	return longest.serverImposed, longest.estimated
 }
 
 // GrantedAt returns the reading of the clock at which t was granted. It is zero while t holds
@@ -146,10 +125,9 @@ func (t *Ticket) GrantedAt() time.Time {
 	return t.grant.at
 }
 
-// Reserve claims all demands as of now, without a Queue and without waiting. A zero now is
-// read by the first limiter that is asked. Reserve returns a Decision with OK set, or that of
-// the first limit that rejected its demand; the units of the others are then returned.
-// Limiters that may block are asked last, see throttle.Traits. It is an error if t is
+// Reserve claims all demands as of now, without a Queue and without waiting. A zero now is read by the first limiter
+// that is asked. Reserve returns a Decision with OK set, or that of the first limit that rejected its demand; the units
+// of the others are then returned. Limiters that may block are asked last, see throttle.Traits. It is an error if t is
 // granted already.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {
@@ -170,7 +148,8 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 // other limits are returned as of c.Now, or as of the current time if a blocking limiter was
 // asked, because part of the units may have been restored by time meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
-	g := newGrant(len(t.Demands))
+	g := grantPool.Get().(*grant)
+	g.parts = slices.Grow(g.parts, len(t.Demands))[:len(t.Demands)]
 	var sw ticks.Stopwatch // runs while blocking limiters are asked, except the first of all
 	var asked, timed bool
 	defer func() { // also if a limiter panics
@@ -237,21 +216,13 @@ func isSameLimiter(a, b throttle.Limiter) bool {
 }
 
 func (t *Ticket) isNonBlocking() bool {
-	for i := range t.Demands {
-		if l := t.Demands[i].Limiter; l != nil && !l.Traits().NonBlocking {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.Demands, func(m throttle.Demand) bool {
+		return m.Limiter != nil && !m.Limiter.Traits().NonBlocking
+	})
 }
 
 func (t *Ticket) isEmpty() bool {
-	for i := range t.Demands {
-		if t.Demands[i].Limiter != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.Demands, func(m throttle.Demand) bool { return m.Limiter != nil })
 }
 
 // withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
@@ -314,10 +285,9 @@ func (t *Ticket) endGrant() {
 // Settle sets the actual cost of demand i of a granted t, in units of its limit. It is for
 // tickets whose limits have different costs; throttle.Feedback.Cost is the same for all.
 //
-// The last call counts; it takes effect with the Report that ends the grant. Zero units or
-// less mean that nothing was used: the demand is then canceled. A limiter that
-// ignores Feedback.Cost can return all units of a claim, but not a part of them. Settle does
-// nothing if t is not granted, or Demands[i] was added after the grant.
+// The last call counts; it takes effect with the Report that ends the grant. Zero units or less mean that nothing was
+// used: the demand is then canceled. A limiter that ignores Feedback.Cost can return all units of a claim, but not a
+// part of them. Settle does nothing if t is not granted, or Demands[i] was added after the grant.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() && i < len(t.grant.parts) {
 		t.grant.parts[i].settled = max(units, 0) + 1

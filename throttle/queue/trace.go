@@ -1,5 +1,12 @@
 package queue
 
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
+)
+
 // A Trace holds functions that a Queue calls for each ticket. Each function is called by the
 // goroutine that called Wait or Try, without a lock. Nil functions are not called.
 type Trace struct {
@@ -7,10 +14,110 @@ type Trace struct {
 	// ticket: Limit is the limit that it waits for, and Waiting includes the ticket.
 	Queued func(*Ticket, ClassSnapshot)
 
-	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor
-	// describe the wait.
+	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor describe the wait.
 	Granted func(*Ticket)
 
 	// Failed is called before Wait or Try returns an error.
 	Failed func(*Ticket, error)
+}
+
+// A Position describes a ticket that begins to wait.
+type Position struct {
+	// At is the time at which the wait began, on Queue.Clock.
+	At time.Time
+
+	// Limit is the name of the limit that the ticket waits for. It is empty if that limit is
+	// being asked for the first time, for another caller.
+	Limit string
+
+	// ServerImposed and Estimated are those of the last rejection, see throttle.Decision.
+	ServerImposed, Estimated bool
+
+	// Ahead is the number of callers that wait for the limit and go before the ticket, by priority and arrival. Callers
+	// of other tenants may go before it too, or after it. With more than 256 callers Ahead is an estimate.
+	Ahead int
+
+	// ExpectedEnd is when the ticket is expected to be granted: when the limit grants the next claim and, if it states
+	// its rate, all units ahead are restored. Zero means that it is not known.
+	ExpectedEnd time.Time
+}
+
+// maxCompared is the number of waiters that position compares with a new one: it bounds the
+// time for which the lock is held.
+const maxCompared = 256
+
+// announce calls Queued of trace, and queued, if w waits. Both may be nil.
+func (q *Queue) announce(w *waiter, trace *Trace, queued func(Position)) {
+	traced := trace != nil && trace.Queued != nil
+	if !traced && queued == nil {
+		return
+	}
+	var s ClassSnapshot
+	var p Position
+	q.lock()
+	waiting := w.class.reserving == w || w.ticket.grant == nil
+	if waiting && traced {
+		s = q.classSnapshot(w.class)
+	}
+	if waiting && queued != nil {
+		p = q.position(w)
+	}
+	q.unlock()
+	if waiting && traced {
+		trace.Queued(w.ticket, s)
+	}
+	if waiting && queued != nil {
+		queued(p)
+	}
+}
+
+// position describes w, which waits. The caller holds the lock.
+func (q *Queue) position(w *waiter) Position {
+	p := Position{At: q.time.At(int64(w.ticket.waited))}
+	e := w.class.blockedAt
+	if e == nil {
+		p.Ahead = w.class.waiters.Len() - 1
+		return p
+	}
+	lq := e.limitQueue
+	p.Limit, p.ServerImposed, p.Estimated = lq.last.name, lq.last.serverImposed, lq.last.estimated
+	p.Ahead = lq.ahead(w)
+	if lq.retryExact && lq.retryAt != never {
+		units := ticks.MulDivDown(lq.waitingUnits, int64(p.Ahead), int64(max(lq.waiting, 1)))
+		p.ExpectedEnd = q.time.At(ticks.Add(max(lq.retryAt, q.now), ticks.Mul(units, int64(lq.last.perUnit))))
+	}
+	return p
+}
+
+// ahead returns the number of waiters that wait for lq and go before w, by priority and
+// arrival. Beyond maxCompared it assumes that the part of those before w is the same.
+func (lq *limitQueue) ahead(w *waiter) int {
+	before, compared := 0, 0
+	for _, tq := range lq.tenants.Items {
+		for _, e := range tq.entries.Items {
+			if e.class.blockedAt != e { // it only reserves this limit
+				continue
+			}
+			for _, other := range e.class.waiters.Items {
+				if other == w {
+					continue
+				}
+				if e.class.waiters.Order.Less(other, w) {
+					before++
+				}
+				if compared++; compared == maxCompared {
+					return int(int64(before) * int64(max(lq.waiting-1, compared)) / int64(compared))
+				}
+			}
+		}
+	}
+	return before
+}
+
+// perUnit returns the time in which the limit that made the rejection d restores one unit; 0 if it is not known.
+func perUnit(d throttle.Decision) time.Duration {
+	if d.Limit <= 0 || d.Per <= 0 {
+		return 0
+	}
+	return d.Per / time.Duration(d.Limit)
 }

@@ -16,73 +16,68 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
+	renewed       bool          // it was renewed, and is counted in Queue.numWaiting while it has no class
 }
 
 // A join says how a ticket joins its class.
 type join struct {
-	waited   bool           // it was granted or has waited before, so limits on the number of waiters do not apply
-	renewed  bool           // it was renewed, and is counted in Queue.numWaiting since
+	since    int64          // when its wait began; 0: it begins now
+	again    bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
 	queued   func(Position) // called when it begins to wait; nil: it is not called
 }
 
-// waitInQueue adds t to its class and waits for the result.
-func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, j join) error {
-	w := q.newWaiter(ctx, t)
+// waitInQueue adds w to its class and waits for the result.
+func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 	asking, err := q.enqueue(w, j)
+	if err != nil {
+		return err
+	}
 	if !asking {
 		j.queued = nil
 	}
-	if err == nil {
-		err = q.awaitResult(ctx, w, j.queued)
-	}
-	w.ticket, w.class = nil, nil
-	q.waiterPool.Put(w)
-	return err
+	return q.awaitResult(ctx, w, j.queued)
 }
 
-// enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked
-// for w, which it reports by asking. It is not inlined, so that its frame is not on the stacks
-// of waiting goroutines.
+// enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked for w, which it reports
+// by asking. It is not inlined, so that its frame is not on the stacks of waiting goroutines.
 //
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	q.lock()
-	isNew := w.ticket.waited == 0
-	err = q.addWaiter(w, j)
-	reserving := err == nil && w.class.reserving == w
-	if err == nil && j.renewals != never && j.renewals != q.renewals.Load() && (reserving || w.ticket.grant == nil) {
-		q.renew(w)
+	if err = q.addWaiter(w, j); err != nil {
+		q.unlock()
+		return false, err
 	}
-	done := err != nil || !reserving && w.ticket.grant != nil
-	if err != nil || done && isNew {
+	asking = w.class.reserving == w
+	if j.renewals != never && j.renewals != q.renewals.Load() && (asking || w.ticket.grant == nil) {
+		q.rejectSoon(w, errRenewed)
+	}
+	done := !asking && w.ticket.grant != nil
+	if done && j.since == 0 {
 		w.ticket.waited = 0
 	}
 	c := q.baseClaim(w, q.now)
 	q.unlock()
 	if done {
-		return false, err
-	}
-	var trace func(*Ticket, ClassSnapshot)
-	if q.Trace != nil {
-		trace = q.Trace.Queued
+		return false, nil
 	}
 	q.callFor(w, func() {
-		if reserving {
-			q.announce(w, trace, nil)
+		if asking {
+			q.announce(w, q.Trace, nil)
 			return
 		}
 		q.checkUpFront(w, c)
-		if isNew && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
+		if j.since == 0 && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
 			q.lock()
 			if w.ticket.grant != nil {
 				w.ticket.waited = 0
 			}
 			q.unlock()
 		}
-		q.announce(w, trace, j.queued)
+		q.announce(w, q.Trace, j.queued)
 	})
-	return reserving, nil
+	return asking, nil
 }
 
 func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
@@ -90,7 +85,7 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	if !ok {
 		w = &waiter{wake: make(chan struct{}, 1)}
 	}
-	w.ticket, w.ctxDeadline, w.deadlineIndex, w.late = t, never, -1, false
+	w.ticket, w.ctxDeadline, w.deadlineIndex = t, never, -1
 	if deadline, ok := ctx.Deadline(); ok {
 		w.ctxDeadline = ticks.Sub(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
 	}
@@ -100,8 +95,7 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 // deadline returns the deadline of the context of w, which has one, on the real clock.
 func (w *waiter) deadline() int64 { return ticks.Add(w.ctxDeadline, max(int64(w.ticket.Latency), 0)) }
 
-// signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for
-// another ticket afterwards.
+// signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for another ticket afterwards.
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
 // awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
@@ -129,21 +123,17 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position
 // abandon removes w from its class, because ctx has ended.
 func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	q.lock()
-	c := w.class
-	reserving := c.reserving == w
-	signaled := reserving || w.ticket.grant != nil
+	c, waiting := w.class, w.isWaiting()
 	switch {
-	case reserving && c.nonBlocking:
-		c.abandoned = true // another goroutine asks the limiters of w, and signals w afterwards
-	case reserving || !signaled:
+	case waiting:
 		q.removeWaiter(w)
-		if reserving {
-			c.reserving = nil
-			q.retryHead(c)
-		}
+	case c.reserving == w && c.nonBlocking:
+		c.leaving = errAbandoned // another goroutine asks the limiters of w, and signals w afterwards
+	case c.reserving == w: // w was to ask its limiters
+		_, _ = q.finishReserve(w, reserveResult{err: errAbandoned})
 	}
 	q.unlock()
-	if signaled {
+	if !waiting {
 		<-w.wake
 	}
 	if w.ticket.grant != nil { // granted too late: nothing will use the units
@@ -157,24 +147,25 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w
-// leaves its class.
+// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w leaves its class.
 func (q *Queue) callFor(w *waiter, f func()) {
 	returned := false
 	defer func() {
-		if !returned && q.abandon(context.Background(), w) == errRenewed {
-			q.leaveRenewed()
+		if !returned {
+			_ = q.abandon(context.Background(), w) // the panic is the result
 		}
 	}()
 	f()
 	returned = true
 }
 
-// leaveRenewed ends the count of a waiter that was renewed and does not wait again.
-func (q *Queue) leaveRenewed() {
-	q.lock()
-	q.uncount()
-	q.unlock()
+// rejectSoon rejects w with err, or if its limiters are being asked when these have rejected it.
+func (q *Queue) rejectSoon(w *waiter, err error) {
+	if c := w.class; c.reserving == w {
+		c.leaving = err
+	} else {
+		q.reject(w, err)
+	}
 }
 
 // reject removes w from its class and wakes it with err.
@@ -189,7 +180,7 @@ func (q *Queue) removeRejected(w *waiter, err error) {
 	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
 		w.class.blockedAt.limitQueue.rejected++
 	}
-	if err == errRenewed {
+	if w.renewed = err == errRenewed; w.renewed {
 		q.numWaiting.Add(1)
 	}
 	q.removeWaiter(w)
