@@ -95,8 +95,9 @@ const (
 // Limitations: a slot does not store the latest reading of the clock, so each claim is
 // decided as of its own reading; no unit is credited twice. Units of Unused claims are
 // calculated as of the latest Claim.Now with which a claim of any key in the same part of the
-// table was granted, and as of the clock if a claim had no Now. Rates above a million per second are rounded down, by up to a fifth
-// at 1e9 per second. The limit cannot change: use Limiter for limits that differ or change.
+// table was granted, and of the clock if any claim had no Now. Rates above a million per second
+// are rounded down, by up to a fifth at 1e9 per second. The limit cannot change: use Limiter for
+// limits that differ or change.
 //
 // It panics if b is invalid.
 func NewBuckets(b BucketsConfig) throttle.Limiter {
