@@ -148,9 +148,9 @@ func (k *bucketTable) SetClock(c throttle.Clock) {
 }
 
 func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
-	n, err := c.Units()
-	if err != nil {
-		return d, err
+	n := cmp.Or(c.Cost, 1) // not Claim.Units, which copies c
+	if n < 0 {
+		return d, throttle.ErrCost
 	}
 	if c.Now.IsZero() && !k.readsClock.Load() {
 		k.readsClock.Store(true)
