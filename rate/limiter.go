@@ -92,6 +92,15 @@ func (v *Limiter) claim(now time.Time, n int) throttle.Claim {
 	return throttle.Claim{Key: v.Key, Cost: int64(n), Now: v.time(now)}
 }
 
+// decider returns the limiter that decides: that of a bucket if nothing else does, which saves copies of
+// the Decision.
+func (v *Limiter) decider() throttle.Limiter {
+	if v.bucket != nil && v.bucket.plain.Load() {
+		return v.bucket.units
+	}
+	return v.limiter
+}
+
 // Allow reports whether one unit may be used now, and takes it.
 func (v *Limiter) Allow() bool { return v.AllowN(time.Time{}, 1) }
 

@@ -13,12 +13,16 @@ import (
 type Reservation struct {
 	limiter   *Limiter
 	units     int
-	at        time.Time          // throttle.Decision.At
-	wait      time.Duration      // throttle.Decision.Wait
-	grant     uint64             // throttle.Decision.Grant
-	whole     *throttle.Decision // of a limiter other than a bucket, which needs no more than the fields above to cancel it
-	err       error
+	at        time.Time   // when the units may be used: throttle.Decision.At + Wait
+	grant     uint64      // throttle.Decision.Grant
+	outcome   *outcome    // nil: granted by a bucket, which needs no more than the fields above to cancel it
 	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
+}
+
+// An outcome is the decision on a Reservation and the reason why it is not OK, if it is not.
+type outcome struct {
+	throttle.RejectedError
+	err error
 }
 
 // Reserve reserves one unit, which may be used after Reservation.Delay.
@@ -37,21 +41,30 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 		r.reserveNothing(v.time(now))
 		return r
 	}
-	d, err := throttle.ReserveAhead(context.Background(), v.limiter, v.claim(now, n), throttle.Forever)
-	r.at, r.wait, r.grant, r.err = d.At, d.Wait, d.Grant, err
-	if v.bucket == nil {
-		whole := d // a separate variable, so that d need not be allocated
-		r.whole = &whole
+	c, l := v.claim(now, n), v.decider()
+	if l.Traits().BooksAhead { // as throttle.ReserveAhead, without its copy of the Decision
+		c.Ahead = throttle.Forever
 	}
+	d, err := l.Reserve(context.Background(), c)
+	r.at, r.grant = d.At.Add(d.Wait), d.Grant
+	if v.bucket == nil || err != nil || !d.OK {
+		r.outcome = newOutcome(v.Key, d, err)
+	}
+	return r
+}
+
+// newOutcome returns the outcome of a claim on which a limiter decided d, or that failed with err.
+func newOutcome(key string, d throttle.Decision, err error) *outcome {
+	o := &outcome{throttle.RejectedError{Key: key, Decision: d}, err}
 	switch {
 	case err != nil, d.OK:
 	case d.Wait == throttle.Forever:
-		r.err = &throttle.RejectedError{Key: v.Key, Decision: d}
+		o.err = &o.RejectedError
 	default:
-		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as throttle.NewLeakyBucket with a Queue, or WaitN: %w",
-			&throttle.RejectedError{Key: v.Key, Decision: d})
+		o.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as throttle.NewLeakyBucket with a Queue, or WaitN: %w",
+			&o.RejectedError)
 	}
-	return r
+	return o
 }
 
 // reserveNothing makes r a reservation of no units, which may be used when the bucket has no
@@ -63,17 +76,24 @@ func (r *Reservation) reserveNothing(now time.Time) {
 	if b == nil {
 		return
 	}
-	if r.wait = b.debt(r.at); r.wait == throttle.Forever {
-		r.err = &throttle.RejectedError{Key: r.limiter.Key, Decision: throttle.Decision{At: r.at, Wait: r.wait}}
+	wait := b.debt(r.at)
+	if wait == throttle.Forever {
+		r.outcome = newOutcome(r.limiter.Key, throttle.Decision{At: r.at, Wait: wait}, nil)
 	}
+	r.at = r.at.Add(wait)
 }
 
 // OK reports whether the units are reserved.
-func (r *Reservation) OK() bool { return r.err == nil }
+func (r *Reservation) OK() bool { return r.Err() == nil }
 
 // Err returns nil if the units are reserved, else the reason why they are not. It matches
 // throttle.ErrRejected if the limit rejected the claim.
-func (r *Reservation) Err() error { return r.err }
+func (r *Reservation) Err() error {
+	if r.outcome == nil {
+		return nil
+	}
+	return r.outcome.err
+}
 
 // Delay returns how long to wait from now until the units may be used. It returns
 // InfDuration if they are not reserved.
@@ -84,10 +104,10 @@ func (r *Reservation) Delay() time.Duration {
 // DelayFrom returns how long to wait from the given time until the units may be used. It
 // returns InfDuration if they are not reserved.
 func (r *Reservation) DelayFrom(now time.Time) time.Duration {
-	if r.err != nil {
+	if !r.OK() {
 		return InfDuration
 	}
-	return max(r.at.Add(r.wait).Sub(now), 0)
+	return max(r.at.Sub(now), 0)
 }
 
 // Cancel returns the units of r, which will not be used, to the limiter. It does nothing if r
@@ -98,14 +118,14 @@ func (r *Reservation) Cancel() { r.CancelAt(time.Time{}) }
 // the limit has not yet restored, less those that would allow a later reservation to exceed
 // the limit, and none after a change of the limit or burst. A second call does nothing.
 func (r *Reservation) CancelAt(now time.Time) {
-	if r.err != nil || r.cancelled.Swap(true) {
+	if !r.OK() || r.cancelled.Swap(true) {
 		return
 	}
-	c, f := r.limiter.claim(now, r.units), throttle.Feedback{Now: r.limiter.time(now), State: throttle.Unused}
-	if r.whole != nil {
-		r.limiter.limiter.Report(context.Background(), c, *r.whole, f)
-	} else {
-		r.limiter.bucket.Report(context.Background(), c, throttle.Decision{OK: true, At: r.at, Wait: r.wait, Grant: r.grant}, f)
+	v, d := r.limiter, throttle.Decision{OK: true, At: r.at, Grant: r.grant}
+	if r.outcome != nil {
+		d = r.outcome.Decision
 	}
-	r.limiter.waiters.Wake()
+	c := v.claim(now, r.units)
+	v.decider().Report(context.Background(), c, d, throttle.Feedback{Now: c.Now, State: throttle.Unused})
+	v.waiters.Wake()
 }

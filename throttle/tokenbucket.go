@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -63,9 +64,9 @@ func NewTokenBucket(l Limit) Adjustable {
 }
 
 func (b *tokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, err := c.Units()
-	if err != nil {
-		return d, err
+	n := cmp.Or(c.Cost, 1) // not Claim.Units, which copies c
+	if n < 0 {
+		return d, ErrCost
 	}
 	given := b.time.Read(c.Now)
 	e, now, taken, wait, ok := b.take(n, given, c.Ahead, c.DryRun)

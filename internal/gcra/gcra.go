@@ -106,5 +106,8 @@ func (p *Params) Duration(n int64) time.Duration {
 // State returns the units that remain in a bucket from which taken ticks are taken, and the
 // time until it is full.
 func (p *Params) State(taken int64) (remaining int64, resetAfter time.Duration) {
-	return max(p.Window-taken, 0) / p.Interval, p.Duration(taken)
+	if free := p.Window - taken; free >= p.Interval { // rejections mostly need no division
+		remaining = free / p.Interval
+	}
+	return remaining, p.Duration(taken)
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
@@ -48,15 +49,16 @@ func (b BucketsConfig) Validate() error {
 
 // A bucketTable is the limiter of NewBuckets.
 type bucketTable struct {
-	time      ticks.Timeline
-	params    gcra.Params
-	policy    string
-	seed      maphash.Seed
-	tables    []slotTable
-	networks  networks.Table[bucketSlot]
-	subGrants throttle.SubGrants
-	overflow  throttle.Limiter // BucketsConfig.Overflow
-	inner     throttle.Limiter // asks overflow
+	time       ticks.Timeline
+	params     gcra.Params
+	policy     string
+	seed       maphash.Seed
+	tables     []slotTable
+	readsClock atomic.Bool // a claim had no Now; no grant of such a claim changes slotTable.latest
+	networks   networks.Table[bucketSlot]
+	subGrants  throttle.SubGrants
+	overflow   throttle.Limiter // BucketsConfig.Overflow
+	inner      throttle.Limiter // asks overflow
 }
 
 const (
@@ -92,9 +94,10 @@ const (
 //
 // Limitations: a slot does not store the latest reading of the clock, so each claim is
 // decided as of its own reading; no unit is credited twice. Units of Unused claims are
-// calculated from the latest reading at which a claim of any key in the same part of the
-// table was granted. Rates above a million per second are rounded down, by up to a fifth
-// at 1e9 per second. The limit cannot change: use Limiter for limits that differ or change.
+// calculated as of the latest Claim.Now with which a claim of any key in the same part of the
+// table was granted, and of the clock if any claim had no Now. Rates above a million per second
+// are rounded down, by up to a fifth at 1e9 per second. The limit cannot change: use Limiter for
+// limits that differ or change.
 //
 // It panics if b is invalid.
 func NewBuckets(b BucketsConfig) throttle.Limiter {
@@ -144,13 +147,16 @@ func (k *bucketTable) SetClock(c throttle.Clock) {
 	setClock(k.overflow, c)
 }
 
-func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	n, err := c.Units()
-	if err != nil {
-		return throttle.Decision{}, err
+func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, err error) {
+	n := cmp.Or(c.Cost, 1) // not Claim.Units, which copies c
+	if n < 0 {
+		return d, throttle.ErrCost
 	}
-	h := k.hash(c.Key)
-	r, given := k.tableOf(h), k.time.Read(c.Now)
+	if c.Now.IsZero() && !k.readsClock.Load() {
+		k.readsClock.Store(true)
+	}
+	h, given := k.hash(c.Key), k.time.Read(c.Now)
+	r := k.tableOf(h)
 	for {
 		var s *bucketSlot
 		i := r.find(h, c.Key)
@@ -162,7 +168,13 @@ func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 		if s == nil {
 			return k.inner.Reserve(ctx, c)
 		}
-		if d, done := k.decide(r, s, i, h, c, n, given); done {
+		if v, done := k.decide(r, s, i, h, c, n, given); done {
+			// Writes to the caller's Decision: copying a Decision takes as long as deciding.
+			d.OK, d.Wait, d.Policy, d.Degraded = v.wait == 0, v.wait, k.policy, i == shared
+			d.At = k.time.Stamp(given, given, c.Now)
+			d.Limit, d.Per = k.params.Burst, k.params.RefillTime
+			d.Remaining, d.ResetAfter = k.params.State(v.taken)
+			d.Fresh = c.DryRun && v.taken == 0 && i != shared
 			return d, nil
 		}
 	}
@@ -208,43 +220,42 @@ func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, giv
 	return s, i
 }
 
+// A verdict is the wait for a claim, 0 if it is granted, and the ticks that are then taken from
+// the window of its bucket.
+type verdict struct {
+	wait  time.Duration
+	taken int64
+}
+
 // decide decides on c by s, which is slot i. It reports false if s has changed in the
 // meantime.
-func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
+func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (v verdict, done bool) {
 	e := &k.params
 	old := s.tat.Load()
 	if old == gcra.Closed {
 		r.waitInserted()
-		return throttle.Decision{}, false
+		return v, false
 	}
 	if !r.belongsTo(s, i, h, c.Key) {
-		return throttle.Decision{}, false
+		return v, false
 	}
 	tick := k.tick(given)
-	d := throttle.Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == shared}
-	taken := max(old, tick) - tick
+	v.taken = max(old, tick) - tick
 	if n > e.Burst {
-		d.Wait = throttle.Forever
-		return k.describe(d, taken), true
+		v.wait = throttle.Forever
+		return v, true
 	}
 	cost := n * e.Interval
-	d.Wait = e.Duration(taken + cost - e.Window)
-	if d.OK = d.Wait == 0; !d.OK || c.DryRun {
-		d.Fresh = c.DryRun && taken == 0 && i != shared
-		return k.describe(d, taken), true
+	if v.wait = e.Duration(v.taken + cost - e.Window); v.wait > 0 || c.DryRun {
+		return v, true
 	}
-	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
-		return throttle.Decision{}, false
+	if !s.tat.CompareAndSwap(old, tick+v.taken+cost) {
+		return v, false
 	}
-	ticks.StoreMax(&r.latest, given)
-	return k.describe(d, taken+cost), true
-}
-
-// describe sets in d the state of a bucket from which taken ticks are taken.
-func (k *bucketTable) describe(d throttle.Decision, taken int64) throttle.Decision {
-	d.Remaining, d.ResetAfter = k.params.State(taken)
-	d.Per = k.params.RefillTime
-	return d
+	if v.taken += cost; !c.Now.IsZero() {
+		ticks.StoreMax(&r.latest, given)
+	}
+	return v, true
 }
 
 // Report implements throttle.Limiter: it corrects the cost of the claim. If the claim
@@ -270,6 +281,9 @@ func (k *bucketTable) adjust(key string, n int64, asOf time.Time, d throttle.Dec
 	h := k.hash(key)
 	r, from := k.tableOf(h), k.time.Read(d.At)
 	now := max(k.time.Read(asOf), r.latest.Load(), from)
+	if k.readsClock.Load() { // claims may have been granted at any reading of the clock up to now
+		now = max(now, k.time.Read(time.Time{}))
+	}
 	back := ticks.Mul(-n, k.params.Interval)
 	if n < 0 {
 		if back = ticks.Sub(back, ticks.Mul(ticks.Sub(now, from), k.params.Scale)); back <= 0 {
