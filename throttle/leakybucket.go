@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -39,13 +40,15 @@ func (l LeakyBucketConfig) Validate() error {
 // A leakyBucket is the limiter of NewLeakyBucket.
 type leakyBucket struct {
 	clocked
-	config LeakyBucketConfig
+	queue int64 // LeakyBucketConfig.Queue
+	split bool  // LeakyBucketConfig.Split
 
 	mu       sync.Mutex
 	bookings bookings // guarded by mu
 
-	// Take reads it without the lock. Methods that hold the lock close its tat before a change, see close.
-	state atomic.Pointer[bucketState] // bookings.state
+	// take and giveBack read them without the lock. Methods that hold the lock close the tat before a change, see close.
+	state      atomic.Pointer[bucketState] // bookings.state
+	lastBooked atomic.Int64                // latest reading at which a claim granted under the lock may start; ticks.Never: none
 }
 
 // NewLeakyBucket returns a limiter that books ahead: ReserveAhead does not reject a claim that is too early for the
@@ -86,12 +89,13 @@ type leakyBucket struct {
 func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	must(l.Validate(), "NewLeakyBucket")
 	e := newBucketState(l.Limit, 0)
-	b := &leakyBucket{clocked: clocked{ticks.NewTimeline()}, config: l, bookings: bookings{e, ticks.Never, ticks.Never}}
+	b := &leakyBucket{clocked: clocked{ticks.NewTimeline()}, queue: l.Queue, split: l.Split, bookings: bookings{e, ticks.Never, ticks.Never}}
 	b.state.Store(e)
+	b.lastBooked.Store(ticks.Never)
 	return b
 }
 
-// close returns the tat, and closes it for Take until open is called. It also returns given, or
+// close returns the tat, and closes it for take and giveBack until open is called. It also returns given, or
 // the reading of the latest grant if that is later. The caller must hold b.mu.
 func (b *leakyBucket) close(given int64) (now, tat int64) {
 	tat = b.bookings.state.tat.Swap(gcra.Closed)
@@ -101,41 +105,60 @@ func (b *leakyBucket) close(given int64) (now, tat int64) {
 // open ends a change that close began: the tat is now the given one.
 func (b *leakyBucket) open(tat int64) {
 	b.bookings.state.tat.Store(tat)
-	b.state.Store(b.bookings.state)
+	if b.state.Load() != b.bookings.state {
+		b.state.Store(b.bookings.state)
+	}
 }
 
 // Take reports whether n units, a positive number, may be used as of now, and takes them. It decides as Reserve does, without a
-// Decision and without a lock. A zero now is read from the clock.
+// Decision. A zero now is read from the clock.
+func (b *leakyBucket) Take(now time.Time, n int64) bool {
+	e, _, _, ok := b.take(n, b.time.Read(now))
+	if e == nil {
+		d, err := b.Reserve(context.Background(), Claim{Cost: n, Now: now})
+		return err == nil && d.OK
+	}
+	return ok
+}
+
+// take takes n units without the lock if they may be used as of given, or of the latest grant if that is later. It returns the
+// bucketState and the reading on which it decided, and the number of ticks that are then taken from the window. e is nil if the
+// lock is needed to decide.
 //
 // It records no position: as that is not in the future, nothing depends on it.
-func (b *leakyBucket) Take(now time.Time, n int64) bool {
-	given := b.time.Read(now)
+func (b *leakyBucket) take(n, given int64) (e *bucketState, now, taken int64, ok bool) {
 	for {
-		e := b.state.Load()
+		e = b.state.Load()
 		old := e.tat.Load()
-		at := max(given, e.last.Load())
-		if old == gcra.Closed || !e.Covers(at) {
-			d, err := b.Reserve(context.Background(), Claim{Cost: n, Now: now})
-			return err == nil && d.OK
+		now = max(given, e.last.Load())
+		if old == gcra.Closed || !e.Covers(now) {
+			return nil, now, 0, false
 		}
-		tick := e.Ticks(at)
+		tick := e.Ticks(now)
 		tat := max(old, tick)
 		if n <= 0 || n > e.Burst || tat-tick > e.Window-n*e.Interval {
-			return false
+			return e, now, tat - tick, false
 		}
-		if e.tat.CompareAndSwap(old, tat+n*e.Interval) {
-			ticks.StoreMax(&e.last, at)
-			return true
+		if tat += n * e.Interval; e.tat.CompareAndSwap(old, tat) {
+			ticks.StoreMax(&e.last, now)
+			return e, now, tat - tick, true
 		}
 	}
 }
 
 func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, err := c.Units()
-	if err != nil {
-		return d, err
+	n := cmp.Or(c.Cost, 1) // not Claim.Units, which copies c
+	if n < 0 {
+		return d, ErrCost
 	}
 	given := b.time.Read(c.Now)
+	if !c.DryRun {
+		if e, now, taken, ok := b.take(n, given); ok {
+			d.OK, d.Policy, d.At, d.Grant = true, e.policy, b.time.Stamp(now, given, c.Now), e.version<<remainderBits
+			b.describe(e, &d, taken)
+			return d, nil
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, before := b.close(given)
@@ -143,12 +166,8 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	e, tick := p.state, p.state.Ticks(now)
 	d.Policy, d.At = e.policy, b.time.Stamp(now, given, c.Now)
 	taken := max(tat, tick) - tick
-	d.Limit = e.Burst
-	if b.config.Split {
-		d.Limit = ticks.Add(e.Burst, b.config.Queue)
-	}
-	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.Ahead)
-	if n <= d.Limit && cost-e.Window <= longest {
+	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.maxWaitTicks(e, c.Ahead)
+	if n <= b.largest(e) && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
 	}
 	switch d.OK = wait <= longest; {
@@ -162,28 +181,37 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 			taken += cost
 			p.book(tick+wait, cost)
 			b.bookings, before = p, tick+taken
+			ticks.StoreMax(&b.lastBooked, ticks.Add(now, int64(d.Wait)))
 			ticks.StoreMax(&e.last, now)
 		}
 	}
 	b.open(before)
-	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
-	d.boundQueue(&c, b.config.Queue)
+	b.describe(e, &d, taken)
+	d.boundQueue(&c, b.queue)
 	d.setFresh(&c)
 	return d, nil
 }
 
 // maxWaitTicks returns how many ticks of e a claim may wait that accepts a wait of w.
-func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 {
-	queued := min(ticks.Mul(l.Queue, e.Interval), gcra.MaxTicks/2-e.Window)
+func (b *leakyBucket) maxWaitTicks(e *bucketState, w time.Duration) int64 {
+	queued := min(ticks.Mul(b.queue, e.Interval), gcra.MaxTicks/2-e.Window)
 	return min(queued, ticks.Mul(max(int64(w), 0), e.Scale))
 }
 
-// describe sets in d the state of a bucket from which taken ticks are taken.
-func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
+// largest returns the number of units of the largest claim that can be granted.
+func (b *leakyBucket) largest(e *bucketState) int64 {
+	if b.split {
+		return ticks.Add(e.Burst, b.queue)
+	}
+	return e.Burst
+}
+
+// describe sets in d the state of a bucket from which taken ticks are taken. It does not copy d, which takes as long as deciding.
+func (b *leakyBucket) describe(e *bucketState, d *Decision, taken int64) {
+	d.Limit, d.Per = b.largest(e), e.RefillTime
 	d.Remaining, d.ResetAfter = e.State(taken)
-	d.Per = e.RefillTime
-	if l.Split {
-		whole := e.Window + l.maxWaitTicks(e, Forever)
+	if b.split {
+		whole := e.Window + b.maxWaitTicks(e, Forever)
 		d.Remaining, d.Per = max(whole-taken, 0)/e.Interval, e.Duration(whole)
 	}
 }
@@ -197,6 +225,9 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 		return
 	}
 	given, acts := b.time.Read(f.Now), ticks.Add(b.time.Read(d.At), int64(d.Wait))
+	if extra < 0 && b.giveBack(-extra, given, acts, d.Grant) {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, tat := b.close(given)
@@ -209,7 +240,7 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	position, lost := p.ticksBehind(d.Grant, acts, max(p.last, e.Ticks(now)))
 	cost := ticks.Mul(-extra, e.Interval)
 	back := cost
-	if lost > 0 && b.config.Split {
+	if lost > 0 && b.split {
 		back = min(back, e.Window) // what its units free one by one does not add up
 	}
 	b.open(ticks.Sub(tat, max(back-lost, 0)))
@@ -218,6 +249,23 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 		p.lastGap = p.last // the claim keeps its position, but has fewer units than lie between it and the previous one
 	case lost == 0:
 		p.last = max(position-cost, p.lastGap)
+	}
+}
+
+// giveBack returns n units of a claim that started at acts, less those that leaked since, without the lock. It reports false if
+// the lock is needed: if a claim may be booked that has not started yet, or the units may not be returned.
+func (b *leakyBucket) giveBack(n, given, acts int64, grant uint64) bool {
+	for {
+		e := b.state.Load()
+		old := e.tat.Load()
+		now := max(given, e.last.Load())
+		if old == gcra.Closed || max(acts, b.lastBooked.Load()) > now || grant != e.version<<remainderBits || n > e.Burst || !e.Covers(now) || !e.Covers(acts) {
+			return false
+		}
+		back := n*e.Interval - (e.Ticks(now) - e.Ticks(acts))
+		if back <= 0 || e.tat.CompareAndSwap(old, ticks.Sub(old, back)) {
+			return true
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ type slotTable struct {
 
 	mu          sync.Mutex
 	lastEvicted int64         // latest tick as of which a key was evicted
-	latest      atomic.Int64  // latest reading at which a claim was granted
+	latest      atomic.Int64  // latest Claim.Now with which a claim was granted
 	networks    []networks.ID // of the keys of the slots; guarded by mu
 	_           [64]byte
 }
