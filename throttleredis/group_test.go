@@ -2,11 +2,14 @@ package throttleredis
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,7 +44,7 @@ type barrier struct {
 
 // newBarrier pretends that a round trip of g is under way.
 func newBarrier(t *testing.T, g *groups, name string) *barrier {
-	require.Nil(t, g.enter(t.Context(), name, nil))
+	require.False(t, g.enter(t.Context(), name, nil))
 	return &barrier{g: g, name: name}
 }
 
@@ -261,15 +264,49 @@ func TestGroups_onOneServerOfACluster(t *testing.T) {
 	require.Len(t, l.groups.named, 1, "only the group of all keys stays")
 }
 
+// A sentClaim is a claim in a command for one limit.
+type sentClaim struct {
+	op      operation
+	times   int
+	numbers []float64
+	last    []byte // the last number, in the command
+}
+
+func sentClaims(cmd redis.Cmder) (all []sentClaim) {
+	args := cmd.Args()
+	b, ok := args[len(args)-1].([]byte)
+	if !ok {
+		b = args[len(args)-1].(*claimArg).bytes
+	}
+	for len(b) > 0 {
+		c, n := sentClaim{op: operation(b[2]), times: int(b[1])}, 2+int(b[0]/hasTime)
+		switch c.op {
+		case opSettle, opCancel:
+			n += 4
+		case opLease:
+			n += 2
+		}
+		for i := range n {
+			c.last = b[3+8*i:][:8]
+			c.numbers = append(c.numbers, math.Float64frombits(binary.LittleEndian.Uint64(c.last)))
+		}
+		b, all = b[3+8*n:], append(all, c)
+	}
+	return all
+}
+
 // A fakeScripter runs f for each script.
 type fakeScripter struct {
 	failingScripter
-	f func(ctx context.Context, keys int) (any, error)
+	f func(ctx context.Context, claims int) (any, error)
 }
 
-func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, _ ...any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx)
-	v, err := s.f(ctx, len(keys))
+func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
+	cmd, claims := redis.NewCmd(ctx, args...), 0
+	for _, c := range sentClaims(cmd) {
+		claims += c.times
+	}
+	v, err := s.f(ctx, claims)
 	cmd.SetVal(v)
 	cmd.SetErr(err)
 	return cmd
@@ -277,16 +314,7 @@ func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, _ ..
 
 // grantReplies returns n replies of a limit that grants.
 func grantReplies(n int) any {
-	reply := make([]byte, 56)
-	reply[8] = 1
-	if n == 1 {
-		return string(reply)
-	}
-	all := make([]any, n)
-	for i := range all {
-		all[i] = string(reply)
-	}
-	return all
+	return strings.Repeat(encodeReply(0, 1, 0, 0, 0, 0, 0, 0, 0)[:56], n)
 }
 
 // Calls that wait for a reply that does not arrive travel without it once they are maxGrouped, or
@@ -304,13 +332,13 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var sizes []int
-			l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
-				if sizes = append(sizes, keys); len(sizes) == 1 {
+			l := (&Store{Client: fakeScripter{f: func(ctx context.Context, claims int) (any, error) {
+				if sizes = append(sizes, claims); len(sizes) == 1 {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
 				time.Sleep(time.Millisecond)
-				return grantReplies(keys), nil
+				return grantReplies(claims), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -339,8 +367,8 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 func TestGroups_contextOfARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deadlines []time.Duration
-		l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
-			if keys == 1 {
+		l := (&Store{Client: fakeScripter{f: func(ctx context.Context, claims int) (any, error) {
+			if claims == 1 {
 				return grantReplies(1), nil
 			}
 			at, ok := ctx.Deadline()
@@ -409,11 +437,11 @@ func TestGroups_theClientFails(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fails := false
-			l := (&Store{Client: fakeScripter{f: func(_ context.Context, keys int) (any, error) {
+			l := (&Store{Client: fakeScripter{f: func(_ context.Context, claims int) (any, error) {
 				if fails {
 					return fail()
 				}
-				return grantReplies(keys), nil
+				return grantReplies(claims), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			for range 3 {
 				g := newBarrier(t, l.groups, l.redisKey(""))

@@ -44,7 +44,7 @@ var algorithms = map[string]struct {
 var scripts sync.Map // from lists of algorithms to *script
 
 // scriptOf returns the script for limits of the given algorithms, in their order. Each
-// algorithm is a file with functions that check, take and settle: see lua/head.lua.
+// algorithm is a file with functions: see lua/head.lua.
 func scriptOf(names ...string) *script {
 	list := strings.Join(names, ", ")
 	if s, ok := scripts.Load(list); ok {
@@ -58,11 +58,14 @@ func scriptOf(names ...string) *script {
 
 func compose(names []string, list string) string {
 	var text strings.Builder
-	text.WriteString(readLua("head"))
-	sizes := make([]string, len(names))
+	sizes, size := make([]string, len(names)), 0
+	for i, name := range names {
+		sizes[i] = strconv.Itoa(algorithms[name].arguments)
+		size += algorithms[name].arguments
+	}
+	fmt.Fprintf(&text, "%s\nlocal args, parts = {unpack('<%s', ARGV[1])}, %d\n", readLua("head"), strings.Repeat("d", size), len(names))
 	for i, name := range names {
 		a := algorithms[name]
-		sizes[i] = strconv.Itoa(a.arguments)
 		if a.divides && !strings.Contains(text.String(), readLua("division")) {
 			text.WriteString("\n" + readLua("division"))
 		}
@@ -71,12 +74,11 @@ func compose(names []string, list string) string {
 		}
 	}
 	if len(names) == 1 {
-		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("single"))
+		fmt.Fprintf(&text, "\nlocal limit = %s\n\n%s", list, readLua("single"))
 	} else {
 		fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
 	}
-	fmt.Fprintf(&text, "\nlocal parts = %d\n\n%s", len(names), readLua("tail"))
-	return text.String()
+	return text.String() + "\n" + readLua("tail")
 }
 
 // readLua returns the text of an embedded Lua file.
@@ -97,7 +99,6 @@ type processor interface {
 // unknown type: these, and the copies of Eval, are a third of the cost of a decision on the client.
 func (s *script) run(ctx context.Context, st *Store, k *call) (reply string, err error) {
 	if _, ok := st.Client.(processor); !ok {
-		k.args[k.claimArgs] = k.operation.name
 		all, err := s.runAll(ctx, st, k.args)
 		return redis.NewCmdResult(all, err).Text()
 	}
@@ -160,7 +161,11 @@ func (s *Store) eval(ctx context.Context, cmd *redis.Cmd) {
 	for _, key := range args[3:first] {
 		keys = append(keys, key.(string))
 	}
-	reply, err := run(ctx, args[1].(string), keys, args[first:]...).Result()
+	claims, ok := args[first+1].([]byte)
+	if !ok {
+		claims, _ = args[first+1].(*claimArg).MarshalBinary()
+	}
+	reply, err := run(ctx, args[1].(string), keys, args[first], claims).Result()
 	cmd.SetVal(reply)
 	cmd.SetErr(err)
 }
