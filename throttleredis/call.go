@@ -18,12 +18,12 @@ import (
 type operation byte
 
 const (
-	opTake   operation = iota + 1
-	opTry              // as take, but a rejection is not counted, because the caller retries
-	opDryRun           // as take, but nothing is taken
-	opSettle           // take the units used beyond the claim, or return those not used
-	opCancel           // return all units: the claim was not used
-	opLease            // take, and take further units that are used later
+	opTake   operation = 't'
+	opTry    operation = 'r' // as take, but a rejection is not counted, because the caller retries
+	opDryRun operation = 'd'
+	opSettle operation = 's' // take the units used beyond the claim, or return those not used
+	opCancel operation = 'c' // return all units: the claim was not used
+	opLease  operation = 'l' // take, and take further units that are used later
 )
 
 func opOf(c throttle.Claim) operation {
@@ -68,11 +68,14 @@ func appendFloats(b []byte, numbers ...float64) []byte {
 	return b
 }
 
-// A call is the reusable storage for one run of a script: the complete command.
+// A call is the reusable storage for one run of a script.
 type call struct {
-	args      []any  // the command, hash, number of keys, keys, arguments of the limits, and claim
-	limits    []byte // the arguments of the limits
+	key       string // of the claim
+	of        []*Limiter
+	limits    []byte // their arguments
 	claim     claimArg
+	args      []any // the storage of command
+	limitsArg any   // limits
 	calendars []calendarLimit
 	decisions []throttle.Decision // two for each limit, see appendGrant
 
@@ -94,7 +97,7 @@ type calendarLimit struct {
 }
 
 func newCall(limits ...*Limiter) *call {
-	k := &call{args: make([]any, 3+len(limits)+2), decisions: make([]throttle.Decision, 2*len(limits)), done: make(chan struct{}, 1)}
+	k := &call{of: limits, args: make([]any, 3, 3+len(limits)+2), decisions: make([]throttle.Decision, 2*len(limits)), done: make(chan struct{}, 1)}
 	k.args[2] = len(limits)
 	for i, l := range limits {
 		for _, a := range l.limit.args {
@@ -104,7 +107,7 @@ func newCall(limits ...*Limiter) *call {
 			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.limits)})
 		}
 	}
-	k.args[len(k.args)-2], k.args[len(k.args)-1] = k.limits, &k.claim
+	k.limitsArg = k.limits
 	return k
 }
 
@@ -120,11 +123,20 @@ func floatOf(arg any) float64 {
 	return f
 }
 
-// key returns the first key.
-func (k *call) key() string { return k.args[3].(string) }
+// command returns the command for k alone, which is valid until the next call of command.
+func (k *call) command() []any {
+	k.args = append(k.appendKeys(k.args[:3]), k.limitsArg, &k.claim)
+	return k.args
+}
 
-// keys returns the key of each limit.
-func (k *call) keys() []any { return k.args[3 : len(k.args)-2] }
+// appendKeys appends the key of each limit.
+func (k *call) appendKeys(args []any) []any {
+	tag := hashTag(k.key)
+	for _, l := range k.of {
+		args = append(args, l.keyPrefix+tag+l.keySuffix)
+	}
+	return args
+}
 
 func (k *call) setOp(op operation, n, arg int64) {
 	k.claim.written.Store(false)

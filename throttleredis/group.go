@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,11 +31,13 @@ type groups struct {
 	script *script
 
 	mu    sync.Mutex
-	named map[string]*group // see Store.groupOf; those with a round trip under way, and "" always
+	all   group             // of all keys
+	byKey map[string]*group // those with a round trip under way
 }
 
 // A group is the calls that may travel together. groups.mu guards it.
 type group struct {
+	key        string      // in groups.byKey
 	roundTrips int         // under way
 	queue      []*call     // in the order of arrival
 	impatient  *time.Timer // runs while calls wait; nil: none has waited yet
@@ -45,35 +48,42 @@ const (
 	groupPatience = 50 * time.Millisecond // for which a call waits at most for the reply to others
 )
 
-// groupOf returns the name of the group of calls with a Redis key. All calls of a limiter are one
-// group if all keys are on one server; otherwise those of a key are.
-func (s *Store) groupOf(key string) string {
-	if _, one := s.Client.(*redis.Client); one && !s.separatesKeys.Load() {
-		return ""
+// groupOf returns the group of calls for a key. All calls of a limiter are one group if all keys are on
+// one server; otherwise those for a key are. g.mu is held.
+func (g *groups) groupOf(key string) *group {
+	if _, one := g.store.Client.(*redis.Client); one && !g.store.separatesKeys.Load() {
+		return &g.all
 	}
-	return key
+	q := g.byKey[key]
+	if q == nil {
+		if g.byKey == nil {
+			g.byKey = make(map[string]*group)
+		}
+		q = &group{key: key}
+		g.byKey[key] = q
+	}
+	return q
 }
 
 // run sends k, alone or with others. written reports whether it may have been written to a connection.
 func (g *groups) run(ctx context.Context, k *call) (reply string, written bool, err error) {
-	name := ""
 	if g.store.Mode != Synchronous {
-		name = g.store.groupOf(k.key())
-		if g.enter(ctx, name, k) {
-			return g.await(ctx, name, k)
+		q, waits := g.enter(ctx, k)
+		if waits {
+			return g.await(ctx, q, k)
 		}
-		defer func() { g.follow(name, g.leave(name)) }()
+		defer func() { g.follow(q, g.leave(q)) }()
 	}
 	reply, err = g.script.run(ctx, g.store, k)
 	return reply, k.claim.written.Load(), err
 }
 
 // await returns the reply to k, which waits for others, or the error of ctx.
-func (g *groups) await(ctx context.Context, name string, k *call) (reply string, written bool, err error) {
+func (g *groups) await(ctx context.Context, q *group, k *call) (reply string, written bool, err error) {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		if !g.withdraw(name, k) {
+		if !g.withdraw(q, k) {
 			k.abandoned = true
 			return "", true, ctx.Err()
 		}
@@ -81,34 +91,26 @@ func (g *groups) await(ctx context.Context, name string, k *call) (reply string,
 	return k.reply, k.roundTrip != nil, k.err
 }
 
-// enter begins a round trip for k alone, or adds k to those that wait and returns true.
-func (g *groups) enter(ctx context.Context, name string, k *call) (waits bool) {
+// enter begins a round trip for k alone, or adds k to those of its group that wait.
+func (g *groups) enter(ctx context.Context, k *call) (q *group, waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	q := g.named[name]
-	if q == nil {
-		q = new(group)
-		if g.named == nil {
-			g.named = make(map[string]*group)
-		}
-		g.named[name] = q
-	}
-	if q.roundTrips == 0 {
+	if q = g.groupOf(k.key); q.roundTrips == 0 {
 		q.roundTrips = 1
-		return false
+		return q, false
 	}
 	k.ctx, k.roundTrip, k.reply, k.err = ctx, nil, "", nil
 	switch q.queue = append(q.queue, k); len(q.queue) {
 	case 1:
-		g.limitWait(name, q)
+		g.limitWait(q)
 	case maxGrouped:
-		g.follow(name, g.begin(name, q))
+		g.follow(q, g.begin(q))
 	}
-	return true
+	return q, true
 }
 
 // limitWait makes a round trip begin after groupPatience, unless one begins before. g.mu is held.
-func (g *groups) limitWait(name string, q *group) {
+func (g *groups) limitWait(q *group) {
 	if q.impatient != nil {
 		q.impatient.Reset(groupPatience)
 		return
@@ -116,24 +118,23 @@ func (g *groups) limitWait(name string, q *group) {
 	q.impatient = time.AfterFunc(groupPatience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.follow(name, g.begin(name, q))
+		g.follow(q, g.begin(q))
 	})
 }
 
 // follow runs r, if it is not nil, and those that follow, on a separate goroutine.
-func (g *groups) follow(name string, r *roundTrip) {
+func (g *groups) follow(q *group, r *roundTrip) {
 	if r != nil {
-		go g.travel(name, r)
+		go g.travel(q, r)
 	}
 }
 
 // withdraw removes c, whose context has ended, from those that wait. It returns false if c is under
 // way, and has neither a reply nor an error.
-func (g *groups) withdraw(name string, c *call) bool {
+func (g *groups) withdraw(q *group, c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.roundTrip == nil {
-		q := g.named[name]
 		q.queue = slices.DeleteFunc(q.queue, func(o *call) bool { return o == c })
 		c.err = c.ctx.Err()
 		return true
@@ -150,21 +151,20 @@ func (g *groups) withdraw(name string, c *call) bool {
 }
 
 // leave ends a round trip. It begins and returns the next one if calls wait, otherwise nil.
-func (g *groups) leave(name string) *roundTrip {
+func (g *groups) leave(q *group) *roundTrip {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	q := g.named[name]
 	q.roundTrips--
-	next := g.begin(name, q)
-	if q.roundTrips == 0 && name != "" {
-		delete(g.named, name)
+	next := g.begin(q)
+	if q.roundTrips == 0 && q != &g.all {
+		delete(g.byKey, q.key)
 	}
 	return next
 }
 
 // begin begins a round trip for the first of those that wait, and returns it for a call of travel.
 // It returns nil if there are none. g.mu is held.
-func (g *groups) begin(name string, q *group) *roundTrip {
+func (g *groups) begin(q *group) *roundTrip {
 	n := 0
 	for n < min(len(q.queue), maxGrouped) && bytes.Equal(q.queue[n].limits, q.queue[0].limits) {
 		n++
@@ -175,21 +175,23 @@ func (g *groups) begin(name string, q *group) *roundTrip {
 	r := newRoundTrip(slices.Clone(q.queue[:n]))
 	q.queue = slices.Delete(q.queue, 0, n)
 	if q.impatient.Stop(); len(q.queue) > 0 {
-		g.limitWait(name, q)
+		g.limitWait(q)
 	}
 	q.roundTrips++
 	return r
 }
 
-// travel runs r and those that follow.
-func (g *groups) travel(name string, r *roundTrip) {
+// travel runs r and those that follow. Before the next one, other goroutines run, so that callers that
+// have just got a reply can send their next call with it: a round trip costs as much as 20 calls.
+func (g *groups) travel(q *group, r *roundTrip) {
 	defer func() {
 		if r != nil { // a hook of the client has called runtime.Goexit
-			g.follow(name, g.leave(name))
+			g.follow(q, g.leave(q))
 		}
 	}()
-	for ; r != nil; r = g.leave(name) {
+	for ; r != nil; r = g.leave(q) {
 		r.run(g)
+		runtime.Gosched()
 	}
 }
 
@@ -285,12 +287,12 @@ func (g *groups) send(ctx context.Context, calls []*call) (err error) {
 // that are equal share their encoding.
 func commandOf(calls []*call) []any {
 	first, last := calls[0], 0 // last is the position of the claim before
-	command := append(make([]any, 3, 5+len(calls)*len(first.keys())), first.keys()...)
+	command := first.appendKeys(make([]any, 3, 6+len(calls)*len(first.of)))
 	claims := bytes.Clone(first.claim.bytes)
 	for i, c := range calls[1:] {
-		b, another := c.claim.bytes, c.key() != calls[i].key()
+		b, another := c.claim.bytes, c.key != calls[i].key
 		if another {
-			command = append(command, c.keys()...)
+			command = c.appendKeys(command)
 		} else if bytes.Equal(b[2:], claims[last+2:]) {
 			claims[last+1]++
 			continue
@@ -302,5 +304,8 @@ func commandOf(calls []*call) []any {
 		}
 	}
 	command[2] = len(command) - 3
-	return append(command, first.limits, claims)
+	if command = append(command, first.limitsArg, claims); len(calls) > 1 {
+		command = append(command, len(calls))
+	}
+	return command
 }

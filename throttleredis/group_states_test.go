@@ -122,8 +122,8 @@ func (p *groupProcess) queued() int {
 	g := p.limit.groups
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
-	for _, q := range g.named {
+	n := len(g.all.queue)
+	for _, q := range g.byKey {
 		n += len(q.queue)
 	}
 	return n
@@ -251,12 +251,7 @@ func (w *groupWorld) check(history string) {
 			g := p.limit.groups
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for _, q := range g.named {
-				if q.roundTrips > 0 {
-					return false
-				}
-			}
-			return true
+			return g.all.roundTrips == 0 && len(g.byKey) == 0
 		})
 		require.Zero(w.t, p.queued(), "process %d\n%s", i, history)
 	}

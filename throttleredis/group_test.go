@@ -37,15 +37,16 @@ func groupsOf(l throttle.Limiter) *groups {
 
 // A barrier makes the calls of a group wait until open is called, and determines their order.
 type barrier struct {
-	g    *groups
-	name string
-	wg   sync.WaitGroup
+	g  *groups
+	q  *group
+	wg sync.WaitGroup
 }
 
-// newBarrier pretends that a round trip of g is under way.
-func newBarrier(t *testing.T, g *groups, name string) *barrier {
-	require.False(t, g.enter(t.Context(), name, nil))
-	return &barrier{g: g, name: name}
+// newBarrier pretends that a round trip of g for key is under way.
+func newBarrier(t *testing.T, g *groups, key string) *barrier {
+	q, waits := g.enter(t.Context(), &call{key: key})
+	require.False(t, waits)
+	return &barrier{g: g, q: q}
 }
 
 // send runs f until the call that it makes waits, or it returns without one.
@@ -70,15 +71,12 @@ func (g *barrier) waiting() int {
 func (g *barrier) state() (waiting, roundTrips int) {
 	g.g.mu.Lock()
 	defer g.g.mu.Unlock()
-	if q := g.g.named[g.name]; q != nil {
-		return len(q.queue), q.roundTrips
-	}
-	return 0, 0
+	return len(g.q.queue), g.q.roundTrips
 }
 
 // open lets the calls travel and waits for their replies.
 func (g *barrier) open() {
-	g.g.follow(g.name, g.g.leave(g.name))
+	g.g.follow(g.q, g.g.leave(g.q))
 	g.wg.Wait()
 	for _, n := g.state(); n > 0; _, n = g.state() {
 		runtime.Gosched() // the last round trip is about to end
@@ -255,13 +253,13 @@ func TestGroups_onOneServerOfACluster(t *testing.T) {
 	}
 	g.open()
 	require.True(t, l.store.separatesKeys.Load())
-	g = newBarrier(t, l.groups, l.redisKey(own[0]))
+	g = newBarrier(t, l.groups, own[0])
 	require.EqualValues(t, 6, take(t, l, own[1]).Remaining, "another key does not wait")
 	for i := range 3 {
 		g.send(func() { require.EqualValues(t, 6-i, take(t, l, own[0]).Remaining) })
 	}
 	g.open()
-	require.Len(t, l.groups.named, 1, "only the group of all keys stays")
+	require.Empty(t, l.groups.byKey)
 }
 
 // A sentClaim is a claim in a command for one limit.
@@ -274,9 +272,10 @@ type sentClaim struct {
 
 func sentClaims(cmd redis.Cmder) (all []sentClaim) {
 	args := cmd.Args()
-	b, ok := args[len(args)-1].([]byte)
+	args = args[3+args[2].(int):]
+	b, ok := args[1].([]byte)
 	if !ok {
-		b = args[len(args)-1].(*claimArg).bytes
+		b = args[1].(*claimArg).bytes
 	}
 	for len(b) > 0 {
 		c, n := sentClaim{op: operation(b[2]), times: int(b[1])}, 2+int(b[0]/hasTime)
@@ -302,7 +301,7 @@ type fakeScripter struct {
 }
 
 func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
-	cmd, claims := redis.NewCmd(ctx, args...), 0
+	cmd, claims := redis.NewCmd(ctx, append([]any{nil, nil, 0}, args...)...), 0
 	for _, c := range sentClaims(cmd) {
 		claims += c.times
 	}
@@ -358,7 +357,7 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 			require.Equal(t, tt.sizes, sizes)
 			require.ErrorIs(t, <-lost, context.DeadlineExceeded)
 			require.True(t, take(t, l, "").OK)
-			require.Empty(t, l.groups.named)
+			require.Empty(t, l.groups.byKey)
 		})
 	}
 }
@@ -376,7 +375,7 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}}).TokenBucket(throttle.PerSecond(9))
-		g := newBarrier(t, l.groups, l.redisKey(""))
+		g := newBarrier(t, l.groups, "")
 		for _, d := range []time.Duration{3, 5, 4} {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), d*time.Second)
@@ -389,10 +388,10 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		g.g.follow(g.name, g.g.leave(g.name))
+		g.g.follow(g.q, g.g.leave(g.q))
 		time.Sleep(10 * time.Second)
 
-		g = newBarrier(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
 			go func() {
@@ -401,13 +400,13 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		g.g.follow(g.name, g.g.leave(g.name))
+		g.g.follow(g.q, g.g.leave(g.q))
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
 		require.Equal(t, []time.Duration{5 * time.Second, 0}, deadlines)
 
-		g = newBarrier(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, "")
 		ctx, cancel = context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -444,7 +443,7 @@ func TestGroups_theClientFails(t *testing.T) {
 				return grantReplies(claims), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			for range 3 {
-				g := newBarrier(t, l.groups, l.redisKey(""))
+				g := newBarrier(t, l.groups, "")
 				fails = true
 				var failed atomic.Int64
 				for range 3 {

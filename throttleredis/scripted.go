@@ -38,10 +38,7 @@ func (s *scripted) init(store *Store, wraps bool, limits ...*Limiter) {
 // callFor returns a call for a key. release must be called afterwards.
 func (s *scripted) callFor(key string) *call {
 	k := s.callPool.Get().(*call)
-	tag := hashTag(key)
-	for i, l := range s.limits {
-		k.args[3+i] = l.keyPrefix + tag + l.keySuffix
-	}
+	k.key = key
 	return k
 }
 

@@ -38,12 +38,12 @@ return {
     return s
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     for place, reading in pairs(s.readings) do
-      call('SETRANGE', s.key, place, pack('<i7', reading))
+      call('SETRANGE', key, place, pack('<i7', reading))
     end
-    call('SETRANGE', s.key, 0, pack('<i7i7i7I4I4', s.bannedUntil, s.duration, s.forgetAt, args[a], s.count))
-    call('PEXPIRE', s.key, ttlMillis(s.forgetAt - s.now))
+    call('SETRANGE', key, 0, pack('<i7i7i7I4I4', s.bannedUntil, s.duration, s.forgetAt, args[a], s.count))
+    call('PEXPIRE', key, ttlMillis(s.forgetAt - s.now))
   end,
 
   -- The reading of the clock is the one that the first limit used.

@@ -21,19 +21,19 @@ end
 
 return {
   load = function(key)
-    local s, v = {key = key}, call('GET', key)
+    local s, v = {}, call('GET', key)
     if v then
       s.start, s.stop, s.used, s.last = unpack('<i7i7i7i7', v)
     end
     return s
   end,
 
-  store = function(s)
+  store = function(key, s)
     local v = pack('<i7i7i7i7', s.start, s.stop, s.used, s.last)
     if s.isNew then
-      call('SET', s.key, v, 'PX', ttlMillis(s.stop - s.last))
+      call('SET', key, v, 'PX', ttlMillis(s.stop - s.last))
     else
-      call('SET', s.key, v, 'KEEPTTL')
+      call('SET', key, v, 'KEEPTTL')
     end
   end,
 

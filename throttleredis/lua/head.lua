@@ -9,10 +9,11 @@
 --     units used minus the number claimed, or for a lease the number of units that other claims wait for;
 --   - for a settlement the grant of each limit, as four numbers; for a lease the further units, and
 --     the units that must be left; in tests the time in microseconds.
+-- If there are several claims, a third argument is their number.
 --
--- Operations: take; try, which is take without counting a rejection, because the caller
--- retries; dryrun, which takes nothing; settle and cancel, which end a claim; lease, which is take
--- and takes further units for a process that grants claims itself (of one limit without reject).
+-- Operations: t: take; r: take without counting a rejection, because the caller retries; d: dry run,
+-- which takes nothing; s: settle and c: cancel, which end a claim; l: lease, which is take and takes
+-- further units for a process that grants claims itself (of one limit without reject).
 --
 -- An algorithm is a table of functions. load reads the state of a key, and store writes it after all
 -- claims on it; the others only change the table that load has returned. They set its field changed if
@@ -28,7 +29,7 @@
 --   settle          takes further units for a granted claim, or returns some
 --   holdsUntilEnd   (optional) true if a settlement of no units ends a claim
 --   reject          (optional) counts a rejected claim. It gets all results of check and
---                   returns new values for the first four. It is not called for try
+--                   returns new values for the first four. It is not called for r
 --   isBan           (optional) true if the limit counts the rejections of those before it
 --
 -- A reading of the clock that is older than the latest one granted at counts as that one. If
@@ -42,13 +43,8 @@ local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local maxExact = 2 ^ 52 -- units or ticks: the sum of two is an exact double
 local maxTicks = 2 ^ 62 -- the longest duration returned: fits into 64 bits
 
-local opTake, opTry, opDryRun, opSettle, opCancel, opLease = 1, 2, 3, 4, 5, 6
-
-local claims = ARGV[2]
-
 -- Of the present claim:
 local op, n, arg, dryRun
-local grants -- position in claims
 local waited -- nil: the claim is not repeated, or it accepts a wait
 local now -- the time in microseconds
 local testClock = false -- true in tests: the time is an argument, and no key expires
@@ -59,25 +55,4 @@ local function ttlMillis(us)
     return 86400000
   end
   return floor(min(max(us, 0), maxExact) / 1000) + 1000
-end
-
--- rescale converts ticks that were stored for a limit with another interval, the ticks of a unit.
-local function rescale(ticks, stored, interval)
-  if stored == interval then
-    return ticks
-  end
-  return max(min(ceil(ticks / stored * interval), maxExact), -maxExact)
-end
-
--- monotonic returns the time that an algorithm counts in, which never decreases: the reading
--- now plus shift, the total by which the clock was set back. It also returns the shift, and
--- whether the shift has changed and must be stored even if the claim is rejected. last is the
--- latest time granted at, or nil if there is none. window is in microseconds.
-local function monotonic(now, last, shift, window)
-  if not last then
-    return now, shift, false
-  elseif last - (now + shift) > window then
-    return last, last - now, true
-  end
-  return max(now + shift, last), shift, false
 end

@@ -13,7 +13,7 @@ return {
   load = function(key, a)
     local v = call('GET', key)
     if not v then
-      return {key = key, taken = 0, latestPlace = -maxExact, latestUnordered = -maxExact}
+      return {taken = 0, latestPlace = -maxExact, latestUnordered = -maxExact}
     end
     local last, taken, latestPlace, latestUnordered, from, storedBurst = unpack('<i7i7i7i7i7i7', v)
     local interval, burst = args[a], args[a + 2]
@@ -22,12 +22,12 @@ return {
       taken = min(rescale(taken, from, interval), most)
       latestPlace, latestUnordered = rescale(latestPlace, from, interval), rescale(latestUnordered, from, interval)
     end
-    return {key = key, last = last, taken = taken, latestPlace = latestPlace, latestUnordered = latestUnordered}
+    return {last = last, taken = taken, latestPlace = latestPlace, latestUnordered = latestUnordered}
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     local v = pack('<i7i7i7i7i7i7', s.last, s.taken, s.latestPlace, s.latestUnordered, args[a], args[a + 2])
-    call('SET', s.key, v, 'PX', ttlMillis(max(s.taken, s.latestPlace) / args[a + 1]))
+    call('SET', key, v, 'PX', ttlMillis(max(s.taken, s.latestPlace) / args[a + 1]))
   end,
 
   check = function(s, a, now)

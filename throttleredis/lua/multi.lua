@@ -8,18 +8,18 @@ for i = 1, parts do
   joins = joins and limits[i].store
 end
 
-local function load(k)
-  local states = {}
+local function load(_, _, k)
+  local states = {k = k, changed = true}
   for i = 1, parts do
     states[i] = limits[i].load(KEYS[k + i - 1], firstArgs[i])
   end
   return states
 end
 
-local function store(states)
+local function store(_, states)
   for i = 1, parts do
     if states[i].changed then
-      limits[i].store(states[i], firstArgs[i])
+      limits[i].store(KEYS[states.k + i - 1], states[i], firstArgs[i])
     end
   end
 end
@@ -35,11 +35,11 @@ local function check(states, decisions)
   return rejectedBy
 end
 
-local function decide(states)
-  if op == opSettle or op == opCancel then
+local function decide(states, grants)
+  if op == 's' or op == 'c' then
     for i = 1, parts do
       if arg ~= 0 or limits[i].holdsUntilEnd then
-        limits[i].settle(states[i], firstArgs[i], now, arg, op == opCancel, unpack('<dddd', claims, grants + 32 * (i - 1)))
+        limits[i].settle(states[i], firstArgs[i], now, arg, op == 'c', unpack('<dddd', ARGV[2], grants + 32 * (i - 1)))
       end
     end
     return ''
@@ -63,7 +63,7 @@ local function decide(states)
     for i = 1, parts do
       limits[i].take(states[i], firstArgs[i], unpackList(decisions[i], 1, 9))
     end
-  elseif op == opTake then
+  elseif op == 't' then
     countRejection(rejectedBy)
     if limits[parts].isBan then
       countRejection(parts)

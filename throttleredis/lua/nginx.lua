@@ -11,16 +11,16 @@ end
 
 return {
   load = function(key)
-    local s, v = {key = key}, call('GET', key)
+    local s, v = {}, call('GET', key)
     if v then
       s.lastSeen, s.since, s.level, s.latest = unpack('<i7i7i7i7', v)
     end
     return s
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     local left = max(s.level * 1000 / args[a], s.latest - s.since)
-    call('SET', s.key, pack('<i7i7i7i7', s.lastSeen, s.since, s.level, s.latest), 'PX', ttlMillis(left * 1000))
+    call('SET', key, pack('<i7i7i7i7', s.lastSeen, s.since, s.level, s.latest), 'PX', ttlMillis(left * 1000))
   end,
 
   check = function(s, a, now)

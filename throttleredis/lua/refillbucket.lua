@@ -6,7 +6,7 @@
 
 return {
   load = function(key, a)
-    local s, v = {key = key, taken = 0}, call('GET', key)
+    local s, v = {taken = 0}, call('GET', key)
     if v then
       local burst
       s.tick, s.taken, s.last, burst = unpack('<i7i7i7i7', v)
@@ -17,9 +17,9 @@ return {
     return s
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     local fullAt = args[a + 3] + (s.tick + ceil(s.taken / args[a + 1])) * args[a]
-    call('SET', s.key, pack('<i7i7i7i7', s.tick, s.taken, s.last, args[a + 2]), 'PX', ttlMillis(fullAt - s.last))
+    call('SET', key, pack('<i7i7i7i7', s.tick, s.taken, s.last, args[a + 2]), 'PX', ttlMillis(fullAt - s.last))
   end,
 
   check = function(s, a, now)

@@ -1,26 +1,16 @@
 -- The decision of one limit: multi.lua without loops.
 
-local joins = limit.store
+local load, store, joins = limit.load, limit.store, limit.store
 
-local function load(k)
-  return limit.load(KEYS[k], 1)
-end
-
-local function store(s)
-  if s.changed then
-    limit.store(s, 1)
-  end
-end
-
-local function decide(s)
-  if op == opSettle or op == opCancel then
-    limit.settle(s, 1, now, arg, op == opCancel, unpack('<dddd', claims, grants))
+local function decide(s, grants)
+  if op == 's' or op == 'c' then
+    limit.settle(s, 1, now, arg, op == 'c', unpack('<dddd', ARGV[2], grants))
     return ''
-  elseif op == opLease then
+  elseif op == 'l' then
     -- Take n units; if there are more, up to arg further ones; and then up to ahead further ones, but no
     -- more than a quarter of those that are left, so that all holders get of the last ones. margin units
     -- must be left. The reply ends with the units taken besides n, and the wait for another n.
-    local wanted, ahead, margin = n, unpack('<dd', claims, grants)
+    local wanted, ahead, margin = n, unpack('<dd', ARGV[2], grants)
     local more, again = 0, 0
     n, dryRun = wanted + margin, true
     local ok, wait, left, reset, at, grant, x, y, z = limit.check(s, 1, now)
@@ -46,7 +36,7 @@ local function decide(s)
   if dryRun then
   elseif ok == 1 then
     limit.take(s, 1, ok, wait, left, reset, at, grant, x, y, z)
-  elseif limit.reject and op == opTake then
+  elseif limit.reject and op == 't' then
     ok, wait, left, reset = limit.reject(s, 1, ok, wait, left, reset, at, grant, x, y, z)
   end
   if reset > maxTicks or wait > maxTicks then

@@ -36,19 +36,19 @@ end
 
 return {
   load = function(key)
-    local s, v = {key = key}, call('GET', key)
+    local s, v = {}, call('GET', key)
     if v then
       s.window, s.current, s.previous, s.last = unpack('<i7i7i7i7', v)
     end
     return s
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     local v = pack('<i7i7i7i7', s.window, s.current, s.previous, s.last)
     if s.isNew then
-      call('SET', s.key, v, 'PX', ttlMillis((s.window + 2) * args[a + 1] - s.last))
+      call('SET', key, v, 'PX', ttlMillis((s.window + 2) * args[a + 1] - s.last))
     else
-      call('SET', s.key, v, 'KEEPTTL')
+      call('SET', key, v, 'KEEPTTL')
     end
   end,
 

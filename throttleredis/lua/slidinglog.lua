@@ -368,7 +368,7 @@ return {
     return log
   end,
 
-  store = function(log, a)
+  store = function(_, log, a)
     save(log)
     if log.prolonged then
       call('PEXPIRE', log.key, ttlMillis(2 * args[a + 1]))

@@ -1,82 +1,92 @@
--- The end of every script: load, decide and store are of the limits. The script returns the replies, one
--- after the other. If a claim fails, it returns a list of replies and errors, because such a claim does not
--- affect the others.
+-- The end of every script: load, store and decide are of the limits, and joins is true if all have a store. The script returns the replies, one
+-- after the other. If a claim fails, it returns its error if it is alone, and otherwise a list of replies and
+-- errors, because such a claim does not affect the others.
 
-local serverTime -- read once
-
--- begin reads the claim at a position. It returns whether the key is another one than before, how often the
--- claim is repeated, and the position of the next claim.
+-- begin reads the claim at a position. It returns its first bytes, and the positions of the grants and of
+-- the next claim.
 local function begin(at)
-  local flags, count
-  flags, count, op, n, arg, grants = unpack('<BBBdd', claims, at)
-  dryRun, waited, at = op == opDryRun, nil, grants
-  if op == opSettle or op == opCancel then
+  local flags, count, grants
+  flags, count, op, n, arg, grants = unpack('<BBc1dd', ARGV[2], at)
+  dryRun, waited, at = op == 'd', nil, grants
+  if op == 's' or op == 'c' then
     at = at + 32 * parts
-  elseif op == opLease then
+  elseif op == 'l' then
     at = at + 16
   elseif arg < 0 then
     waited, arg = -1 - arg, 0
   end
   if flags >= 2 then
-    testClock, now = true, unpack('<d', claims, at)
-    return flags == 3, count, at + 8
-  elseif not serverTime then
-    local t = call('TIME')
-    serverTime = t[1] * 1000000 + t[2]
+    testClock, now, at = true, unpack('<d', ARGV[2], at)
+  elseif not now then
+    now = call('TIME')
+    now = now[1] * 1000000 + now[2]
   end
-  now = serverTime
-  return flags == 1, count, at
+  return flags, count, grants, at
 end
 
--- decideAlone decides on the claim whose first key is KEYS[k], and stores the states.
-local function decideAlone(k)
-  local states = load(k)
-  local reply = decide(states)
-  store(states)
+-- decideAlone decides on the present claim, whose first key is KEYS[k].
+local function decideAlone(k, grants)
+  local key = KEYS[k]
+  local states = load(key, 1, k)
+  local reply = decide(states, grants)
+  if states.changed then
+    store(key, states, 1)
+  end
   return reply
 end
 
-local _, count, after = begin(1)
-if count == 1 and after > #claims then
-  return decideAlone(1)
+if not ARGV[3] then
+  local _, _, grants = begin(1)
+  return decideAlone(1, grants)
 end
 
-local loaded, stored = {}, {} -- by first key
 local replies, failed = {}, false -- in the order of the claims
+local at, k, decided = 1, 1, 0 -- position and first key of the next claim, and the number of those before it
 
--- decideAll decides on all claims, and stores the states of each key once; or decides alone on each
--- claim whose states are not stored.
-local function decideAll(alone)
-  local i, k, at, moves, count = 0, 1 - parts, 1, nil, nil
+-- decideTogether decides on all further claims, and stores the states of a key after the last one.
+local function decideTogether()
+  local position, i, key, states = at, decided, KEYS[k], load(KEYS[k], 1, k)
   repeat
-    moves, count, at = begin(at)
-    if moves then
-      k = k + parts
-    end
-    local key = KEYS[k]
-    for _ = 1, count do
-      i = i + 1
-      if not alone then
-        loaded[key] = loaded[key] or load(k)
-        replies[i] = decide(loaded[key])
-      elseif not stored[key] then
-        local ok, reply = pcall(decideAlone, k)
-        if not ok then
-          failed, reply = true, type(reply) == 'table' and reply or {err = reply} -- a string before Redis 7
-        end
-        replies[i] = reply
+    local flags, count, grants, after = begin(position)
+    if position > at and flags % 2 == 1 then
+      if states.changed then
+        store(key, states, 1)
       end
+      at, k, decided = position, k + parts, i
+      key = KEYS[k]
+      states = load(key, 1, k)
     end
-  until at > #claims
-  for key, states in pairs(loaded) do
-    if not alone then
-      store(states)
-      stored[key] = true
+    for j = i + 1, i + count do
+      replies[j] = decide(states, grants)
     end
+    i, position = i + count, after
+  until position > #ARGV[2]
+  if states.changed then
+    store(key, states, 1)
   end
+  at = position
 end
 
-if not (joins and pcall(decideAll)) then
-  decideAll(true)
+-- decideEach decides on each further claim for one key alone.
+local function decideEach()
+  repeat
+    local _, count, grants, after = begin(at)
+    for _ = 1, count do
+      local ok, reply = pcall(decideAlone, k, grants)
+      if not ok then
+        failed, reply = true, type(reply) == 'table' and reply or {err = reply} -- a string before Redis 7
+      end
+      decided = decided + 1
+      replies[decided] = reply
+    end
+    at = after
+  until at > #ARGV[2] or ARGV[2]:byte(at) % 2 == 1
+  k = k + parts
 end
+
+repeat
+  if not (joins and pcall(decideTogether)) then
+    decideEach()
+  end
+until at > #ARGV[2]
 return failed and replies or table.concat(replies)

@@ -40,7 +40,7 @@ end
 
 return {
   load = function(key)
-    local s, v = {key = key}, call('GET', key)
+    local s, v = {}, call('GET', key)
     if v then
       s.lastBooked, s.last = unpack('<i7i7', v)
     end
@@ -48,9 +48,9 @@ return {
   end,
 
   -- The last booked tick is kept as long as it may matter for claims that have waited.
-  store = function(s, a)
+  store = function(key, s, a)
     local us = timeUntil(a, s.lastBooked + args[a + 2], s.last) / args[a]
-    call('SET', s.key, pack('<i7i7', s.lastBooked, s.last), 'PX', ttlMillis(us))
+    call('SET', key, pack('<i7i7', s.lastBooked, s.last), 'PX', ttlMillis(us))
   end,
 
   check = function(s, a, now)

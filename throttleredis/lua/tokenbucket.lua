@@ -10,24 +10,24 @@ return {
   load = function(key, a)
     local v = call('GET', key)
     if not v then
-      return {key = key, last = nil, taken = 0, expiresAt = 0, changed = false}
+      return {last = nil, taken = 0, expiresAt = 0, changed = false}
     end
     local last, taken, ms, storedInterval, storedBurst = unpack('<i7i7I4i7I3', v)
     local interval, burst = args[a], args[a + 2]
     if storedInterval ~= interval or storedBurst ~= burst % 16777216 then
       taken = min(rescale(taken, storedInterval, interval), burst * interval)
     end
-    return {key = key, last = last, taken = taken, expiresAt = last + ms * 1000, changed = false}
+    return {last = last, taken = taken, expiresAt = last + ms * 1000, changed = false}
   end,
 
-  store = function(s, a)
+  store = function(key, s, a)
     local last, taken, interval, scale, burst = s.last, s.taken, args[a], args[a + 1], args[a + 2]
     if last + taken / scale < s.expiresAt then
-      call('SET', s.key, pack('<i7i7I4i7I3', last, taken, (s.expiresAt - last) / 1000, interval, burst % 16777216), 'KEEPTTL')
+      call('SET', key, pack('<i7i7I4i7I3', last, taken, (s.expiresAt - last) / 1000, interval, burst % 16777216), 'KEEPTTL')
     else
       local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
       local v = pack('<i7i7I4i7I3', last, taken, ms, interval, burst % 16777216)
-      call('SET', s.key, v, 'PX', ttlMillis(max(ms * 1000, taken / scale)))
+      call('SET', key, v, 'PX', ttlMillis(max(ms * 1000, taken / scale)))
     end
   end,
 

@@ -58,7 +58,7 @@ local maxNanos = 2 ^ 63 -- nanoseconds
 
 return {
   load = function(key, a)
-    local s, v = {key = key, paidAfter = 0, rounded = 0, costs = unitCosts(a)}, call('GET', key)
+    local s, v = {paidAfter = 0, rounded = 0, costs = unitCosts(a)}, call('GET', key)
     s.idle = s.costs.maxIdle - s.costs.missing
     if v then
       s.last, s.paidAfter, s.rounded, s.idle = unpack('<dddd', v)
@@ -66,7 +66,7 @@ return {
     return s
   end,
 
-  store = function(s)
+  store = function(key, s)
     local p, ns = s.costs, s.paidAfter
     if s.idle < p.maxIdle then
       ns = ns + (p.maxIdle - s.idle) * p.idlePerUnit
@@ -74,7 +74,7 @@ return {
     if p.missing > 0 then
       ns = ns + 3600e9
     end
-    call('SET', s.key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
+    call('SET', key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
   end,
 
   check = function(state, a, now)
