@@ -269,7 +269,9 @@ func (g *groups) send(ctx context.Context, calls []*call) (err error) {
 	case []any:
 		for i, c := range calls[:min(len(all), len(calls))] {
 			c.reply, _ = all[i].(string)
-			c.err, _ = all[i].(error)
+			if message, ok := all[i].([]any); ok {
+				c.err = replyError(fmt.Sprint(message...))
+			}
 		}
 		return err
 	case string:
@@ -282,6 +284,14 @@ func (g *groups) send(ctx context.Context, calls []*call) (err error) {
 		return err
 	}
 }
+
+// A replyError is an error of the server for one of several claims.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError implements redis.Error.
+func (replyError) RedisError() {}
 
 // commandOf returns the command for calls. Consecutive calls for one key share the key, and those
 // that are equal share their encoding.

@@ -84,7 +84,8 @@ func (g *barrier) open() {
 }
 
 // TestGroups_decideAsOneByOne makes the same claims and reports in round trips of random sizes and
-// one by one, with limits of each kind: the decisions are the same, in the order of arrival.
+// one by one, with limits of each kind: the decisions are the same, in the order of arrival. With odd
+// seeds most claims are equal and for one key.
 func TestGroups_decideAsOneByOne(t *testing.T) {
 	all, seeds := pairs(), 5
 	if testing.Short() {
@@ -127,12 +128,15 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 		grouped, single throttle.Decision
 	}
 	var granted []*held
+	hot := seed%2 == 1
 	for range 12 {
 		g := newBarrier(t, groupsOf(grouped), "")
 		var claims []*held
-		for range r.IntN(20) {
-			steps.advanceClock()
-			if len(granted) > 0 && r.IntN(4) == 0 {
+		for range r.IntN(map[bool]int{false: 20, true: 100}[hot]) {
+			if !hot || r.IntN(8) == 0 {
+				steps.advanceClock()
+			}
+			if len(granted) > 0 && r.IntN(map[bool]int{false: 4, true: 16}[hot]) == 0 {
 				n := r.IntN(len(granted))
 				h := granted[n]
 				granted = append(granted[:n], granted[n+1:]...)
@@ -146,7 +150,12 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 				single.Report(t.Context(), h.c, h.single, f)
 				continue
 			}
-			h := &held{c: throttle.Claim{Key: steps.key(), Cost: 1 + r.Int64N(min(p.maxCost, 4)), Now: clk.now, DryRun: r.IntN(8) == 0, Waits: r.IntN(8) == 0}}
+			h := &held{c: throttle.Claim{Key: keys[0], Cost: 1, Now: clk.now}}
+			if !hot || r.IntN(5) == 0 {
+				h.c = throttle.Claim{Key: steps.key(), Cost: 1 + r.Int64N(min(p.maxCost, 4)), Now: clk.now, DryRun: r.IntN(8) == 0, Waits: r.IntN(8) == 0}
+				h.c.Ahead = time.Duration(r.Int64N(int64(8*p.unitTime))) * time.Duration(r.IntN(2))
+				h.c.Waited = time.Duration(r.Int64N(int64(8 * p.unitTime)))
+			}
 			claims = append(claims, h)
 			g.send(func() {
 				var err error
@@ -165,6 +174,11 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 				granted = append(granted, h)
 			}
 		}
+	}
+	stored, err := client(t).Keys(t.Context(), stores[0].Prefix+":*").Result()
+	require.NoError(t, err)
+	for _, key := range stored {
+		require.Positive(t, client(t).PTTL(t.Context(), key).Val(), "%s does not expire", key)
 	}
 }
 
@@ -210,6 +224,79 @@ func TestGroups_callersThatStopWaiting(t *testing.T) {
 		require.Positive(t, failed.Load(), name)
 		require.Positive(t, uncertain.Load(), name)
 	}
+}
+
+// The state of a key is read and written once for consecutive claims, which share the key and, if they
+// are equal, their encoding.
+func TestGroups_shareWhatIsEqual(t *testing.T) {
+	c := dial(t, redistest.Start(t).Addr)
+	l := (&Store{Client: c}).TokenBucket(throttle.PerHour(1000))
+	take(t, l, "a")
+	require.NoError(t, c.ConfigResetStat(t.Context()).Err())
+	g := newBarrier(t, l.groups, "")
+	send := func(key string, cost int64, n int) {
+		for range n {
+			g.send(func() {
+				_, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Cost: cost})
+				require.NoError(t, err)
+			})
+		}
+	}
+	send("a", 1, 30)
+	send("a", 2, 20)
+	send("b", 2, 10)
+	command := commandOf(g.q.queue)
+	var times []int
+	for _, sent := range sentClaims(redis.NewCmd(t.Context(), command...)) {
+		times = append(times, sent.times)
+	}
+	require.Equal(t, []int{30, 20, 10}, times)
+	require.Equal(t, []any{l.redisKey("a"), l.redisKey("b")}, command[3:3+command[2].(int)])
+	g.open()
+	stats, err := c.InfoMap(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for command, want := range map[string]string{"evalsha": "1", "time": "1", "get": "2", "set": "2"} {
+		require.Contains(t, stats["Commandstats"]["cmdstat_"+command], "calls="+want+",", command)
+	}
+	require.EqualValues(t, 1000-1-30-40-1, take(t, l, "a").Remaining)
+	require.EqualValues(t, 1000-20-1, take(t, l, "b").Remaining)
+}
+
+// If the states of keys cannot be stored, claims that need that fail, and the others are decided on as
+// one by one.
+func TestGroups_withoutMemory(t *testing.T) {
+	c := dial(t, redistest.Start(t, "--maxmemory-policy", "noeviction").Addr)
+	decisions := map[Mode][]string{}
+	for _, mode := range []Mode{Grouped, Synchronous} {
+		s := &Store{Client: c, Prefix: fmt.Sprint(mode), Mode: mode, useLocalClock: true}
+		l := s.FixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Hour})
+		for _, key := range []string{"a", "b", "c"} {
+			_, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Now: began})
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		g, made := newBarrier(t, l.groups, ""), make([]throttle.Decision, 0, 10)
+		for _, claim := range []throttle.Claim{
+			{Key: "a", DryRun: true}, {Key: "a"}, {Key: "a"}, {Key: "a"}, {Key: "a", Cost: 4}, {Key: "b", Cost: 3}, {Key: "a", DryRun: true}, {Key: "c"}, {Key: "c", Cost: 2}, {Key: "c", Cost: 3},
+		} {
+			claim.Now, made = began, append(made, throttle.Decision{})
+			d := &made[len(made)-1]
+			g.send(func() {
+				var err error
+				*d, err = l.Reserve(t.Context(), claim)
+				require.NoError(t, err)
+			})
+		}
+		g.open()
+		for _, d := range made {
+			decisions[mode] = append(decisions[mode], fmt.Sprint(plain(d), d.Degraded))
+		}
+		require.NoError(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
+		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "a", Now: began})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, d.Remaining, "claims that fail take nothing")
+	}
+	require.Equal(t, decisions[Synchronous], decisions[Grouped])
 }
 
 // A claim that fails does not affect the others of its round trip.

@@ -1,6 +1,8 @@
--- The end of every script: load, store and decide are of the limits, and joins is true if all have a store. The script returns the replies, one
--- after the other. If a claim fails, it returns its error if it is alone, and otherwise a list of replies and
--- errors, because such a claim does not affect the others.
+-- The end of every script: load, store and decide are of the limits, and joins is not nil if all have a
+-- store. The script returns the replies, one after the other. If a claim fails, it returns the error if the
+-- claim is alone, and otherwise a list with a string for each reply and a list with the message for each
+-- error, because such a claim does not affect the others. (go-redis closes the connection if it finds
+-- certain errors in a list.)
 
 -- begin reads the claim at a position. It returns its first bytes, and the positions of the grants and of
 -- the next claim.
@@ -74,7 +76,7 @@ local function decideEach()
     for _ = 1, count do
       local ok, reply = pcall(decideAlone, k, grants)
       if not ok then
-        failed, reply = true, type(reply) == 'table' and reply or {err = reply} -- a string before Redis 7
+        failed, reply = true, {type(reply) == 'table' and reply.err or reply} -- a string before Redis 7
       end
       decided = decided + 1
       replies[decided] = reply
