@@ -297,7 +297,7 @@ func (replyError) RedisError() {}
 // that are equal share their encoding.
 func commandOf(calls []*call) []any {
 	first, last := calls[0], 0 // last is the position of the claim before
-	command := first.appendKeys(make([]any, 3, 6+len(calls)*len(first.of)))
+	command := first.appendKeys(make([]any, 3, 6+len(first.of)))
 	claims := bytes.Clone(first.claim.bytes)
 	for i, c := range calls[1:] {
 		b, another := c.claim.bytes, c.key != calls[i].key

@@ -60,6 +60,11 @@ func (g *barrier) send(f func()) {
 	for g.waiting() == before && !returned.Load() {
 		runtime.Gosched()
 	}
+	g.g.mu.Lock()
+	defer g.g.mu.Unlock()
+	if g.q.impatient != nil {
+		g.q.impatient.Stop() // the test may take longer than groupPatience
+	}
 }
 
 func (g *barrier) waiting() int {

@@ -26,20 +26,24 @@ local function begin(at)
   return flags, count, grants, at
 end
 
--- decideAlone decides on the present claim, whose first key is KEYS[k].
-local function decideAlone(k, grants)
-  local key = KEYS[k]
-  local states = load(key, 1, k)
+if not ARGV[3] then
+  local _, _, grants = begin(1)
+  local states = load(KEYS[1], 1, 1)
   local reply = decide(states, grants)
   if states.changed then
-    store(key, states, 1)
+    store(KEYS[1], states, 1)
   end
   return reply
 end
 
-if not ARGV[3] then
-  local _, _, grants = begin(1)
-  return decideAlone(1, grants)
+-- decideAlone decides on the present claim, whose first key is KEYS[k].
+local function decideAlone(k, grants)
+  local states = load(KEYS[k], 1, k)
+  local reply = decide(states, grants)
+  if states.changed then
+    store(KEYS[k], states, 1)
+  end
+  return reply
 end
 
 local replies, failed = {}, false -- in the order of the claims
