@@ -44,7 +44,7 @@ type group struct {
 }
 
 const (
-	maxGrouped    = 128                   // calls in a round trip
+	maxGrouped    = 128                   // calls in a round trip; the number of equal claims is a byte
 	groupPatience = 50 * time.Millisecond // for which a call waits at most for the reply to others
 )
 

@@ -45,6 +45,7 @@ func (s *scripted) callFor(key string) *call {
 // release allows another use of k.
 func (s *scripted) release(k *call) {
 	if !k.abandoned {
+		k.ctx, k.roundTrip, k.reply = nil, nil, ""
 		s.callPool.Put(k)
 	}
 }

@@ -15,9 +15,10 @@
 -- which takes nothing; s: settle and c: cancel, which end a claim; l: lease, which is take and takes
 -- further units for a process that grants claims itself (of one limit without reject).
 --
--- An algorithm is a table of functions. load reads the state of a key, and store writes it after all
--- claims on it; the others only change the table that load has returned. They set its field changed if
--- store must write it. Each gets the index of the first argument of the limit in args.
+-- An algorithm is a table of functions. load reads the state of a key, and store writes it after
+-- consecutive claims for the key; the others only change the table that load has returned. They set its
+-- field changed if store must write it. load gets the key, store the key and the state, and the others the
+-- state; then each gets the index of the first argument of the limit in args.
 --   load            returns the state stored in a key
 --   store           (optional) writes a state. Without it, the others write: then claims are decided
 --                   on separately
