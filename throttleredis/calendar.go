@@ -24,7 +24,7 @@ type calendar struct {
 // bounds are the instants, in microseconds, at which four consecutive windows begin.
 type bounds struct {
 	at   [4]int64
-	args [4]any // at, as arguments of a script
+	args [4]float64 // at, as arguments of a script
 }
 
 // boundsAt returns the bounds for a reading of the local clock.
@@ -38,7 +38,7 @@ func (c *calendar) boundsAt(now time.Time) *bounds {
 		b = new(bounds)
 		for i, t := range []time.Time{before, from, to, after} {
 			b.at[i] = t.UnixMicro()
-			b.args[i] = b.at[i]
+			b.args[i] = float64(b.at[i])
 		}
 		c.cached.Store(b)
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,35 +14,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Operations of a script, as arguments of a command.
-var (
-	opTake   any = "take"
-	opTry    any = "try" // as take, but a rejection is not counted, because the caller retries
-	opDryRun any = "dryrun"
-	opCancel any = "cancel" // return all units: the claim was not used
-	opSettle any = "settle" // take the units used beyond the claim, or return those not used
-	opLease  any = "lease"  // take, and take further units that are used later
+// An operation of a script.
+type operation byte
+
+const (
+	opTake   operation = 't'
+	opTry    operation = 'r' // as take, but a rejection is not counted, because the caller retries
+	opDryRun operation = 'd'
+	opSettle operation = 's' // take the units used beyond the claim, or return those not used
+	opCancel operation = 'c' // return all units: the claim was not used
+	opLease  operation = 'l' // take, and take further units that are used later
 )
 
-// An operation is an operation as an argument of a command of go-redis, which calls MarshalBinary
-// when it writes the command to a connection. It is a pointer, so that a decision does not
-// allocate for it.
-type operation struct {
-	name    any
-	bytes   [8]byte
-	written atomic.Bool // since setOp was called
-}
-
-// MarshalBinary implements encoding.BinaryMarshaler.
-func (o *operation) MarshalBinary() ([]byte, error) {
-	o.written.Store(true)
-	return o.bytes[:copy(o.bytes[:], o.String())], nil
-}
-
-// String returns the name, for hooks that print commands.
-func (o *operation) String() string { return o.name.(string) }
-
-func opOf(c throttle.Claim) any {
+func opOf(c throttle.Claim) operation {
 	switch {
 	case c.DryRun:
 		return opDryRun
@@ -52,58 +36,117 @@ func opOf(c throttle.Claim) any {
 	return opTake
 }
 
-// A call is the reusable storage for one run of a script: the complete command.
+// Bits of the first byte of an encoded claim, whose second byte is the number of equal claims.
+const (
+	anotherKey = 1 // than that of the claim before
+	hasTime    = 2
+)
+
+// A claimArg is an encoded claim, or several, as an argument of a command of go-redis, which calls
+// MarshalBinary when it writes the command to a connection: see lua/head.lua.
+type claimArg struct {
+	bytes   []byte
+	written atomic.Bool // since bytes were set
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (a *claimArg) MarshalBinary() ([]byte, error) {
+	a.written.Store(true)
+	return a.bytes, nil
+}
+
+// String returns the encoded claims, for hooks that print commands.
+func (a *claimArg) String() string { return fmt.Sprintf("%x", a.bytes) }
+
+// append appends numbers.
+func (a *claimArg) append(numbers ...float64) { a.bytes = appendFloats(a.bytes, numbers...) }
+
+func appendFloats(b []byte, numbers ...float64) []byte {
+	for _, f := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
+	}
+	return b
+}
+
+// A call is the reusable storage for one run of a script.
 type call struct {
-	args      []any // the command, hash, number of keys, keys, arguments of the limits and of the claim
-	operation operation
-	limitArgs int // index in args of the first argument of the limits
-	claimArgs int // index in args of the first argument of the claim
+	key       string // of the claim
+	of        []*Limiter
+	limits    []byte // their arguments
+	claim     claimArg
+	args      []any // the storage of command
+	limitsArg any   // limits
 	calendars []calendarLimit
 	decisions []throttle.Decision // two for each limit, see appendGrant
+
+	// Of a call that waits for others or travels with them, see groups:
+	ctx       context.Context
+	size      int           // of the reply
+	roundTrip *roundTrip    // nil: it waits
+	done      chan struct{} // receives when reply and err are set
+	reply     string
+	err       error
+	abandoned bool // its caller did not wait for the reply, so that it must not be reused
 }
 
 // A calendarLimit is a limit with windows of a calendar, whose bounds are its last arguments.
 type calendarLimit struct {
 	*calendar
 	index int // index of the limit
-	end   int // index of the argument after the bounds
+	end   int // index in call.limits of what follows the bounds
 }
 
-// newCall returns a call that contains the arguments of limits.
 func newCall(limits ...*Limiter) *call {
-	first := 3 + len(limits)
-	k := &call{args: make([]any, first), limitArgs: first, decisions: make([]throttle.Decision, 2*len(limits))}
+	k := &call{of: limits, args: make([]any, 3, 3+len(limits)+2), decisions: make([]throttle.Decision, 2*len(limits)), done: make(chan struct{}, 1)}
 	k.args[2] = len(limits)
 	for i, l := range limits {
-		k.args = append(k.args, l.limit.args...)
+		for _, a := range l.limit.args {
+			k.limits = appendFloats(k.limits, floatOf(a))
+		}
 		if l.limit.calendar != nil {
-			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.args)})
+			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.limits)})
 		}
 	}
-	k.claimArgs = len(k.args)
+	k.limitsArg = k.limits
 	return k
 }
 
-// sameLimits reports whether the arguments of the limits are the same. Those of one limiter differ in
-// the bounds of a calendar.
-func (k *call) sameLimits(o *call) bool {
-	for _, c := range k.calendars {
-		if !slices.Equal(k.args[c.end-4:c.end], o.args[c.end-4:c.end]) {
-			return false
-		}
+// floatOf returns an argument of a limit as the number that a script gets.
+func floatOf(arg any) float64 {
+	switch v := arg.(type) {
+	case int64:
+		return float64(v)
+	case int:
+		return float64(v)
 	}
-	return true
+	f, _ := strconv.ParseFloat(arg.(string), 64) // infinity is an error of range
+	return f
 }
 
-func (k *call) setOp(op any, n, arg int64) {
-	k.operation.name = op
-	k.operation.written.Store(false)
-	k.args = append(k.args[:k.claimArgs], &k.operation, min(n, maxUnits), arg)
+// command returns the command for k alone, which is valid until the next call of command.
+func (k *call) command() []any {
+	k.args = append(k.appendKeys(k.args[:3]), k.limitsArg, &k.claim)
+	return k.args
+}
+
+// appendKeys appends the key of each limit.
+func (k *call) appendKeys(args []any) []any {
+	tag := hashTag(k.key)
+	for _, l := range k.of {
+		args = append(args, l.keyPrefix+tag+l.keySuffix)
+	}
+	return args
+}
+
+func (k *call) setOp(op operation, n, arg int64) {
+	k.claim.written.Store(false)
+	k.claim.bytes = append(k.claim.bytes[:0], anotherKey, 1, byte(op))
+	k.claim.append(float64(min(n, maxUnits)), float64(arg))
 }
 
 func (k *call) setBounds(now time.Time) {
 	for _, c := range k.calendars {
-		copy(k.args[c.end-4:c.end], c.boundsAt(now).args[:])
+		appendFloats(k.limits[:c.end-32], c.boundsAt(now).args[:]...)
 	}
 }
 
@@ -143,13 +186,15 @@ func (s *Store) run(ctx context.Context, g *groups, k *call, now time.Time, size
 		if s.serverClock != nil {
 			now = s.serverClock()
 		}
-		k.args = append(k.args, now.UnixMicro())
+		k.claim.bytes[0] |= hasTime
+		k.claim.append(float64(now.UnixMicro()))
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
+	k.size = size
 	text, written, err := g.run(ctx, k)
 	if err != nil {
 		return "", wrapError(err, written)
@@ -161,28 +206,31 @@ func (s *Store) run(ctx context.Context, g *groups, k *call, now time.Time, size
 }
 
 // A reply is a reading of the server's clock, followed by a part for each limit. All
-// numbers have eight bytes, in little-endian order.
+// numbers are doubles, in which scripts count, in little-endian order.
 type reply string
 
 const partSize = 6 * 8
 
-func (r reply) now() int64      { return int64(uint64At(string(r), 0)) }
+func (r reply) now() int64      { return intAt(string(r), 0) }
 func (r reply) part(i int) part { return part(r[8+i*partSize:][:partSize]) }
 
 // A part is the encoded decision of one limit.
 type part string
 
-func (p part) ok() bool         { return p[0] == 1 }
-func (p part) wait() int64      { return int64(uint64At(string(p), 1)) } // ticks; negative: forever
-func (p part) remaining() int64 { return int64(uint64At(string(p), 2)) }
-func (p part) reset() int64     { return int64(uint64At(string(p), 3)) } // ticks
-func (p part) now() int64       { return int64(uint64At(string(p), 4)) } // the reading of the clock that the limit used
+func (p part) ok() bool         { return intAt(string(p), 0) == 1 }
+func (p part) wait() int64      { return intAt(string(p), 1) } // ticks; negative: forever
+func (p part) remaining() int64 { return intAt(string(p), 2) }
+func (p part) reset() int64     { return intAt(string(p), 3) } // ticks
+func (p part) now() int64       { return intAt(string(p), 4) } // the reading of the clock that the limit used
 
-// grant returns the number that a settlement passes back. Scripts count in doubles.
-func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(uint64At(string(p), 5)))) }
+// grant returns the number that a settlement passes back.
+func (p part) grant() uint64 { return uint64(intAt(string(p), 5)) }
 
 // grantBits returns the bits of a grant that is not a whole number.
 func (p part) grantBits() uint64 { return uint64At(string(p), 5) }
+
+// intAt returns the i-th number of s.
+func intAt(s string, i int) int64 { return int64(math.Float64frombits(uint64At(s, i))) }
 
 // uint64At returns the i-th group of eight bytes of s.
 func uint64At(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }

@@ -13,7 +13,7 @@ import (
 func TestDivision_isExact(t *testing.T) {
 	text := readLua("head") + readLua("division") + `
 local answers = {}
-for i = 4, #ARGV, 3 do
+for i = 1, #ARGV, 3 do
   local a, b, c = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   answers[#answers + 1] = muldiv(a, b, c)
   answers[#answers + 1] = muldivup(a, b, c)
@@ -21,7 +21,7 @@ end
 return answers`
 	r := rand.New(rand.NewPCG(1, 1))
 	upTo := func(bits uint) int64 { return r.Int64N(1<<(1+r.UintN(bits)) + 1) }
-	args, want := []any{"dryrun", 1, 0}, []any{}
+	args, want := []any{}, []any{}
 	for range 2000 {
 		c := max(upTo(50), 1)
 		a, b := upTo(51), r.Int64N(c+1)

@@ -1,9 +1,12 @@
 package throttleredis
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,91 +31,86 @@ type groups struct {
 	script *script
 
 	mu    sync.Mutex
-	named map[string]*group // see Store.groupOf; those with a round trip under way, and "" always
+	all   group             // of all keys
+	byKey map[string]*group // those with a round trip under way
 }
 
 // A group is the calls that may travel together. groups.mu guards it.
 type group struct {
-	roundTrips int            // under way
-	queue      []*groupedCall // in the order of arrival
-	impatient  *time.Timer    // runs while calls wait; nil: none has waited yet
+	key        string      // in groups.byKey
+	roundTrips int         // under way
+	queue      []*call     // in the order of arrival
+	impatient  *time.Timer // runs while calls wait; nil: none has waited yet
 }
 
 const (
-	maxGrouped    = 128                   // calls in a round trip
+	maxGrouped    = 128                   // calls in a round trip; the number of equal claims is a byte
 	groupPatience = 50 * time.Millisecond // for which a call waits at most for the reply to others
 )
 
-// A groupedCall is a call that waits for others, or travels with them.
-type groupedCall struct {
-	ctx       context.Context
-	call      *call         // must not be used once the groupedCall is in a roundTrip
-	roundTrip *roundTrip    // nil: it waits
-	done      chan struct{} // closed when reply and err are set
-	reply     string
-	err       error
-}
-
-// groupOf returns the name of the group of calls with a Redis key. All calls of a limiter are one
-// group if all keys are on one server; otherwise those of a key are.
-func (s *Store) groupOf(key string) string {
-	if _, one := s.Client.(*redis.Client); one && !s.separatesKeys.Load() {
-		return ""
+// groupOf returns the group of calls for a key. All calls of a limiter are one group if all keys are on
+// one server; otherwise those for a key are. g.mu is held.
+func (g *groups) groupOf(key string) *group {
+	if _, one := g.store.Client.(*redis.Client); one && !g.store.separatesKeys.Load() {
+		return &g.all
 	}
-	return key
+	q := g.byKey[key]
+	if q == nil {
+		if g.byKey == nil {
+			g.byKey = make(map[string]*group)
+		}
+		q = &group{key: key}
+		g.byKey[key] = q
+	}
+	return q
 }
 
 // run sends k, alone or with others. written reports whether it may have been written to a connection.
 func (g *groups) run(ctx context.Context, k *call) (reply string, written bool, err error) {
-	if g.store.Mode == Synchronous {
-		reply, err = g.script.run(ctx, g.store, k)
-		return reply, k.operation.written.Load(), err
+	if g.store.Mode != Synchronous {
+		q, waits := g.enter(ctx, k)
+		if waits {
+			return g.await(ctx, q, k)
+		}
+		defer func() { g.follow(q, g.leave(q)) }()
 	}
-	name := g.store.groupOf(k.args[3].(string))
-	c := g.enter(ctx, name, k)
-	if c == nil {
-		defer func() { g.follow(name, g.leave(name)) }()
-		reply, err = g.script.run(ctx, g.store, k)
-		return reply, k.operation.written.Load(), err
-	}
+	reply, err = g.script.run(ctx, g.store, k)
+	return reply, k.claim.written.Load(), err
+}
+
+// await returns the reply to k, which waits for others, or the error of ctx.
+func (g *groups) await(ctx context.Context, q *group, k *call) (reply string, written bool, err error) {
 	select {
-	case <-c.done:
+	case <-k.done:
 	case <-ctx.Done():
-		if !g.withdraw(name, c) {
+		if !g.withdraw(q, k) {
+			k.abandoned = true
 			return "", true, ctx.Err()
 		}
 	}
-	return c.reply, c.roundTrip != nil, c.err
+	return k.reply, k.roundTrip != nil, k.err
 }
 
-// enter begins a round trip for k alone and returns nil, or adds k to those that wait.
-func (g *groups) enter(ctx context.Context, name string, k *call) *groupedCall {
+// enter begins a round trip for k alone, or adds k to those of its group that wait.
+func (g *groups) enter(ctx context.Context, k *call) (q *group, waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	q := g.named[name]
-	if q == nil {
-		q = new(group)
-		if g.named == nil {
-			g.named = make(map[string]*group)
-		}
-		g.named[name] = q
-	}
-	if q.roundTrips == 0 {
+	if q = g.groupOf(k.key); q.roundTrips == 0 {
 		q.roundTrips = 1
-		return nil
+		return q, false
 	}
-	c := &groupedCall{ctx: ctx, call: k, done: make(chan struct{})}
-	switch q.queue = append(q.queue, c); len(q.queue) {
+	k.ctx, k.roundTrip, k.reply, k.err = ctx, nil, "", nil
+	switch q.queue = append(q.queue, k); len(q.queue) {
 	case 1:
-		g.limitWait(name, q)
+		g.limitWait(q)
 	case maxGrouped:
-		g.follow(name, g.begin(name, q))
+		g.follow(q, g.begin(q))
 	}
-	return c
+	return q, true
 }
 
 // limitWait makes a round trip begin after groupPatience, unless one begins before. g.mu is held.
-func (g *groups) limitWait(name string, q *group) {
+func (g *groups) limitWait(q *group) {
 	if q.impatient != nil {
 		q.impatient.Reset(groupPatience)
 		return
@@ -120,25 +118,24 @@ func (g *groups) limitWait(name string, q *group) {
 	q.impatient = time.AfterFunc(groupPatience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.follow(name, g.begin(name, q))
+		g.follow(q, g.begin(q))
 	})
 }
 
 // follow runs r, if it is not nil, and those that follow, on a separate goroutine.
-func (g *groups) follow(name string, r *roundTrip) {
+func (g *groups) follow(q *group, r *roundTrip) {
 	if r != nil {
-		go g.travel(name, r)
+		go g.travel(q, r)
 	}
 }
 
 // withdraw removes c, whose context has ended, from those that wait. It returns false if c is under
 // way, and has neither a reply nor an error.
-func (g *groups) withdraw(name string, c *groupedCall) bool {
+func (g *groups) withdraw(q *group, c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.roundTrip == nil {
-		q := g.named[name]
-		q.queue = slices.DeleteFunc(q.queue, func(o *groupedCall) bool { return o == c })
+		q.queue = slices.DeleteFunc(q.queue, func(o *call) bool { return o == c })
 		c.err = c.ctx.Err()
 		return true
 	}
@@ -154,23 +151,22 @@ func (g *groups) withdraw(name string, c *groupedCall) bool {
 }
 
 // leave ends a round trip. It begins and returns the next one if calls wait, otherwise nil.
-func (g *groups) leave(name string) *roundTrip {
+func (g *groups) leave(q *group) *roundTrip {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	q := g.named[name]
 	q.roundTrips--
-	next := g.begin(name, q)
-	if q.roundTrips == 0 && name != "" {
-		delete(g.named, name)
+	next := g.begin(q)
+	if q.roundTrips == 0 && q != &g.all {
+		delete(g.byKey, q.key)
 	}
 	return next
 }
 
 // begin begins a round trip for the first of those that wait, and returns it for a call of travel.
 // It returns nil if there are none. g.mu is held.
-func (g *groups) begin(name string, q *group) *roundTrip {
+func (g *groups) begin(q *group) *roundTrip {
 	n := 0
-	for n < min(len(q.queue), maxGrouped) && q.queue[n].call.sameLimits(q.queue[0].call) {
+	for n < min(len(q.queue), maxGrouped) && bytes.Equal(q.queue[n].limits, q.queue[0].limits) {
 		n++
 	}
 	if n == 0 {
@@ -179,52 +175,41 @@ func (g *groups) begin(name string, q *group) *roundTrip {
 	r := newRoundTrip(slices.Clone(q.queue[:n]))
 	q.queue = slices.Delete(q.queue, 0, n)
 	if q.impatient.Stop(); len(q.queue) > 0 {
-		g.limitWait(name, q)
+		g.limitWait(q)
 	}
 	q.roundTrips++
 	return r
 }
 
-// travel runs r and those that follow.
-func (g *groups) travel(name string, r *roundTrip) {
+// travel runs r and those that follow. Before the next one, other goroutines run, so that callers that
+// have just got a reply can send their next call with it: a round trip costs as much as 20 calls.
+func (g *groups) travel(q *group, r *roundTrip) {
 	defer func() {
 		if r != nil { // a hook of the client has called runtime.Goexit
-			g.follow(name, g.leave(name))
+			g.follow(q, g.leave(q))
 		}
 	}()
-	for ; r != nil; r = g.leave(name) {
+	for ; r != nil; r = g.leave(q) {
 		r.run(g)
+		runtime.Gosched()
 	}
 }
 
 // A roundTrip is a command that decides on several calls.
 type roundTrip struct {
-	calls   []*groupedCall
-	limits  []any        // arguments of the limits, which are the same for all calls
-	keys    []any        // of all calls, of which each has the same number
-	args    []any        // other arguments of all calls
-	ends    []int        // for each call, the index in args after its arguments
+	calls   []*call
 	waiting atomic.Int64 // callers that have not stopped waiting
 	ctx     context.Context
 	cancel  context.CancelFunc // called when no caller waits
 }
 
-// newRoundTrip returns a roundTrip with copies of the arguments of calls.
-func newRoundTrip(calls []*groupedCall) *roundTrip {
-	first, n := calls[0], len(calls)
-	k := first.call
-	r := &roundTrip{calls: calls, limits: slices.Clone(k.args[k.limitArgs:k.claimArgs])}
-	r.keys = make([]any, 0, n*(k.limitArgs-3))
-	r.args, r.ends = make([]any, 0, n*(len(k.args)-k.claimArgs)), make([]int, n)
-	for i, c := range calls {
+func newRoundTrip(calls []*call) *roundTrip {
+	r := &roundTrip{calls: calls}
+	for _, c := range calls {
 		c.roundTrip = r
-		r.keys = append(r.keys, c.call.args[3:c.call.limitArgs]...)
-		r.args = append(r.args, c.call.operation.name)
-		r.args = append(r.args, c.call.args[c.call.claimArgs+1:]...)
-		r.ends[i] = len(r.args)
 	}
-	r.waiting.Store(int64(n))
-	r.ctx = context.WithoutCancel(first.ctx)
+	r.waiting.Store(int64(len(calls)))
+	r.ctx = context.WithoutCancel(calls[0].ctx)
 	if latest := latestDeadline(calls); !latest.IsZero() {
 		r.ctx, r.cancel = context.WithDeadline(r.ctx, latest)
 	} else {
@@ -234,7 +219,7 @@ func newRoundTrip(calls []*groupedCall) *roundTrip {
 }
 
 // latestDeadline returns the latest deadline of calls, or the zero time if one of them has none.
-func latestDeadline(calls []*groupedCall) (latest time.Time) {
+func latestDeadline(calls []*call) (latest time.Time) {
 	for _, c := range calls {
 		deadline, ok := c.ctx.Deadline()
 		if !ok {
@@ -251,16 +236,20 @@ func latestDeadline(calls []*groupedCall) (latest time.Time) {
 // which has not run the script because of the different keys, it sends each call separately, and
 // later ones are grouped by key.
 func (r *roundTrip) run(g *groups) {
-	var replies []any
 	err := errEnded
-	defer func() { r.finish(replies, err) }()
-	replies, err = r.send(g, 0, len(r.calls))
+	defer func() {
+		r.cancel()
+		for _, c := range r.calls {
+			c.err = cmp.Or(c.err, err)
+			c.done <- struct{}{}
+		}
+	}()
+	err = g.send(r.ctx, r.calls)
 	if err != nil && redis.HasErrorPrefix(err, "CROSSSLOT") && len(r.calls) > 1 {
 		g.store.separatesKeys.Store(true)
-		replies, err = nil, nil
-		for i := range r.calls {
-			reply, err := r.send(g, i, i+1)
-			replies = append(replies, append(reply, err)[0])
+		err = nil
+		for i, c := range r.calls {
+			c.err = g.send(r.ctx, r.calls[i:i+1])
 		}
 	}
 }
@@ -268,44 +257,65 @@ func (r *roundTrip) run(g *groups) {
 // errEnded is the error if a hook of the client has called runtime.Goexit.
 var errEnded = errors.New("the client ended the goroutine")
 
-// finish passes replies and errors, or err, to the callers.
-func (r *roundTrip) finish(replies []any, err error) {
-	r.cancel()
-	for i, c := range r.calls {
-		switch {
-		case err != nil:
-			c.err = err
-		case i < len(replies):
-			c.reply, _ = replies[i].(string)
-			c.err, _ = replies[i].(error)
-		}
-		close(c.done)
-	}
-}
-
-// send sends the calls from one up to another and returns their replies and errors. A panic of the
-// client, or of a hook of the client, becomes an error, because the goroutine has no caller.
-func (r *roundTrip) send(g *groups, from, to int) (replies []any, err error) {
+// send sends calls and sets their replies and errors. It returns an error that all have. A panic of
+// the client, or of a hook of the client, becomes an error, because the goroutine has no caller.
+func (g *groups) send(ctx context.Context, calls []*call) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the client panicked: %v", v)
 		}
 	}()
-	parts, begin := len(r.keys)/len(r.calls), 0
-	if from > 0 {
-		begin = r.ends[from-1]
+	switch reply, err := g.script.runAll(ctx, g.store, commandOf(calls)); all := reply.(type) {
+	case []any:
+		for i, c := range calls[:min(len(all), len(calls))] {
+			c.reply, _ = all[i].(string)
+			if message, ok := all[i].([]any); ok {
+				c.err = replyError(fmt.Sprint(message...))
+			}
+		}
+		return err
+	case string:
+		for _, c := range calls {
+			n := min(c.size, len(all))
+			c.reply, all = all[:n], all[n:]
+		}
+		return err
+	default:
+		return err
 	}
-	command := make([]any, 3, 3+len(r.keys)+len(r.limits)+len(r.args))
-	command[2] = (to - from) * parts
-	command = append(command, r.keys[from*parts:to*parts]...)
-	command = append(command, r.limits...)
-	command = append(command, r.args[begin:r.ends[to-1]]...)
-	reply, err := g.script.runAll(r.ctx, g.store, command)
-	if err != nil {
-		return nil, err
+}
+
+// A replyError is an error of the server for one of several claims.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError implements redis.Error.
+func (replyError) RedisError() {}
+
+// commandOf returns the command for calls. Consecutive calls for one key share the key, and those
+// that are equal share their encoding.
+func commandOf(calls []*call) []any {
+	first, last := calls[0], 0 // last is the position of the claim before
+	command := first.appendKeys(make([]any, 3, 6+len(first.of)))
+	claims := bytes.Clone(first.claim.bytes)
+	for i, c := range calls[1:] {
+		b, another := c.claim.bytes, c.key != calls[i].key
+		if another {
+			command = c.appendKeys(command)
+		} else if bytes.Equal(b[2:], claims[last+2:]) {
+			claims[last+1]++
+			continue
+		}
+		last = len(claims)
+		claims = append(claims, b...)
+		if !another {
+			claims[last] &^= anotherKey
+		}
 	}
-	if all, ok := reply.([]any); ok {
-		return all, nil
+	command[2] = len(command) - 3
+	if command = append(command, first.limitsArg, claims); len(calls) > 1 {
+		command = append(command, len(calls))
 	}
-	return []any{reply}, nil
+	return command
 }

@@ -122,8 +122,8 @@ func (p *groupProcess) queued() int {
 	g := p.limit.groups
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
-	for _, q := range g.named {
+	n := len(g.all.queue)
+	for _, q := range g.byKey {
 		n += len(q.queue)
 	}
 	return n
@@ -135,7 +135,10 @@ func (p *groupProcess) adopt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.arriving {
-		n := c.cmd.Args()[2].(int)
+		n := 0
+		for _, sent := range sentClaims(c.cmd) {
+			n += sent.times
+		}
 		c.claims, p.waiting = p.waiting[:n:n], p.waiting[n:]
 		p.sent = append(p.sent, c)
 	}
@@ -146,9 +149,8 @@ func (p *groupProcess) adopt() {
 func (p *groupProcess) execute() {
 	c := p.sent[0]
 	p.sent = p.sent[1:]
-	args, n := c.cmd.Args(), len(c.claims)
-	for i := range n {
-		args[len(args)-1-4*i] = p.w.now.UnixMicro() // the server's clock, see lua/head.lua
+	for _, sent := range sentClaims(c.cmd) {
+		copy(sent.last, appendFloats(nil, float64(p.w.now.UnixMicro()))) // the server's clock, see lua/head.lua
 	}
 	err := p.w.redis.Process(p.w.t.Context(), c.cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") { // the client sends the text
@@ -249,12 +251,7 @@ func (w *groupWorld) check(history string) {
 			g := p.limit.groups
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for _, q := range g.named {
-				if q.roundTrips > 0 {
-					return false
-				}
-			}
-			return true
+			return g.all.roundTrips == 0 && len(g.byKey) == 0
 		})
 		require.Zero(w.t, p.queued(), "process %d\n%s", i, history)
 	}

@@ -2,11 +2,14 @@ package throttleredis
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,15 +37,16 @@ func groupsOf(l throttle.Limiter) *groups {
 
 // A barrier makes the calls of a group wait until open is called, and determines their order.
 type barrier struct {
-	g    *groups
-	name string
-	wg   sync.WaitGroup
+	g  *groups
+	q  *group
+	wg sync.WaitGroup
 }
 
-// newBarrier pretends that a round trip of g is under way.
-func newBarrier(t *testing.T, g *groups, name string) *barrier {
-	require.Nil(t, g.enter(t.Context(), name, nil))
-	return &barrier{g: g, name: name}
+// newBarrier pretends that a round trip of g for key is under way.
+func newBarrier(t *testing.T, g *groups, key string) *barrier {
+	q, waits := g.enter(t.Context(), &call{key: key})
+	require.False(t, waits)
+	return &barrier{g: g, q: q}
 }
 
 // send runs f until the call that it makes waits, or it returns without one.
@@ -56,6 +60,11 @@ func (g *barrier) send(f func()) {
 	for g.waiting() == before && !returned.Load() {
 		runtime.Gosched()
 	}
+	g.g.mu.Lock()
+	defer g.g.mu.Unlock()
+	if g.q.impatient != nil {
+		g.q.impatient.Stop() // the test may take longer than groupPatience
+	}
 }
 
 func (g *barrier) waiting() int {
@@ -67,15 +76,12 @@ func (g *barrier) waiting() int {
 func (g *barrier) state() (waiting, roundTrips int) {
 	g.g.mu.Lock()
 	defer g.g.mu.Unlock()
-	if q := g.g.named[g.name]; q != nil {
-		return len(q.queue), q.roundTrips
-	}
-	return 0, 0
+	return len(g.q.queue), g.q.roundTrips
 }
 
 // open lets the calls travel and waits for their replies.
 func (g *barrier) open() {
-	g.g.follow(g.name, g.g.leave(g.name))
+	g.g.follow(g.q, g.g.leave(g.q))
 	g.wg.Wait()
 	for _, n := g.state(); n > 0; _, n = g.state() {
 		runtime.Gosched() // the last round trip is about to end
@@ -83,7 +89,8 @@ func (g *barrier) open() {
 }
 
 // TestGroups_decideAsOneByOne makes the same claims and reports in round trips of random sizes and
-// one by one, with limits of each kind: the decisions are the same, in the order of arrival.
+// one by one, with limits of each kind: the decisions are the same, in the order of arrival. With odd
+// seeds most claims are equal and for one key.
 func TestGroups_decideAsOneByOne(t *testing.T) {
 	all, seeds := pairs(), 5
 	if testing.Short() {
@@ -126,12 +133,15 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 		grouped, single throttle.Decision
 	}
 	var granted []*held
+	hot := seed%2 == 1
 	for range 12 {
 		g := newBarrier(t, groupsOf(grouped), "")
 		var claims []*held
-		for range r.IntN(20) {
-			steps.advanceClock()
-			if len(granted) > 0 && r.IntN(4) == 0 {
+		for range r.IntN(map[bool]int{false: 20, true: 100}[hot]) {
+			if !hot || r.IntN(8) == 0 {
+				steps.advanceClock()
+			}
+			if len(granted) > 0 && r.IntN(map[bool]int{false: 4, true: 16}[hot]) == 0 {
 				n := r.IntN(len(granted))
 				h := granted[n]
 				granted = append(granted[:n], granted[n+1:]...)
@@ -145,7 +155,12 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 				single.Report(t.Context(), h.c, h.single, f)
 				continue
 			}
-			h := &held{c: throttle.Claim{Key: steps.key(), Cost: 1 + r.Int64N(min(p.maxCost, 4)), Now: clk.now, DryRun: r.IntN(8) == 0, Waits: r.IntN(8) == 0}}
+			h := &held{c: throttle.Claim{Key: keys[0], Cost: 1, Now: clk.now}}
+			if !hot || r.IntN(5) == 0 {
+				h.c = throttle.Claim{Key: steps.key(), Cost: 1 + r.Int64N(min(p.maxCost, 4)), Now: clk.now, DryRun: r.IntN(8) == 0, Waits: r.IntN(8) == 0}
+				h.c.Ahead = time.Duration(r.Int64N(int64(8*p.unitTime))) * time.Duration(r.IntN(2))
+				h.c.Waited = time.Duration(r.Int64N(int64(8 * p.unitTime)))
+			}
 			claims = append(claims, h)
 			g.send(func() {
 				var err error
@@ -164,6 +179,11 @@ func compareGroups(t *testing.T, remote func(*Store) throttle.Limiter, p limiter
 				granted = append(granted, h)
 			}
 		}
+	}
+	stored, err := client(t).Keys(t.Context(), stores[0].Prefix+":*").Result()
+	require.NoError(t, err)
+	for _, key := range stored {
+		require.Positive(t, client(t).PTTL(t.Context(), key).Val(), "%s does not expire", key)
 	}
 }
 
@@ -211,6 +231,79 @@ func TestGroups_callersThatStopWaiting(t *testing.T) {
 	}
 }
 
+// The state of a key is read and written once for consecutive claims, which share the key and, if they
+// are equal, their encoding.
+func TestGroups_shareWhatIsEqual(t *testing.T) {
+	c := dial(t, redistest.Start(t).Addr)
+	l := (&Store{Client: c}).TokenBucket(throttle.PerHour(1000))
+	take(t, l, "a")
+	require.NoError(t, c.ConfigResetStat(t.Context()).Err())
+	g := newBarrier(t, l.groups, "")
+	send := func(key string, cost int64, n int) {
+		for range n {
+			g.send(func() {
+				_, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Cost: cost})
+				require.NoError(t, err)
+			})
+		}
+	}
+	send("a", 1, 30)
+	send("a", 2, 20)
+	send("b", 2, 10)
+	command := commandOf(g.q.queue)
+	var times []int
+	for _, sent := range sentClaims(redis.NewCmd(t.Context(), command...)) {
+		times = append(times, sent.times)
+	}
+	require.Equal(t, []int{30, 20, 10}, times)
+	require.Equal(t, []any{l.redisKey("a"), l.redisKey("b")}, command[3:3+command[2].(int)])
+	g.open()
+	stats, err := c.InfoMap(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for command, want := range map[string]string{"evalsha": "1", "time": "1", "get": "2", "set": "2"} {
+		require.Contains(t, stats["Commandstats"]["cmdstat_"+command], "calls="+want+",", command)
+	}
+	require.EqualValues(t, 1000-1-30-40-1, take(t, l, "a").Remaining)
+	require.EqualValues(t, 1000-20-1, take(t, l, "b").Remaining)
+}
+
+// If the states of keys cannot be stored, claims that need that fail, and the others are decided on as
+// one by one.
+func TestGroups_withoutMemory(t *testing.T) {
+	c := dial(t, redistest.Start(t, "--maxmemory-policy", "noeviction").Addr)
+	decisions := map[Mode][]string{}
+	for _, mode := range []Mode{Grouped, Synchronous} {
+		s := &Store{Client: c, Prefix: fmt.Sprint(mode), Mode: mode, useLocalClock: true}
+		l := s.FixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Hour})
+		for _, key := range []string{"a", "b", "c"} {
+			_, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Now: began})
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		g, made := newBarrier(t, l.groups, ""), make([]throttle.Decision, 0, 10)
+		for _, claim := range []throttle.Claim{
+			{Key: "a", DryRun: true}, {Key: "a"}, {Key: "a"}, {Key: "a"}, {Key: "a", Cost: 4}, {Key: "b", Cost: 3}, {Key: "a", DryRun: true}, {Key: "c"}, {Key: "c", Cost: 2}, {Key: "c", Cost: 3},
+		} {
+			claim.Now, made = began, append(made, throttle.Decision{})
+			d := &made[len(made)-1]
+			g.send(func() {
+				var err error
+				*d, err = l.Reserve(t.Context(), claim)
+				require.NoError(t, err)
+			})
+		}
+		g.open()
+		for _, d := range made {
+			decisions[mode] = append(decisions[mode], fmt.Sprint(plain(d), d.Degraded))
+		}
+		require.NoError(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
+		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "a", Now: began})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, d.Remaining, "claims that fail take nothing")
+	}
+	require.Equal(t, decisions[Synchronous], decisions[Grouped])
+}
+
 // A claim that fails does not affect the others of its round trip.
 func TestGroups_oneClaimFails(t *testing.T) {
 	s := newTestStore(t)
@@ -252,24 +345,59 @@ func TestGroups_onOneServerOfACluster(t *testing.T) {
 	}
 	g.open()
 	require.True(t, l.store.separatesKeys.Load())
-	g = newBarrier(t, l.groups, l.redisKey(own[0]))
+	g = newBarrier(t, l.groups, own[0])
 	require.EqualValues(t, 6, take(t, l, own[1]).Remaining, "another key does not wait")
 	for i := range 3 {
 		g.send(func() { require.EqualValues(t, 6-i, take(t, l, own[0]).Remaining) })
 	}
 	g.open()
-	require.Len(t, l.groups.named, 1, "only the group of all keys stays")
+	require.Empty(t, l.groups.byKey)
+}
+
+// A sentClaim is a claim in a command for one limit.
+type sentClaim struct {
+	op      operation
+	times   int
+	numbers []float64
+	last    []byte // the last number, in the command
+}
+
+func sentClaims(cmd redis.Cmder) (all []sentClaim) {
+	args := cmd.Args()
+	args = args[3+args[2].(int):]
+	b, ok := args[1].([]byte)
+	if !ok {
+		b = args[1].(*claimArg).bytes
+	}
+	for len(b) > 0 {
+		c, n := sentClaim{op: operation(b[2]), times: int(b[1])}, 2+int(b[0]/hasTime)
+		switch c.op {
+		case opSettle, opCancel:
+			n += 4
+		case opLease:
+			n += 2
+		}
+		for i := range n {
+			c.last = b[3+8*i:][:8]
+			c.numbers = append(c.numbers, math.Float64frombits(binary.LittleEndian.Uint64(c.last)))
+		}
+		b, all = b[3+8*n:], append(all, c)
+	}
+	return all
 }
 
 // A fakeScripter runs f for each script.
 type fakeScripter struct {
 	failingScripter
-	f func(ctx context.Context, keys int) (any, error)
+	f func(ctx context.Context, claims int) (any, error)
 }
 
-func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, _ ...any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx)
-	v, err := s.f(ctx, len(keys))
+func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
+	cmd, claims := redis.NewCmd(ctx, append([]any{nil, nil, 0}, args...)...), 0
+	for _, c := range sentClaims(cmd) {
+		claims += c.times
+	}
+	v, err := s.f(ctx, claims)
 	cmd.SetVal(v)
 	cmd.SetErr(err)
 	return cmd
@@ -277,16 +405,7 @@ func (s fakeScripter) EvalSha(ctx context.Context, _ string, keys []string, _ ..
 
 // grantReplies returns n replies of a limit that grants.
 func grantReplies(n int) any {
-	reply := make([]byte, 56)
-	reply[8] = 1
-	if n == 1 {
-		return string(reply)
-	}
-	all := make([]any, n)
-	for i := range all {
-		all[i] = string(reply)
-	}
-	return all
+	return strings.Repeat(encodeReply(0, 1, 0, 0, 0, 0, 0, 0, 0)[:56], n)
 }
 
 // Calls that wait for a reply that does not arrive travel without it once they are maxGrouped, or
@@ -304,13 +423,13 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var sizes []int
-			l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
-				if sizes = append(sizes, keys); len(sizes) == 1 {
+			l := (&Store{Client: fakeScripter{f: func(ctx context.Context, claims int) (any, error) {
+				if sizes = append(sizes, claims); len(sizes) == 1 {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
 				time.Sleep(time.Millisecond)
-				return grantReplies(keys), nil
+				return grantReplies(claims), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -330,7 +449,7 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 			require.Equal(t, tt.sizes, sizes)
 			require.ErrorIs(t, <-lost, context.DeadlineExceeded)
 			require.True(t, take(t, l, "").OK)
-			require.Empty(t, l.groups.named)
+			require.Empty(t, l.groups.byKey)
 		})
 	}
 }
@@ -339,8 +458,8 @@ func TestGroups_aReplyIsLost(t *testing.T) {
 func TestGroups_contextOfARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deadlines []time.Duration
-		l := (&Store{Client: fakeScripter{f: func(ctx context.Context, keys int) (any, error) {
-			if keys == 1 {
+		l := (&Store{Client: fakeScripter{f: func(ctx context.Context, claims int) (any, error) {
+			if claims == 1 {
 				return grantReplies(1), nil
 			}
 			at, ok := ctx.Deadline()
@@ -348,7 +467,7 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}}).TokenBucket(throttle.PerSecond(9))
-		g := newBarrier(t, l.groups, l.redisKey(""))
+		g := newBarrier(t, l.groups, "")
 		for _, d := range []time.Duration{3, 5, 4} {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), d*time.Second)
@@ -361,10 +480,10 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		g.g.follow(g.name, g.g.leave(g.name))
+		g.g.follow(g.q, g.g.leave(g.q))
 		time.Sleep(10 * time.Second)
 
-		g = newBarrier(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
 			go func() {
@@ -373,13 +492,13 @@ func TestGroups_contextOfARoundTrip(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		g.g.follow(g.name, g.g.leave(g.name))
+		g.g.follow(g.q, g.g.leave(g.q))
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
 		require.Equal(t, []time.Duration{5 * time.Second, 0}, deadlines)
 
-		g = newBarrier(t, l.groups, l.redisKey(""))
+		g = newBarrier(t, l.groups, "")
 		ctx, cancel = context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -409,14 +528,14 @@ func TestGroups_theClientFails(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fails := false
-			l := (&Store{Client: fakeScripter{f: func(_ context.Context, keys int) (any, error) {
+			l := (&Store{Client: fakeScripter{f: func(_ context.Context, claims int) (any, error) {
 				if fails {
 					return fail()
 				}
-				return grantReplies(keys), nil
+				return grantReplies(claims), nil
 			}}}).TokenBucket(throttle.PerSecond(9))
 			for range 3 {
-				g := newBarrier(t, l.groups, l.redisKey(""))
+				g := newBarrier(t, l.groups, "")
 				fails = true
 				var failed atomic.Int64
 				for range 3 {

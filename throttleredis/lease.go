@@ -713,10 +713,10 @@ func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead i
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.store.Timeout, leaseTimeout))
 	defer cancel()
 	k := l.callFor(c.Key)
-	defer l.callPool.Put(k)
+	defer l.release(k)
 	return l.decide(ctx, k, c.Now, 8+partSize+leaseSize, func() {
 		k.setOp(opLease, n, clampUnits(waiting))
-		k.args = append(k.args, clampUnits(ahead), l.limit.leaseMargin)
+		k.claim.append(float64(clampUnits(ahead)), float64(l.limit.leaseMargin))
 	})
 }
 
@@ -724,7 +724,7 @@ func (a *leases) send(ctx context.Context, c throttle.Claim, n, waiting, ahead i
 const leaseSize = 2 * 8
 
 // more returns the number of units taken besides those of the claim.
-func (r reply) more() int64 { return int64(uint64At(string(r), 1+partSize/8)) }
+func (r reply) more() int64 { return intAt(string(r), 1+partSize/8) }
 
 // again returns the ticks until another equal claim can be granted; negative: forever.
-func (r reply) again() int64 { return int64(uint64At(string(r), 2+partSize/8)) }
+func (r reply) again() int64 { return intAt(string(r), 2+partSize/8) }

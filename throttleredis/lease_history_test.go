@@ -2,12 +2,11 @@ package throttleredis
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,16 +102,7 @@ func (c *lossyClient) Process(ctx context.Context, cmd redis.Cmder) error {
 
 // isClaim reports whether cmd has a claim of a caller: an operation "lease" of more than 0 units.
 func isClaim(cmd redis.Cmder) bool {
-	args := cmd.Args()
-	for i, a := range args[:len(args)-1] {
-		if s, ok := a.(fmt.Stringer); ok && s.String() == opLease {
-			return args[i+1].(int64) > 0
-		}
-		if a == opLease {
-			return args[i+1].(int64) > 0
-		}
-	}
-	return false
+	return slices.ContainsFunc(sentClaims(cmd), func(c sentClaim) bool { return c.op == opLease && c.numbers[0] > 0 })
 }
 
 // settle waits for the claims that p has under way.
@@ -420,25 +410,16 @@ type memoryWindow struct {
 }
 
 func (m *memoryWindow) process(_ context.Context, cmd redis.Cmder) error {
-	args := cmd.Args()
-	i := len(args) - 4
-	for ; i > 0; i-- {
-		if o, ok := args[i].(fmt.Stringer); ok {
-			args[i] = o.String()
-		}
-		if args[i] == opLease || args[i] == opCancel || args[i] == opSettle {
-			break
-		}
-	}
+	c := sentClaims(cmd)[0]
 	now := m.now().UnixMicro()
 	if start := now - now%1_000_000; start != m.start {
 		m.start, m.used = start, 0
 	}
-	n, arg := args[i+1].(int64), args[i+2].(int64)
+	n, arg, further := int64(c.numbers[0]), int64(c.numbers[1]), int64(c.numbers[2])
 	var reply string
-	if args[i] == opLease {
-		reply = m.lease(now, n, arg, args[i+3].(int64))
-	} else if args[i+3].(int64) == m.start {
+	if c.op == opLease {
+		reply = m.lease(now, n, arg, further)
+	} else if further == m.start { // of the grant
 		m.used = max(m.used+arg, 0)
 	}
 	cmd.(sentOnceStringCmd).SetVal(reply)
@@ -467,8 +448,8 @@ func (m *memoryWindow) lease(now, n, waiting, ahead int64) string {
 // encodeReply returns the reply of a script to a lease.
 func encodeReply(now, ok, wait, left, reset, at, grant, more, again int64) string {
 	var reply []byte
-	for _, n := range []int64{now, ok, wait, left, reset, at, int64(math.Float64bits(float64(grant))), more, again} {
-		reply = binary.LittleEndian.AppendUint64(reply, uint64(n))
+	for _, n := range []int64{now, ok, wait, left, reset, at, grant, more, again} {
+		reply = appendFloats(reply, float64(n))
 	}
 	return string(reply)
 }

@@ -24,19 +24,19 @@ type script struct{ text, sha any } // arguments of commands
 
 // algorithms describes the files of that name.
 var algorithms = map[string]struct {
-	arguments int  // number of arguments of a limit
-	divides   bool // it needs division.lua
-	format    int  // version of the stored data; raised when a script cannot read the previous one
+	arguments int    // number of arguments of a limit
+	needs     string // other files, separated by spaces
+	format    int    // version of the stored data; raised when a script cannot read the previous one
 }{
-	"tokenbucket":    {arguments: 3, format: 2},
+	"tokenbucket":    {arguments: 3, needs: "rescale", format: 2},
 	"refillbucket":   {arguments: 4, format: 2},
-	"leakybucket":    {arguments: 6, format: 2},
-	"tickqueue":      {arguments: 4, divides: true},
+	"leakybucket":    {arguments: 6, needs: "rescale", format: 2},
+	"tickqueue":      {arguments: 4, needs: "division"},
 	"nginx":          {arguments: 3},
 	"fixedwindow":    {arguments: 7},
-	"slidinglog":     {arguments: 5, divides: true, format: 2},
-	"slidingcounter": {arguments: 3, divides: true},
-	"concurrency":    {arguments: 2, format: 2},
+	"slidinglog":     {arguments: 5, needs: "division monotonic", format: 2},
+	"slidingcounter": {arguments: 3, needs: "division"},
+	"concurrency":    {arguments: 2, needs: "monotonic", format: 2},
 	"warmup":         {arguments: 9},
 	"ban":            {arguments: 5, format: 2},
 }
@@ -44,7 +44,7 @@ var algorithms = map[string]struct {
 var scripts sync.Map // from lists of algorithms to *script
 
 // scriptOf returns the script for limits of the given algorithms, in their order. Each
-// algorithm is a file with functions that check, take and settle: see lua/head.lua.
+// algorithm is a file with functions: see lua/head.lua.
 func scriptOf(names ...string) *script {
 	list := strings.Join(names, ", ")
 	if s, ok := scripts.Load(list); ok {
@@ -58,25 +58,29 @@ func scriptOf(names ...string) *script {
 
 func compose(names []string, list string) string {
 	var text strings.Builder
-	text.WriteString(readLua("head"))
-	sizes := make([]string, len(names))
+	sizes, size := make([]string, len(names)), 0
+	for i, name := range names {
+		sizes[i] = strconv.Itoa(algorithms[name].arguments)
+		size += algorithms[name].arguments
+	}
+	fmt.Fprintf(&text, "%s\nlocal args, parts = {unpack('<%s', ARGV[1])}, %d\n", readLua("head"), strings.Repeat("d", size), len(names))
 	for i, name := range names {
 		a := algorithms[name]
-		sizes[i] = strconv.Itoa(a.arguments)
-		if a.divides && !strings.Contains(text.String(), readLua("division")) {
-			text.WriteString("\n" + readLua("division"))
+		for _, file := range strings.Fields(a.needs) {
+			if !strings.Contains(text.String(), readLua(file)) {
+				text.WriteString("\n" + readLua(file))
+			}
 		}
 		if !slices.Contains(names[:i], name) {
 			fmt.Fprintf(&text, "\nlocal %s = (function()\n%send)()\n", name, readLua(name))
 		}
 	}
 	if len(names) == 1 {
-		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("single"))
+		fmt.Fprintf(&text, "\nlocal limit = %s\n\n%s", list, readLua("single"))
 	} else {
 		fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
 	}
-	fmt.Fprintf(&text, "\nlocal parts = %d\n\n%s", len(names), readLua("tail"))
-	return text.String()
+	return text.String() + "\n" + readLua("tail")
 }
 
 // readLua returns the text of an embedded Lua file.
@@ -97,12 +101,12 @@ type processor interface {
 // unknown type: these, and the copies of Eval, are a third of the cost of a decision on the client.
 func (s *script) run(ctx context.Context, st *Store, k *call) (reply string, err error) {
 	if _, ok := st.Client.(processor); !ok {
-		k.args[k.claimArgs] = k.operation.name
-		all, err := s.runAll(ctx, st, k.args)
+		all, err := s.runAll(ctx, st, k.command())
 		return redis.NewCmdResult(all, err).Text()
 	}
-	err = s.send(k.args, func() error {
-		cmd := redis.NewStringCmd(ctx, k.args...)
+	args := k.command()
+	err = s.send(args, func() error {
+		cmd := redis.NewStringCmd(ctx, args...)
 		cmd.SetFirstKeyPos(3)
 		st.process(ctx, cmd)
 		reply, err = cmd.Result()
@@ -160,7 +164,11 @@ func (s *Store) eval(ctx context.Context, cmd *redis.Cmd) {
 	for _, key := range args[3:first] {
 		keys = append(keys, key.(string))
 	}
-	reply, err := run(ctx, args[1].(string), keys, args[first:]...).Result()
+	rest := slices.Clone(args[first:])
+	if claim, ok := rest[1].(*claimArg); ok {
+		rest[1], _ = claim.MarshalBinary()
+	}
+	reply, err := run(ctx, args[1].(string), keys, rest...).Result()
 	cmd.SetVal(reply)
 	cmd.SetErr(err)
 }

@@ -2,7 +2,6 @@ package throttleredis
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"sync"
 	"time"
@@ -36,20 +35,25 @@ func (s *scripted) init(store *Store, wraps bool, limits ...*Limiter) {
 	s.callPool.New = func() any { return newCall(limits...) }
 }
 
-// callFor returns a call for a key, which belongs into callPool afterwards.
+// callFor returns a call for a key. release must be called afterwards.
 func (s *scripted) callFor(key string) *call {
 	k := s.callPool.Get().(*call)
-	tag := hashTag(key)
-	for i, l := range s.limits {
-		k.args[3+i] = l.keyPrefix + tag + l.keySuffix
-	}
+	k.key = key
 	return k
+}
+
+// release allows another use of k.
+func (s *scripted) release(k *call) {
+	if !k.abandoned {
+		k.ctx, k.roundTrip, k.reply = nil, nil, ""
+		s.callPool.Put(k)
+	}
 }
 
 // ask decides on c, of n units, in Redis.
 func (s *scripted) ask(ctx context.Context, c throttle.Claim, n int64) (throttle.Decision, error) {
 	k, first := s.callFor(c.Key), &s.limits[0].limit
-	defer s.callPool.Put(k)
+	defer s.release(k)
 	maxWait := waitArg(c, first.ticksPerMicro)
 	r, at, err := s.decide(ctx, k, c.Now, 8+len(s.limits)*partSize, func() { k.setOp(opOf(c), n, maxWait) })
 	if err != nil {
@@ -135,7 +139,7 @@ func (s *scripted) settle(ctx context.Context, c throttle.Claim, d throttle.Deci
 // send runs the script to settle c, whose cost differs by extra units. It ignores the result.
 func (s *scripted) send(ctx context.Context, c throttle.Claim, f throttle.Feedback, extra int64, parts []throttle.Decision) {
 	k, op := s.callFor(c.Key), opSettle
-	defer s.callPool.Put(k)
+	defer s.release(k)
 	if f.State == throttle.Unused {
 		op = opCancel
 	}
@@ -151,26 +155,22 @@ func (s *scripted) send(ctx context.Context, c throttle.Claim, f throttle.Feedba
 	_, _ = s.store.runTimed(context.WithoutCancel(ctx), "settle", s.groups, k, now, 0)
 }
 
-// appendGrant appends the two numbers that a settlement passes to the script of l. The first is the
+// appendGrant appends the four numbers that a settlement passes to the script of l. The first is the
 // grant: the reading at which the claim was granted, or another number that the algorithm chose. The
 // second is the number of ticks after which the claim acts, or its number if l holds units until the
-// end, or more about a grant that does not fit into Decision.Grant. Such a grant, and those of several
-// limits, are two parts: the Decision of the limit, and one whose Grant is the server's reading.
+// end. The others are more about a grant that does not fit into Decision.Grant. Such a grant, and those
+// of several limits, are two parts: the Decision of the limit, and one whose Grant is the server's reading.
 func (k *call) appendGrant(l *limit, parts []throttle.Decision) {
 	d := parts[0]
 	first, second := int64(d.Grant&(1<<readingBits-1)), int64(d.Grant>>readingBits)
 	switch {
 	case l.wideGrant:
-		var more []byte
-		for _, f := range []float64{float64(d.Wait), float64(d.ResetAfter - l.idleTime), math.Float64frombits(d.Grant)} {
-			more = binary.LittleEndian.AppendUint64(more, math.Float64bits(f))
-		}
-		k.args = append(k.args, int64(parts[1].Grant), more)
+		k.claim.append(float64(parts[1].Grant), float64(d.Wait), float64(d.ResetAfter-l.idleTime), math.Float64frombits(d.Grant))
 		return
 	case l.scaledGrant:
 		second = saturated.MulDivDown(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - second
 	case !l.holdsUntilEnd:
 		first, second = int64(d.Grant), 0
 	}
-	k.args = append(k.args, first, second)
+	k.claim.append(float64(first), float64(second), 0, 0)
 }

@@ -9,46 +9,51 @@
 
 local headerSize, readingSize = 29, 7
 
-local function read(key, after)
-  local v = call('GETRANGE', key, 0, headerSize - 1)
-  if v == '' then
-    return -maxExact, 0, -maxExact, 0
-  end
-  local bannedUntil, duration, forgetAt, size, count = unpack('<i7i7i7I4I4', v)
-  return bannedUntil, duration, forgetAt, size == after and count or 0
-end
-
-local function write(key, bannedUntil, duration, forgetAt, after, count, now)
-  call('SETRANGE', key, 0, pack('<i7i7i7I4I4', bannedUntil, duration, forgetAt, after, count))
-  call('PEXPIRE', key, ttlMillis(forgetAt - now))
-end
-
--- recordRejection stores the reading of the rejection with a number, and returns whether it causes
+-- recordRejection records the reading of the rejection with a number, and returns whether it causes
 -- a ban. Numbers begin at 1.
-local function recordRejection(key, number, after, within, now)
+local function recordRejection(s, number, after, within, now)
   local function place(i)
     return headerSize + (i % after) * readingSize
   end
-  call('SETRANGE', key, place(number), pack('<i7', now))
+  s.readings[place(number)] = now
   if number < after then
     return false
   end
   local oldest = place(number + 1)
-  return now - unpack('<i7', call('GETRANGE', key, oldest, oldest + readingSize - 1)) < within
+  local reading = s.readings[oldest] or unpack('<i7', call('GETRANGE', s.key, oldest, oldest + readingSize - 1))
+  return now - reading < within
 end
 
 return {
   isBan = true,
 
-  -- The reading of the clock is the one that the first limit used.
-  check = function(key, a, _, decisions)
-    local now, after, maxDuration = decisions[1][5], tonumber(ARGV[a]), tonumber(ARGV[a + 3])
-    local bannedUntil, duration, forgetAt, count = read(key, after)
-    if bannedUntil - now > 2 * maxDuration then -- the clock was set back
-      bannedUntil, forgetAt = now + maxDuration, now + maxDuration + ARGV[a + 4]
-      write(key, bannedUntil, duration, forgetAt, after, count, now)
+  load = function(key, a)
+    local s = {key = key, bannedUntil = -maxExact, duration = 0, forgetAt = -maxExact, count = 0, readings = {}}
+    local v = call('GETRANGE', key, 0, headerSize - 1)
+    if v ~= '' then
+      local size, count
+      s.bannedUntil, s.duration, s.forgetAt, size, count = unpack('<i7i7i7I4I4', v)
+      s.count = size == args[a] and count or 0
     end
-    local left = max(bannedUntil - now, 0)
+    return s
+  end,
+
+  store = function(key, s, a)
+    for place, reading in pairs(s.readings) do
+      call('SETRANGE', key, place, pack('<i7', reading))
+    end
+    call('SETRANGE', key, 0, pack('<i7i7i7I4I4', s.bannedUntil, s.duration, s.forgetAt, args[a], s.count))
+    call('PEXPIRE', key, ttlMillis(s.forgetAt - s.now))
+  end,
+
+  -- The reading of the clock is the one that the first limit used.
+  check = function(s, a, _, decisions)
+    local now, maxDuration = decisions[1][5], args[a + 3]
+    if s.bannedUntil - now > 2 * maxDuration then -- the clock was set back
+      s.bannedUntil, s.forgetAt = now + maxDuration, now + maxDuration + args[a + 4]
+      s.now, s.changed = now, true
+    end
+    local left = max(s.bannedUntil - now, 0)
     return left == 0 and 1 or 0, left, 0, left, now, 0
   end,
 
@@ -56,24 +61,21 @@ return {
 
   settle = function() end,
 
-  reject = function(key, a, ok, wait, left, reset, now)
-    local after, within = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local firstDuration, maxDuration = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local forgetAfter = tonumber(ARGV[a + 4])
-    local bannedUntil, duration, forgetAt, count = read(key, after)
-    if now >= forgetAt then
-      bannedUntil, duration, count = -maxExact, 0, 0
+  reject = function(s, a, ok, wait, left, reset, now)
+    local after, within, firstDuration, maxDuration, forgetAfter = _G.unpack(args, a, a + 4)
+    if now >= s.forgetAt then
+      s.bannedUntil, s.duration, s.count = -maxExact, 0, 0
     end
-    forgetAt, count = max(forgetAt, now + forgetAfter), count + 1
-    if recordRejection(key, count, after, within, now) then
-      duration = min(max(duration * 2, firstDuration), maxDuration)
-      bannedUntil, count = now + duration, 0
-      forgetAt = bannedUntil + forgetAfter
-      ok, wait, reset = 0, duration, duration
-    elseif count == 2 * after then
-      count = after
+    s.forgetAt, s.count = max(s.forgetAt, now + forgetAfter), s.count + 1
+    s.now, s.changed = now, true
+    if recordRejection(s, s.count, after, within, now) then
+      s.duration = min(max(s.duration * 2, firstDuration), maxDuration)
+      s.bannedUntil, s.count = now + s.duration, 0
+      s.forgetAt = s.bannedUntil + forgetAfter
+      ok, wait, reset = 0, s.duration, s.duration
+    elseif s.count == 2 * after then
+      s.count = after
     end
-    write(key, bannedUntil, duration, forgetAt, after, count, now)
     return ok, wait, left, reset
   end,
 }

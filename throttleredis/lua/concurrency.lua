@@ -35,7 +35,7 @@ local function write(key, s)
 end
 
 local function read(key)
-  local s = {number = -1, powers = '', shift = 0}
+  local s = {key = key, number = -1, powers = '', shift = 0}
   s.member = call('ZRANGE', key, 0, 0)[1]
   if s.member then
     s.last, s.number, s.shift = unpack('<xi7i2i7', s.member)
@@ -44,13 +44,12 @@ local function read(key)
   return s
 end
 
-local function readAt(key, age, now)
-  local s, moved = read(key), false
+local function setTime(key, s, age, now)
+  local moved
   s.now, s.shift, moved = monotonic(now, s.last, s.shift, age)
   if moved then
     write(key, s)
   end
-  return s
 end
 
 -- used returns the units of the claims that are not lost.
@@ -80,9 +79,11 @@ end
 return {
   holdsUntilEnd = true,
 
-  check = function(key, a, now)
-    local count, age = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local s = readAt(key, age, now)
+  load = read,
+
+  check = function(s, a, now)
+    local key, count, age = s.key, args[a], args[a + 1]
+    setTime(key, s, age, now)
     local left = count - used(key, s, age)
     local ok, wait = 0, 0
     if n > count then
@@ -100,11 +101,11 @@ return {
         s.now, number = s.now + 1, 0
       end
     end
-    return ok, wait, left, number, s.now - s.shift, s.now, s
+    return ok, wait, left, number, s.now - s.shift, s.now
   end,
 
-  take = function(key, a, _, _, _, number, _, at, s)
-    local age = tonumber(ARGV[a + 1])
+  take = function(s, a, _, _, _, number, _, at)
+    local key, age = s.key, args[a + 1]
     removeLost(key, s, age)
     local add, units, power = {}, n, 1
     while units > 0 do
@@ -123,10 +124,10 @@ return {
     call('PEXPIRE', key, ttlMillis(age))
   end,
 
-  settle = function(key, a, now, extra, from, number)
-    local s, members = read(key), {}
+  settle = function(s, a, now, extra, _, from, number)
+    local key, members = s.key, {}
     for power in s.powers:gmatch('.') do
-      members[#members + 1] = memberPrefix(power, from) .. pack('>I2', tonumber(number))
+      members[#members + 1] = memberPrefix(power, from) .. pack('>I2', number)
     end
     if #members > 0 then
       call('ZREM', key, _G.unpack(members))

@@ -5,21 +5,14 @@
 -- consecutive windows of the calendar begin. If the server's time is in none of the first
 -- three, the wait is -2, and the caller retries with other windows.
 
-local function read(key)
-  local v = call('GET', key)
-  if v then
-    return unpack('<i7i7i7i7', v)
-  end
-end
-
 local function windowAt(a, now)
-  local per = tonumber(ARGV[a + 1])
+  local per = args[a + 1]
   if per > 0 then
-    local start = tonumber(ARGV[a + 2]) == 1 and now or floor(now / per) * per
+    local start = args[a + 2] == 1 and now or floor(now / per) * per
     return start, start + per
   end
   for i = a + 3, a + 5 do
-    local start, stop = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+    local start, stop = args[i], args[i + 1]
     if start <= now and now < stop then
       return start, stop
     end
@@ -27,18 +20,33 @@ local function windowAt(a, now)
 end
 
 return {
-  check = function(key, a, now)
-    local count = tonumber(ARGV[a])
-    local start, stop, used, last = read(key)
-    if last and last - now > stop - start then -- the clock was set back
+  load = function(key)
+    local s, v = {}, call('GET', key)
+    if v then
+      s.start, s.stop, s.used, s.last = unpack('<i7i7i7i7', v)
+    end
+    return s
+  end,
+
+  store = function(key, s)
+    local v = pack('<i7i7i7i7', s.start, s.stop, s.used, s.last)
+    if s.isNew then
+      call('SET', key, v, 'PX', ttlMillis(s.stop - s.last))
+    else
+      call('SET', key, v, 'KEEPTTL')
+    end
+  end,
+
+  check = function(s, a, now)
+    local count, start, stop, used = args[a], s.start, s.stop, s.used
+    if start and s.last - now > stop - start then -- the clock was set back
       start, stop = windowAt(a, now)
       if not start then
         return 0, -2, 0, 0, now, 0
       end
-      last = now
-      call('SET', key, pack('<i7i7i7i7', start, stop, used, last), 'PX', ttlMillis(stop - last))
+      s.start, s.stop, s.last, s.isNew, s.changed = start, stop, now, true, true
     end
-    now = max(now, last or now)
+    now = max(now, s.last or now)
     local isNew = not start or now < start or now >= stop
     if isNew then
       start, stop = windowAt(a, now)
@@ -60,20 +68,13 @@ return {
     return ok, wait, max(count - used, 0), reset, now, start, stop, used, isNew
   end,
 
-  take = function(key, a, _, _, _, _, last, start, stop, used, isNew)
-    local v = pack('<i7i7i7i7', start, stop, used, last)
-    if isNew then
-      call('SET', key, v, 'PX', ttlMillis(stop - last))
-    else
-      call('SET', key, v, 'KEEPTTL')
-    end
+  take = function(s, a, _, _, _, _, last, start, stop, used, isNew)
+    s.start, s.stop, s.used, s.last, s.isNew, s.changed = start, stop, used, last, s.isNew or isNew, true
   end,
 
-  settle = function(key, a, now, extra, from)
-    local start, stop, used, last = read(key)
-    if start == from then
-      used = min(max(used + extra, 0), maxExact)
-      call('SET', key, pack('<i7i7i7i7', start, stop, used, last), 'KEEPTTL')
+  settle = function(s, a, now, extra, _, from)
+    if s.start == from then
+      s.used, s.changed = min(max(s.used + extra, 0), maxExact), true
     end
   end,
 }

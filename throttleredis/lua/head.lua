@@ -1,28 +1,36 @@
 -- The beginning of every script.
 --
--- KEYS: for each claim the key of each limit.
--- ARGV: the arguments of each limit; then for each claim the operation; units; arg, which is the
--- longest accepted wait in ticks, or -1 minus the microseconds for which a claim has waited that is
--- repeated until it is granted, or for a settlement the number of units used minus the number
--- claimed, or for a lease the number of units that other claims wait for; for a settlement the grant
--- of each limit, as two numbers; for a lease the further units, and the units that must be left; in
--- tests the time in microseconds.
+-- KEYS: for each claim that has another key than the one before, the key of each limit.
+-- ARGV: the arguments of all limits, and the claims, both as numbers in binary form. A claim is
+--   - three bytes: 1 if the key is not that of the claim before, plus 2 if there is a time; how often
+--     the claim is repeated, including this one; and the operation;
+--   - units; and arg, which is the longest accepted wait in ticks, or -1 minus the microseconds for
+--     which a claim has waited that is repeated until it is granted, or for a settlement the number of
+--     units used minus the number claimed, or for a lease the number of units that other claims wait for;
+--   - for a settlement the grant of each limit, as four numbers; for a lease the further units, and
+--     the units that must be left; in tests the time in microseconds.
+-- If there are several claims, a third argument is their number.
 --
--- Operations: take; try, which is take without counting a rejection, because the caller
--- retries; dryrun, which takes nothing; settle and cancel, which end a claim; lease, which is take
--- and takes further units for a process that grants claims itself (of one limit without reject).
+-- Operations: t: take; r: take without counting a rejection, because the caller retries; d: dry run,
+-- which takes nothing; s: settle and c: cancel, which end a claim; l: lease, which is take and takes
+-- further units for a process that grants claims itself (of one limit without reject).
 --
--- An algorithm is a table of functions. Each gets the key of the limit and the index of its
--- first argument:
---   check           decides on a claim without writing it. It returns 1 if the claim is
+-- An algorithm is a table of functions. load reads the state of a key, and store writes it after
+-- consecutive claims for the key; the others only change the table that load has returned. They set its
+-- field changed if store must write it. load gets the key, store the key and the state, and the others the
+-- state; then each gets the index of the first argument of the limit in args.
+--   load            returns the state stored in a key
+--   store           (optional) writes a state. Without it, the others write: then claims are decided
+--                   on separately
+--   check           decides on a claim without taking its units. It returns 1 if the claim is
 --                   granted, otherwise 0; the wait in ticks (-1: the claim can never be
 --                   granted); the units left; the ticks until all units are available; the
 --                   reading of the clock it used; the grant; and up to three values for take
---   take            writes a granted claim. It gets all results of check
+--   take            takes the units of a granted claim. It gets all results of check
 --   settle          takes further units for a granted claim, or returns some
 --   holdsUntilEnd   (optional) true if a settlement of no units ends a claim
 --   reject          (optional) counts a rejected claim. It gets all results of check and
---                   returns new values for the first four. It is not called for try
+--                   returns new values for the first four. It is not called for r
 --   isBan           (optional) true if the limit counts the rejections of those before it
 --
 -- A reading of the clock that is older than the latest one granted at counts as that one. If
@@ -37,42 +45,10 @@ local maxExact = 2 ^ 52 -- units or ticks: the sum of two is an exact double
 local maxTicks = 2 ^ 62 -- the longest duration returned: fits into 64 bits
 
 -- Of the present claim:
-local op, n, arg, dryRun, takes, settles
+local op, n, arg, dryRun
 local waited -- nil: the claim is not repeated, or it accepts a wait
 local now -- the time in microseconds
 local testClock = false -- true in tests: the time is an argument, and no key expires
-
-local serverTime -- read once
-
--- begin reads the arguments of a claim, which begin at index i. It returns the index of the grants,
--- and that after all arguments.
-local function begin(i, limits)
-  op, n, arg = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
-  dryRun = op == 'dryrun'
-  takes = op == 'take' or op == 'try'
-  settles = op == 'settle' or op == 'cancel'
-  waited = nil
-  if not settles and arg < 0 then
-    waited, arg = -1 - arg, 0
-  end
-  local after = i + 3
-  if settles then
-    after = after + 2 * limits
-  elseif op == 'lease' then
-    after = after + 2
-  end
-  now = tonumber(ARGV[after])
-  if now then
-    testClock = true
-    return i + 3, after + 1
-  end
-  if not serverTime then
-    local t = call('TIME')
-    serverTime = t[1] * 1000000 + t[2]
-  end
-  now = serverTime
-  return i + 3, after
-end
 
 -- ttlMillis returns the expiry in milliseconds of a key that is needed for us microseconds.
 local function ttlMillis(us)
@@ -80,25 +56,4 @@ local function ttlMillis(us)
     return 86400000
   end
   return floor(min(max(us, 0), maxExact) / 1000) + 1000
-end
-
--- rescale converts ticks that were stored for a limit with another interval, the ticks of a unit.
-local function rescale(ticks, stored, interval)
-  if stored == interval then
-    return ticks
-  end
-  return max(min(ceil(ticks / stored * interval), maxExact), -maxExact)
-end
-
--- monotonic returns the time that an algorithm counts in, which never decreases: the reading
--- now plus shift, the total by which the clock was set back. It also returns the shift, and
--- whether the shift has changed and must be stored even if the claim is rejected. last is the
--- latest time granted at, or nil if there is none. window is in microseconds.
-local function monotonic(now, last, shift, window)
-  if not last then
-    return now, shift, false
-  elseif last - (now + shift) > window then
-    return last, last - now, true
-  end
-  return max(now + shift, last), shift, false
 end

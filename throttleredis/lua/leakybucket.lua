@@ -9,37 +9,36 @@
 -- Arguments: ticks per unit, ticks per microsecond, maximum units that leave immediately,
 -- ticks of the queue, maximum units per claim, 1 if the units of a claim leave one by one.
 
-local function read(key, a)
-  local v = call('GET', key)
-  if v then
+return {
+  load = function(key, a)
+    local v = call('GET', key)
+    if not v then
+      return {taken = 0, latestPlace = -maxExact, latestUnordered = -maxExact}
+    end
     local last, taken, latestPlace, latestUnordered, from, storedBurst = unpack('<i7i7i7i7i7i7', v)
-    local interval, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
+    local interval, burst = args[a], args[a + 2]
     if from ~= interval or storedBurst ~= burst then
-      local most = min(burst * interval + ARGV[a + 3], maxExact)
+      local most = min(burst * interval + args[a + 3], maxExact)
       taken = min(rescale(taken, from, interval), most)
       latestPlace, latestUnordered = rescale(latestPlace, from, interval), rescale(latestUnordered, from, interval)
     end
-    return last, taken, latestPlace, latestUnordered
-  end
-end
+    return {last = last, taken = taken, latestPlace = latestPlace, latestUnordered = latestUnordered}
+  end,
 
-local function write(key, a, last, taken, latestPlace, latestUnordered)
-  local left = max(taken, latestPlace) / ARGV[a + 1]
-  local v = pack('<i7i7i7i7i7i7', last, taken, latestPlace, latestUnordered, tonumber(ARGV[a]), tonumber(ARGV[a + 2]))
-  call('SET', key, v, 'PX', ttlMillis(left))
-end
+  store = function(key, s, a)
+    local v = pack('<i7i7i7i7i7i7', s.last, s.taken, s.latestPlace, s.latestUnordered, args[a], args[a + 2])
+    call('SET', key, v, 'PX', ttlMillis(max(s.taken, s.latestPlace) / args[a + 1]))
+  end,
 
-return {
-  check = function(key, a, now)
-    local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local queue, largest, split = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]) == 1
-    local last, taken, latestPlace, latestUnordered = read(key, a)
+  check = function(s, a, now)
+    local interval, scale, burst = args[a], args[a + 1], args[a + 2]
+    local queue, largest, split = args[a + 3], args[a + 4], args[a + 5] == 1
+    local last, taken, latestPlace, latestUnordered = s.last, s.taken, s.latestPlace, s.latestUnordered
     if not last then
-      taken, latestPlace, latestUnordered = 0, -maxExact, -maxExact
     elseif last >= now and (last - now) * scale <= burst * interval + (split and queue or 0) then
       now = last
     elseif last >= now then -- the clock was set back
-      write(key, a, now, taken, latestPlace, latestUnordered)
+      s.last, s.changed = now, true
     else
       local elapsed = (now - last) * scale
       taken = max(taken - elapsed, 0)
@@ -62,48 +61,42 @@ return {
     return ok, wait, floor(max(capacity - taken, 0) / interval), taken, now, now, latestPlace, latestUnordered
   end,
 
-  take = function(key, a, _, place, _, taken, last, _, latestPlace, latestUnordered)
-    local interval = tonumber(ARGV[a])
+  take = function(s, a, _, place, _, taken, last, _, latestPlace, latestUnordered)
     if place <= latestPlace then
       latestUnordered = max(latestUnordered, place)
     else
-      if latestPlace > place - n * interval then
+      if latestPlace > place - n * args[a] then
         latestUnordered = max(latestUnordered, latestPlace)
       end
       latestPlace = place
     end
-    write(key, a, last, taken, latestPlace, latestUnordered)
+    s.last, s.taken, s.latestPlace, s.latestUnordered, s.changed = last, taken, latestPlace, latestUnordered, true
   end,
 
   -- Claims behind this one keep their places, so units that leave between this claim and
   -- the last one are not returned.
-  settle = function(key, a, now, extra, from, wait, cancels)
-    local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local split = tonumber(ARGV[a + 5]) == 1
-    local last, taken, latestPlace, latestUnordered = read(key, a)
-    if not last then
-      if extra < 0 then
-        return
-      end
-      last, taken, latestPlace, latestUnordered = now, 0, -maxExact, -maxExact
+  settle = function(s, a, now, extra, cancels, from, wait)
+    if not s.last and extra < 0 then
+      return
     end
-    local elapsed = max(now - last, 0) * scale
+    local interval, scale, burst, split = args[a], args[a + 1], args[a + 2], args[a + 5] == 1
+    s.last, s.changed = s.last or now, true
+    local elapsed = max(now - s.last, 0) * scale
     if extra > 0 then
-      taken = min(max(taken, elapsed) + extra * interval, maxExact)
-      return write(key, a, last, taken, latestPlace, latestUnordered)
+      s.taken = min(max(s.taken, elapsed) + extra * interval, maxExact)
+      return
     end
-    local place = (from - last) * scale + tonumber(wait)
-    local notReturned = max(latestPlace, elapsed) - place
+    local place = (from - s.last) * scale + wait
+    local notReturned = max(s.latestPlace, elapsed) - place
     local returned = -extra * interval
     if notReturned > 0 and split then
       returned = min(returned, burst * interval)
     end
-    taken = max(taken - max(returned - notReturned, 0), 0)
+    s.taken = max(s.taken - max(returned - notReturned, 0), 0)
     if not cancels then
-      latestUnordered = latestPlace
+      s.latestUnordered = s.latestPlace
     elseif notReturned == 0 then
-      latestPlace = max(place + extra * interval, latestUnordered)
+      s.latestPlace = max(place + extra * interval, s.latestUnordered)
     end
-    write(key, a, last, taken, latestPlace, latestUnordered)
   end,
 }

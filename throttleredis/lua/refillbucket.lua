@@ -1,40 +1,38 @@
--- A bucket that is refilled at ticks. Ticks are numbered from the anchor. It stores storedTick,
+-- A bucket that is refilled at ticks. Ticks are numbered from the anchor. It stores tick,
 -- the units that were missing right after that tick, and the latest reading granted at. The
 -- capacity is stored, too: if it has been reduced since, units beyond it are dropped. The
 -- grant is the number of the tick, from which a settlement derives the refills since then.
 -- Arguments: microseconds between ticks, units added by each, capacity, the anchor.
 
-local function read(key, a)
-  local v = call('GET', key)
-  if v then
-    local tick, taken, last, burst = unpack('<i7i7i7i7', v)
-    if burst ~= tonumber(ARGV[a + 2]) then
-      taken = min(taken, tonumber(ARGV[a + 2]))
-    end
-    return tick, taken, last
-  end
-  return nil, 0, nil
-end
-
-local function write(key, a, tick, taken, last, idleAfter)
-  call('SET', key, pack('<i7i7i7i7', tick, taken, last, tonumber(ARGV[a + 2])), 'PX', ttlMillis(idleAfter))
-end
-
 return {
-  check = function(key, a, now)
-    local per, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local burst, anchor = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local storedTick, taken, last = read(key, a)
-    if last and last - now > ceil(burst / count) * per then -- the clock was set back
-      storedTick, last = floor((now - anchor) / per), now
-      write(key, a, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
+  load = function(key, a)
+    local s, v = {taken = 0}, call('GET', key)
+    if v then
+      local burst
+      s.tick, s.taken, s.last, burst = unpack('<i7i7i7i7', v)
+      if burst ~= args[a + 2] then
+        s.taken = min(s.taken, args[a + 2])
+      end
     end
-    now = max(now, last or now)
-    local tick = floor((now - anchor) / per)
-    if storedTick and tick <= storedTick then
-      tick = storedTick
-    elseif storedTick then
-      taken = max(taken - (tick - storedTick) * count, 0)
+    return s
+  end,
+
+  store = function(key, s, a)
+    local fullAt = args[a + 3] + (s.tick + ceil(s.taken / args[a + 1])) * args[a]
+    call('SET', key, pack('<i7i7i7i7', s.tick, s.taken, s.last, args[a + 2]), 'PX', ttlMillis(fullAt - s.last))
+  end,
+
+  check = function(s, a, now)
+    local per, count, burst, anchor = args[a], args[a + 1], args[a + 2], args[a + 3]
+    if s.last and s.last - now > ceil(burst / count) * per then -- the clock was set back
+      s.tick, s.last, s.changed = floor((now - anchor) / per), now, true
+    end
+    now = max(now, s.last or now)
+    local tick, taken = floor((now - anchor) / per), s.taken
+    if s.tick and tick <= s.tick then
+      tick = s.tick
+    elseif s.tick then
+      taken = max(taken - (tick - s.tick) * count, 0)
     end
     -- waitFor returns the time until the next ticks have added units
     local function waitFor(units)
@@ -56,31 +54,27 @@ return {
     return ok, wait, max(burst - taken, 0), waitFor(taken), now, tick, taken
   end,
 
-  take = function(key, a, _, _, _, reset, last, tick, taken)
-    write(key, a, tick, taken, last, reset)
+  take = function(s, a, _, _, _, _, last, tick, taken)
+    s.tick, s.taken, s.last, s.changed = tick, taken, last, true
   end,
 
-  settle = function(key, a, now, extra, from)
-    local per, count, anchor = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3])
-    local storedTick, taken, last = read(key, a)
-    if not last then
-      if extra < 0 then
-        return
-      end
-      last = now
+  settle = function(s, a, now, extra, _, from)
+    if not s.last and extra < 0 then
+      return
     end
-    now = max(now, last)
-    local tick = max(floor((now - anchor) / per), storedTick or from)
+    local per, count, anchor = args[a], args[a + 1], args[a + 3]
+    s.last = s.last or now
+    local tick = max(floor((max(now, s.last) - anchor) / per), s.tick or from)
     if extra > 0 then
-      taken = min(max(taken - (tick - (storedTick or tick)) * count, 0) + extra, maxExact)
-      storedTick = tick
+      s.taken = min(max(s.taken - (tick - (s.tick or tick)) * count, 0) + extra, maxExact)
+      s.tick = tick
     else
       local since = max(tick - from, 0) * count
       if since >= -extra then
         return
       end
-      taken = max(taken + extra + since, 0)
+      s.taken = max(s.taken + extra + since, 0)
     end
-    write(key, a, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
+    s.changed = true
   end,
 }

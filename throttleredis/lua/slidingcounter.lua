@@ -2,16 +2,9 @@
 -- grant is the number of the window.
 -- Arguments: the limit in units, microseconds per window, 1 if the estimate is rounded down.
 
-local function read(key)
-  local v = call('GET', key)
-  if v then
-    return unpack('<i7i7i7i7', v)
-  end
-end
-
 local function weighted(a, per, window, previous, now)
   local left = per - (now - window * per)
-  if tonumber(ARGV[a + 2]) == 1 then
+  if args[a + 2] == 1 then
     return (muldiv(previous, left, per))
   end
   return muldivup(previous, left, per)
@@ -21,7 +14,7 @@ end
 local function decayTime(a, per, previous, available)
   if previous <= available then
     return 0
-  elseif tonumber(ARGV[a + 2]) == 1 then
+  elseif args[a + 2] == 1 then
     return per - (muldivup(per, available + 1, previous) - 1)
   end
   return per - muldiv(per, available, previous)
@@ -42,17 +35,32 @@ local function waitFor(a, count, per, window, current, previous, units, now)
 end
 
 return {
-  check = function(key, a, now)
-    local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local storedWindow, current, previous, last = read(key)
-    if last and last - now > 2 * per then -- the clock was set back
-      storedWindow, last = floor(now / per), now
-      call('SET', key, pack('<i7i7i7i7', storedWindow, current, previous, last), 'PX', ttlMillis((storedWindow + 2) * per - last))
+  load = function(key)
+    local s, v = {}, call('GET', key)
+    if v then
+      s.window, s.current, s.previous, s.last = unpack('<i7i7i7i7', v)
     end
-    now = max(now, last or now)
-    local window = floor(now / per)
-    if storedWindow ~= window then
-      previous = storedWindow == window - 1 and current or 0
+    return s
+  end,
+
+  store = function(key, s, a)
+    local v = pack('<i7i7i7i7', s.window, s.current, s.previous, s.last)
+    if s.isNew then
+      call('SET', key, v, 'PX', ttlMillis((s.window + 2) * args[a + 1] - s.last))
+    else
+      call('SET', key, v, 'KEEPTTL')
+    end
+  end,
+
+  check = function(s, a, now)
+    local count, per = args[a], args[a + 1]
+    if s.last and s.last - now > 2 * per then -- the clock was set back
+      s.window, s.last, s.isNew, s.changed = floor(now / per), now, true, true
+    end
+    now = max(now, s.last or now)
+    local window, current, previous = floor(now / per), s.current, s.previous
+    if s.window ~= window then
+      previous = s.window == window - 1 and current or 0
       current = 0
     end
     local wait = waitFor(a, count, per, window, current, previous, n, now)
@@ -62,28 +70,19 @@ return {
     end
     local left = max(count - weighted(a, per, window, previous, now) - current, 0)
     local reset = waitFor(a, count, per, window, current, previous, count, now)
-    return ok, wait, left, reset, now, window, current, previous, storedWindow ~= window
+    return ok, wait, left, reset, now, window, current, previous
   end,
 
-  take = function(key, a, _, _, _, _, last, window, current, previous, isNew)
-    local v = pack('<i7i7i7i7', window, current, previous, last)
-    if isNew then
-      local per = tonumber(ARGV[a + 1])
-      call('SET', key, v, 'PX', ttlMillis((window + 2) * per - last))
-    else
-      call('SET', key, v, 'KEEPTTL')
-    end
+  take = function(s, a, _, _, _, _, last, window, current, previous)
+    s.isNew = s.isNew or s.window ~= window
+    s.window, s.current, s.previous, s.last, s.changed = window, current, previous, last, true
   end,
 
-  settle = function(key, a, now, extra, from)
-    local window, current, previous, last = read(key)
-    if not window then
-      return
-    elseif from == window then
-      current = min(max(current + extra, 0), maxExact)
-    elseif from == window - 1 then
-      previous = min(max(previous + extra, 0), maxExact)
+  settle = function(s, a, now, extra, _, from)
+    if s.window and from == s.window then
+      s.current, s.changed = min(max(s.current + extra, 0), maxExact), true
+    elseif s.window and from == s.window - 1 then
+      s.previous, s.changed = min(max(s.previous + extra, 0), maxExact), true
     end
-    call('SET', key, pack('<i7i7i7i7', window, current, previous, last), 'KEEPTTL')
   end,
 }

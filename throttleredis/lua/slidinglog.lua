@@ -18,12 +18,10 @@
 -- A block without entries and units is removed; its sum in the tree counts as 0.
 
 local blockSize = 16 -- entries of a block
-local removedAtOnce = 64 -- blocks removed by one save
-
-local function number(a, i) return tonumber(ARGV[a + i]) end
+local maxRemoved = 64 -- blocks removed by one save
 
 local function stamp(a, at)
-  local parts, per = number(a, 4), number(a, 1)
+  local parts, per = args[a + 4], args[a + 1]
   if parts == 0 then
     return at
   end
@@ -33,7 +31,7 @@ end
 
 -- startOf returns the first microsecond of a stamp.
 local function startOf(a, stamp)
-  local parts, per = number(a, 4), number(a, 1)
+  local parts, per = args[a + 4], args[a + 1]
   if parts == 0 then
     return stamp
   end
@@ -43,8 +41,8 @@ end
 
 -- stampsCounted returns the number of stamps for which an entry counts.
 local function stampsCounted(a)
-  local parts = number(a, 4)
-  return parts > 0 and parts or number(a, 1)
+  local parts = args[a + 4]
+  return parts > 0 and parts or args[a + 1]
 end
 
 local function decode(text)
@@ -81,11 +79,11 @@ local function save(log)
     log.stored = log.open
   end
   local removed, written = {}, {}
-  while log.stored < log.first and #removed < removedAtOnce do
+  while log.stored < log.first and #removed < maxRemoved do
     removed[#removed + 1] = log.stored
     log.stored = log.stored + 1
   end
-  for p in pairs(log.changed) do
+  for p in pairs(log.rewritten) do
     local b = log.blocks[p]
     local text = b.items and encode(b.items) or b.text
     if p >= log.first and b.sum == 0 and text == '' then
@@ -101,19 +99,11 @@ local function save(log)
   call('HSET', log.key, '', state, '+', encode(log.items), _G.unpack(written))
 end
 
-local function load(key, a, now)
-  local v = call('HMGET', key, '', '+')
-  local log = {key = key, stored = 1, first = 1, open = 1, sealed = 0, shift = 0, items = {}, blocks = {}, changed = {}, now = now}
-  if v[1] then
-    log.last, log.shift, log.stored, log.first, log.open, log.sealed = unpack('<i7i7i7i7i7i7', v[1])
-    log.items = decode(v[2])
-    local moved
-    log.now, log.shift, moved = monotonic(now, log.last, log.shift, number(a, 1))
-    if moved then
-      save(log)
-    end
-  end
-  return log
+-- setTime sets the time of the next operation.
+local function setTime(a, log, now)
+  local moved
+  log.now, log.shift, moved = monotonic(now, log.last, log.shift, args[a + 1])
+  log.changed = log.changed or moved
 end
 
 -- itemsIn returns the entries of a full block.
@@ -143,7 +133,7 @@ local function add(log, p, units)
   while q >= log.first do
     local b = block(log, q) or {sum = 0, first = first, items = {}}
     b.sum = b.sum + units
-    log.blocks[q], log.changed[q] = b, true
+    log.blocks[q], log.rewritten[q] = b, true
     q = q - step(q)
   end
 end
@@ -268,7 +258,7 @@ end
 
 -- waitFor returns the time until units are available and the gap has passed; -1: never.
 local function waitFor(a, log, units)
-  local count, gap = number(a, 0), number(a, 2)
+  local count, gap = args[a], args[a + 2]
   if units > count then
     return -1
   end
@@ -355,8 +345,7 @@ local function append(a, log, units)
     items[#items + 1], items[#items + 2] = s, units
   end
   log.last, log.liveUnits = log.now, log.liveUnits + units
-  save(log)
-  call('PEXPIRE', log.key, ttlMillis(2 * number(a, 1)))
+  log.changed, log.prolonged = true, true
 end
 
 -- describe returns the units left while liveUnits are in use, and the time until all are.
@@ -365,12 +354,29 @@ local function describe(a, log, liveUnits, latest)
   if liveUnits > 0 then
     reset = max(startOf(a, latest + stampsCounted(a)) - log.now, 0)
   end
-  return max(number(a, 0) - liveUnits, 0), reset
+  return max(args[a] - liveUnits, 0), reset
 end
 
 return {
-  check = function(key, a, now)
-    local log = load(key, a, now)
+  load = function(key)
+    local v = call('HMGET', key, '', '+')
+    local log = {key = key, stored = 1, first = 1, open = 1, sealed = 0, shift = 0, items = {}, blocks = {}, rewritten = {}}
+    if v[1] then
+      log.last, log.shift, log.stored, log.first, log.open, log.sealed = unpack('<i7i7i7i7i7i7', v[1])
+      log.items = decode(v[2])
+    end
+    return log
+  end,
+
+  store = function(_, log, a)
+    save(log)
+    if log.prolonged then
+      call('PEXPIRE', log.key, ttlMillis(2 * args[a + 1]))
+    end
+  end,
+
+  check = function(log, a, now)
+    setTime(a, log, now)
     expire(a, log)
     local wait, s = waitFor(a, log, n), stamp(a, log.now)
     local ok, left, reset = 0, nil, nil
@@ -382,29 +388,29 @@ return {
     else
       left, reset = describe(a, log, log.liveUnits, log.liveUnits > 0 and newest(log))
     end
-    return ok, wait, left, reset, log.now - log.shift, s, log
+    return ok, wait, left, reset, log.now - log.shift, s
   end,
 
-  take = function(key, a, _, _, _, _, _, _, log)
-    if tonumber(ARGV[a + 3]) == 1 then
-      trimTo(log, number(a, 0) - n)
+  take = function(log, a)
+    if args[a + 3] == 1 then
+      trimTo(log, args[a] - n)
     end
     append(a, log, n)
   end,
 
-  reject = function(key, a, ok, wait, left, reset, _, _, log)
-    if tonumber(ARGV[a + 3]) ~= 1 then
+  reject = function(log, a, ok, wait, left, reset)
+    if args[a + 3] ~= 1 then
       return ok, wait, left, reset
     end
-    local count = number(a, 0)
+    local count = args[a]
     local units = min(n, count)
     trimTo(log, count - units)
     append(a, log, units)
     return 0, waitFor(a, log, n), describe(a, log, log.liveUnits, newest(log))
   end,
 
-  settle = function(key, a, now, extra, from)
-    local log = load(key, a, now)
+  settle = function(log, a, now, extra, _, from)
+    setTime(a, log, now)
     local p, k = firstAfter(log, from)
     local items = itemsOf(log, p)
     k = k - 2
@@ -421,6 +427,6 @@ return {
       add(log, p, extra)
       log.sealed = log.sealed + extra
     end
-    save(log)
+    log.changed = true
   end,
 }

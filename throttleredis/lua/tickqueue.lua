@@ -6,38 +6,25 @@
 -- Durations are in fractions of a microsecond, as many as there are ticks in a period: then
 -- all times of ticks are whole numbers.
 
-local function read(key)
-  local v = call('GET', key)
-  if v then
-    return unpack('<i7i7', v)
-  end
-end
-
 -- latest returns the number of the latest tick at or before now.
 local function latest(a, now)
-  local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-  local since = now - tonumber(ARGV[a + 3])
+  local count, per = args[a], args[a + 1]
+  local since = now - args[a + 3]
   local periods = floor(since / per)
   return periods * count + muldiv(count, since - periods * per, per)
 end
 
 -- timeUntil returns the time from now until a tick.
 local function timeUntil(a, tick, now)
-  local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
+  local count, per = args[a], args[a + 1]
   local periods = floor(tick / count)
-  return (tonumber(ARGV[a + 3]) + periods * per - now) * count + (tick - periods * count) * per
-end
-
--- write keeps the last booked tick as long as it may matter for claims that have waited.
-local function write(key, a, lastBooked, last)
-  local us = timeUntil(a, lastBooked + tonumber(ARGV[a + 2]), last) / tonumber(ARGV[a])
-  call('SET', key, pack('<i7i7', lastBooked, last), 'PX', ttlMillis(us))
+  return (args[a + 3] + periods * per - now) * count + (tick - periods * count) * per
 end
 
 -- checkWaited is check for a claim that has waited: it is granted at its last tick. It uses the
 -- ticks after all booked ones and after the start of the wait.
 local function checkWaited(a, lastBooked, tick, now)
-  local queue = tonumber(ARGV[a + 2])
+  local queue = args[a + 2]
   local to = max(lastBooked or -maxExact, latest(a, now - waited)) + n
   local ok, wait = 0, -1
   if n <= queue and to > tick then
@@ -52,19 +39,31 @@ local function checkWaited(a, lastBooked, tick, now)
 end
 
 return {
-  check = function(key, a, now)
-    local queue = tonumber(ARGV[a + 2])
-    local lastBooked, last = read(key)
-    if last and (last - now) * tonumber(ARGV[a]) > queue * tonumber(ARGV[a + 1]) then -- the clock was set back
-      lastBooked, last = lastBooked - latest(a, last) + latest(a, now), now
-      write(key, a, lastBooked, last)
+  load = function(key)
+    local s, v = {}, call('GET', key)
+    if v then
+      s.lastBooked, s.last = unpack('<i7i7', v)
     end
-    now = max(now, last or now)
+    return s
+  end,
+
+  -- The last booked tick is kept as long as it may matter for claims that have waited.
+  store = function(key, s, a)
+    local us = timeUntil(a, s.lastBooked + args[a + 2], s.last) / args[a]
+    call('SET', key, pack('<i7i7', s.lastBooked, s.last), 'PX', ttlMillis(us))
+  end,
+
+  check = function(s, a, now)
+    local queue = args[a + 2]
+    if s.last and (s.last - now) * args[a] > queue * args[a + 1] then -- the clock was set back
+      s.lastBooked, s.last, s.changed = s.lastBooked - latest(a, s.last) + latest(a, now), now, true
+    end
+    now = max(now, s.last or now)
     local tick = latest(a, now)
     if waited then
-      return checkWaited(a, lastBooked, tick, now)
+      return checkWaited(a, s.lastBooked, tick, now)
     end
-    local from = max(lastBooked or tick, tick)
+    local from = max(s.lastBooked or tick, tick)
     local to = from + n
     local ok, wait = 0, -1
     if n <= queue then
@@ -83,18 +82,18 @@ return {
     return ok, wait, max(queue - (from - tick), 0), reset, now, to, to
   end,
 
-  take = function(key, a, _, _, _, _, last, _, to)
-    write(key, a, to, last)
+  take = function(s, a, _, _, _, _, last, _, to)
+    s.lastBooked, s.last, s.changed = to, last, true
   end,
 
   -- Claims behind this one keep their ticks, so only the last claim in the queue returns ticks.
-  settle = function(key, a, now, extra, from)
-    local lastBooked, last = read(key)
+  settle = function(s, a, now, extra, _, from)
     if extra > 0 then
-      local tick = latest(a, max(now, last or now))
-      write(key, a, min(max(lastBooked or tick, tick) + extra, maxExact), last or now)
-    elseif lastBooked == from then
-      write(key, a, lastBooked + extra, last)
+      s.last = s.last or now
+      local tick = latest(a, max(now, s.last))
+      s.lastBooked, s.changed = min(max(s.lastBooked or tick, tick) + extra, maxExact), true
+    elseif s.lastBooked == from then
+      s.lastBooked, s.changed = s.lastBooked + extra, true
     end
   end,
 }

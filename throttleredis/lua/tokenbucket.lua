@@ -6,42 +6,45 @@
 -- since, the missing units are kept, but no more than the capacity.
 -- Arguments: ticks per unit, ticks per microsecond, capacity in units.
 
-local function write(key, last, taken, expiresAt, interval, scale, burst)
-  if last + taken / scale < expiresAt then
-    call('SET', key, pack('<i7i7I4i7I3', last, taken, (expiresAt - last) / 1000, interval, burst % 16777216), 'KEEPTTL')
-  else
-    local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
-    local v = pack('<i7i7I4i7I3', last, taken, ms, interval, burst % 16777216)
-    call('SET', key, v, 'PX', ttlMillis(max(ms * 1000, taken / scale)))
-  end
-end
-
--- read returns the stored numbers, of the limit as it is now.
-local function read(v, interval, burst)
-  local last, taken, ms, storedInterval, storedBurst = unpack('<i7i7I4i7I3', v)
-  if storedInterval ~= interval or storedBurst ~= burst % 16777216 then
-    taken = min(rescale(taken, storedInterval, interval), burst * interval)
-  end
-  return last, taken, last + ms * 1000
-end
-
 return {
-  check = function(key, a, now)
-    local interval, scale, burst = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
-    local v, taken, expiresAt = call('GET', key), 0, 0
-    if v then
-      local last, storedTaken
-      last, storedTaken, expiresAt = read(v, interval, burst)
-      if last >= now and (last - now) * scale <= burst * interval then
-        now, taken = last, storedTaken
-      elseif last >= now then -- the clock was set back
-        taken, expiresAt = storedTaken, 0
-        write(key, now, taken, expiresAt, interval, scale, burst)
-      elseif storedTaken > (now - last) * scale then
-        taken = storedTaken - (now - last) * scale
-      end
+  load = function(key, a)
+    local v = call('GET', key)
+    if not v then
+      return {last = nil, taken = 0, expiresAt = 0, changed = false}
     end
-    local window, ok, wait = burst * interval, 0, -1
+    local last, taken, ms, storedInterval, storedBurst = unpack('<i7i7I4i7I3', v)
+    local interval, burst = args[a], args[a + 2]
+    if storedInterval ~= interval or storedBurst ~= burst % 16777216 then
+      taken = min(rescale(taken, storedInterval, interval), burst * interval)
+    end
+    return {last = last, taken = taken, expiresAt = last + ms * 1000, changed = false}
+  end,
+
+  store = function(key, s, a)
+    local last, taken, interval, scale, burst = s.last, s.taken, args[a], args[a + 1], args[a + 2]
+    if last + taken / scale < s.expiresAt then
+      call('SET', key, pack('<i7i7I4i7I3', last, taken, (s.expiresAt - last) / 1000, interval, burst % 16777216), 'KEEPTTL')
+    else
+      local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
+      local v = pack('<i7i7I4i7I3', last, taken, ms, interval, burst % 16777216)
+      call('SET', key, v, 'PX', ttlMillis(max(ms * 1000, taken / scale)))
+    end
+  end,
+
+  check = function(s, a, now)
+    local interval, scale, burst = args[a], args[a + 1], args[a + 2]
+    local window, last, taken = burst * interval, s.last, s.taken
+    if last and last < now then
+      taken = taken - (now - last) * scale
+      if taken < 0 then
+        taken = 0
+      end
+    elseif last and (last - now) * scale <= window then
+      now = last
+    elseif last then -- the clock was set back
+      s.last, s.expiresAt, s.changed = now, 0, true
+    end
+    local ok, wait = 0, -1
     if n <= burst then
       wait = taken + n * interval - window
       if wait <= 0 then
@@ -55,33 +58,30 @@ return {
     if taken < window then
       left = floor((window - taken) / interval)
     end
-    return ok, wait, left, taken, now, now, expiresAt
+    return ok, wait, left, taken, now, now
   end,
 
-  take = function(key, a, _, _, _, taken, last, _, expiresAt)
-    write(key, last, taken, expiresAt, ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0)
+  take = function(s, a, _, _, _, taken, last)
+    s.last, s.taken, s.changed = last, taken, true
   end,
 
   -- A returned unit counts less the longer it was held, because the refill since then would
   -- have been lost if the unit had not been taken from a full bucket.
-  settle = function(key, a, now, extra, from)
-    local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local v, last, taken, expiresAt = call('GET', key), now, 0, 0
-    if v then
-      last, taken, expiresAt = read(v, interval, burst)
-    elseif extra < 0 then
+  settle = function(s, a, now, extra, _, from)
+    if not s.last and extra < 0 then
       return
     end
-    now = max(now, last)
+    local interval, scale = args[a], args[a + 1]
+    s.last, s.changed = s.last or now, true
+    now = max(now, s.last)
     from = min(from, now)
-    local elapsed = (now - last) * scale
+    local elapsed = (now - s.last) * scale
     if extra < 0 then
-      taken = max(taken - max(-extra * interval - (now - from) * scale, 0), 0)
+      s.taken = max(s.taken - max(-extra * interval - (now - from) * scale, 0), 0)
     elseif elapsed > maxExact then
-      last, taken = now, min(extra * interval, maxExact)
+      s.last, s.taken = now, min(extra * interval, maxExact)
     else
-      taken = min(max(taken, elapsed) + extra * interval, maxExact)
+      s.taken = min(max(s.taken, elapsed) + extra * interval, maxExact)
     end
-    write(key, last, taken, expiresAt, interval, scale, burst)
   end,
 }

@@ -10,35 +10,16 @@
 
 local function unitCosts(a)
   return {
-    interval = tonumber(ARGV[a]),
-    warm = tonumber(ARGV[a + 1]),
-    slope = tonumber(ARGV[a + 2]),
-    threshold = tonumber(ARGV[a + 3]),
-    maxIdle = tonumber(ARGV[a + 4]),
-    idlePerUnit = tonumber(ARGV[a + 5]),
-    units = tonumber(ARGV[a + 6]),
-    full = tonumber(ARGV[a + 7]),
-    missing = tonumber(ARGV[a + 8]),
+    interval = args[a],
+    warm = args[a + 1],
+    slope = args[a + 2],
+    threshold = args[a + 3],
+    maxIdle = args[a + 4],
+    idlePerUnit = args[a + 5],
+    units = args[a + 6],
+    full = args[a + 7],
+    missing = args[a + 8],
   }
-end
-
-local function read(key)
-  local v = call('GET', key)
-  if v then
-    local last, paidAfter, rounded, idle = unpack('<dddd', v)
-    return {last = last, paidAfter = paidAfter, rounded = rounded, idle = idle}
-  end
-end
-
-local function write(key, s, p)
-  local ns = s.paidAfter
-  if s.idle < p.maxIdle then
-    ns = ns + (p.maxIdle - s.idle) * p.idlePerUnit
-  end
-  if p.missing > 0 then
-    ns = ns + 3600e9
-  end
-  call('SET', key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
 end
 
 -- accrueIdle adds the idle units of the time until now, in nanoseconds after last.
@@ -76,15 +57,34 @@ end
 local maxNanos = 2 ^ 63 -- nanoseconds
 
 return {
-  check = function(key, a, now)
-    local p, s = unitCosts(a), read(key)
-    s = s or {last = now, paidAfter = 0, rounded = 0, idle = p.maxIdle - p.missing}
-    if (s.last - now) * 1000 > 2 * max(p.maxIdle * p.idlePerUnit, p.full, p.interval) then -- the clock was set back
-      s.last = now
-      write(key, s, p)
+  load = function(key, a)
+    local s, v = {paidAfter = 0, rounded = 0, costs = unitCosts(a)}, call('GET', key)
+    s.idle = s.costs.maxIdle - s.costs.missing
+    if v then
+      s.last, s.paidAfter, s.rounded, s.idle = unpack('<dddd', v)
     end
-    now = max(now, s.last)
-    local elapsed = (now - s.last) * 1000
+    return s
+  end,
+
+  store = function(key, s)
+    local p, ns = s.costs, s.paidAfter
+    if s.idle < p.maxIdle then
+      ns = ns + (p.maxIdle - s.idle) * p.idlePerUnit
+    end
+    if p.missing > 0 then
+      ns = ns + 3600e9
+    end
+    call('SET', key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
+  end,
+
+  check = function(state, a, now)
+    local p, last = state.costs, state.last or now
+    if (last - now) * 1000 > 2 * max(p.maxIdle * p.idlePerUnit, p.full, p.interval) then -- the clock was set back
+      last, state.last, state.changed = now, now, true
+    end
+    local s = {paidAfter = state.paidAfter, rounded = state.rounded, idle = state.idle}
+    now = max(now, last)
+    local elapsed = (now - last) * 1000
     local ok, wait, used = 0, max(s.paidAfter - elapsed, 0), 0
     if s.paidAfter >= maxNanos then
       wait = -1
@@ -94,7 +94,7 @@ return {
       ok = 1
       if not dryRun then
         used = consume(s, p, n, elapsed)
-        s.last, s.paidAfter, elapsed = now, s.paidAfter - elapsed, 0
+        s.paidAfter, elapsed = s.paidAfter - elapsed, 0
       end
     end
     local left, reset = 0, min(s.paidAfter - elapsed + p.full, maxNanos)
@@ -104,28 +104,28 @@ return {
       local idle = min(future.idle, p.units)
       left, reset = floor(idle) + 1, ceil((p.units - idle) * p.interval)
     end
-    return ok, wait, left, reset, now, used, s, p
+    return ok, wait, left, reset, now, used, s
   end,
 
-  take = function(key, a, _, _, _, _, _, _, s, p)
-    write(key, s, p)
+  take = function(state, a, _, _, _, _, last, _, s)
+    state.last, state.paidAfter, state.rounded, state.idle, state.changed = last, s.paidAfter, s.rounded, s.idle, true
   end,
 
   -- A grant is the reading it was made at; in nanoseconds after that, when the claim acts and
   -- when it is paid for; and how many idle units it used.
-  settle = function(key, a, now, extra, from, grant)
-    local p, s = unitCosts(a), read(key)
-    if not s then
+  settle = function(s, a, now, extra, _, from, actsAt, paid, used)
+    if not s.last then
       return
     end
+    local p = s.costs
+    s.changed = true
     now = max(now, s.last)
     from = min(from, now)
     local elapsed = (now - s.last) * 1000
     if extra > 0 then
       consume(s, p, extra, elapsed)
-      return write(key, s, p)
+      return
     end
-    local actsAt, paid, used = unpack('<ddd', grant)
     local origin, returned = (from - s.last) * 1000, -extra
     actsAt, paid = origin + actsAt, origin + paid
     paid = max(paid, actsAt)
@@ -136,6 +136,5 @@ return {
     end
     local idle = min(max(returned - (n - used), 0), used) - max(elapsed - paid, 0) / p.idlePerUnit
     s.idle = min(s.idle + max(idle, 0), p.maxIdle)
-    write(key, s, p)
   end,
 }
