@@ -21,13 +21,13 @@ import (
 func TestTransport_aWrongStatementDoesNotUseUpALoop(t *testing.T) {
 	worlds := uint64(60)
 	if testing.Short() {
-		worlds = 20
+		worlds = 8
 	}
 	most := 0.
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(seed, 12))
-		workers := 1 + int(math.Exp(r.Float64()*math.Log(30)))
-		latency := time.Duration(math.Exp(r.Float64()*math.Log(100)) * float64(20*time.Millisecond)) // up to 2 s
+		workers := 1 + int(math.Exp(r.Float64()*math.Log(20)))
+		latency := time.Duration(math.Exp(r.Float64()*math.Log(40)) * float64(50*time.Millisecond)) // up to 2 s
 		fast := latency / time.Duration(1+r.IntN(5))
 		calls := int(90*time.Second/latency) * workers
 		from := time.Duration(10+r.IntN(20)) * time.Second

@@ -21,7 +21,7 @@ import (
 func TestTransport_slowStartFailsNoCall(t *testing.T) {
 	waited, calls, worlds := 0, 0, uint64(30)
 	if testing.Short() {
-		worlds = 8
+		worlds = 4
 	}
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -279,6 +279,9 @@ func TestTracker_longJobOnABucket(t *testing.T) {
 	const calls, rate = 6000, 20
 	for _, burst := range []int64{5, 60} {
 		for _, rtt := range []time.Duration{time.Millisecond, 80 * time.Millisecond} {
+			if testing.Short() && (burst == 5) != (rtt > time.Millisecond) {
+				continue
+			}
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(1, 2))
 				tr, s := &Tracker{Rand: random.Float64}, tokenBucket(rate, burst, true)
@@ -298,7 +301,7 @@ func TestTracker_usesSmallBuckets(t *testing.T) {
 	random := rand.New(rand.NewPCG(31, 32))
 	worlds, used, rejected := 80, 0., 0.
 	if testing.Short() {
-		worlds = 30
+		worlds = 12
 	}
 	for range worlds {
 		between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
