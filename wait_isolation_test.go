@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -17,6 +16,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// rejectAfter rejects req after a time with a Retry-After of so many seconds.
+func rejectAfter(req *http.Request, took time.Duration, status, seconds int) (*http.Response, error) {
+	resp, err := respondAfter(took, status)(req)
+	if err == nil {
+		resp.Header.Set("Retry-After", strconv.Itoa(seconds))
+	}
+	return resp, err
+}
 
 // Where a server rejects some requests, and faster than it accepts others, the others hardly wait longer than with a client that obeys
 // only what the response to each request says. Which requests are rejected is random in half of the worlds, and in the others always
@@ -37,7 +45,7 @@ func TestTransport_rejectionsOfSomeDelayNoOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 9)) // of the server, in the order in which requests arrive
 				var mu sync.Mutex
-				base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
+				base := baseFunc(func(req *http.Request) (*http.Response, error) {
 					mu.Lock()
 					rejected, took := random.Float64() < share, time.Duration(float64(latency)*(.7+.3*random.ExpFloat64()))
 					mu.Unlock()
@@ -46,17 +54,10 @@ func TestTransport_rejectionsOfSomeDelayNoOthers(t *testing.T) {
 						h.Write([]byte(req.URL.Path))
 						rejected = float64(h.Sum32()%1000)/1000 < share
 					}
-					status, header := http.StatusOK, http.Header{}
 					if rejected {
-						status, took = http.StatusTooManyRequests, fast
-						header.Set("Retry-After", strconv.Itoa(after))
+						return rejectAfter(req, fast, http.StatusTooManyRequests, after)
 					}
-					select {
-					case <-time.After(took):
-					case <-req.Context().Done():
-						return nil, context.Cause(req.Context())
-					}
-					return &http.Response{StatusCode: status, Header: header, Body: http.NoBody, Request: req}, nil
+					return respondAfter(took, http.StatusOK)(req)
 				})
 				client := &http.Client{Transport: &Transport{Base: base, Quota: &quota.Tracker{Mode: mode}}}
 				arrivals, accepted := rand.New(rand.NewPCG(seed, 10)), 0

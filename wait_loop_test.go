@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,21 +44,14 @@ func TestTransport_aWrongStatementDoesNotUseUpALoop(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 13))
 				var mu sync.Mutex
 				start := time.Now()
-				base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
+				base := baseFunc(func(req *http.Request) (*http.Response, error) {
 					mu.Lock()
 					took := time.Duration(float64(latency) * (.7 + .3*random.ExpFloat64()))
 					mu.Unlock()
-					answer, header := http.StatusOK, http.Header{}
 					if now := time.Since(start); now >= from && now < until {
-						answer, took = status, fast
-						header.Set("Retry-After", strconv.Itoa(after))
+						return rejectAfter(req, fast, status, after)
 					}
-					select {
-					case <-time.After(took):
-					case <-req.Context().Done():
-						return nil, context.Cause(req.Context())
-					}
-					return &http.Response{StatusCode: answer, Header: header, Body: http.NoBody, Request: req}, nil
+					return respondAfter(took, http.StatusOK)(req)
 				})
 				c := &http.Client{Transport: client(base)}
 				left := calls
@@ -74,11 +66,9 @@ func TestTransport_aWrongStatementDoesNotUseUpALoop(t *testing.T) {
 							if done {
 								return
 							}
-							ctx := t.Context()
+							ctx, cancel := t.Context(), context.CancelFunc(func() {})
 							if deadline > 0 {
-								var cancel context.CancelFunc
 								ctx, cancel = context.WithTimeout(ctx, deadline)
-								defer cancel()
 							}
 							req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example/items", nil)
 							if err != nil {
@@ -89,6 +79,7 @@ func TestTransport_aWrongStatementDoesNotUseUpALoop(t *testing.T) {
 							if err == nil {
 								resp.Body.Close()
 							}
+							cancel()
 							if !ok {
 								mu.Lock()
 								failed++
