@@ -9,6 +9,9 @@ import (
 )
 
 func TestReserve_allocatesLittle(t *testing.T) {
+	if racing {
+		t.Skip("the race detector allocates")
+	}
 	l := newTestStore(t).TokenBucket(throttle.PerSecond(1_000_000))
 	ctx := t.Context()
 	take(t, l, "k")

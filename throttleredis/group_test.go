@@ -566,6 +566,9 @@ func TestGroups_theClientFails(t *testing.T) {
 }
 
 func TestGroups_aLoneCallerAllocatesNoMore(t *testing.T) {
+	if racing {
+		t.Skip("the race detector allocates")
+	}
 	allocs := map[Mode]float64{}
 	for _, m := range []Mode{Grouped, Synchronous} {
 		s := newTestStore(t)
@@ -573,5 +576,5 @@ func TestGroups_aLoneCallerAllocatesNoMore(t *testing.T) {
 		l := s.TokenBucket(throttle.PerHour(1))
 		allocs[m] = testing.AllocsPerRun(200, func() { _, _ = l.Reserve(t.Context(), throttle.Claim{Key: "a"}) })
 	}
-	require.InDelta(t, allocs[Synchronous], allocs[Grouped], 1, "with the race detector a pool forgets at random; a call in a group of its own needs 6 more")
+	require.Equal(t, allocs[Synchronous], allocs[Grouped])
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package throttleredis
+
+const racing = false
