@@ -131,8 +131,9 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	if err != nil {
 		return Decision{}, err
 	}
+	d.Degraded = d.Degraded || within.Degraded
 	if !within.OK && !s.mayExceed(c, within) {
-		within.Fresh, within.subGrant = false, nil
+		within.Degraded, within.Fresh, within.subGrant = d.Degraded, false, nil
 		return within, nil
 	}
 	granted = true

@@ -231,3 +231,24 @@ func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
 		}
 	}
 }
+
+// A decision in which one of the two limiters was replaced by its fallback is Degraded.
+func TestSoftLimit_isDegradedIfEitherLimiterIs(t *testing.T) {
+	degraded := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: throttle.AllowAll})
+	for _, tt := range []struct {
+		name         string
+		soft, hard   throttle.Limiter
+		ok, degraded bool
+	}{
+		{"neither", throttle.AllowAll, throttle.AllowAll, true, false},
+		{"the soft limit", degraded, throttle.AllowAll, true, true},
+		{"the hard limit", throttle.AllowAll, degraded, true, true},
+		{"the hard limit, and the soft limit rejects", throttle.DenyAll, degraded, false, true},
+	} {
+		s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: tt.soft, Hard: tt.hard, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false }})
+		for _, dry := range []bool{false, true} {
+			d := reserve(t, s, throttle.Claim{DryRun: dry})
+			require.Equal(t, []bool{tt.ok, tt.degraded}, []bool{d.OK, d.Degraded}, tt.name)
+		}
+	}
+}
