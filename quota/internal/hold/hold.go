@@ -35,8 +35,7 @@ import (
 //
 // What was sent includes requests that fail, or whose callers give up. Each hold that proves to be wrong doubles the number, so that
 // wrong holds become rare however many requests there are, and each that proves to be right halves it. After two right ones in a
-// row the first rejection begins the next hold, as it does while what has waited for a right one is being sent, unless its request
-// was sent before the one whose acceptance ended the hold.
+// row the first rejection begins the next hold, as it does while what has waited for a right one is being sent.
 //
 // A hold lasts until the latest time that a rejection stated. Then it goes on if most of what is sent, up to the latest rejected
 // request, is rejected and not repeated. If none stated a time, it lasts until a test is accepted. The acceptance of a request that
@@ -57,14 +56,14 @@ type Hold struct {
 
 	first     uint64    // claim whose rejection began the suspicion, or sentBy if it is not of this quota
 	sentBy    uint64    // latest claim that was sent when the first rejection arrived
-	over      uint64    // claim whose acceptance ended the hold before: the rejection of one that was sent earlier is late
 	from      uint64    // claim after which rejections count: sentBy, or the latest one when the stated end passed
 	next      time.Time // the latest time that others stated since the stated end: the next one, if the hold goes on
 	row       int       // rejections of claims after from
 	others    int       // of these, requests that were not repeated
 	uncrowded bool      // one of these was sent with no more in flight than others that were accepted
 	needed    int       // so many of them begin the hold, or continue it
-	share     float64   // part of the responses that were rejections or failures before it, and before right ones that preceded it
+	share     float64   // part of the responses before that were rejections or failures
+	before    float64   // share of the hold before, if that was right: few responses since then are known that it does not explain
 	doubt     uint8     // holds that proved to be wrong, less those that proved to be right
 	right     uint8     // holds in a row that proved to be right, at most trusted
 	against   uint8     // of the claims after first up to sentBy, so many more were accepted than rejected; of all suspicions
@@ -102,10 +101,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if first {
 		h.Suspected, h.Since, h.Until, h.first, h.sentBy, h.Rejected, h.Highest = true, now, time.Time{}, cmp.Or(r.Claim, r.Sent), r.Sent, 0, 0
 		h.from, h.row, h.others, h.uncrowded = r.Sent, 0, 0, false
-		if h.right == 0 {
-			h.share = 0
-		}
-		h.needed, h.share = neededRow(r.Share)<<h.doubt, max(h.share, r.Share) // few responses are known since a right hold
+		h.needed, h.share = neededRow(r.Share)<<h.doubt, max(r.Share, h.before)
 	}
 	if r.Claim > h.first && r.Claim <= h.sentBy && !r.Repeated {
 		h.against -= min(h.against, 1)
@@ -132,7 +128,7 @@ func (h *Hold) Add(r Rejection, now time.Time) (begins bool) {
 	if r.After > 0 {
 		h.Until = ticks.Later(h.Until, now.Add(r.After))
 	}
-	known := (r.Claim == 0 || r.Claim > h.over) && (h.right >= trusted || h.right > 0 && r.Released)
+	known := h.right >= trusted || h.right > 0 && r.Released
 	if h.Held || !enough && !known {
 		return false
 	}
@@ -162,7 +158,7 @@ func neededRow(share float64) int {
 // process. A zero until means that no end is known.
 func (h *Hold) Begin(sent uint64, until, now time.Time) {
 	if !h.Held {
-		*h = Hold{Since: now, doubt: h.doubt, right: h.right, against: h.against, over: h.over, Highest: sent}
+		*h = Hold{Since: now, doubt: h.doubt, right: h.right, against: h.against, share: h.before, before: h.before, Highest: sent}
 	}
 	h.Suspected, h.Held, h.Ending, h.Latest, h.Highest, h.first, h.sentBy, h.from = true, true, false, now, sent, sent, sent, sent
 	if !now.Before(h.Until) {
@@ -201,7 +197,6 @@ func (h *Hold) Accepted(n uint64, now time.Time) (ended, right bool) {
 		h.Suspected = false
 		return false, false
 	}
-	h.over = n
 	return true, h.End(now)
 }
 
@@ -213,13 +208,13 @@ func (h *Hold) End(now time.Time) (right bool) {
 	h.Suspected, h.Held = false, false
 	switch {
 	case right:
-		h.right = min(h.right+1, trusted)
+		h.right, h.before = min(h.right+1, trusted), h.share
 		h.doubt -= min(h.doubt, 1)
 		return true
 	case h.against < single && h.Until.Sub(now) < rounding && now.Sub(h.Since) >= rounding && !h.Until.IsZero():
 		return h.right > 0 // it may have been over
 	}
-	h.right = 0
+	h.right, h.before = 0, 0
 	h.doubt = min(h.doubt+1, maxDoubt)
 	return false
 }

@@ -563,37 +563,44 @@ func TestHold_zero(t *testing.T) {
 	require.Equal(t, Hold{}, h)
 }
 
-// A rejection that arrives late, of a request that was sent before the one whose acceptance ended the hold, is no reason to wait again,
-// also after holds that were right.
-func TestHold_lateRejectionsBeginNoOther(t *testing.T) {
-	for _, released := range []bool{false, true} {
-		h := Hold{right: trusted}
-		require.True(t, h.Add(Rejection{Claim: 3, Sent: 20, Share: .1}, start))
-		h.Rejected = 2
-		ended, right := h.Accepted(21, start.Add(time.Second))
-		require.True(t, ended && right)
-		require.False(t, h.Add(Rejection{Claim: 20, Sent: 25, Released: released, Share: .1}, start.Add(2*time.Second)))
-		require.False(t, h.Held)
-		require.True(t, h.Add(Rejection{Claim: 22, Sent: 25, Released: released, Share: .1}, start.Add(2*time.Second)), "sent later")
-	}
-}
-
 // After a right hold few responses are known that it does not explain. That does not make the next hold right by
 // a test that is rejected by chance, as half of the requests were before.
 func TestHold_shareOutlivesARightHold(t *testing.T) {
-	h := Hold{}
-	hold := func(share float64, rejectedTests int) (right bool) {
-		sent := h.respond("xxxxxxxxx", share)
+	hold := func(h *Hold, share float64, rejectedTests int, elsewhere bool) (right bool) {
+		sent := h.Highest + 1
+		if elsewhere {
+			h.Begin(sent, time.Time{}, start)
+		} else {
+			sent = h.respond("xxxxxxxxx", share)
+		}
 		require.True(t, h.Held)
 		h.Rejected = rejectedTests
 		ended, right := h.Accepted(sent+1, start)
 		require.True(t, ended)
 		return right
 	}
-	require.True(t, hold(.5, 4))
-	require.False(t, hold(.06, 1), "half of the requests are rejected at random")
-	require.EqualValues(t, 0, h.right)
-	h = Hold{}
-	require.True(t, hold(.06, 1))
-	require.True(t, hold(.06, 1), "requests are seldom rejected")
+	for _, elsewhere := range []bool{false, true} { // another process has found it
+		h := &Hold{}
+		require.True(t, hold(h, .5, 4, false))
+		require.False(t, hold(h, .06, 1, elsewhere), "half of the requests are rejected at random")
+		require.EqualValues(t, 0, h.right)
+		require.True(t, hold(h, .06, 1, false), "after a wrong one, the latest responses count")
+
+		h = &Hold{}
+		require.True(t, hold(h, .06, 1, false))
+		require.True(t, hold(h, .06, 2, elsewhere), "requests are seldom rejected")
+	}
+}
+
+// A rejection that begins no hold, in an outage with failures, does not change what the next holds have to show.
+func TestHold_shareOfASuspicionIsForgotten(t *testing.T) {
+	h := Hold{right: 1, before: .06}
+	h.Add(Rejection{Claim: 50, Sent: 50, Share: .85}, start)
+	h.Accepted(51, start)
+	require.False(t, h.Suspected)
+	sent := h.respond("xxxxx", .06)
+	require.True(t, h.Held)
+	h.Rejected = 1
+	_, right := h.Accepted(sent+1, start)
+	require.True(t, right)
 }

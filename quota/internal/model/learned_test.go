@@ -1,8 +1,6 @@
 package model
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -229,44 +227,6 @@ func TestQuota_aStatementReplacesADeclaration(t *testing.T) {
 	}
 }
 
-// A single response that takes long does not change what is typical, two in a row do: the wait of others must not depend on one
-// straggler, but follow a server that becomes slow. Before, one straggler of 10 s among responses of 10 ms made it 1.26 s.
-func TestQuota_roundTripsWithStragglers(t *testing.T) {
-	var r roundTrip
-	now, claim := start, uint64(0)
-	respond := func(took time.Duration) {
-		claim++
-		r.granted(claim, now)
-		now = now.Add(took)
-		r.ended(claim, true, now)
-	}
-	for i := range 40 {
-		if respond(10 * ms); i%2 == 1 {
-			respond(10 * s)
-		}
-		if i > 1 {
-			require.Equal(t, 10*ms, r.Typical())
-		}
-	}
-	for range 9 {
-		respond(s)
-	}
-	require.Greater(t, r.Typical(), 600*ms)
-
-	// Responses with a heavy tail: half of them take 100 ms or longer, and one in 46 takes 2 s or longer.
-	random := rand.New(rand.NewPCG(1, 2))
-	r = roundTrip{}
-	var sum, highest time.Duration
-	const responses = 4000
-	for range responses {
-		respond(time.Duration(float64(58*ms) / math.Pow(1-random.Float64(), 1/1.3)))
-		sum += r.Typical()
-		highest = max(highest, r.Typical())
-	}
-	require.Less(t, sum/responses, 150*ms)
-	require.Less(t, highest, 600*ms)
-}
-
 // The time from a claim to its response is measured of one claim at a time, and used within bounds.
 func TestQuota_roundTrips(t *testing.T) {
 	var r roundTrip
@@ -281,7 +241,7 @@ func TestQuota_roundTrips(t *testing.T) {
 	require.Equal(t, 80*ms, r.Typical())
 	r.granted(4, at(100*ms))
 	r.ended(4, true, at(100*ms))
-	require.InDelta(t, 40*ms, r.Typical(), float64(time.Microsecond), "the mean of the first ones")
+	require.InDelta(t, 70*ms, r.Typical(), float64(time.Microsecond))
 	for typical, want := range map[time.Duration][2]time.Duration{0: {50 * ms, 50 * ms}, 1: {ms, ms}, 30 * ms: {30 * ms, 30 * ms}, s: {s, 250 * ms}} {
 		r.typical = typical
 		require.Equal(t, want, [2]time.Duration{r.Typical(), r.bounded()})

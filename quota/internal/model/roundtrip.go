@@ -2,20 +2,17 @@ package model
 
 import "time"
 
-// A roundTrip measures the typical time from a claim to its response: one claim at a time is watched. A single response that takes
-// longer shows nothing, so of two in a row the shorter one counts.
+// A roundTrip measures the typical time from a claim to its response: one claim at a time is watched.
 type roundTrip struct {
 	watched uint64 // 0: none
 	sent    time.Time
 	typical time.Duration // 0: not known
-	latest  time.Duration // of the latest response
-	n       int8          // responses, at most tripWeight
 }
 
 const (
 	unknownTrip = 50 * time.Millisecond // before the first response
 	leastTrip   = time.Millisecond
-	tripWeight  = 8 // one in so many of a difference is applied, or of the first responses their mean
+	tripWeight  = 8 // one in so many of a difference is applied
 )
 
 // granted watches claim n, which is granted now, if none is watched.
@@ -32,12 +29,10 @@ func (r *roundTrip) ended(n uint64, responded bool, now time.Time) {
 	}
 	r.watched = 0
 	if took := max(now.Sub(r.sent), 1); responded {
-		seen := took
-		if r.n > 0 {
-			seen = min(took, max(r.latest, r.typical))
+		if r.typical == 0 {
+			r.typical = took
 		}
-		r.n, r.latest = min(r.n+1, tripWeight), took
-		r.typical += (seen - r.typical) / time.Duration(r.n)
+		r.typical += (took - r.typical) / tripWeight
 	}
 }
 
