@@ -92,8 +92,8 @@ type RetryPolicy struct {
 	// MaxServerWait is the longest delay before a retry, and the longest wait in the queue that
 	// the server may impose. A request that would have to wait longer fails immediately;
 	// so do requests that are already in the queue when the server states a longer time. Until
-	// two waits of the server were right, that is in the time of a round trip, see package quota.
-	// It does not apply to waits that the program's own limits impose. Zero means
+	// two waits that the server stated were right, both fail after a round trip: see package
+	// quota. It does not apply to waits that the program's own limits impose. Zero means
 	// 10 minutes; a negative value means no limit.
 	MaxServerWait time.Duration
 

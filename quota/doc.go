@@ -97,8 +97,8 @@
 // A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
 // last chance: what it waited for may be wrong. During a hold, 64 are sent so, and before a stated T
 // one, or none if it is proven that all units come back together at T. Each one that is accepted, and
-// each accepted test, permits two more. A call that cannot wait until the end that a rejection stated
-// fails in the time in which the server would reject it, a round trip, until two holds were right.
+// each accepted test, permits two more. Until two holds were right, a call that cannot wait until the
+// end that a rejection stated fails after a round trip, in which the server would have rejected it.
 //
 // # Learned rates
 //

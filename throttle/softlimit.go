@@ -131,20 +131,20 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 	if err != nil {
 		return Decision{}, err
 	}
-	d.Degraded = d.Degraded || within.Degraded
+	degraded := d.Degraded || within.Degraded
 	if !within.OK && !s.mayExceed(c, within) {
-		within.Degraded, within.Fresh, within.subGrant = d.Degraded, false, nil
+		within.Degraded, within.Fresh, within.subGrant = degraded, false, nil
 		return within, nil
 	}
 	granted = true
 	over := d.OverLimit || within.OverLimit || !within.OK
 	if c.DryRun {
-		d.OverLimit, d.Fresh, d.subGrant = over, d.Fresh && within.Fresh, nil
+		d.OverLimit, d.Degraded, d.Fresh, d.subGrant = over, degraded, d.Fresh && within.Fresh, nil
 		return d, nil
 	}
 	t := s.subGrants.get(2)
 	t.parts[0], t.parts[1] = d, within
-	d.OverLimit = over
+	d.OverLimit, d.Degraded = over, degraded
 	return t.attach(d), nil
 }
 

@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -250,5 +251,30 @@ func TestSoftLimit_isDegradedIfEitherLimiterIs(t *testing.T) {
 			d := reserve(t, s, throttle.Claim{DryRun: dry})
 			require.Equal(t, []bool{tt.ok, tt.degraded}, []bool{d.OK, d.Degraded}, tt.name)
 		}
+	}
+}
+
+// A reporter is a limiter that grants every claim, and keeps the latest decision that was reported to it.
+type reporter struct {
+	throttle.Limiter
+	reported *throttle.Decision
+}
+
+func (r reporter) Report(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+	*r.reported = d
+}
+
+// What is reported to a limiter is its own decision, whatever the other one was: it may find what it has taken by it.
+func TestSoftLimit_reportsToEachItsOwnDecision(t *testing.T) {
+	for name, secondary := range map[string]throttle.Limiter{"granted": throttle.AllowAll, "rejected, so canceled at Hard": throttle.DenyAll} {
+		soft := throttle.NewFallback(throttle.FallbackConfig{Primary: unreachable{}, Secondary: secondary})
+		hard := reporter{throttle.AllowAll, &throttle.Decision{}}
+		s := throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: soft, Hard: hard, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false }})
+		d := reserve(t, s, throttle.Claim{})
+		require.True(t, d.Degraded, name)
+		if d.OK {
+			s.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
+		}
+		require.Equal(t, []bool{true, false}, []bool{hard.reported.OK, hard.reported.Degraded}, name)
 	}
 }

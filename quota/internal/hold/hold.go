@@ -63,7 +63,7 @@ type Hold struct {
 	uncrowded bool      // one of these was sent with no more in flight than others that were accepted
 	needed    int       // so many of them begin the hold, or continue it
 	share     float64   // part of the responses before that were rejections or failures
-	before    float64   // share of the hold before, if that was right: few responses since then are known that it does not explain
+	before    float64   // share of the hold before, if that was right, otherwise 0: it has explained the rejections, which no longer count
 	doubt     uint8     // holds that proved to be wrong, less those that proved to be right
 	right     uint8     // holds in a row that proved to be right, at most trusted
 	against   uint8     // of the claims after first up to sentBy, so many more were accepted than rejected; of all suspicions
