@@ -49,19 +49,14 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	if len(a.limits) != 2 || a.banLimit() == nil {
+	if !a.bansOne() {
 		c.Ahead = 0
 	}
 	return a.ask(ctx, c, n)
 }
 
-// banLimit returns the limit that bans keys after rejections of the others, or nil.
-func (a *allOf) banLimit() *Limiter {
-	if last := a.limits[len(a.limits)-1]; last.limit.isBan() {
-		return last
-	}
-	return nil
-}
+// bansOne reports whether a is one limit, and a ban of keys after rejections of that limit.
+func (a *allOf) bansOne() bool { return len(a.limits) == 2 && a.limits[1].limit.isBan() }
 
 // Report implements throttle.Limiter. It settles the claim at each of the limits.
 func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
@@ -74,7 +69,7 @@ func (a *allOf) Report(ctx context.Context, c throttle.Claim, d throttle.Decisio
 func (a *allOf) Traits() throttle.Traits {
 	return throttle.Traits{
 		EndsAtResponse: !a.holds,
-		BooksAhead:     len(a.limits) == 2 && a.banLimit() != nil && a.limits[0].Traits().BooksAhead,
+		BooksAhead:     a.bansOne() && a.limits[0].Traits().BooksAhead,
 		CountsRejected: a.countsRejected,
 	}
 }

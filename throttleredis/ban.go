@@ -26,9 +26,8 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 		name:             v.Name,
 		policy:           v.Name,
 		scope:            scope,
-		ticksPerMicro:    1,
 		countsRejections: true,
-		args:             []any{v.Rejections, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
+		args:             floats(int64(v.Rejections), ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)),
 	})
 	return &banned{newAllOf(append(p.limits, ban)...), p, v}
 }

@@ -25,7 +25,7 @@ func tokenBucket(l throttle.Limit) limit {
 		capacity:      t.burst,
 		per:           t.duration(t.window()),
 		ticksPerMicro: t.scale,
-		args:          []any{t.interval, t.scale, t.burst},
+		args:          floats(t.interval, t.scale, t.burst),
 		newRule:       func(o EventualOptions) usageRule { return newBucketUsage(l, o.PeerTimeout) },
 		newShare:      func(n int64) throttle.Limiter { return throttle.NewTokenBucket(shareOf(l, n)) },
 	}
@@ -49,27 +49,23 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 func refillBucket(r throttle.RefillBucketConfig) limit {
 	burst := cmp.Or(r.Limit.Burst, r.Limit.Count)
 	per, anchor := micros(r.Limit.Per), anchorMicros(r.Anchor)
+	err := r.Validate()
+	if err == nil && r.InitialDeficit != 0 {
+		err = fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Limit.Name, r.InitialDeficit)
+	}
 	return limit{
-		algorithm:     "refillbucket",
-		err:           cmp.Or(r.Validate(), validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateFull(r), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
-		name:          r.Limit.Name,
-		policy:        cmp.Or(r.Limit.Name, r.Limit.String()),
-		shape:         []any{per, anchor},
-		capacity:      burst,
-		per:           time.Duration(saturated.Mul((burst-1)/max(r.Limit.Count, 1)+1, int64(max(r.Limit.Per, 0)))),
-		ticksPerMicro: 1,
-		args:          []any{per, r.Limit.Count, burst, anchor},
+		algorithm: "refillbucket",
+		err:       cmp.Or(err, validateMicros("refill bucket", r.Limit.Name, r.Limit.Per), validateCount("refill bucket", r.Limit.Name, max(burst, r.Limit.Count))),
+		name:      r.Limit.Name,
+		policy:    cmp.Or(r.Limit.Name, r.Limit.String()),
+		shape:     []any{per, anchor},
+		capacity:  burst,
+		per:       time.Duration(saturated.Mul((burst-1)/max(r.Limit.Count, 1)+1, int64(max(r.Limit.Per, 0)))),
+		args:      floats(per, r.Limit.Count, burst, anchor),
 		newShare: func(n int64) throttle.Limiter {
 			return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor})
 		},
 	}
-}
-
-func validateFull(r throttle.RefillBucketConfig) error {
-	if r.InitialDeficit == 0 {
-		return nil
-	}
-	return fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Limit.Name, r.InitialDeficit)
 }
 
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
@@ -79,7 +75,7 @@ func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter { return s.li
 func leakyBucket(l throttle.LeakyBucketConfig) limit {
 	t := ticksOf(l.Limit)
 	queue := min(saturated.Mul(max(l.Queue, 0), t.interval), maxWindow)
-	most, full, split := t.burst, t.window(), 0
+	most, full, split := t.burst, t.window(), int64(0)
 	if l.Split {
 		most, full, split = t.burst+min(max(l.Queue, 0), math.MaxInt64-t.burst), t.window()+queue, 1
 	}
@@ -94,7 +90,7 @@ func leakyBucket(l throttle.LeakyBucketConfig) limit {
 		ticksPerMicro: t.scale,
 		scaledGrant:   true,
 		queueBound:    queueBoundOf(l.Queue),
-		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
+		args:          floats(t.interval, t.scale, t.burst, queue, min(most, maxUnits), split),
 		newShare: func(n int64) throttle.Limiter {
 			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split})
 		},
@@ -126,7 +122,7 @@ func tickQueue(t throttle.TickQueueConfig) limit {
 		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Limit.Per), t.Limit.Count)),
 		ticksPerMicro: t.Limit.Count / g,
 		queueBound:    queueBoundOf(t.Queue),
-		args:          []any{t.Limit.Count / g, per / g, t.Queue, anchor},
+		args:          floats(t.Limit.Count/g, per/g, t.Queue, anchor),
 		newShare: func(n int64) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
 			return throttle.NewTickQueue(part)
@@ -155,14 +151,13 @@ func nginx(l throttle.NginxConfig) limit {
 		undelayed = l.Burst
 	}
 	return limit{
-		algorithm:     "nginx",
-		name:          l.Name,
-		policy:        cmp.Or(l.Name, l.String()),
-		capacity:      undelayed + 1,
-		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
-		ticksPerMicro: 1,
-		queueBound:    queueBoundOf(l.Burst - undelayed),
-		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
+		algorithm:  "nginx",
+		name:       l.Name,
+		policy:     cmp.Or(l.Name, l.String()),
+		capacity:   undelayed + 1,
+		per:        time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
+		queueBound: queueBoundOf(l.Burst - undelayed),
+		args:       floats(rate, l.Burst*1000, undelayed*1000),
 		newShare: func(n int64) throttle.Limiter {
 			whole := throttle.Limit{Name: cmp.Or(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
 			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n})

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,23 +23,19 @@ type calendar struct {
 }
 
 // bounds are the instants, in microseconds, at which four consecutive windows begin.
-type bounds struct {
-	at   [4]int64
-	args [4]float64 // at, as arguments of a script
-}
+type bounds [4]float64
 
 // boundsAt returns the bounds for a reading of the local clock.
 func (c *calendar) boundsAt(now time.Time) *bounds {
 	us := now.UnixMicro() + c.clockOffset.Load()
 	b := c.cached.Load()
-	if b == nil || us < b.at[1] || us >= b.at[2] {
+	if b == nil || float64(us) < b[1] || float64(us) >= b[2] {
 		from, to := c.quota.Window(time.UnixMicro(us))
 		before, _ := c.quota.Window(from.Add(-1))
 		_, after := c.quota.Window(to)
 		b = new(bounds)
 		for i, t := range []time.Time{before, from, to, after} {
-			b.at[i] = t.UnixMicro()
-			b.args[i] = float64(b.at[i])
+			b[i] = float64(t.UnixMicro())
 		}
 		c.cached.Store(b)
 	}
@@ -48,10 +45,8 @@ func (c *calendar) boundsAt(now time.Time) *bounds {
 // windowLength returns the length of the window that begins at start (in microseconds).
 func (c *calendar) windowLength(start int64) time.Duration {
 	if b := c.cached.Load(); b != nil {
-		for i, at := range b.at[:3] {
-			if at == start {
-				return time.Duration(b.at[i+1]-at) * time.Microsecond
-			}
+		if i := slices.Index(b[:3], float64(start)); i >= 0 {
+			return time.Duration(b[i+1]-b[i]) * time.Microsecond
 		}
 	}
 	from, to := c.quota.Window(time.UnixMicro(start))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -100,9 +99,7 @@ func newCall(limits ...*Limiter) *call {
 	k := &call{of: limits, args: make([]any, 3, 3+len(limits)+2), decisions: make([]throttle.Decision, 2*len(limits)), done: make(chan struct{}, 1)}
 	k.args[2] = len(limits)
 	for i, l := range limits {
-		for _, a := range l.limit.args {
-			k.limits = appendFloats(k.limits, floatOf(a))
-		}
+		k.limits = appendFloats(k.limits, l.limit.args...)
 		if l.limit.calendar != nil {
 			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.limits)})
 		}
@@ -111,16 +108,13 @@ func newCall(limits ...*Limiter) *call {
 	return k
 }
 
-// floatOf returns an argument of a limit as the number that a script gets.
-func floatOf(arg any) float64 {
-	switch v := arg.(type) {
-	case int64:
-		return float64(v)
-	case int:
-		return float64(v)
+// floats returns whole numbers as arguments of a limit.
+func floats(ns ...int64) []float64 {
+	fs := make([]float64, len(ns))
+	for i, n := range ns {
+		fs[i] = float64(n)
 	}
-	f, _ := strconv.ParseFloat(arg.(string), 64) // infinity is an error of range
-	return f
+	return fs
 }
 
 // command returns the command for k alone, which is valid until the next call of command.
@@ -146,7 +140,7 @@ func (k *call) setOp(op operation, n, arg int64) {
 
 func (k *call) setBounds(now time.Time) {
 	for _, c := range k.calendars {
-		appendFloats(k.limits[:c.end-32], c.boundsAt(now).args[:]...)
+		appendFloats(k.limits[:c.end-32], c.boundsAt(now)[:]...)
 	}
 }
 

@@ -237,7 +237,7 @@ func (s *Store) newUsage(l limit) (*limitUsage, error) {
 		return nil, fmt.Errorf("throttleredis: %s %q: a window of %v is over before others know what was taken: in Mode Eventual it must be at least Interval plus Delay, %v", l.algorithm, l.policy, l.window, o.Interval+o.Delay)
 	}
 	x := s.startExchange()
-	sum := sha256.Sum256([]byte(limitID(&l, l.args)))
+	sum := sha256.Sum256([]byte(limitID(&l, l.numbers())))
 	u := &limitUsage{id: binary.LittleEndian.Uint64(sum[:]), policy: l.policy, capacity: l.capacity, per: l.per, exchange: x, keys: new(atomic.Int64), seed: maphash.MakeSeed()}
 	u.networks.Init(int64(x.options.MaxKeys), nil)
 	u.rule, u.time = l.newRule(x.options), ticks.NewTimeline()

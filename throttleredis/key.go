@@ -33,11 +33,14 @@ func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0
 // keeps its id, and so what is counted, if its numbers change, as far as the stored state still
 // applies to it. One without a name is identified by its numbers. The id is another one if the state
 // is stored in a new format.
-func limitID(l *limit, args []any) string {
+func limitID(l *limit, shape any) string {
 	algorithm := l.algorithm
 	if f := algorithms[algorithm].format; f > 0 {
 		algorithm += "/" + strconv.Itoa(f)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", algorithm, l.policy, l.scope, args))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", algorithm, l.policy, l.scope, shape))
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
+
+// numbers returns the arguments of l as a text in which whole ones have no exponent.
+func (l *limit) numbers() string { return fmt.Sprintf("%.17g", l.args) }

@@ -17,8 +17,8 @@ type limit struct {
 	scope            string        // further text that distinguishes the limit from others
 	capacity         int64         // maximum number of units at the same time
 	per              time.Duration // time in which all units are restored
-	ticksPerMicro    int64         // ticks in a microsecond
-	args             []any         // of the script
+	ticksPerMicro    int64         // ticks in a microsecond; zero means 1
+	args             []float64     // of the script
 	shape            []any         // what the meaning of the stored state depends on, besides the algorithm
 	scaledGrant      bool          // a grant holds by how many ticks it acts before whole microseconds
 	queueBound       int64         // see throttle.Decision.QueueBound

@@ -42,6 +42,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	} else {
 		l.leaseMargin = 0
 	}
+	l.ticksPerMicro = cmp.Or(l.ticksPerMicro, 1)
 	r := &Limiter{limit: l}
 	if s.Mode == Eventual {
 		usage, err := s.newUsage(l)
@@ -52,7 +53,7 @@ func (s *Store) newLimiter(l limit) (*Limiter, error) {
 	}
 	id := limitID(&l, l.shape)
 	if l.name == "" {
-		id = limitID(&l, l.args)
+		id = limitID(&l, l.numbers())
 		if _, twice := s.unnamed.LoadOrStore(id, true); twice {
 			return nil, fmt.Errorf("throttleredis: %s %q: the store has a limit without a Name and with the same numbers, and both would be one limit: set Name, or use the first Limiter", l.algorithm, l.policy)
 		}

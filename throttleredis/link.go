@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/httpbody"
 )
 
 // A Subscriber is a client of go-redis that runs scripts and subscribes to channels: a
@@ -130,7 +131,7 @@ func (l *link) subscribe(ctx context.Context, e linkEvents) {
 		if time.Since(began) > l.pingInterval {
 			failures = 1
 		}
-		sleep(ctx, pauses.Delay(failures, 0))
+		_ = httpbody.Sleep(ctx, nil, pauses.Delay(failures, 0))
 	}
 }
 
@@ -206,7 +207,7 @@ func (s signal) work(ctx context.Context, maxDelay time.Duration, do func(contex
 			return
 		}
 		pauses := retryPauses(maxDelay)
-		for failures := 1; do(ctx) != nil && sleep(ctx, pauses.Delay(failures, 0)); failures++ {
+		for failures := 1; do(ctx) != nil && httpbody.Sleep(ctx, nil, pauses.Delay(failures, 0)) == nil; failures++ {
 		}
 	}
 }
@@ -214,16 +215,6 @@ func (s signal) work(ctx context.Context, maxDelay time.Duration, do func(contex
 // retryPauses returns the policy for the pauses between attempts to reach Redis.
 func retryPauses(longest time.Duration) backoff.Policy {
 	return backoff.Exponential{Base: 50 * time.Millisecond, Max: longest, Jitter: backoff.None}
-}
-
-// sleep waits for d. It returns false if ctx is done before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // A background is a group of goroutines that end together.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 	"weak"
+
+	"github.com/heed-go/heed/internal/httpbody"
 )
 
 // A usageExchange sends what this host has taken to all other hosts, and receives what they
@@ -179,7 +181,7 @@ func (x *usageExchange) forgetLimits() {
 // publishAll publishes once per Interval until ctx is done. Hosts that start at the same
 // time publish at different times.
 func (x *usageExchange) publishAll(ctx context.Context) {
-	if !sleep(ctx, rand.N(x.options.Interval)) {
+	if httpbody.Sleep(ctx, nil, rand.N(x.options.Interval)) != nil {
 		return
 	}
 	ticker := time.NewTicker(x.options.Interval)
@@ -196,7 +198,7 @@ func (x *usageExchange) publishAll(ctx context.Context) {
 
 // maintain counts reachable hosts and removes what is not needed any more, until ctx is done.
 func (x *usageExchange) maintain(ctx context.Context) {
-	for shard := 0; sleep(ctx, x.options.Interval); shard++ {
+	for shard := 0; httpbody.Sleep(ctx, nil, x.options.Interval) == nil; shard++ {
 		x.recount(x.elapsed())
 		x.sweep(shard % usageShards)
 		x.forgetLimits()

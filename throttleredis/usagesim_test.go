@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -147,7 +148,7 @@ func (l *simLink) subscribe(ctx context.Context, e linkEvents) {
 			n.regions[l.to].subscribers = append(n.regions[l.to].subscribers, s)
 			n.mu.Unlock()
 			e.connected()
-			for n.isUp(l.from, l.to) && sleep(ctx, n.poll) {
+			for n.isUp(l.from, l.to) && httpbody.Sleep(ctx, nil, n.poll) == nil {
 			}
 			n.mu.Lock()
 			r := n.regions[l.to]
@@ -155,7 +156,7 @@ func (l *simLink) subscribe(ctx context.Context, e linkEvents) {
 			n.mu.Unlock()
 			e.lost(errCut)
 		}
-		sleep(ctx, 50*time.Millisecond)
+		_ = httpbody.Sleep(ctx, nil, 50*time.Millisecond)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	saturated "github.com/heed-go/heed/internal/ticks"
@@ -57,13 +56,13 @@ func smooth(l throttle.Limit, err error, p unitCosts, share func(n int64) thrott
 	if most < math.MaxInt64 {
 		most++
 	}
-	args := floats(p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing)
+	args := []float64{p.interval, p.warm, p.slope, p.threshold, p.maxIdle, p.idlePerUnit, units, float64(full), p.missing}
 	return limit{
 		algorithm:     "warmup",
 		err:           err,
 		name:          l.Name,
 		policy:        cmp.Or(l.Name, l.String()),
-		shape:         args,
+		shape:         []any{args},
 		capacity:      most,
 		per:           saturated.CeilDuration((units + 1) * p.interval),
 		ticksPerMicro: 1000,
@@ -105,16 +104,4 @@ func burstyCosts(b warmup.BurstyConfig) unitCosts {
 	interval := float64(b.Limit.Per) / float64(b.Limit.Count)
 	most := float64(save) * float64(b.Limit.Count) / float64(b.Limit.Per)
 	return unitCosts{interval: interval, idlePerUnit: interval, maxIdle: most, threshold: most}
-}
-
-// floats returns numbers as arguments that Lua reads as the same numbers.
-func floats(fs ...float64) (args []any) {
-	for _, f := range fs {
-		if math.IsInf(f, 1) {
-			args = append(args, "1e999") // Lua reads it as infinity
-			continue
-		}
-		args = append(args, strconv.FormatFloat(f, 'g', -1, 64))
-	}
-	return args
 }

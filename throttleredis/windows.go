@@ -14,20 +14,19 @@ import (
 func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter { return s.limiter(fixedWindow(q)) }
 
 func fixedWindow(q throttle.FixedWindowConfig) limit {
-	first, per := 0, micros(q.Per)
+	first, per := int64(0), micros(q.Per)
 	if q.Align == throttle.AtFirst {
 		first = 1
 	}
 	l := limit{
-		algorithm:     "fixedwindow",
-		err:           cmp.Or(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
-		name:          q.Name,
-		policy:        cmp.Or(q.Name, q.String()),
-		shape:         []any{per, q.Align, q.Zone},
-		capacity:      q.Count,
-		per:           q.Per,
-		ticksPerMicro: 1,
-		args:          []any{q.Count, per, first, 0, 0, 0, 0},
+		algorithm: "fixedwindow",
+		err:       cmp.Or(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
+		name:      q.Name,
+		policy:    cmp.Or(q.Name, q.String()),
+		shape:     []any{per, q.Align, q.Zone},
+		capacity:  q.Count,
+		per:       q.Per,
+		args:      floats(q.Count, per, first, 0, 0, 0, 0),
 		newShare: func(n int64) throttle.Limiter {
 			part := q
 			if part.Name, part.Count = cmp.Or(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
@@ -61,7 +60,7 @@ func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
 func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter { return s.limiter(slidingLog(l)) }
 
 func slidingLog(l throttle.SlidingLogConfig) limit {
-	rejected := 0
+	rejected := int64(0)
 	if l.CountRejected {
 		rejected = 1
 	}
@@ -90,9 +89,9 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 		if err == nil && int64(c.Parts) > micros(c.Limit.Per) {
 			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Limit.Name, c.Parts)
 		}
-		return slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Limit.Per), 0, 0, c.Parts)
+		return slidingLimit("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Limit.Per), 0, 0, int64(c.Parts))
 	}
-	floor := 0
+	floor := int64(0)
 	if c.RoundDown {
 		floor = 1
 	}
@@ -107,18 +106,17 @@ func slidingCounter(c throttle.SlidingCounterConfig) limit {
 
 // slidingLimit returns a limit over a sliding window. The first of args is the window, and the last
 // the number of its parts, if there are any.
-func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(n int64) throttle.Limiter, args ...any) limit {
+func slidingLimit(kind string, l throttle.Limit, err error, algorithm string, share func(n int64) throttle.Limiter, args ...int64) limit {
 	return limit{
-		algorithm:     algorithm,
-		err:           cmp.Or(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
-		name:          l.Name,
-		policy:        cmp.Or(l.Name, l.String()),
-		shape:         []any{args[0], args[len(args)-1]},
-		capacity:      l.Count,
-		per:           l.Per,
-		ticksPerMicro: 1,
-		args:          append([]any{l.Count}, args...),
-		newShare:      share,
+		algorithm: algorithm,
+		err:       cmp.Or(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
+		name:      l.Name,
+		policy:    cmp.Or(l.Name, l.String()),
+		shape:     []any{args[0], args[len(args)-1]},
+		capacity:  l.Count,
+		per:       l.Per,
+		args:      floats(append([]int64{l.Count}, args...)...),
+		newShare:  share,
 	}
 }
 
@@ -138,9 +136,8 @@ func concurrency(c throttle.ConcurrencyConfig) limit {
 		name:          c.Name,
 		policy:        cmp.Or(c.Name, c.String()),
 		capacity:      c.Count,
-		ticksPerMicro: 1,
 		holdsUntilEnd: true,
-		args:          []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
+		args:          floats(c.Count, min(max(micros(c.MaxAge), 1), maxWindow)),
 		newShare: func(n int64) throttle.Limiter {
 			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: cmp.Or(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge})
 		},
