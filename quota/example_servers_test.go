@@ -66,14 +66,14 @@ func Example_tokenBucket() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    51 │█
 	//                │█   ▃
-	//                │█   █▃▂▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▃▃▂▁▁
-	// rejected       │+         1             1                     1
-	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬───────────
+	//                │█   █▃▂▃▃▂▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▂▃▃▃▁
+	// rejected       │+         1             1          1
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬──────────
 	//                 0 s                 5 s                 10 s
 	// 1 column = 250 ms, + = 10 or more, q = quota
 	//     0 s  quota api.example.com: stated limit of 50
-	// 300 calls: 314 requests sent, 14 rejected, 0 calls failed, 12.9 s (ideal 12.5 s)
+	// 300 calls: 314 requests sent, 14 rejected, 0 calls failed, 12.5 s (ideal 12.5 s)
 }
 
 var slidingLog = scenario{

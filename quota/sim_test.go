@@ -213,7 +213,12 @@ func begin(t *testing.T, g *turns.Group, tr *Tracker, s server, n, c int, rtt ti
 
 // tokenBucket serves rate a second with a burst, and states the reset in whole seconds.
 func tokenBucket(rate float64, burst int64, hints bool) server {
-	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst})
+	return slowBucket(time.Duration(float64(time.Second)/rate), burst, hints)
+}
+
+// slowBucket is a tokenBucket that restores a unit in each interval.
+func slowBucket(interval time.Duration, burst int64, hints bool) server {
+	l := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: interval, Burst: burst})
 	return func(now time.Time) (int, http.Header) {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Now: now})
 		h := http.Header{}
@@ -320,6 +325,58 @@ func TestTracker_usesSmallBuckets(t *testing.T) {
 	t.Log(got)
 	require.GreaterOrEqual(t, used/float64(worlds), .9, got)
 	require.LessOrEqual(t, rejected/float64(worlds), .05, got)
+}
+
+// A bucket that restores a unit within seconds or a minute states, whenever it is empty, when it is full, long after its next unit.
+// That unit is used when it is there, and few requests are sent before.
+func TestTracker_usesSlowBuckets(t *testing.T) {
+	random := rand.New(rand.NewPCG(41, 42))
+	worlds, longer, rejected := 60, 0., 0.
+	if testing.Short() {
+		worlds = 12
+	}
+	for range worlds {
+		interval, burst := time.Duration(3+random.IntN(57))*time.Second, int64(2+random.IntN(15))
+		rtt := time.Duration(1+random.IntN(400)) * time.Millisecond
+		calls := 40 + int(burst)
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+			j := play(t, &Tracker{Rand: random.Float64}, slowBucket(interval, burst, true), calls, 5, rtt)
+			require.Zero(t, j.failed, "one in %v, burst %d, %v away: %v", interval, burst, rtt, j)
+			longer += j.elapsed.Seconds() / (40 * interval).Seconds()
+			rejected += float64(j.throttled) / float64(calls)
+		})
+	}
+	got := fmt.Sprintf("%.2f of the ideal time, %.3f rejected for each call", longer/float64(worlds), rejected/float64(worlds))
+	t.Log(got)
+	require.LessOrEqual(t, longer/float64(worlds), 1.1, got)
+	require.LessOrEqual(t, rejected/float64(worlds), .5, got)
+}
+
+// Where responses take longer than a window lasts, what they state is over when they arrive. The limit is used and kept all the same.
+func TestTracker_usesWindowsShorterThanResponses(t *testing.T) {
+	random := rand.New(rand.NewPCG(51, 52))
+	worlds, longer, rejected := 40, 0., 0.
+	if testing.Short() {
+		worlds = 8
+	}
+	for i := range worlds {
+		count, per := 2+random.IntN(30), time.Duration(1+random.IntN(3))*time.Second
+		rtt := time.Duration(float64(per) * (1.5 + 8*random.Float64()))
+		calls := 100 * count
+		callers := int(1.5*float64(count)*rtt.Seconds()/per.Seconds()) + 2
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
+			j := play(t, &Tracker{Rand: random.Float64}, fixedWindow(count, per, true, i%2 == 0), calls, callers, rtt)
+			require.Zero(t, j.failed, "%d per %v, %v away: %v", count, per, rtt, j)
+			longer += j.elapsed.Seconds() / (100*per + rtt).Seconds()
+			rejected += float64(j.throttled) / float64(calls)
+		})
+	}
+	got := fmt.Sprintf("%.2f of the ideal time, %.3f rejected for each call", longer/float64(worlds), rejected/float64(worlds))
+	t.Log(got)
+	require.LessOrEqual(t, longer/float64(worlds), 1.35, got)
+	require.LessOrEqual(t, rejected/float64(worlds), .15, got)
 }
 
 // Where a server states what is left and no reset, each wait is a guess, so only one request is sent when it is over. No call

@@ -250,7 +250,7 @@ func (q *Quota) decide(d *decision, c Claim, now time.Time) {
 		free, wait := e.Free(now, f, q.Account.Pacing)
 		if free < min(c.Units, max(e.Limit, 1)) {
 			if wait == 0 && f != &q.InFlight && f.Open > 0 { // the units of those in flight come back before their responses
-				wait = max(e.Window()-now.Sub(q.LastGranted), time.Millisecond)
+				wait = max(q.sends.Next(e.Window()+statedlimit.OpeningDelay, now), time.Millisecond)
 			}
 			d.Wait, d.ServerImposed, d.server, d.chances = wait, true, !e.CountsInFlight() && !q.isOwnChoice(e, now), quotaChances
 			d.inFlight, d.Test = f.Open > 0 && e.Left(now) > 0, wait > 0 && e.Untimed()
@@ -298,8 +298,13 @@ func (q *Quota) counted(e *statedlimit.Estimate, now time.Time) *inflight.Claims
 		return &q.InFlight
 	}
 	f := q.InFlight
-	f.Open = min(f.Open, q.sends.Within(window, now))
+	f.Open = min(f.Open, q.sends.Within(window+statedlimit.OpeningDelay, now))
 	return &f
+}
+
+// outlasts reports whether a response takes longer than the units of e to come back, so that what it states is over when it arrives.
+func (q *Quota) outlasts(e *statedlimit.Estimate) bool {
+	return q.sends != nil && e.Window() > 0 && e.Window() < q.trip.Typical()
 }
 
 // logSend records that a request is sent now, if responses take longer than units to come back.
@@ -317,7 +322,7 @@ func (q *Quota) logSend(now time.Time) {
 		q.Account.Memory.Release(q.dropSends())
 	}
 	if q.sends != nil {
-		q.sends.Add(window, now)
+		q.sends.Add(window+statedlimit.OpeningDelay, now)
 	}
 }
 

@@ -285,6 +285,9 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		stated[i] = true
 		e := &q.Estimates[i]
 		usedUp = usedUp || e.TooFew(l.Remaining)
+		if f.Outcome == throttle.Accepted && q.outlasts(e) && e.Outdated(l) {
+			continue
+		}
 		hadLog := e.HasLog()
 		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), now, &q.InFlight)
 		q.reserveLog(e, hadLog)

@@ -115,7 +115,8 @@ func TestQuota_logOfSentRequests(t *testing.T) {
 	require.Equal(t, slices.Max([]int64{before, q.Account.Memory.Load()}), before+q.DropAll())
 }
 
-// While the first request of a window that is shorter than responses is in flight, the wait of the next one ends with the window.
+// While the first request of a window that is shorter than responses is in flight, the wait of the next one ends with the window, and a little
+// later, because the first one may have arrived late.
 func TestQuota_aWindowEndsBeforeItsFirstResponse(t *testing.T) {
 	q, now := known(0), start
 	usedUp := throttle.RemoteLimit{Limit: 1, Remaining: 0, ResetAfter: s}
@@ -138,7 +139,50 @@ func TestQuota_aWindowEndsBeforeItsFirstResponse(t *testing.T) {
 		require.True(t, first.OK)
 		next := reserve(q, now)
 		require.False(t, next.OK)
-		require.Equal(t, s, next.Wait)
-		now = now.Add(s)
+		require.Equal(t, s+statedlimit.OpeningDelay, next.Wait)
+		now = now.Add(s + statedlimit.OpeningDelay)
 	}
+}
+
+// Where responses take longer than a window lasts, what an accepted one states is over when it arrives, so that it changes nothing: as
+// many requests as the limit are sent in each window, and each of them frees its unit a window after it was sent. A rejection, which
+// arrives sooner, is obeyed.
+func TestQuota_statementsThatAreOverChangeNothing(t *testing.T) {
+	q, now := known(0), start
+	limit := func(left int64) throttle.RemoteLimit {
+		return throttle.RemoteLimit{Limit: 3, Remaining: left, ResetAfter: s}
+	}
+	for range 20 { // the latency is known
+		d := reserve(q, now)
+		now = now.Add(10 * s)
+		respond(q, d, states(accepted, limit(2)), now)
+	}
+	d := reserve(q, now)
+	respond(q, d, states(stated(s), limit(0)), now.Add(ms)) // proves the limit
+	now = now.Add(2 * s)
+	var open []throttle.Decision
+	sent := map[int]int{}
+	for end := now.Add(60 * s); now.Before(end); now = now.Add(10 * ms) {
+		if len(open) > 0 && now.Sub(open[0].At) >= 10*s {
+			respond(q, open[0], states(accepted, limit(0)), now)
+			open = open[1:]
+		}
+		if d := reserve(q, now); d.OK {
+			d.At = now
+			open = append(open, d)
+			sent[60-int(end.Sub(now)/s)]++
+		}
+	}
+	total := 0
+	for at, n := range sent {
+		require.LessOrEqual(t, n, 6, at) // of two windows
+		total += n
+	}
+	require.InDelta(t, 60*3/1.02, total, 6)
+	d = reserve(q, now)
+	for ; !d.OK; d = reserve(q, now) {
+		now = now.Add(10 * ms)
+	}
+	respond(q, d, states(stated(5*s), throttle.RemoteLimit{Limit: 3, Remaining: 0, ResetAfter: 5 * s}), now)
+	require.False(t, reserve(q, now.Add(2*s)).OK && !q.Testing())
 }

@@ -261,7 +261,7 @@ func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtRese
 // Rounded reports whether all that is known of a wait for e is that it ends within the second to which resets are rounded. The rate
 // of a bucket is not known while it was only measured: requests that wait for it show no higher one.
 func (e *Estimate) Rounded(wait time.Duration) bool {
-	known := e.refill.kind == refillsEvenly && e.rate.rate() > 0 || e.refill.kind == refillsNextWindow || e.refill.log != nil
+	known := e.refill.kind == refillsEvenly && e.rate.known() || e.refill.kind == refillsNextWindow || e.refill.log != nil
 	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrency.confirmed
 }
 
@@ -323,8 +323,11 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	e.untimed, e.resolution, e.highest = !statesReset(l), l.Resolution, max(e.highest, left)
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
-	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution); e.rate.rate() > 0 {
-		e.refill.kind, e.refill.rate = refillsEvenly, e.rate.rate()
+	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution, now); e.rate.known() {
+		if e.refill.kind != refillsEvenly {
+			e.refill.kind, e.refill.rate = refillsEvenly, 0
+		}
+		e.refill.rate = e.rate.bound(e.refill.rate)
 	}
 	if statesReset(l) {
 		e.window = max(e.window, reset.Sub(now))
@@ -343,7 +346,8 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 		case ahead > ToleranceOf(l) && !newer && left > e.Left(now):
 			return // it states an earlier time, at which a bucket was fuller
 		case ahead > ToleranceOf(l):
-			over = true
+			early := newer && e.refill.kind == refillUnknown && now.Add(ToleranceOf(l)).Before(e.Reset)
+			over = !early // otherwise no window has ended: units come back one by one
 		case !over && e.refill.kind != refillsEach: // whose reset moves with each unit
 			reset = e.earlierReset(reset, l)
 		}
@@ -363,6 +367,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	if e.refill.log != nil {
 		e.refill.log.trim(max(l.Limit-left, 0))
 	}
+	e.refill.part = e.partAt(left, rejected, now, f)
 	e.Limit, e.Remaining, e.Per, e.Reset = max(l.Limit, left), left, l.Per, reset
 	e.At, e.LastSent, e.openAtUpdate, e.Probe = now, f.Sent, f.Open, false
 	e.refill.begin(left, now, f.Open)
@@ -441,6 +446,16 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	e.adaptProbePause(l, n, rejected)
 	e.update(l, n, rejected, now, f)
 	e.counted.on = e.counted.on && !accepted
+}
+
+// Outdated applies l, which the response to an accepted request states that has taken longer than units to come back. What is left
+// and until when is over then. It reports whether that is all that l states.
+func (e *Estimate) Outdated(l throttle.RemoteLimit) bool {
+	if e.concurrency.confirmed || e.refill.kind == refillsEvenly || l.Limit != e.Limit {
+		return false
+	}
+	e.highest = max(e.highest, l.Remaining)
+	return true
 }
 
 // CountUnstated counts claim n, whose response does not state this limit. accepted reports whether

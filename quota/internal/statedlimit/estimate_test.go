@@ -757,3 +757,47 @@ func TestEstimate_mayBeABucketOfTheSameRate(t *testing.T) {
 		require.Equal(t, tt.want, e.mayBeBucket(w, tt.reordered, now), name)
 	}
 }
+
+// A reset that moves before it has passed is that of a bucket if nothing is known of how units come back, so the measurement of its rate
+// goes on. Soon before it, and if the response is not newer, a window may have ended.
+func TestEstimate_aResetThatMovesEarlyIsThatOfABucket(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		after  time.Duration // of a reset in a minute
+		claim  uint64
+		bucket bool
+	}{
+		"long before":      {30 * time.Second, 2, true},
+		"just in time":     {time.Minute - Tolerance - 1, 2, true},
+		"soon before":      {time.Minute - Tolerance, 2, false},
+		"an older request": {30 * time.Second, 1, false},
+	} {
+		e, now := Estimate{Limit: 2, Remaining: 0, At: start, Reset: start.Add(time.Minute), LastSent: 1, refill: refill{at: start}}, start.Add(tt.after)
+		e.Used(1, now)
+		e.Update(throttle.RemoteLimit{Limit: 2, Remaining: 0, ResetAfter: time.Minute}, tt.claim, now, &inflight.Claims{Sent: 2})
+		require.Equal(t, tt.bucket, e.refill.kind == refillsEvenly, name)
+		require.Equal(t, tt.bucket, e.refill.at.Equal(start), name)
+	}
+}
+
+// Statements that are over change what is known of a limit only if its size is another one, or if it is a bucket or counts requests in flight.
+func TestEstimate_outdatedStatements(t *testing.T) {
+	for name, tt := range map[string]struct {
+		e        Estimate
+		limit    int64
+		outdated bool
+	}{
+		"a window":           {Estimate{Limit: 10}, 10, true},
+		"of another size":    {Estimate{Limit: 10}, 9, false},
+		"a bucket":           {Estimate{Limit: 10, refill: refill{kind: refillsEvenly}}, 10, false},
+		"requests in flight": {Estimate{Limit: 10, concurrency: concurrencyTest{confirmed: true}}, 10, false},
+	} {
+		before := tt.e
+		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}), name)
+		if tt.outdated {
+			require.EqualValues(t, 7, tt.e.highest)
+			tt.e.highest = 0
+		}
+		require.Equal(t, before, tt.e, name)
+	}
+}

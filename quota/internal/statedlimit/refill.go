@@ -22,7 +22,8 @@ const (
 
 const (
 	sureAfter  = time.Second      // a rate that was measured for so long replaces a higher one
-	renewAfter = 10 * time.Second // time after which a measurement of the rate begins again
+	renewAfter = 10 * time.Second // time after which a measurement of the rate begins again, if there are
+	renewUnits = 20               // so many units in it: with fewer, the one that may not be a whole one makes it too low
 )
 
 // A refill models how the units of one server limit come back. It measures the number of units that
@@ -36,6 +37,7 @@ const (
 type refill struct {
 	kind      refillKind
 	rate      float64       // units per second, if kind is refillsEvenly, or until the reset if it is refillsNextWindow
+	part      float64       // of the next unit, that had come back at the latest update, if kind is refillsEvenly
 	together  bool          // at the latest reset more came back than of a sliding counter
 	floor     bool          // the resets of a sliding counter are rounded down
 	left      int64         // units left when the measurement began
@@ -50,15 +52,13 @@ type refill struct {
 // It was received now and states that left units are left until reset, or earlier.
 func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflight.Claims) {
 	switch {
-	case e.rate.rate() > 0:
-		return // the server states it
 	case r.kind != refillsEvenly && !e.untimed && left+e.sinceUpdate(f) >= e.Limit:
 		r.restart() // all units may have come back together
 		return
 	case r.kind == refillsEach: // what comes back of its units looks like any other kind
 	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
 		r.slide(e, left, now)
-	case r.contradicts(e, left, reset, now, f):
+	case !e.rate.known() && r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
 	}
 	span := now.Sub(r.at)
@@ -70,10 +70,10 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 		return
 	}
 	back := left - r.left + r.responses - r.open
-	rate := max(float64(back)-1, 0.5) / span.Seconds() // left is stated in whole units: the last one may not be a whole one
+	rate := e.rate.bound(max(float64(back)-1, 0.5) / span.Seconds()) // left is stated in whole units: the last one may not be a whole one
 	if r.kind == refillsEvenly && span >= sureAfter || back > 0 && (r.kind != refillsEvenly || rate > r.rate) {
 		r.kind, r.rate = refillsEvenly, rate
-		if span >= renewAfter {
+		if span >= renewAfter && back >= renewUnits {
 			r.restart()
 		}
 	}
@@ -123,11 +123,29 @@ func (e *Estimate) returned(now time.Time) int64 {
 	case r.log != nil:
 		return min(r.log.count(e.At.Add(-r.window), now.Add(-r.window)), missing)
 	case r.kind == refillsEvenly:
-		return int64(min(max(r.rate*now.Sub(e.At).Seconds(), 0), float64(missing)))
+		return int64(min(max(e.refilled(now), 0), float64(missing)))
 	case r.kind == refillsNextWindow:
 		return int64(e.returnedOfCounter(now))
 	}
 	return 0
+}
+
+// refilled returns how many units came back to a bucket since the latest update, as of now.
+func (e *Estimate) refilled(now time.Time) float64 {
+	return e.refill.part + e.refill.rate*now.Sub(e.At).Seconds()
+}
+
+// partAt returns the part of the next unit of a bucket that has come back at now, when the response to a claim states that left units are
+// left. It is 0 if these are not as many as expected: then it is not known.
+func (e *Estimate) partAt(left int64, rejected bool, now time.Time, f *inflight.Claims) float64 {
+	used, least, most := float64(e.Remaining-left)+e.refilled(now), 1., float64(e.sinceUpdate(f)) // since the latest update
+	if rejected {
+		least, most = 0, most-1
+	}
+	if e.refill.kind != refillsEvenly || used < least || used >= most+1 || e.Left(now) >= e.Limit {
+		return 0
+	}
+	return used - math.Floor(used)
 }
 
 // firstReturn returns the earliest time later than after at which a unit of the log comes back. It is
@@ -151,9 +169,9 @@ func (e *Estimate) UntilFree(units int64, now time.Time) time.Duration {
 		return max(next.Sub(now), time.Millisecond)
 	}
 	var seconds float64 // from e.at
-	switch passed := now.Sub(e.At).Seconds(); {
+	switch {
 	case r.kind == refillsEvenly && r.rate > 0:
-		seconds = (math.Floor(r.rate*passed) + float64(1-units)) / r.rate // units may be any number that a server states
+		seconds = (math.Floor(e.refilled(now)) + float64(1-units) - r.part) / r.rate // units may be any number that a server states
 	case r.kind == refillsNextWindow && e.returned(now)+1-units <= e.Limit-e.Remaining:
 		seconds = e.untilReturned(float64(e.returned(now) + 1 - units))
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/quota/internal/inflight"
+	"github.com/heed-go/heed/throttle"
 )
 
 // The time until a unit is free is between one millisecond and headers.MaxDelay, however many units are
@@ -71,7 +72,9 @@ func TestRefill_measuresTheRateOfABucket(t *testing.T) {
 		"no unit, after a while":      {refill{kind: refillsEvenly, rate: 9}, 10, 2 * time.Second, refillsEvenly, .25, false},
 		"a higher rate, soon":         {refill{kind: refillsEvenly, rate: 9}, 15, 100 * time.Millisecond, refillsEvenly, 40, false},
 		"almost ten seconds":          {refill{}, 15, 10*time.Second - 1, refillsEvenly, 4 / (10 - 1e-9), false},
-		"ten seconds":                 {refill{}, 15, 10 * time.Second, refillsEvenly, .4, true},
+		"ten seconds":                 {refill{}, 15, 10 * time.Second, refillsEvenly, .4, false}, // a unit more or less would be a quarter
+		"of 19 units":                 {refill{}, 29, 10 * time.Second, refillsEvenly, 1.8, false},
+		"of 20 units":                 {refill{}, 30, 10 * time.Second, refillsEvenly, 1.9, true},
 		"it was full":                 {refill{kind: refillsEvenly, rate: 90}, 100, time.Second, refillsEvenly, 90, true},
 		"it was almost full":          {refill{kind: refillsEvenly, rate: 89}, 100, time.Second, refillsEvenly, 89, false},
 		"window":                      {refill{kind: refillsAtReset}, 5, time.Second, refillsAtReset, 0, false},
@@ -218,4 +221,37 @@ func TestRefill_beginsAMeasurement(t *testing.T) {
 	r.restart()
 	r.begin(8, start.Add(time.Minute), 7)
 	require.EqualValues(t, 7, r.open)
+}
+
+// A response that states as many units as were expected does not change when the next one is: what has come back of it counts on. If there
+// are more or fewer, that is not known, and the next unit is expected after a whole interval.
+func TestEstimate_keepsThePartOfAUnit(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		left     int64 // of 10, of which 2 were left at the start
+		after    time.Duration
+		rejected bool
+		sent     uint64 // claims, with that of the response
+		open     int64  // in flight at the start
+		want     time.Duration
+	}{
+		"a rejection":                          {2, 6 * time.Second, true, 1, 0, 4 * time.Second},
+		"and a unit more":                      {3, 6 * time.Second, true, 1, 0, 10 * time.Second},
+		"and a unit less":                      {1, 6 * time.Second, true, 1, 0, 10 * time.Second},
+		"which another claim has used":         {1, 6 * time.Second, true, 2, 0, 4 * time.Second},
+		"or one in flight":                     {1, 6 * time.Second, true, 1, 1, 4 * time.Second},
+		"an accepted one":                      {1, 6 * time.Second, false, 1, 0, 4 * time.Second},
+		"after a unit has come back":           {2, 13 * time.Second, false, 1, 0, 7 * time.Second},
+		"which used none":                      {2, 6 * time.Second, false, 1, 0, 10 * time.Second},
+		"which used two":                       {0, 6 * time.Second, false, 1, 0, 10 * time.Second},
+		"after all have come back: it is full": {9, 85 * time.Second, false, 1, 0, 10 * time.Second},
+	} {
+		e := Estimate{Limit: 10, Remaining: 2, At: start, Reset: start.Add(80 * time.Second), LastSent: 5, openAtUpdate: tt.open, refill: refill{kind: refillsEvenly, rate: .1}}
+		f, now := inflight.Claims{Sent: 5 + tt.sent}, start.Add(tt.after)
+		e.update(throttle.RemoteLimit{Limit: 10, Remaining: tt.left, ResetAfter: time.Duration(10-tt.left) * 10 * time.Second}, 5+tt.sent, tt.rejected, now, &f)
+		e.refill.rate = .1 // whatever was measured
+		require.InDelta(t, tt.want.Seconds(), e.UntilFree(0, now).Seconds(), 1e-3, name)
+		require.EqualValues(t, tt.left, e.Left(now.Add(tt.want-2*time.Millisecond)), name)
+		require.EqualValues(t, tt.left+1, e.Left(now.Add(tt.want+2*time.Millisecond)), name)
+	}
 }

@@ -117,6 +117,14 @@ func (l *SendLog) Add(window time.Duration, now time.Time) {
 	l.log.add(now, 1)
 }
 
+// Next returns the time from now until there is one fewer within window; 0: there is none.
+func (l *SendLog) Next(window time.Duration, now time.Time) time.Duration {
+	if oldest := l.log.next(now.Add(-window)); !oldest.IsZero() {
+		return oldest.Add(window).Sub(now)
+	}
+	return 0
+}
+
 // Within returns how many requests were sent within window, which is at most that of Add; or more, because times are
 // joined, see sendLog.
 func (l *SendLog) Within(window time.Duration, now time.Time) int64 {

@@ -12,21 +12,23 @@ import (
 //
 // between bounds, because left is a whole number and the reset is rounded. Neither the order of responses nor what others use
 // matters. The more units of a window are missing, the sooner is its reset, so that no rate is within the bounds of its
-// responses, unless their resets differ by no more than rounding. The zero statedRate knows nothing.
+// responses, unless their resets differ by no more than rounding, or as many are missing when a later window ends. The zero statedRate knows nothing.
 type statedRate struct {
 	low, high         float64       // bounds, in units per second
 	shortest, longest time.Duration // until a reset, of the responses with these bounds
 	responses         int           // with these bounds, at most rateResponses
+	reset             time.Time     // that the latest one states
+	moved             bool          // one of them stated a later reset although that of the one before had not passed
 }
 
 const (
 	rateResponses = 4   // responses with the same bounds that state a rate
-	rateExact     = 1.1 // the largest quotient of the bounds
+	rateExact     = 1.5 // the largest quotient of the bounds
 )
 
 // add applies a response that states that so many units are missing, all of which come back after that time or, because that is
 // rounded up, at most resolution earlier.
-func (s *statedRate) add(missing int64, after, resolution time.Duration) {
+func (s *statedRate) add(missing int64, after, resolution time.Duration, now time.Time) {
 	if missing <= 0 || after <= 0 {
 		return // a full bucket states no rate
 	}
@@ -39,7 +41,10 @@ func (s *statedRate) add(missing int64, after, resolution time.Duration) {
 		*s = statedRate{low: low, high: high}
 	}
 	s.low, s.high = max(s.low, low), min(s.high, high)
-	if high > 2*low {
+	reset := now.Add(after)
+	s.moved = s.moved || now.Before(s.reset.Add(-resolution)) && reset.Sub(s.reset) > Tolerance
+	s.reset = reset
+	if high > 2.5*low {
 		return
 	}
 	if s.responses == 0 {
@@ -49,10 +54,15 @@ func (s *statedRate) add(missing int64, after, resolution time.Duration) {
 	s.responses = min(s.responses+1, rateResponses)
 }
 
-// rate returns the rate, in units per second. It is 0 if none is stated.
-func (s *statedRate) rate() float64 {
-	if s.responses < rateResponses || s.longest < 2*s.shortest || s.high > rateExact*s.low {
-		return 0
+// known reports whether a rate is stated.
+func (s *statedRate) known() bool {
+	return s.responses >= rateResponses && (s.longest >= 2*s.shortest || s.moved) && s.high <= rateExact*s.low
+}
+
+// bound returns the rate that is closest to one that was measured, in units per second. If none is stated, that is the measured one.
+func (s *statedRate) bound(measured float64) float64 {
+	if !s.known() {
+		return measured
 	}
-	return s.low
+	return min(max(measured, s.low), s.high)
 }

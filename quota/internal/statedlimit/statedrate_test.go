@@ -35,13 +35,44 @@ func TestStatedRate_ofResponses(t *testing.T) {
 		"another rate":                 {[]response{{3, 60 * ms, ms}, {4, 80 * ms, ms}, {5, 100 * ms, ms}, {20, 400 * ms, ms}, {20, 800 * ms, ms}}, 0},
 		"almost twice as long":         {[]response{{50, s, ms}, {60, 1200 * ms, ms}, {80, 1600 * ms, ms}, {100, 2 * s, ms}}, 0},
 		"twice as long":                {[]response{{50, s, ms}, {60, 1200 * ms, ms}, {80, 1600 * ms, ms}, {100, 2001 * ms, ms}}, 99 / 2.002},
-		"not exact to a tenth":         {[]response{{9, 90 * ms, ms}, {4, 40 * ms, ms}, {5, 50 * ms, ms}, {6, 60 * ms, ms}}, 0},
 	} {
 		var r statedRate
 		for _, x := range tt.responses {
-			r.add(x.missing, x.after, x.resolution)
+			r.add(x.missing, x.after, x.resolution, time.Unix(1000, 0))
 		}
-		require.InDelta(t, tt.want, r.rate(), 1e-9, name)
+		require.InDelta(t, tt.want, r.bound(0), 1e-9, name)
+	}
+}
+
+// A bucket of a few units is always empty when it is used, so that its responses differ in nothing but the time: its reset moves before it
+// has passed, more than latency explains. That of a window does not.
+func TestStatedRate_ofAnEmptyBucket(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		missing    int64
+		resolution time.Duration
+		after      [4]time.Duration // a second passes between two
+		known      bool
+	}{
+		"it moves":                 {3, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, true},
+		"exactly":                  {3, 0, [4]time.Duration{60 * s, 59 * s, 78 * s, 77 * s}, true},
+		"as latency does":          {3, s, [4]time.Duration{60 * s, 60100 * time.Millisecond, 59 * s, 58 * s}, false},
+		"it does not":              {3, s, [4]time.Duration{60 * s, 59 * s, 58 * s, 57 * s}, false},
+		"it has passed":            {3, 0, [4]time.Duration{900 * time.Millisecond, time.Second, time.Second, time.Second}, false},
+		"of two":                   {2, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, false}, // 1 or 2 in 60 s
+		"of two, seen at the best": {2, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, true},
+		"of one":                   {1, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, false},
+	} {
+		var r statedRate
+		for i, after := range tt.after {
+			r.add(tt.missing, after, tt.resolution, time.Unix(int64(i), 0))
+		}
+		require.Equal(t, tt.known, r.known(), "%s: %+v", name, r)
+		if tt.known {
+			require.Equal(t, []float64{r.low, (r.low + r.high) / 2, r.high}, []float64{r.bound(0), r.bound((r.low + r.high) / 2), r.bound(1e9)}, name)
+		} else {
+			require.InDelta(t, 7, r.bound(7), 0, name)
+		}
 	}
 }
 
@@ -70,8 +101,8 @@ func TestStatedRate_ofRandomServers(t *testing.T) {
 			if r.Float64() < others {
 				continue // another client's
 			}
-			stated.add(limit-left, (reset - now + resolution - 1).Truncate(resolution), resolution)
-			rate := stated.rate()
+			stated.add(limit-left, (reset - now + resolution - 1).Truncate(resolution), resolution, time.Unix(1000, 0).Add(now))
+			rate := stated.bound(0)
 			ok = ok || rate > 0
 			if bucket {
 				require.LessOrEqual(t, rate, float64(limit)/length.Seconds()*1.001, "seed %d: %+v", seed, stated)
@@ -142,5 +173,5 @@ func TestEstimate_takesTheStatedRate(t *testing.T) {
 	require.InDelta(t, .02, e.UntilFree(0, now).Seconds(), .001, "others have used what came back")
 	require.EqualValues(t, 11, e.Left(now.Add(250*time.Millisecond)))
 	respond(0, 5*time.Second)
-	require.Zero(t, e.rate.rate(), "it has another rate now")
+	require.False(t, e.rate.known(), "it has another rate now")
 }
