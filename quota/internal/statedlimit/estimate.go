@@ -61,6 +61,7 @@ type Estimate struct {
 	Limit        int64
 	Remaining    int64         // as of at
 	highest      int64         // units left that the server has stated at most
+	outdated     outdated      // if responses take longer than a window
 	Per          time.Duration // length of the window that the server states; 0: not stated
 	Reset        time.Time     // never zero once a response was applied
 	At           time.Time     // when the response applied last was received
@@ -320,18 +321,9 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	if left == 0 {
 		e.counted.stateEnd(reset, e.At)
 	}
-	e.untimed, e.resolution, e.highest = !statesReset(l), l.Resolution, max(e.highest, left)
-	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
+	e.untimed, e.resolution = !statesReset(l), l.Resolution
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
-	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution, now); e.rate.known() {
-		if e.refill.kind != refillsEvenly {
-			e.refill.kind, e.refill.rate = refillsEvenly, 0
-		}
-		e.refill.rate = e.rate.bound(e.refill.rate)
-	}
-	if statesReset(l) {
-		e.window = max(e.window, reset.Sub(now))
-	}
+	e.observe(l, left, reset, f.Sent, now)
 	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
 	switch {
 	case e.refill.kind != refillsNextWindow:
@@ -346,8 +338,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 		case ahead > ToleranceOf(l) && !newer && left > e.Left(now):
 			return // it states an earlier time, at which a bucket was fuller
 		case ahead > ToleranceOf(l):
-			early := newer && e.refill.kind == refillUnknown && now.Add(ToleranceOf(l)).Before(e.Reset)
-			over = !early // otherwise no window has ended: units come back one by one
+			over = true
 		case !over && e.refill.kind != refillsEach: // whose reset moves with each unit
 			reset = e.earlierReset(reset, l)
 		}
@@ -448,13 +439,62 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	e.counted.on = e.counted.on && !accepted
 }
 
+// outdated measures how many requests a window accepts, when statements are over before they arrive:
+//
+//	share = accepted in a window + fewest units left that one of these responses has stated
+//
+// Others use the rest of the limit.
+type outdated struct {
+	since    time.Time // zero: never
+	accepted int64
+	least    int64 // units left
+}
+
+// outdatedWindows is the number of windows for which outdated measures.
+const outdatedWindows = 10
+
+// add counts an accepted request, whose response states that left units were left. ok is set when share is measured, which is then begun again.
+func (o *outdated) add(left int64, window time.Duration, now time.Time) (share int64, ok bool) {
+	if passed := now.Sub(o.since); passed >= outdatedWindows*window {
+		accepted := math.Ceil(float64(o.accepted) * float64(window) / float64(passed))
+		share, ok = ticks.Add(int64(accepted), o.least), !o.since.IsZero()
+		if passed >= 2*outdatedWindows*window { // hardly any was sent for a while, which shows nothing
+			share = math.MaxInt64
+		}
+		*o = outdated{since: now, least: left}
+	}
+	o.accepted, o.least = o.accepted+1, min(o.least, left)
+	return share, ok
+}
+
+// observe learns from l what does not depend on when it was stated: the most units that are left, the length of the window, the rate of a
+// bucket, and whether the limit is obeyed. Claims up to sent had been sent by now.
+func (e *Estimate) observe(l throttle.RemoteLimit, left int64, reset time.Time, sent uint64, now time.Time) {
+	e.highest = max(e.highest, left)
+	e.proof.update(reset, left, l.Limit, l.Resolution, sent, now)
+	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution, e.highest+1 >= l.Limit, now); e.rate.known() {
+		if e.refill.kind != refillsEvenly {
+			e.refill.kind, e.refill.rate = refillsEvenly, 0
+		}
+		e.refill.rate = e.rate.bound(e.refill.rate)
+	}
+	if statesReset(l) {
+		e.window = max(e.window, reset.Sub(now))
+	}
+}
+
 // Outdated applies l, which the response to an accepted request states that has taken longer than units to come back. What is left
 // and until when is over then. It reports whether that is all that l states.
-func (e *Estimate) Outdated(l throttle.RemoteLimit) bool {
+func (e *Estimate) Outdated(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
 	if e.concurrency.confirmed || e.refill.kind == refillsEvenly || l.Limit != e.Limit {
 		return false
 	}
-	e.highest = max(e.highest, l.Remaining)
+	left := max(l.Remaining, 0)
+	e.proof.restated(left, now)
+	e.observe(l, left, e.resetOf(l, now), f.Sent, now)
+	if share, ok := e.outdated.add(left, e.Window(), now); ok {
+		e.highest = max(min(share, e.Limit), 1) - 1
+	}
 	return true
 }
 

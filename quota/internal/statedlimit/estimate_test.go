@@ -758,28 +758,6 @@ func TestEstimate_mayBeABucketOfTheSameRate(t *testing.T) {
 	}
 }
 
-// A reset that moves before it has passed is that of a bucket if nothing is known of how units come back, so the measurement of its rate
-// goes on. Soon before it, and if the response is not newer, a window may have ended.
-func TestEstimate_aResetThatMovesEarlyIsThatOfABucket(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	for name, tt := range map[string]struct {
-		after  time.Duration // of a reset in a minute
-		claim  uint64
-		bucket bool
-	}{
-		"long before":      {30 * time.Second, 2, true},
-		"just in time":     {time.Minute - Tolerance - 1, 2, true},
-		"soon before":      {time.Minute - Tolerance, 2, false},
-		"an older request": {30 * time.Second, 1, false},
-	} {
-		e, now := Estimate{Limit: 2, Remaining: 0, At: start, Reset: start.Add(time.Minute), LastSent: 1, refill: refill{at: start}}, start.Add(tt.after)
-		e.Used(1, now)
-		e.Update(throttle.RemoteLimit{Limit: 2, Remaining: 0, ResetAfter: time.Minute}, tt.claim, now, &inflight.Claims{Sent: 2})
-		require.Equal(t, tt.bucket, e.refill.kind == refillsEvenly, name)
-		require.Equal(t, tt.bucket, e.refill.at.Equal(start), name)
-	}
-}
-
 // Statements that are over change what is known of a limit only if its size is another one, or if it is a bucket or counts requests in flight.
 func TestEstimate_outdatedStatements(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -793,11 +771,40 @@ func TestEstimate_outdatedStatements(t *testing.T) {
 		"requests in flight": {Estimate{Limit: 10, concurrency: concurrencyTest{confirmed: true}}, 10, false},
 	} {
 		before := tt.e
-		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}), name)
+		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}, time.Unix(1000, 0), &inflight.Claims{}), name)
 		if tt.outdated {
 			require.EqualValues(t, 7, tt.e.highest)
-			tt.e.highest = 0
+			require.True(t, tt.e.proof.known, "it may prove the limit or contradict it")
+			tt.e.highest, tt.e.outdated, tt.e.proof = 0, outdated{}, proof{}
 		}
 		require.Equal(t, before, tt.e, name)
+	}
+}
+
+// What a window accepts and what is left of it at least are the part of the limit that this process may use, whatever others use and however
+// much is sent. After a time without requests the part is not known.
+func TestOutdated_measuresTheShare(t *testing.T) {
+	const window = 2 * time.Second
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		pause time.Duration // between responses
+		left  []int64       // that they state, again and again
+		share int64
+	}{
+		"all of 4 is used":             {window / 4, []int64{3, 2, 1, 0}, 4},
+		"of a log":                     {window / 4, []int64{0}, 4},
+		"a half":                       {window / 2, []int64{3, 2}, 4},
+		"others use a half":            {window / 2, []int64{1, 0}, 2},
+		"a response in nine windows":   {9 * window, []int64{3}, 4},
+		"a response in twenty windows": {20 * window, []int64{0}, math.MaxInt64},
+	} {
+		var o outdated
+		shares := map[int64]bool{}
+		for i := range 200 {
+			if share, ok := o.add(tt.left[i%len(tt.left)], window, start.Add(time.Duration(i)*tt.pause)); ok {
+				shares[share] = true
+			}
+		}
+		require.Equal(t, map[int64]bool{tt.share: true}, shares, name)
 	}
 }

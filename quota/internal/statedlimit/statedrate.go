@@ -27,8 +27,8 @@ const (
 )
 
 // add applies a response that states that so many units are missing, all of which come back after that time or, because that is
-// rounded up, at most resolution earlier.
-func (s *statedRate) add(missing int64, after, resolution time.Duration, now time.Time) {
+// rounded up, at most resolution earlier. full reports whether the bucket has been seen full: it may hold fewer units than its limit.
+func (s *statedRate) add(missing int64, after, resolution time.Duration, full bool, now time.Time) {
 	if missing <= 0 || after <= 0 {
 		return // a full bucket states no rate
 	}
@@ -42,7 +42,7 @@ func (s *statedRate) add(missing int64, after, resolution time.Duration, now tim
 	}
 	s.low, s.high = max(s.low, low), min(s.high, high)
 	reset := now.Add(after)
-	s.moved = s.moved || now.Before(s.reset.Add(-resolution)) && reset.Sub(s.reset) > Tolerance
+	s.moved = s.moved || full && now.Before(s.reset.Add(-resolution)) && reset.Sub(s.reset) > Tolerance+max(resolution-time.Second, 0)
 	s.reset = reset
 	if high > 2.5*low {
 		return

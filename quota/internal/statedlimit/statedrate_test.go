@@ -38,7 +38,7 @@ func TestStatedRate_ofResponses(t *testing.T) {
 	} {
 		var r statedRate
 		for _, x := range tt.responses {
-			r.add(x.missing, x.after, x.resolution, time.Unix(1000, 0))
+			r.add(x.missing, x.after, x.resolution, true, time.Unix(1000, 0))
 		}
 		require.InDelta(t, tt.want, r.bound(0), 1e-9, name)
 	}
@@ -52,20 +52,23 @@ func TestStatedRate_ofAnEmptyBucket(t *testing.T) {
 		missing    int64
 		resolution time.Duration
 		after      [4]time.Duration // a second passes between two
+		unseen     bool             // it was never full
 		known      bool
 	}{
-		"it moves":                 {3, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, true},
-		"exactly":                  {3, 0, [4]time.Duration{60 * s, 59 * s, 78 * s, 77 * s}, true},
-		"as latency does":          {3, s, [4]time.Duration{60 * s, 60100 * time.Millisecond, 59 * s, 58 * s}, false},
-		"it does not":              {3, s, [4]time.Duration{60 * s, 59 * s, 58 * s, 57 * s}, false},
-		"it has passed":            {3, 0, [4]time.Duration{900 * time.Millisecond, time.Second, time.Second, time.Second}, false},
-		"of two":                   {2, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, false}, // 1 or 2 in 60 s
-		"of two, seen at the best": {2, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, true},
-		"of one":                   {1, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, false},
+		"it moves":                 {3, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, false, true},
+		"it was never full":        {3, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, true, false},
+		"as two clocks do":         {3, 2 * s, [4]time.Duration{60 * s, 59 * s, 60 * s, 58 * s}, false, false},
+		"exactly":                  {3, 0, [4]time.Duration{60 * s, 59 * s, 78 * s, 77 * s}, false, true},
+		"as latency does":          {3, s, [4]time.Duration{60 * s, 60100 * time.Millisecond, 59 * s, 58 * s}, false, false},
+		"it does not":              {3, s, [4]time.Duration{60 * s, 59 * s, 58 * s, 57 * s}, false, false},
+		"it has passed":            {3, 0, [4]time.Duration{900 * time.Millisecond, time.Second, time.Second, time.Second}, false, false},
+		"of two":                   {2, s, [4]time.Duration{60 * s, 59 * s, 61 * s, 60 * s}, false, false}, // 1 or 2 in 60 s
+		"of two, seen at the best": {2, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, false, true},
+		"of one":                   {1, s, [4]time.Duration{60 * s, 31 * s, 60 * s, 31 * s}, false, false},
 	} {
 		var r statedRate
 		for i, after := range tt.after {
-			r.add(tt.missing, after, tt.resolution, time.Unix(int64(i), 0))
+			r.add(tt.missing, after, tt.resolution, !tt.unseen, time.Unix(int64(i), 0))
 		}
 		require.Equal(t, tt.known, r.known(), "%s: %+v", name, r)
 		if tt.known {
@@ -101,7 +104,7 @@ func TestStatedRate_ofRandomServers(t *testing.T) {
 			if r.Float64() < others {
 				continue // another client's
 			}
-			stated.add(limit-left, (reset - now + resolution - 1).Truncate(resolution), resolution, time.Unix(1000, 0).Add(now))
+			stated.add(limit-left, (reset - now + resolution - 1).Truncate(resolution), resolution, true, time.Unix(1000, 0).Add(now))
 			rate := stated.bound(0)
 			ok = ok || rate > 0
 			if bucket {
