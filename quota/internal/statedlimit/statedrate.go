@@ -12,7 +12,9 @@ import (
 //
 // between bounds, because left is a whole number and the reset is rounded. Neither the order of responses nor what others use
 // matters. The more units of a window are missing, the sooner is its reset, so that no rate is within the bounds of its
-// responses, unless their resets differ by no more than rounding, or as many are missing when a later window ends. The zero statedRate knows nothing.
+// responses, unless their resets differ by no more than rounding, or as many are missing in each window. So the times until the
+// resets must differ by a factor of two, or a reset must have moved before it had passed, which none of a window does. The
+// zero statedRate knows nothing.
 type statedRate struct {
 	low, high         float64       // bounds, in units per second
 	shortest, longest time.Duration // until a reset, of the responses with these bounds
@@ -24,6 +26,7 @@ type statedRate struct {
 const (
 	rateResponses = 4   // responses with the same bounds that state a rate
 	rateExact     = 1.5 // the largest quotient of the bounds
+	responseExact = 2.5 // and of those of a response that counts
 )
 
 // add applies a response that states that so many units are missing, all of which come back after that time or, because that is
@@ -44,7 +47,7 @@ func (s *statedRate) add(missing int64, after, resolution time.Duration, full bo
 	reset := now.Add(after)
 	s.moved = s.moved || full && now.Before(s.reset.Add(-resolution)) && reset.Sub(s.reset) > Tolerance+max(resolution-time.Second, 0)
 	s.reset = reset
-	if high > 2.5*low {
+	if high > responseExact*low {
 		return
 	}
 	if s.responses == 0 {
