@@ -281,3 +281,52 @@ func TestQueue_waiterLeavesWhenItsLimiterPanics(t *testing.T) {
 		requireEmpty(t, q)
 	})
 }
+
+// lateOnce grants the next claim after late is set when its context has ended, and panics when that grant is returned.
+type lateOnce struct {
+	throttle.Limiter
+	late, panics atomic.Bool
+}
+
+func (l *lateOnce) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if l.late.Swap(false) {
+		<-ctx.Done()
+		l.panics.Store(true)
+		return throttle.Decision{OK: true}, nil
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+func (l *lateOnce) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if l.panics.Swap(false) {
+		panic("the limiter is broken")
+	}
+	l.Limiter.Report(ctx, c, d, f)
+}
+
+func (l *lateOnce) Traits() throttle.Traits { return throttle.Traits{} } // it blocks
+
+// A limiter that panics when a grant is returned that came too late does not hold up the waiters behind.
+func TestQueue_waiterLeavesWhenReturningAGrantPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l, d := &Queue{MaxWait: 3 * time.Second}, &lateOnce{Limiter: bucket(time.Second, 1)}, newEventLog()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				defer func() {
+					if recover() != nil {
+						d.record("panic")
+					}
+				}()
+				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+				d.record("granted")
+			})
+			time.Sleep(200 * time.Millisecond)
+		}
+		l.late.Store(true)
+		wg.Wait()
+		require.Equal(t, map[string][]time.Duration{"panic": {3 * time.Second}, "granted": {3 * time.Second}}, d.times)
+		requireEmpty(t, q)
+	})
+}
