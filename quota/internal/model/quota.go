@@ -367,6 +367,11 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 	}
 	q.logSend(now)
 	claim := q.InFlight.Add()
+	for i := range q.Estimates {
+		if e := &q.Estimates[i]; q.outlasts(e) {
+			e.Sent(claim, q.sends.Within(e.Window()+statedlimit.OpeningDelay, now), &q.InFlight)
+		}
+	}
 	q.Ramp.Sent(claim, q.InFlight.Open, min(releaseTrips*q.trip.Typical(), maxRelease), now)
 	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)

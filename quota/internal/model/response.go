@@ -285,7 +285,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		stated[i] = true
 		e := &q.Estimates[i]
 		usedUp = usedUp || e.TooFew(l.Remaining)
-		if f.Outcome == throttle.Accepted && q.outlasts(e) && e.Outdated(l, now, &q.InFlight) {
+		if f.Outcome == throttle.Accepted && q.outlasts(e) && e.Outdated(l, n, now) {
 			continue
 		}
 		hadLog := e.HasLog()

@@ -161,22 +161,22 @@ func TestQuota_statementsThatAreOverChangeNothing(t *testing.T) {
 	respond(q, d, states(stated(s), limit(0)), now.Add(ms)) // proves the limit
 	now = now.Add(2 * s)
 	var open []throttle.Decision
-	sent := map[int]int{}
+	total, left := 0, map[uint64]int64{} // by the response to each
+	var times []time.Time                // of these
 	for end := now.Add(60 * s); now.Before(end); now = now.Add(10 * ms) {
 		if len(open) > 0 && now.Sub(open[0].At) >= 10*s {
-			respond(q, open[0], states(accepted, limit(0)), now)
+			respond(q, open[0], states(accepted, limit(left[open[0].Grant])), now)
 			open = open[1:]
 		}
 		if d := reserve(q, now); d.OK {
-			d.At = now
+			d.At, times = now, append(times, now)
+			for left[d.Grant] = 3; len(times) > 0 && now.Sub(times[0]) >= s; times = times[1:] {
+			}
+			left[d.Grant] -= int64(len(times))
+			require.GreaterOrEqual(t, left[d.Grant], int64(0), "no more than three in any second")
 			open = append(open, d)
-			sent[60-int(end.Sub(now)/s)]++
+			total++
 		}
-	}
-	total := 0
-	for at, n := range sent {
-		require.LessOrEqual(t, n, 6, at) // of two windows
-		total += n
 	}
 	require.InDelta(t, 60*3/1.02, total, 6)
 	d = reserve(q, now)
@@ -185,4 +185,51 @@ func TestQuota_statementsThatAreOverChangeNothing(t *testing.T) {
 	}
 	respond(q, d, states(stated(5*s), throttle.RemoteLimit{Limit: 3, Remaining: 0, ResetAfter: 5 * s}), now)
 	require.False(t, reserve(q, now.Add(2*s)).OK && !q.Testing())
+}
+
+// Of a limit that others use, too, and whose statements are over when they arrive, as much is used as they leave.
+func TestQuota_usesWhatOthersLeaveOfAShortWindow(t *testing.T) {
+	const limit = 6
+	for others, most := range map[int64]int{0: 5, 3: 30, 5: 10} { // in each window; rejections of 60
+		q, now := known(0), start
+		type sent struct {
+			d    throttle.Decision
+			at   time.Time
+			done time.Time
+			f    throttle.Feedback
+		}
+		var open []sent
+		var window time.Time
+		used, total, rejected := int64(0), 0, 0
+		for end := now.Add(120 * s); now.Before(end); now = now.Add(10 * ms) {
+			for i := 0; i < len(open); i++ {
+				if r := open[i]; !now.Before(r.done) {
+					respond(q, r.d, r.f, now)
+					open = slices.Delete(open, i, i+1)
+					i--
+				}
+			}
+			d := reserve(q, now)
+			if !d.OK {
+				continue
+			}
+			if w := now.Truncate(s); w.After(window) {
+				window, used = w, others
+			}
+			used++
+			r := sent{d, now, now.Add(5 * s), states(accepted, throttle.RemoteLimit{Limit: limit, Remaining: max(limit-used, 0), ResetAfter: window.Add(s).Sub(now)})}
+			late := now.After(end.Add(-60 * s))
+			if used > limit {
+				r.done, r.f.Outcome, r.f.Cause, r.f.RetryAfter = now.Add(200*ms), throttle.Throttled, throttle.CauseStated, window.Add(s).Sub(now)
+				if late {
+					rejected++
+				}
+			} else if late {
+				total++
+			}
+			open = append(open, r)
+		}
+		require.GreaterOrEqual(t, total, int(60*(limit-others)*7/10), "%d others", others)
+		require.LessOrEqual(t, rejected, most, "%d others", others)
+	}
 }

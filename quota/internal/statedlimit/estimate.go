@@ -61,7 +61,7 @@ type Estimate struct {
 	Limit        int64
 	Remaining    int64         // as of at
 	highest      int64         // units left that the server has stated at most
-	outdated     outdated      // if responses take longer than a window
+	share        share         // of this process, if responses take longer than a window
 	Per          time.Duration // length of the window that the server states; 0: not stated
 	Reset        time.Time     // never zero once a response was applied
 	At           time.Time     // when the response applied last was received
@@ -322,8 +322,9 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 		e.counted.stateEnd(reset, e.At)
 	}
 	e.untimed, e.resolution = !statesReset(l), l.Resolution
+	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
-	e.observe(l, left, reset, f.Sent, now)
+	e.observe(l, left, reset, now)
 	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
 	switch {
 	case e.refill.kind != refillsNextWindow:
@@ -439,39 +440,47 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	e.counted.on = e.counted.on && !accepted
 }
 
-// outdated measures how many requests a window accepts, when statements are over before they arrive:
+// A share measures which part of a limit this process may use, when statements are over before they arrive. One claim at a time is watched:
 //
-//	share = accepted in a window + fewest units left that one of these responses has stated
+//	share = own requests in the window in which it was sent + units left that its response states
 //
-// Others use the rest of the limit.
-type outdated struct {
-	since    time.Time // zero: never
-	accepted int64
-	least    int64 // units left
+// Others use the rest. A fixed window may have begun between the requests that count as own, so the least of a few is taken.
+type share struct {
+	claim   uint64 // watched; 0: none
+	own     int64  // requests in the window that ends with it
+	samples int
+	least   int64
 }
 
-// outdatedWindows is the number of windows for which outdated measures.
-const outdatedWindows = 10
+// shareSamples is the number of claims of which the least share is taken.
+const shareSamples = 4
 
-// add counts an accepted request, whose response states that left units were left. ok is set when share is measured, which is then begun again.
-func (o *outdated) add(left int64, window time.Duration, now time.Time) (share int64, ok bool) {
-	if passed := now.Sub(o.since); passed >= outdatedWindows*window {
-		accepted := math.Ceil(float64(o.accepted) * float64(window) / float64(passed))
-		share, ok = ticks.Add(int64(accepted), o.least), !o.since.IsZero()
-		if passed >= 2*outdatedWindows*window { // hardly any was sent for a while, which shows nothing
-			share = math.MaxInt64
-		}
-		*o = outdated{since: now, least: left}
+// sent watches claim n, which is sent now, if none is watched that f contains.
+func (s *share) sent(n uint64, own int64, f *inflight.Claims) {
+	if s.claim == 0 || !f.Contains(s.claim) {
+		s.claim, s.own = n, own
 	}
-	o.accepted, o.least = o.accepted+1, min(o.least, left)
-	return share, ok
 }
 
-// observe learns from l what does not depend on when it was stated: the most units that are left, the length of the window, the rate of a
-// bucket, and whether the limit is obeyed. Claims up to sent had been sent by now.
-func (e *Estimate) observe(l throttle.RemoteLimit, left int64, reset time.Time, sent uint64, now time.Time) {
+// accepted applies that claim n was accepted, and that left units are left by its response. ok is set if units are this process's part of the limit.
+func (s *share) accepted(n uint64, left int64) (units int64, ok bool) {
+	if n != s.claim {
+		return 0, false
+	}
+	if units = ticks.Add(s.own, left); s.samples > 0 {
+		units = min(units, s.least)
+	}
+	s.claim, s.least, s.samples = 0, units, (s.samples+1)%shareSamples
+	return units, s.samples == 0
+}
+
+// Sent applies that claim n is sent now, with own requests in the window that ends with it, to a limit whose window is shorter than responses take.
+func (e *Estimate) Sent(n uint64, own int64, f *inflight.Claims) { e.share.sent(n, own, f) }
+
+// observe learns from l what does not depend on when it was stated: the most units that are left, the length of the window and the rate of a
+// bucket.
+func (e *Estimate) observe(l throttle.RemoteLimit, left int64, reset, now time.Time) {
 	e.highest = max(e.highest, left)
-	e.proof.update(reset, left, l.Limit, l.Resolution, sent, now)
 	if e.rate.add(l.Limit-left, l.ResetAfter, l.Resolution, e.highest+1 >= l.Limit, now); e.rate.known() {
 		if e.refill.kind != refillsEvenly {
 			e.refill.kind, e.refill.rate = refillsEvenly, 0
@@ -483,17 +492,17 @@ func (e *Estimate) observe(l throttle.RemoteLimit, left int64, reset time.Time, 
 	}
 }
 
-// Outdated applies l, which the response to an accepted request states that has taken longer than units to come back. What is left
+// Outdated applies l, which the response to claim n states, an accepted request that has taken longer than units to come back. What is left
 // and until when is over then. It reports whether that is all that l states.
-func (e *Estimate) Outdated(l throttle.RemoteLimit, now time.Time, f *inflight.Claims) bool {
+func (e *Estimate) Outdated(l throttle.RemoteLimit, n uint64, now time.Time) bool {
 	if e.concurrency.confirmed || e.refill.kind == refillsEvenly || l.Limit != e.Limit {
 		return false
 	}
 	left := max(l.Remaining, 0)
 	e.proof.restated(left, now)
-	e.observe(l, left, e.resetOf(l, now), f.Sent, now)
-	if share, ok := e.outdated.add(left, e.Window(), now); ok {
-		e.highest = max(min(share, e.Limit), 1) - 1
+	e.observe(l, left, e.resetOf(l, now), now)
+	if units, ok := e.share.accepted(n, left); ok {
+		e.highest = max(min(units, e.Limit), 1) - 1
 	}
 	return true
 }

@@ -771,40 +771,50 @@ func TestEstimate_outdatedStatements(t *testing.T) {
 		"requests in flight": {Estimate{Limit: 10, concurrency: concurrencyTest{confirmed: true}}, 10, false},
 	} {
 		before := tt.e
-		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}, time.Unix(1000, 0), &inflight.Claims{}), name)
+		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}, 1, time.Unix(1000, 0)), name)
 		if tt.outdated {
 			require.EqualValues(t, 7, tt.e.highest)
-			require.True(t, tt.e.proof.known, "it may prove the limit or contradict it")
-			tt.e.highest, tt.e.outdated, tt.e.proof = 0, outdated{}, proof{}
+			tt.e.highest, tt.e.proof.highest = 0, 0
 		}
 		require.Equal(t, before, tt.e, name)
 	}
 }
 
-// What a window accepts and what is left of it at least are the part of the limit that this process may use, whatever others use and however
-// much is sent. After a time without requests the part is not known.
-func TestOutdated_measuresTheShare(t *testing.T) {
-	const window = 2 * time.Second
-	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		pause time.Duration // between responses
-		left  []int64       // that they state, again and again
-		share int64
-	}{
-		"all of 4 is used":             {window / 4, []int64{3, 2, 1, 0}, 4},
-		"of a log":                     {window / 4, []int64{0}, 4},
-		"a half":                       {window / 2, []int64{3, 2}, 4},
-		"others use a half":            {window / 2, []int64{1, 0}, 2},
-		"a response in nine windows":   {9 * window, []int64{3}, 4},
-		"a response in twenty windows": {20 * window, []int64{0}, math.MaxInt64},
-	} {
-		var o outdated
-		shares := map[int64]bool{}
-		for i := range 200 {
-			if share, ok := o.add(tt.left[i%len(tt.left)], window, start.Add(time.Duration(i)*tt.pause)); ok {
-				shares[share] = true
+// The requests of a window and what was left after them are the part of the limit that this process may use, however much others use of it and
+// however little is sent. The least of four claims counts.
+func TestShare_isMeasured(t *testing.T) {
+	var f inflight.Claims
+	var s share
+	measure := func(own, left int64) (int64, bool) {
+		n := f.Add()
+		s.sent(n, own, &f)
+		other := f.Add()
+		s.sent(other, 1, &f)
+		_, ok := s.accepted(other, 0)
+		require.False(t, ok, "it is not watched")
+		f.End(n)
+		f.End(other)
+		return s.accepted(n, left)
+	}
+	for range 3 {
+		for i, left := range []int64{3, 0, 5, 2} {
+			units, ok := measure(4, left)
+			require.Equal(t, i == 3, ok)
+			if ok {
+				require.EqualValues(t, 4, units)
 			}
 		}
-		require.Equal(t, map[int64]bool{tt.share: true}, shares, name)
 	}
+	_, ok := measure(1, math.MaxInt64)
+	require.False(t, ok)
+	n := f.Add()
+	s.sent(n, 1, &f)
+	f.End(n) // it was rejected
+	for range 2 {
+		_, ok = measure(1, 7)
+		require.False(t, ok)
+	}
+	units, ok := measure(2, 7)
+	require.True(t, ok)
+	require.EqualValues(t, 8, units)
 }
