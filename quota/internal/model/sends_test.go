@@ -187,49 +187,51 @@ func TestQuota_statementsThatAreOverChangeNothing(t *testing.T) {
 	require.False(t, reserve(q, now.Add(2*s)).OK && !q.Testing())
 }
 
-// Of a limit that others use, too, and whose statements are over when they arrive, as much is used as they leave.
+// Of a limit that others use, too, and whose statements are over when they arrive, as much is used as they leave, also when they begin or end.
 func TestQuota_usesWhatOthersLeaveOfAShortWindow(t *testing.T) {
-	const limit = 6
-	for others, most := range map[int64]int{0: 5, 3: 30, 5: 10} { // in each window; rejections of 60
+	const limit, phase = 6, 60 * s
+	for _, others := range [][2]int64{{0, 0}, {3, 3}, {5, 5}, {0, 3}, {0, 5}, {5, 0}} { // of each window, before and after a minute
 		q, now := known(0), start
 		type sent struct {
-			d    throttle.Decision
-			at   time.Time
-			done time.Time
-			f    throttle.Feedback
+			d        throttle.Decision
+			f        throttle.Feedback
+			response time.Time
 		}
 		var open []sent
 		var window time.Time
-		used, total, rejected := int64(0), 0, 0
-		for end := now.Add(120 * s); now.Before(end); now = now.Add(10 * ms) {
-			for i := 0; i < len(open); i++ {
-				if r := open[i]; !now.Before(r.done) {
-					respond(q, r.d, r.f, now)
-					open = slices.Delete(open, i, i+1)
-					i--
+		var used, accepted, rejected int64
+		for ; now.Before(at(2 * phase)); now = now.Add(10 * ms) {
+			open = slices.DeleteFunc(open, func(r sent) bool {
+				if now.Before(r.response) {
+					return false
 				}
-			}
+				respond(q, r.d, r.f, now)
+				return true
+			})
 			d := reserve(q, now)
 			if !d.OK {
 				continue
 			}
 			if w := now.Truncate(s); w.After(window) {
-				window, used = w, others
+				window, used = w, others[now.Sub(start)/phase]
 			}
 			used++
-			r := sent{d, now, now.Add(5 * s), states(accepted, throttle.RemoteLimit{Limit: limit, Remaining: max(limit-used, 0), ResetAfter: window.Add(s).Sub(now)})}
-			late := now.After(end.Add(-60 * s))
+			reset, late := window.Add(s).Sub(now), now.After(at(phase+20*s))
+			r := sent{d, states(throttle.Feedback{}, throttle.RemoteLimit{Limit: limit, Remaining: max(limit-used, 0), ResetAfter: reset}), now.Add(5 * s)}
 			if used > limit {
-				r.done, r.f.Outcome, r.f.Cause, r.f.RetryAfter = now.Add(200*ms), throttle.Throttled, throttle.CauseStated, window.Add(s).Sub(now)
-				if late {
-					rejected++
-				}
-			} else if late {
-				total++
+				r.f, r.response = states(stated(reset), r.f.RemoteLimits...), now.Add(200*ms)
+			}
+			switch {
+			case !late:
+			case used > limit:
+				rejected++
+			default:
+				accepted++
 			}
 			open = append(open, r)
 		}
-		require.GreaterOrEqual(t, total, int(60*(limit-others)*7/10), "%d others", others)
-		require.LessOrEqual(t, rejected, most, "%d others", others)
+		all := 40 * (limit - others[1])
+		require.GreaterOrEqual(t, accepted, all*3/5, "%d others", others)
+		require.LessOrEqual(t, rejected, all/5, "%d others", others)
 	}
 }

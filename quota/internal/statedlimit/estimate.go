@@ -502,7 +502,7 @@ func (e *Estimate) Outdated(l throttle.RemoteLimit, n uint64, now time.Time) boo
 	e.proof.restated(left, now)
 	e.observe(l, left, e.resetOf(l, now), now)
 	if units, ok := e.share.accepted(n, left); ok {
-		e.highest = max(min(units, e.Limit), 1) - 1
+		e.highest = min(e.highest, max(units, 1)-1)
 	}
 	return true
 }
