@@ -327,6 +327,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	e.observe(l, left, reset, now)
 	e.start.observe(l, now, over, e.Probe && newer && left == 0 && reset.Sub(e.Reset) <= ToleranceOf(l))
 	switch {
+	case e.refill.kind == refillsEvenly: // the reset of a bucket moves
 	case e.refill.kind != refillsNextWindow:
 		reset = e.start.refine(reset, l.Resolution)
 	case e.refill.floor: // its windows do not begin with a request

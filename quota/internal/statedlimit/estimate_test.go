@@ -818,3 +818,18 @@ func TestShare_isMeasured(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 8, units)
 }
+
+// The reset of a bucket is not refined by the time at which it was full: it moves with each request.
+func TestEstimate_theResetOfABucketIsNotRefined(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for kind, want := range map[refillKind]time.Duration{refillsAtReset: time.Second, refillsEvenly: 1900 * time.Millisecond} {
+		f := &inflight.Claims{}
+		l := throttle.RemoteLimit{Limit: 20, Remaining: 19, ResetAfter: time.Second, Resolution: time.Second}
+		e := NewEstimate(l, false)
+		e.Update(l, f.Add(), start, f)
+		e.refill.kind, e.refill.rate = kind, 20
+		l.Remaining = 5
+		e.Update(l, f.Add(), start.Add(900*time.Millisecond), f)
+		require.Equal(t, want, e.Reset.Sub(start), kind)
+	}
+}
