@@ -117,6 +117,18 @@ func (p *groupProcess) claim(cost int64) {
 	})
 }
 
+// roundTrips returns the number of round trips of p that are under way.
+func (p *groupProcess) roundTrips() int {
+	g := p.limit.groups
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.all.roundTrips
+	for _, q := range g.byKey {
+		n += q.roundTrips
+	}
+	return n
+}
+
 // queued returns the number of calls that wait for others of p.
 func (p *groupProcess) queued() int {
 	g := p.limit.groups
@@ -183,9 +195,8 @@ func (p *groupProcess) loseCommand() {
 	p.finish(c, errLost)
 }
 
-// finish ends c, and waits until its callers have returned and the claims that waited are sent.
+// finish ends c, and waits until its callers have returned, its round trip has ended, and the claims that waited are sent.
 func (p *groupProcess) finish(c *groupCommand, err error) {
-	waits := len(p.waiting) > 0
 	c.done <- err
 	for _, claim := range c.claims {
 		claim.lost = err != nil
@@ -193,7 +204,7 @@ func (p *groupProcess) finish(c *groupCommand, err error) {
 	}
 	p.w.await(func() bool {
 		p.adopt()
-		return !waits || len(p.waiting) == 0
+		return p.roundTrips() == len(p.sent)+len(p.executed)
 	})
 }
 
@@ -247,12 +258,7 @@ func (w *groupWorld) check(history string) {
 		}
 	}
 	for i, p := range w.processes {
-		w.await(func() bool { // a round trip that has ended is removed
-			g := p.limit.groups
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return g.all.roundTrips == 0 && len(g.byKey) == 0
-		})
+		require.Zero(w.t, p.roundTrips(), "process %d\n%s", i, history)
 		require.Zero(w.t, p.queued(), "process %d\n%s", i, history)
 	}
 }
