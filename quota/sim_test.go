@@ -327,11 +327,32 @@ func TestTracker_usesSmallBuckets(t *testing.T) {
 	require.LessOrEqual(t, rejected/float64(worlds), .05, got)
 }
 
+// jobMeans are means over jobs.
+type jobMeans struct {
+	jobs     int
+	times    float64 // time as a multiple of the shortest possible one
+	rejected float64 // requests for each call
+}
+
+func (m *jobMeans) add(j job, calls int, ideal time.Duration) {
+	m.jobs++
+	m.times += j.elapsed.Seconds() / ideal.Seconds()
+	m.rejected += float64(j.throttled) / float64(calls)
+}
+
+func (m *jobMeans) requireAtMost(t *testing.T, times, rejected float64) {
+	n := float64(m.jobs)
+	got := fmt.Sprintf("%.2f of the ideal time, %.3f rejected for each call", m.times/n, m.rejected/n)
+	t.Log(got)
+	require.LessOrEqual(t, m.times/n, times, got)
+	require.LessOrEqual(t, m.rejected/n, rejected, got)
+}
+
 // A bucket that restores a unit within seconds or a minute states, whenever it is empty, when it is full, long after its next unit.
 // That unit is used when it is there, and few requests are sent before.
 func TestTracker_usesSlowBuckets(t *testing.T) {
 	random := rand.New(rand.NewPCG(41, 42))
-	worlds, longer, rejected := 60, 0., 0.
+	worlds, m := 60, jobMeans{}
 	if testing.Short() {
 		worlds = 12
 	}
@@ -343,20 +364,16 @@ func TestTracker_usesSlowBuckets(t *testing.T) {
 			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
 			j := play(t, &Tracker{Rand: random.Float64}, slowBucket(interval, burst, true), calls, 5, rtt)
 			require.Zero(t, j.failed, "one in %v, burst %d, %v away: %v", interval, burst, rtt, j)
-			longer += j.elapsed.Seconds() / (40 * interval).Seconds()
-			rejected += float64(j.throttled) / float64(calls)
+			m.add(j, calls, 40*interval)
 		})
 	}
-	got := fmt.Sprintf("%.2f of the ideal time, %.3f rejected for each call", longer/float64(worlds), rejected/float64(worlds))
-	t.Log(got)
-	require.LessOrEqual(t, longer/float64(worlds), 1.1, got)
-	require.LessOrEqual(t, rejected/float64(worlds), .5, got)
+	m.requireAtMost(t, 1.1, .5)
 }
 
 // Where responses take longer than a window lasts, what they state is over when they arrive. The limit is used and kept all the same.
 func TestTracker_usesWindowsShorterThanResponses(t *testing.T) {
 	random := rand.New(rand.NewPCG(51, 52))
-	worlds, longer, rejected := 40, 0., 0.
+	worlds, m := 40, jobMeans{}
 	if testing.Short() {
 		worlds = 8
 	}
@@ -369,14 +386,10 @@ func TestTracker_usesWindowsShorterThanResponses(t *testing.T) {
 			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
 			j := play(t, &Tracker{Rand: random.Float64}, fixedWindow(count, per, true, i%2 == 0), calls, callers, rtt)
 			require.Zero(t, j.failed, "%d per %v, %v away: %v", count, per, rtt, j)
-			longer += j.elapsed.Seconds() / (100*per + rtt).Seconds()
-			rejected += float64(j.throttled) / float64(calls)
+			m.add(j, calls, 100*per+rtt)
 		})
 	}
-	got := fmt.Sprintf("%.2f of the ideal time, %.3f rejected for each call", longer/float64(worlds), rejected/float64(worlds))
-	t.Log(got)
-	require.LessOrEqual(t, longer/float64(worlds), 1.35, got)
-	require.LessOrEqual(t, rejected/float64(worlds), .15, got)
+	m.requireAtMost(t, 1.35, .15)
 }
 
 // Where a server states what is left and no reset, each wait is a guess, so only one request is sent when it is over. No call

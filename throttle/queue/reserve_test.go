@@ -255,21 +255,24 @@ func (l *panicOnce) Reserve(ctx context.Context, c throttle.Claim) (throttle.Dec
 	return l.Limiter.Reserve(ctx, c)
 }
 
+// recordWait waits for l in q, and records that it was granted or that it panicked.
+func recordWait(t *testing.T, q *Queue, l throttle.Limiter, d *eventLog) {
+	defer func() {
+		if recover() != nil {
+			d.record("panic")
+		}
+	}()
+	assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+	d.record("granted")
+}
+
 func TestQueue_waiterLeavesWhenItsLimiterPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l, d := new(Queue), &panicOnce{Limiter: bucket(time.Second, 1)}, newEventLog()
 		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() {
-				defer func() {
-					if recover() != nil {
-						d.record("panic")
-					}
-				}()
-				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
-				d.record("granted")
-			})
+			wg.Go(func() { recordWait(t, q, l, d) })
 			synctest.Wait()
 		}
 		l.panics.Store(true)
@@ -313,15 +316,7 @@ func TestQueue_waiterLeavesWhenReturningAGrantPanics(t *testing.T) {
 		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 		var wg sync.WaitGroup
 		for range 2 {
-			wg.Go(func() {
-				defer func() {
-					if recover() != nil {
-						d.record("panic")
-					}
-				}()
-				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
-				d.record("granted")
-			})
+			wg.Go(func() { recordWait(t, q, l, d) })
 			time.Sleep(200 * time.Millisecond)
 		}
 		l.late.Store(true)

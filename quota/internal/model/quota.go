@@ -307,8 +307,8 @@ func (q *Quota) outlasts(e *statedlimit.Estimate) bool {
 	return q.sends != nil && e.Window() > 0 && e.Window() < q.trip.Typical()
 }
 
-// logSend records that a request is sent now, if responses take longer than units to come back.
-func (q *Quota) logSend(now time.Time) {
+// logSend records that a claim is sent now, if responses take longer than units to come back.
+func (q *Quota) logSend(claim uint64, now time.Time) {
 	window := time.Duration(0)
 	for i := range q.Estimates {
 		if w := q.Estimates[i].Window(); w < q.trip.Typical() {
@@ -321,8 +321,14 @@ func (q *Quota) logSend(now time.Time) {
 	case window == 0 && q.sends != nil:
 		q.Account.Memory.Release(q.dropSends())
 	}
-	if q.sends != nil {
-		q.sends.Add(window+statedlimit.OpeningDelay, now)
+	if q.sends == nil {
+		return
+	}
+	q.sends.Add(window+statedlimit.OpeningDelay, now)
+	for i := range q.Estimates {
+		if e := &q.Estimates[i]; q.outlasts(e) {
+			e.Sent(claim, q.counted(e, now).Open, &q.InFlight)
+		}
 	}
 }
 
@@ -365,13 +371,8 @@ func (q *Quota) grant(n int64, now time.Time) uint64 {
 			q.release(q.tests.since, releaseTrips, now)
 		}
 	}
-	q.logSend(now)
 	claim := q.InFlight.Add()
-	for i := range q.Estimates {
-		if e := &q.Estimates[i]; q.outlasts(e) {
-			e.Sent(claim, q.sends.Within(e.Window()+statedlimit.OpeningDelay, now), &q.InFlight)
-		}
-	}
+	q.logSend(claim, now)
 	q.Ramp.Sent(claim, q.InFlight.Open, min(releaseTrips*q.trip.Typical(), maxRelease), now)
 	q.trip.granted(claim, now)
 	busyUntil := ticks.Later(q.LastGranted, q.Hold.Until)

@@ -38,7 +38,7 @@ import (
 //	├── in flight: 3 ──┼───── free: 4 ─────┤
 //
 // If responses take longer than units to come back, the owner leaves out the requests in flight whose units have come
-// back.
+// back, and passes what accepted requests state to Outdated.
 //
 // Update by the response to claim n, received at t, which states r units until R. Responses arrive
 // out of order. The first row that applies counts. R is later or earlier if it differs from reset by
@@ -449,8 +449,8 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 type share struct {
 	claim   uint64 // watched; 0: none
 	own     int64  // requests in the window that ends with it
-	samples int
-	least   int64
+	samples int    // since least was begun
+	least   int64  // share of these
 }
 
 // shareSamples is the number of claims of which the least share is taken.

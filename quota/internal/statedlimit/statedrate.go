@@ -62,7 +62,7 @@ func (s *statedRate) known() bool {
 	return s.responses >= rateResponses && (s.longest >= 2*s.shortest || s.moved) && s.high <= rateExact*s.low
 }
 
-// bound returns the rate that is closest to one that was measured, in units per second. If none is stated, that is the measured one.
+// bound returns the rate within the bounds that is closest to a measured one, in units per second. If none is stated, that is the measured one.
 func (s *statedRate) bound(measured float64) float64 {
 	if !s.known() {
 		return measured
