@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,13 +20,19 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 8, "rounds in which every pair is measured; at least 6 for figures to publish")
 	sample := flag.Duration("sample", 200*time.Millisecond, "about how long one sample takes; the system needs some 100 ms to spread threads over its processors")
+	only := flag.String("only", "", "regular expression of the work to measure; empty means all")
 	out := flag.String("out", "", "file to write the table to; it is printed in any case")
 	flag.Parse()
 	if *rounds < 1 {
 		log.Fatal("ratio: -rounds must be positive")
 	}
+	chosen, err := regexp.Compile(*only)
+	if err != nil {
+		log.Fatalf("ratio: -only: %v", err)
+	}
+	pairs := slices.DeleteFunc(bench.Pairs(), func(p bench.Pair) bool { return !chosen.MatchString(p.Work) })
 	load := loadAverage()
-	results, err := bench.Compare(bench.Pairs(), []int{1, 2, 8}, *rounds, *sample)
+	results, err := bench.Compare(pairs, []int{1, 2, 8}, *rounds, *sample)
 	if err != nil {
 		log.Fatal(err)
 	}
