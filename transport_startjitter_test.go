@@ -18,7 +18,10 @@ import (
 // that states a Retry-After of a minute. It logs the maximum number of requests within
 // one second.
 func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
-	const clients = 3000 // the race detector supports at most 8,128 goroutines
+	clients := 3000 // the race detector supports at most 8,128 goroutines
+	if testing.Short() {
+		clients = 1000
+	}
 	for _, tt := range []struct {
 		name   string
 		jitter time.Duration

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,7 +106,7 @@ func TestTransport_stopsOfAHealthyServer(t *testing.T) {
 			{2000, 100, 500, 30 * time.Second}, {20000, 50, 10000, 5 * time.Second},
 		} {
 			t.Run(fmt.Sprint(status, " ", tt), func(t *testing.T) {
-				if testing.Short() && (tt.calls > 2000 || status == http.StatusServiceUnavailable && tt.begin < 500) {
+				if testing.Short() && (tt.calls > 2000 || tt.workers > 20 || (status == http.StatusServiceUnavailable) == (tt.begin < 500)) {
 					t.Skip("only make test-long runs it")
 				}
 				synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestTransport_stopsWhileCallersWaitForAnOwnLimit(t *testing.T) {
 		},
 	} {
 		for _, before := range []int{0, 60, 150} {
-			if testing.Short() && before == 60 {
+			if testing.Short() && (before == 60 || before == 150 && name != "token bucket") {
 				continue
 			}
 			t.Run(fmt.Sprint(name, ", ", before), func(t *testing.T) {
@@ -202,6 +203,9 @@ func TestTransport_stopsInOtherSettings(t *testing.T) {
 		"1000 in flight, stated": {60, 1000, 10, func() *heed.Transport { return &heed.Transport{Quota: &quota.Tracker{Mode: quota.StatedOnly}} }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && strings.HasPrefix(name, "1000 in flight, ") {
+				t.Skip("only make test-long runs it")
+			}
 			synctest.Test(t, func(t *testing.T) {
 				s := newStop(t, tt.before+tt.begin, http.StatusTooManyRequests, 30*time.Second, 20*time.Millisecond)
 				tr := tt.transport()
@@ -234,7 +238,7 @@ func TestTransport_usesItsOwnLimitAfterAStop(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for _, deadline := range []time.Duration{4 * time.Second, 30 * time.Second} {
 			for _, faulty := range []int{0, 20} { // each n-th response is a 500
-				if testing.Short() && (faulty == 0 || (deadline > 4*time.Second) != (status == http.StatusTooManyRequests)) {
+				if testing.Short() && (faulty == 0 || deadline > 4*time.Second || status == http.StatusTooManyRequests) {
 					continue
 				}
 				synctest.Test(t, func(t *testing.T) {

@@ -42,6 +42,9 @@ func (s *quickRejecter) RoundTrip(req *http.Request) (*http.Response, error) {
 // four times in all.
 func TestTransport_manyCallersMeetAnUnstatedLimit(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		if testing.Short() && status == http.StatusServiceUnavailable {
+			continue
+		}
 		synctest.Test(t, func(t *testing.T) {
 			s := &quickRejecter{serve: bucketServer(300, 300, status, false)}
 			failed, elapsed := runJob(t, heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Full}}), 4000, 4000)

@@ -142,7 +142,7 @@ func TestTransport_newTenantsDoNotStarveOthers(t *testing.T) {
 		}
 		minutes := 10
 		if testing.Short() {
-			minutes = 3
+			minutes = 1
 		}
 		time.Sleep(time.Duration(minutes) * time.Minute)
 		stop()

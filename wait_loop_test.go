@@ -20,7 +20,7 @@ import (
 func TestTransport_aWrongStatementDoesNotUseUpALoop(t *testing.T) {
 	worlds := uint64(60)
 	if testing.Short() {
-		worlds = 8
+		worlds = 4
 	}
 	most := 0.
 	for seed := range worlds {

@@ -19,15 +19,15 @@ import (
 // Slow start delays calls, and makes none fail: one that has no more time is sent. Here, stops of random servers end, and
 // calls have random deadlines, also shorter than slow start. Those that are too short for a response do not count.
 func TestTransport_slowStartFailsNoCall(t *testing.T) {
-	waited, calls, worlds := 0, 0, uint64(30)
+	waited, calls, worlds, mostCallers := 0, 0, uint64(30), 100
 	if testing.Short() {
-		worlds = 4
+		worlds, mostCallers = 4, 30
 	}
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(seed, 5))
 		latency := time.Duration(1+r.IntN(300)) * time.Millisecond
 		stop := time.Duration(1+r.IntN(20)) * time.Second
-		callers, states := 10+r.IntN(100), r.IntN(2) == 0
+		callers, states := 10+r.IntN(mostCallers), r.IntN(2) == 0
 		run := func(t *testing.T) (failedCalls int64) {
 			end := time.Now().Add(stop)
 			base := roundTripFunc(func(req *http.Request) (*http.Response, error) {

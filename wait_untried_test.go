@@ -63,7 +63,7 @@ func (s *coarseServer) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestTransport_failsFewCallsUntried(t *testing.T) {
 	worlds := 60
 	if testing.Short() {
-		worlds = 15
+		worlds = 6
 	}
 	sum, worst := 0.0, 0.0
 	for seed := range uint64(worlds) {

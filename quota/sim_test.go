@@ -281,7 +281,11 @@ func haproxy(limit int, per time.Duration, retryAfter string) server {
 // A bucket whose statements are right is tested more and more rarely, and its rate is used in full, also if whole seconds
 // until it is full again say little about the time of one unit.
 func TestTracker_longJobOnABucket(t *testing.T) {
-	const calls, rate = 6000, 20
+	const rate = 20
+	calls := 6000
+	if testing.Short() {
+		calls = 3000
+	}
 	for _, burst := range []int64{5, 60} {
 		for _, rtt := range []time.Duration{time.Millisecond, 80 * time.Millisecond} {
 			if testing.Short() && (burst == 5) != (rtt > time.Millisecond) {
@@ -294,7 +298,7 @@ func TestTracker_longJobOnABucket(t *testing.T) {
 				j := play(t, tr, s, calls, 30, rtt)
 				require.Zero(t, j.failed)
 				require.LessOrEqual(t, j.throttled, calls*3/100, "burst %d, %v: %v", burst, rtt, j) // as I7 permits: guesses find what small buckets restore
-				require.Less(t, j.elapsed, calls*time.Second/rate*103/100, "burst %d, %v: %v", burst, rtt, j)
+				require.Less(t, j.elapsed, time.Duration(calls)*time.Second/rate*103/100, "burst %d, %v: %v", burst, rtt, j)
 			})
 		}
 	}
@@ -306,7 +310,7 @@ func TestTracker_usesSmallBuckets(t *testing.T) {
 	random := rand.New(rand.NewPCG(31, 32))
 	worlds, used, rejected := 80, 0., 0.
 	if testing.Short() {
-		worlds = 12
+		worlds = 6
 	}
 	for range worlds {
 		between := func(least, most float64) float64 { return least * math.Pow(most/least, random.Float64()) }
@@ -375,7 +379,7 @@ func TestTracker_usesWindowsShorterThanResponses(t *testing.T) {
 	random := rand.New(rand.NewPCG(51, 52))
 	worlds, m := 40, jobMeans{}
 	if testing.Short() {
-		worlds = 8
+		worlds = 4
 	}
 	for i := range worlds {
 		count, per := 2+random.IntN(30), time.Duration(1+random.IntN(3))*time.Second
@@ -398,7 +402,11 @@ func TestTracker_limitsWithoutAReset(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	var calls, rejected, worlds int
 	var elapsed float64
-	for range 60 {
+	most := 60
+	if testing.Short() {
+		most = 20
+	}
+	for range most {
 		n, c, rtt := 100+random.IntN(300), 5+random.IntN(45), time.Duration(1+random.IntN(300))*time.Millisecond
 		count, per := 10+random.IntN(90), time.Duration(1+random.IntN(20))*time.Second
 		limit, ideal := fixedWindow(count, per, true, false), time.Duration((n-1)/count)*per
