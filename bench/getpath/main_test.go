@@ -7,37 +7,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const report = `github.com/heed-go/heed/transport.go:126:	NewClient	75.0%
-github.com/heed-go/heed/transport.go:137:	Transport.RoundTrip	100.0%
-github.com/heed-go/heed/transport.go:180:	Transport.CloseIdleConnections	0.0%
-github.com/heed-go/heed/quota/tracker.go:20:	Tracker.Demand	50.0%
-github.com/heed-go/heed/bench/getpath/client/main.go:17:	main	80.0%
-github.com/heed-go/heed/throttleredis/store.go:17:	init	80.0%
-github.com/other/benches.go:1:	main	80.0%
-total	(statements)	12.3%
+const profile = `mode: set
+github.com/heed-go/heed/transport.go:126.2,128.3 3 1
+github.com/heed-go/heed/transport.go:137.2,139.16 2 1
+github.com/heed-go/heed/transport.go:180.2,181.3 1 0
+github.com/heed-go/heed/quota/tracker.go:20.2,22.9 4 7
+github.com/heed-go/heed/log.go:20.2,22.9 4 0
+github.com/heed-go/heed/bench/getpath/client/main.go:17.2,18.3 9 1
+github.com/heed-go/heed/throttleredis/store.go:17.2,18.3 9 1
+github.com/other/benches.go:1.2,3.4 9 1
 `
 
-func TestExecuted_countsFunctionsOfTheModule(t *testing.T) {
-	got, err := executed(strings.NewReader(report))
+func TestExecuted_countsStatementsOfTheModule(t *testing.T) {
+	got, err := executed(strings.NewReader(profile))
 	require.NoError(t, err)
-	require.Equal(t, []function{
-		{".", "transport.go", 126, "NewClient"},
-		{".", "transport.go", 137, "Transport.RoundTrip"},
-		{"quota", "tracker.go", 20, "Tracker.Demand"},
-	}, got)
-	require.Equal(t, 2, countFiles(got))
+	require.Equal(t, []file{{".", "transport.go", 5}, {"quota", "tracker.go", 4}}, got)
+	require.Equal(t, 9, sum(got))
 }
 
 func TestExecuted_reportsUnknownOutput(t *testing.T) {
-	_, err := executed(strings.NewReader("transport.go\tNewClient\t75.0%\n"))
-	require.Error(t, err)
+	for _, line := range []string{"transport.go", "heed/transport.go:1.2,3.4 3", "heed/transport.go:1.2,3.4 x 1", "heed/transport.go 3 1"} {
+		_, err := executed(strings.NewReader("mode: set\n" + line + "\n"))
+		require.Error(t, err, line)
+	}
 }
 
 func TestPrintList_groupsByPackage(t *testing.T) {
-	functions, err := executed(strings.NewReader(report))
+	files, err := executed(strings.NewReader(profile))
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, printList(&out, functions))
-	require.Equal(t, ".: files 1 functions 2\n\ttransport.go:126\tNewClient\n\ttransport.go:137\tTransport.RoundTrip\n"+
-		"quota: files 1 functions 1\n\ttracker.go:20\tTracker.Demand\n", out.String())
+	require.NoError(t, printList(&out, files))
+	require.Equal(t, ".: statements 5 files 1\n\t   5  transport.go\nquota: statements 4 files 1\n\t   4  tracker.go\n", out.String())
 }

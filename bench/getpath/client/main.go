@@ -1,5 +1,5 @@
-// Client makes one call with the zero heed.Transport to a server that responds with 503, then
-// with 200. Program getpath builds it with coverage and runs it.
+// Client makes one call through a heed.Transport with a token bucket to a server that responds with 503
+// and a body of ten bytes, then with 200 and a body. Program getpath builds it with coverage and runs it.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
 )
 
 func main() {
@@ -19,6 +20,7 @@ func main() {
 		if received.Add(1) == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
+		io.WriteString(w, "ten bytes\n")
 	}))
 	defer server.Close()
 	if err := get(server.URL); err != nil {
@@ -30,7 +32,7 @@ func main() {
 }
 
 func get(url string) error {
-	resp, err := heed.NewClient(nil).Get(url)
+	resp, err := heed.NewClient(&heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10))}).Get(url)
 	if err != nil {
 		return err
 	}
