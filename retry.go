@@ -401,9 +401,6 @@ func (rt *roundTrip) shouldRetry() bool {
 	case err != nil && rt.isTerminal(), resp != nil && resp.Request != rt.sent && gaveUpBelow(resp):
 		return false
 	}
-	if rt.endedAt.IsZero() {
-		rt.endedAt = rt.t.resolved.clock.Now()
-	}
 	class := rt.classify()
 	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
 	retry := class == retryAlways || class == retryIdempotent && safe
@@ -460,7 +457,7 @@ func (rt *roundTrip) classify() retryClass {
 		return class
 	}
 	if rt.resp.StatusCode < 400 && rt.outcome != throttle.Throttled { // the Tracker may not have read it
-		*r = parseReport(rt.t.resolved.quota.Reader, rt.req, rt.resp, rt.endedAt)
+		*r = parseReport(rt.t.resolved.quota.Reader, rt.req, rt.resp, rt.resultAt())
 	}
 	if rt.retryAfter > r.RetryAfter { // what the API documents, or a limit states
 		r.RetryAfter, r.HasRetryAfter = rt.retryAfter, true
@@ -479,7 +476,7 @@ func (rt *roundTrip) classify() retryClass {
 // reason if there can be none.
 func (rt *roundTrip) prepareRetry() error {
 	r := &rt.report
-	p, now := rt.retry, rt.endedAt
+	p, now := rt.retry, rt.resultAt()
 	if rt.backoffPolicy == nil { // the first failure
 		rt.backoffPolicy = backoff.ForCall(p.Backoff)
 		if p.MaxElapsed < throttle.Forever {

@@ -59,7 +59,7 @@ type roundTrip struct {
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
 	body           body
 
-	hasDemands bool // whether the ticket has demands
+	hasDemands bool // whether the ticket has demands, or had some for an earlier attempt
 	quotaIndex int  // index of the Tracker's demand, which may have no Limiter; those for RequestOptions.Costs follow it
 
 	// How the next attempt, or the latest, was granted; set by acquire.
@@ -83,7 +83,7 @@ type attempt struct {
 	err        error
 	report     headers.Report          // what resp states about limits, if it is a failure
 	retryAfter time.Duration           // wait that resp states if it is a rejection
-	endedAt    time.Time               // time of resp or err; zero if it is a success
+	endedAt    time.Time               // time of resp or err; zero for a success until resultAt is called
 	tracedAt   time.Time               // when it was sent; zero if no hook of the Trace needs it
 	limitBuf   [2]throttle.RemoteLimit // buffer for the limits of resp
 	drained    drained                 // what was read of resp to discard it
@@ -93,7 +93,6 @@ type attempt struct {
 type retrying struct {
 	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
 	until           time.Time      // the latest start of a retry; zero before the first failure and without a MaxElapsed
-	rejected        bool           // an attempt was throttled
 	failures        int            // attempts that failed and were not throttled
 	zeroRetryAfters int            // responses with a Retry-After of 0
 	delay           time.Duration  // delay before the next attempt
@@ -108,17 +107,16 @@ type retrying struct {
 // The call owns it until RoundTrip returns a response with such a body; then the body
 // owns it.
 type attemptResources struct {
-	t                   *Transport
-	ctx                 context.Context // context of the request
-	ticket              queue.Ticket
-	demandSpace         []throttle.Demand       // memory for the demands of the ticket
-	hasConfiguredLimits bool                    // whether the ticket has limits other than the Tracker's
-	granted             bool                    // whether the ticket has a grant that has not ended
-	sentToBase          bool                    // whether Base got the attempt of the grant
-	outcome             throttle.Outcome        // outcome of that attempt
-	cancel              context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
-	timer               *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
-	breakerDone         func(error)             // reports to the Breaker; nil if no report is due
+	t           *Transport
+	ctx         context.Context // context of the request
+	ticket      queue.Ticket
+	demandSpace []throttle.Demand       // memory for the demands of the ticket
+	granted     bool                    // whether the ticket has a grant that has not ended
+	sentToBase  bool                    // whether Base got the attempt of the grant
+	outcome     throttle.Outcome        // outcome of that attempt
+	cancel      context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
+	timer       *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
+	breakerDone func(error)             // reports to the Breaker; nil if no report is due
 }
 
 var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResources) }}
@@ -162,11 +160,9 @@ func (rt *roundTrip) begin() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	switch rt.maxWait = p.MaxServerWait; {
-	case rt.opts.NoWait:
+	rt.maxWait = cmp.Or(rt.opts.MaxWait, p.MaxServerWait)
+	if rt.opts.NoWait {
 		rt.maxWait = 0
-	case rt.opts.MaxWait != 0:
-		rt.maxWait = rt.opts.MaxWait
 	}
 	rt.ticket.Tenant, rt.ticket.Weight = rt.opts.Tenant, int32(min(max(rt.opts.Weight, 0), math.MaxInt32))
 	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
@@ -195,11 +191,6 @@ func (rt *roundTrip) addDemands() error {
 		}
 		rt.ticket.Add(d)
 	}
-	for i := range rt.ticket.Demands {
-		if l := rt.ticket.Demands[i].Limiter; l != nil {
-			rt.hasConfiguredLimits, rt.hasDemands = true, true
-		}
-	}
 	rt.quotaIndex = len(rt.ticket.Demands)
 	return nil
 }
@@ -212,12 +203,12 @@ func (rt *roundTrip) addQuotaDemands() {
 	all := append(rt.ticket.Demands[:rt.quotaIndex], d)
 	if len(rt.opts.Costs) > 0 { // Sorted allocates
 		for _, unit := range slices.Sorted(maps.Keys(rt.opts.Costs)) {
-			if d = q.DemandUnits(rt.req, unit, rt.opts.Costs[unit]); d.Limiter != nil {
-				all = append(all, d)
+			if u := q.DemandUnits(rt.req, unit, rt.opts.Costs[unit]); u.Limiter != nil {
+				all = append(all, u)
 			}
 		}
 	}
-	rt.hasDemands = rt.hasDemands || len(all) > rt.quotaIndex+1 || all[rt.quotaIndex].Limiter != nil
+	rt.hasDemands = rt.hasDemands || len(all) > 1 || d.Limiter != nil
 	rt.ticket.Demands, rt.demandSpace = all, all
 }
 
@@ -344,7 +335,8 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 }
 
 // beforeSend calls RetryPolicy.BeforeSend for req, a copy of the caller's request. Its URL
-// is copied too, so that the hook may add a signature to the query.
+// is copied too, so that the hook may add a signature to the query. Units that were returned
+// meanwhile are claimed again.
 func (rt *roundTrip) beforeSend(req *http.Request) error {
 	u := *req.URL
 	req.URL = &u
@@ -352,10 +344,13 @@ func (rt *roundTrip) beforeSend(req *http.Request) error {
 		rt.stoppedByHook = true
 		return fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
 	}
-	if !rt.granted {
-		return rt.acquireAgain()
+	if rt.granted {
+		return nil
 	}
-	return nil
+	if rt.cancel != nil && rt.timer.Stop() { // the wait does not count for AttemptTimeout
+		defer rt.timer.Reset(rt.retry.AttemptTimeout)
+	}
+	return rt.acquire()
 }
 
 // maxBeforeSend is the longest time for which a call of BeforeSend holds units of a limit that
@@ -366,7 +361,7 @@ const maxBeforeSend = time.Second // on the system clock, like all network timeo
 // callBeforeSend calls RetryPolicy.BeforeSend. If that takes longer than maxBeforeSend while a limit
 // holds units until the end, all units are returned, and rt.granted is false afterwards.
 func (rt *roundTrip) callBeforeSend(req *http.Request) error {
-	if rt.granted && rt.hasConfiguredLimits && rt.holdsUntilEnd() {
+	if rt.granted && rt.holdsUntilEnd() {
 		returned := make(chan struct{})
 		timer := time.AfterFunc(maxBeforeSend, func() {
 			defer close(returned)
@@ -380,15 +375,6 @@ func (rt *roundTrip) callBeforeSend(req *http.Request) error {
 		}()
 	}
 	return rt.retry.BeforeSend(req, rt.info.Attempts+1)
-}
-
-// acquireAgain waits again for the limits of an attempt whose units callBeforeSend has returned. The
-// time does not count for AttemptTimeout.
-func (rt *roundTrip) acquireAgain() error {
-	if rt.cancel != nil && rt.timer.Stop() {
-		defer rt.timer.Reset(rt.retry.AttemptTimeout)
-	}
-	return rt.acquire()
 }
 
 // leavesHost reports whether req follows a redirect of http.Client to a host that is neither the
@@ -439,9 +425,8 @@ func (rt *roundTrip) send(req *http.Request) {
 		now = rt.t.resolved.clock.Now()
 	}
 	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
-	f.Repeated = rt.rejected
-	rt.rejected = rt.rejected || f.Outcome == throttle.Throttled
-	if rt.hasConfiguredLimits && err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
+	f.Repeated = rt.failures < rt.info.Attempts-1 // an earlier attempt was throttled
+	if err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing
 	}
 	rt.t.resolved.queue.Report(rt.ctx, &rt.ticket, f)
@@ -454,14 +439,19 @@ func (rt *roundTrip) send(req *http.Request) {
 	}
 }
 
+// resultAt returns the time at which the latest attempt ended. For a success, the first call reads it.
+func (rt *roundTrip) resultAt() time.Time {
+	if rt.endedAt.IsZero() {
+		rt.endedAt = rt.t.resolved.clock.Now()
+	}
+	return rt.endedAt
+}
+
 // observeLatency reports to the Tracker how long the latest attempt took, if the server accepted
 // it, or if the caller's deadline has ended it after a wait. Without a wait, the time that the
 // attempt had is not the reason for that.
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
-	end := rt.endedAt
-	if end.IsZero() {
-		end = rt.t.resolved.clock.Now()
-	}
+	end := rt.resultAt()
 	took := end.Sub(rt.grantedAt)
 	if rt.outcome == throttle.Accepted {
 		rt.t.resolved.quota.ObserveLatency(rt.req, took, end)
@@ -473,15 +463,12 @@ func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	}
 }
 
-// holdsUntilEnd reports whether a limit of the ticket holds its claim until the end of
-// the response body.
+// holdsUntilEnd reports whether a limit of the program holds its claim until the end of the
+// response body. Those of the Tracker do not.
 func (rt *roundTrip) holdsUntilEnd() bool {
-	for i := range rt.ticket.Demands {
-		if l := rt.ticket.Demands[i].Limiter; l != nil && !l.Traits().EndsAtResponse {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rt.ticket.Demands[:rt.quotaIndex], func(d throttle.Demand) bool {
+		return d.Limiter != nil && !d.Limiter.Traits().EndsAtResponse
+	})
 }
 
 // sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper
@@ -509,9 +496,10 @@ func (rt *roundTrip) sendToBase(req *http.Request) {
 	}
 	rt.resp, rt.err = resp, err
 	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
-	if rt.breakerDone != nil {
-		rt.reportToBreaker()
+	if rt.breakerDone != nil && err == nil && resp.StatusCode >= 500 { // all others are successes, also 429
+		err = fmt.Errorf("heed: server responded %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
+	rt.reportToBreaker(err)
 }
 
 // endAttemptContext stops the timer of the attempt, and ends its context ctx if the
@@ -533,15 +521,13 @@ func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response,
 	return err
 }
 
-// reportToBreaker reports the result of an attempt to the Breaker that allowed it. All
-// responses below 500 count as success, including 429.
-func (rt *roundTrip) reportToBreaker() {
-	done, err := rt.breakerDone, rt.err
-	rt.breakerDone = nil // cleared before the call, which may panic
-	if err == nil && rt.resp.StatusCode >= 500 {
-		err = fmt.Errorf("heed: server responded %d %s", rt.resp.StatusCode, http.StatusText(rt.resp.StatusCode))
+// reportToBreaker reports the result of an attempt to the Breaker that allowed it, if one did
+// and does not have the result yet.
+func (l *attemptResources) reportToBreaker(err error) {
+	if done := l.breakerDone; done != nil {
+		l.breakerDone = nil // cleared before the call, which may panic
+		done(err)
 	}
-	done(err)
 }
 
 // waitForRetry discards the response and sleeps for the delay.
@@ -660,24 +646,18 @@ func (l *attemptResources) release() {
 			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
 		}
 	}
-	if done := l.breakerDone; done != nil {
-		l.breakerDone = nil
-		done(errNoResult)
-	}
+	l.reportToBreaker(errNoResult)
 }
 
 // reset clears l, which holds nothing, for the next call.
 func (l *attemptResources) reset() {
 	clear(l.demandSpace[:cap(l.demandSpace)])
 	space := l.demandSpace[:0]
-	if cap(space) > maxDemandSpace {
-		space = nil
+	if cap(space) > 16 {
+		space = nil // few requests have as many demands
 	}
 	*l = attemptResources{demandSpace: space}
 }
-
-// maxDemandSpace is the number of demands up to which their memory is used again.
-const maxDemandSpace = 16
 
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and
 // returns it to the pool.

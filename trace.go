@@ -375,12 +375,8 @@ func (i *WaitInfo) addRejection(err error) {
 
 // attemptDoneInfo describes the attempt that has just ended.
 func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
-	now := rt.endedAt
-	if now.IsZero() {
-		now = rt.t.resolved.clock.Now()
-	}
 	return AttemptInfo{
-		Attempt: rt.info.Attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
+		Attempt: rt.info.Attempts, Sent: rt.tracedAt, Duration: max(rt.resultAt().Sub(rt.tracedAt), 0),
 		Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
 	}
 }
