@@ -189,10 +189,7 @@ func (defaultPolicy) beforeDeadline(ctx context.Context, d, previous time.Durati
 // withDefaults returns a copy of r with defaults for zero fields. A nil Budget becomes
 // budget, or a new one if budget is nil.
 func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
-	var p RetryPolicy
-	if r != nil {
-		p = *r
-	}
+	p := *cmp.Or(r, new(RetryPolicy))
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts, p.MaxFailures = 10, cmp.Or(p.MaxFailures, 5)
 	}
@@ -306,24 +303,14 @@ func isIdempotent(req *http.Request, opts RequestOptions, declared func(*http.Re
 }
 
 // classifyError returns the class of an error by its type. A request whose error has an
-// unknown type may have been processed.
-func classifyError(err error) retryClass {
-	switch {
-	case isPermanent(err):
-		return retryNever
-	case notSent(err):
-		return retryAlways
-	}
-	return retryIdempotent
-}
-
-// isPermanent reports whether a retry would fail with the same error, or the error is
-// intended: an untrusted certificate, a TLS alert of the server, a server without TLS, an
-// invalid address, an unknown host name, a body of another length than ContentLength, a
+// unknown type may have been processed. A retry would fail with the same error, or the error
+// is intended, if it is an untrusted certificate, a TLS alert of the server, a server without
+// TLS, an invalid address, an unknown host name, a body of another length than ContentLength, a
 // request canceled below the Transport, or another Transport below this one that gave up.
-func isPermanent(err error) bool {
+func classifyError(err error) retryClass {
 	var op *net.OpError
 	var dns *net.DNSError
+	isOp, isDNS := errors.As(err, &op), errors.As(err, &dns)
 	switch {
 	case hasType[invalidRequestError](err), hasType[*GiveUpError](err),
 		errors.Is(err, throttle.ErrRejected), errors.Is(err, queue.ErrClosed), h2error.IsBodyLength(err),
@@ -331,12 +318,14 @@ func isPermanent(err error) bool {
 		hasType[x509.HostnameError](err), hasType[x509.CertificateInvalidError](err),
 		hasType[tls.RecordHeaderError](err), hasType[*tls.ECHRejectionError](err),
 		errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled),
-		hasType[*net.AddrError](err), hasType[*net.ParseError](err), hasType[net.UnknownNetworkError](err):
-		return true
-	case errors.As(err, &dns):
-		return dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout
+		hasType[*net.AddrError](err), hasType[*net.ParseError](err), hasType[net.UnknownNetworkError](err),
+		isOp && op.Op == "remote error", // a TLS alert
+		isDNS && dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout:
+		return retryNever
+	case isDNS, isOp && (op.Op == "dial" || op.Op == "proxyconnect"), h2error.NotProcessed(err): // not sent
+		return retryAlways
 	}
-	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
+	return retryIdempotent
 }
 
 // hasType reports whether err or an error that it wraps is a T.
@@ -350,16 +339,6 @@ func isNetworkError(err error) bool {
 	return hasType[net.Error](err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// notSent reports whether err proves that the server has not begun to process the
-// request.
-func notSent(err error) bool {
-	var op *net.OpError
-	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
-		return true
-	}
-	return hasType[*net.DNSError](err) || h2error.NotProcessed(err)
-}
-
 // callerRetries reports whether h states that the program retries the request itself, so
 // that retries of the Transport would multiply the number of attempts. That is the case
 // for an X-Stainless-Retry-Count above 0 (the SDKs of OpenAI, Anthropic and others), and
@@ -370,20 +349,12 @@ func callerRetries(h http.Header) bool {
 			return true
 		}
 	}
-	v := h["Amz-Sdk-Request"]
-	return len(v) > 0 && severalAttempts(v[0])
-}
-
-// severalAttempts reports whether an Amz-Sdk-Request such as "attempt=1; max=3" has an
-// attempt or max above 1.
-func severalAttempts(s string) bool {
-	for field := range strings.SplitSeq(s, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(field), "=")
-		if name != "attempt" && name != "max" {
-			continue
-		}
-		if n, err := strconv.Atoi(value); err == nil && n > 1 {
-			return true
+	if v := h["Amz-Sdk-Request"]; len(v) > 0 { // such as "attempt=1; max=3"
+		for field := range strings.SplitSeq(v[0], ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(field), "=")
+			if n, err := strconv.Atoi(value); err == nil && n > 1 && (name == "attempt" || name == "max") {
+				return true
+			}
 		}
 	}
 	return false
@@ -462,6 +433,9 @@ func (rt *roundTrip) classify() retryClass {
 	if rt.retryAfter > r.RetryAfter { // what the API documents, or a limit states
 		r.RetryAfter, r.HasRetryAfter = rt.retryAfter, true
 	}
+	if r.HasRetryAfter {
+		r.MinDelay = 0 // which is for rejections that state no time
+	}
 	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
 		return retryIdempotent // the server still processes an earlier attempt with this key
 	}
@@ -498,7 +472,7 @@ func (rt *roundTrip) prepareRetry() error {
 	var held bool
 	if throttled && !zero {
 		statedWait = statedWaitOf(r)
-		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min, minDelay(r)))
+		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min, r.MinDelay))
 	}
 	switch {
 	case zero:
@@ -552,14 +526,6 @@ const minStatedWait = 10 * time.Millisecond
 // maxReleaseDelay bounds the jitter that is added to a Retry-After if the Tracker holds the others, too.
 const maxReleaseDelay = 5 * time.Second
 
-// minDelay returns the least delay after a rejection that states no time.
-func minDelay(r *headers.Report) time.Duration {
-	if r.HasRetryAfter {
-		return 0
-	}
-	return r.MinDelay
-}
-
 // maxSuggestion is by how much a suggested delay may exceed that of Backoff, as in the SDKs of AWS. The Retry-After of a
 // failure counts as suggested: gateways state it for as long as they cache an error, also where the next request succeeds.
 const maxSuggestion = 5 * time.Second
@@ -569,7 +535,7 @@ func boundDelay(r *headers.Report, own time.Duration) time.Duration {
 	if own == backoff.Stop {
 		return own
 	}
-	own = max(own, minDelay(r))
+	own = max(own, r.MinDelay)
 	return max(own, min(max(r.SuggestedDelay, r.RetryAfter), own+maxSuggestion))
 }
 

@@ -496,7 +496,7 @@ func (rt *roundTrip) sendToBase(req *http.Request) {
 	}
 	rt.resp, rt.err = resp, err
 	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
-	if rt.breakerDone != nil && err == nil && resp.StatusCode >= 500 { // all others are successes, also 429
+	if err == nil && resp.StatusCode >= 500 && rt.breakerDone != nil { // other responses are successes, also 429
 		err = fmt.Errorf("heed: server responded %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	rt.reportToBreaker(err)
