@@ -230,10 +230,9 @@ func (r *rewindBody) finish() {
 	}
 }
 
-// buffer stores bytes that a bodyReader has read from the source, and its error.
+// buffer stores bytes that a bodyReader has read from the source, and its error. r.mu must be
+// held.
 func (r *rewindBody) buffer(p []byte, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err != nil {
 		r.err = err
 	}
@@ -253,20 +252,6 @@ func (r *rewindBody) buffer(p []byte, err error) {
 		n := copy(r.blocks[len(r.blocks)-1][at:], p)
 		r.length, p = r.length+n, p[n:]
 	}
-}
-
-// readBuffered copies buffered bytes from offset at on. It returns false if there are
-// none and the source has not ended. r.mu must be held.
-func (r *rewindBody) readBuffered(p []byte, at int) (int, error, bool) {
-	if r.seeker != nil {
-		return 0, nil, false
-	}
-	if at >= r.length {
-		return 0, r.err, r.err != nil
-	}
-	size := len(block{})
-	kept := r.blocks[at/size][:min(size, r.length-at/size*size)]
-	return copy(p, kept[at%size:]), nil, true
 }
 
 func (r *rewindBody) freeBlocks() {
@@ -297,37 +282,40 @@ type bodyReader struct {
 	idle    chan struct{}
 }
 
-// Read implements io.Reader.
 func (p *bodyReader) Read(b []byte) (int, error) {
-	if n, err, ok := p.readOrBegin(b); ok {
+	if n, err, ok := p.readBuffered(b); ok {
 		p.at += n
 		return n, err
 	}
 	n, err := p.source.Read(b)
-	p.buffer(b[:n], err)
 	p.at += n
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.buffer(b[:n], err)
 	if p.reading = false; p.closed {
 		close(p.idle)
 	}
 	return n, err
 }
 
-// readOrBegin reads from the buffer. If it returns false, the caller must read from the
+// readBuffered reads from the buffer. If it returns false, the caller must read from the
 // source, and reading is set.
-func (p *bodyReader) readOrBegin(b []byte) (int, error, bool) {
+func (p *bodyReader) readBuffered(b []byte) (int, error, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	switch {
+	case p.closed:
 		return 0, http.ErrBodyReadAfterClose, true
+	case p.at < p.length:
+		b = b[:min(len(b), p.length-p.at)]
+		return copy(b, p.blocks[p.at/len(block{})][p.at%len(block{}):]), nil, true
+	case p.err != nil && p.seeker == nil:
+		return 0, p.err, true
 	}
-	n, err, ok := p.readBuffered(b, p.at)
-	p.reading = !ok
-	return n, err, ok
+	p.reading = true
+	return 0, nil, false
 }
 
-// Close implements io.Closer.
 func (p *bodyReader) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -345,7 +333,6 @@ func (p *bodyReader) Close() error {
 	return nil
 }
 
-// closeBody closes b if it is not nil.
 func closeBody(b io.Closer) {
 	if b != nil {
 		b.Close()

@@ -193,7 +193,6 @@ type infoContext struct {
 
 type infoContextKey struct{}
 
-// Value implements context.Context.
 func (n *infoContext) Value(key any) any {
 	if key == (infoContextKey{}) {
 		return n

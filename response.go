@@ -102,7 +102,6 @@ func (l *attemptResources) observeBodyEnd(resp *http.Response) io.ReadCloser {
 	return b
 }
 
-// Read implements io.Reader.
 func (b *bodyEOFSignal) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -111,7 +110,6 @@ func (b *bodyEOFSignal) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *bodyEOFSignal) Close() error {
 	defer b.end()
 	return b.ReadCloser.Close()
@@ -170,8 +168,7 @@ const abandonedAfter = time.Second
 type openBodies struct {
 	mu      sync.Mutex
 	bodies  []*bodyEOFSignal
-	timer   *time.Timer // nil before the first add
-	running bool        // whether the timer is set
+	running bool // whether a timer is set
 }
 
 func (o *openBodies) add(b *bodyEOFSignal) {
@@ -179,14 +176,9 @@ func (o *openBodies) add(b *bodyEOFSignal) {
 	defer o.mu.Unlock()
 	o.bodies = append(o.bodies, b)
 	b.index = int32(len(o.bodies))
-	if o.running {
-		return
-	}
-	o.running = true
-	if o.timer == nil {
-		o.timer = time.AfterFunc(abandonedAfter, o.sweep)
-	} else {
-		o.timer.Reset(abandonedAfter)
+	if !o.running {
+		o.running = true
+		time.AfterFunc(abandonedAfter, o.sweep)
 	}
 }
 
@@ -214,7 +206,7 @@ func (o *openBodies) sweep() {
 	o.mu.Lock()
 	bodies := slices.Clone(o.bodies)
 	if o.running = len(bodies) > 0; o.running {
-		o.timer.Reset(abandonedAfter)
+		time.AfterFunc(abandonedAfter, o.sweep)
 	}
 	o.mu.Unlock()
 	for _, b := range bodies {

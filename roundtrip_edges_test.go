@@ -156,14 +156,13 @@ func TestRewindBody_freesItsBufferOnce(t *testing.T) {
 
 // TestOpenBodies_keepsNoRemovedBody checks that the memory of a body can be freed after its end.
 func TestOpenBodies_keepsNoRemovedBody(t *testing.T) {
-	var o openBodies
+	o := openBodies{running: true} // so that add sets no timer
 	var all []*bodyEOFSignal
 	for range 5 {
 		b := new(bodyEOFSignal)
 		o.add(b)
 		all = append(all, b)
 	}
-	o.timer.Stop()
 	for _, i := range []int{1, 4, 0, 2, 3} {
 		o.remove(all[i])
 		o.remove(all[i]) // it is not listed any more
