@@ -152,17 +152,15 @@ var blockPool = sync.Pool{New: func() any { return new(block) }}
 // newRewindBody returns a rewindBody for req. It returns nil if the body can neither seek
 // nor be buffered.
 func newRewindBody(req *http.Request, maxLength int64) *rewindBody {
-	r := &rewindBody{source: req.Body, maxLength: maxLength}
 	if s, ok := req.Body.(io.Seeker); ok {
 		if at, err := s.Seek(0, io.SeekCurrent); err == nil {
-			r.seeker, r.start = s, at
-			return r
+			return &rewindBody{source: req.Body, seeker: s, start: at}
 		}
 	}
 	if maxLength <= 0 || req.ContentLength > maxLength {
 		return nil
 	}
-	return r
+	return &rewindBody{source: req.Body, maxLength: maxLength}
 }
 
 // newReader returns a bodyReader that reads r from the start.

@@ -113,12 +113,7 @@ type GiveUpError struct {
 // http.Client adds them.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
-	b.WriteString("heed: gave up")
-	if n := len(e.Attempts); n == 0 {
-		b.WriteString(" before the first attempt")
-	} else {
-		b.WriteString(" after " + plural(n, "attempt"))
-	}
+	b.WriteString("heed: gave up " + afterAttempts(len(e.Attempts)))
 	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
 		b.WriteString(" and " + w.String() + " of waiting")
 	}

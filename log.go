@@ -143,7 +143,8 @@ func (l *requestLogger) wait(req *http.Request, i WaitInfo) {
 func (l *requestLogger) retry(req *http.Request, i RetryInfo) {
 	key := recordKey{"retry", slog.LevelInfo, hostOf(req), strconv.Itoa(i.Status)}
 	l.log(req.Context(), key, i.String, func() []slog.Attr {
-		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Int("status", i.Status), slog.Duration("delay", i.expectedDelay()))
+		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Int("status", i.Status),
+			slog.Duration("delay", cmp.Or(max(i.Delay, 0), i.RetryAfter)))
 	})
 }
 

@@ -411,12 +411,11 @@ func (rt *roundTrip) send(req *http.Request) {
 	} else if !rt.noRetry {
 		rt.countForBudget()
 	}
-	start := rt.trace.AttemptStart
-	if start != nil || rt.trace.AttemptDone != nil || rt.trace.Retry != nil {
+	if tr := rt.trace; tr.AttemptStart != nil || tr.AttemptDone != nil || tr.Retry != nil {
 		rt.tracedAt = rt.t.resolved.clock.Now()
-	}
-	if start != nil {
-		start(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
+		if tr.AttemptStart != nil {
+			tr.AttemptStart(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
+		}
 	}
 	rt.sendToBase(req)
 	resp, err := rt.resp, rt.err
@@ -531,7 +530,7 @@ func (l *attemptResources) reportToBreaker(err error) {
 }
 
 // waitForRetry discards the response and sleeps for the delay.
-func (rt *roundTrip) waitForRetry() error {
+func (rt *roundTrip) waitForRetry() (err error) {
 	if f := rt.trace.Retry; f != nil {
 		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(), Delay: rt.delay}
 		i.RetryAfter = rt.report.RetryAfter
@@ -539,7 +538,6 @@ func (rt *roundTrip) waitForRetry() error {
 	}
 	rt.discard()
 	if rt.body.rewinder != nil {
-		var err error
 		if rt.body.pending, err = rt.body.rewinder.rewind(rt.ctx); err != nil {
 			return err
 		}

@@ -179,14 +179,6 @@ func (i RetryInfo) String() string {
 	return s + "now"
 }
 
-// expectedDelay returns the delay that String states.
-func (i RetryInfo) expectedDelay() time.Duration {
-	if i.Delay > 0 {
-		return i.Delay
-	}
-	return max(i.RetryAfter, 0)
-}
-
 // result describes the result of an attempt: " with status 503", ": " and the error, or "" if
 // there was no attempt.
 func result(status int, err error) string {
@@ -213,12 +205,15 @@ func keyOf(err error) string {
 	return ""
 }
 
-// plural returns "1 attempt" and "2 attempts".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// afterAttempts returns "before the first attempt", "after 1 attempt" or "after 2 attempts".
+func afterAttempts(n int) string {
+	switch n {
+	case 0:
+		return "before the first attempt"
+	case 1:
+		return "after 1 attempt"
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return "after " + strconv.Itoa(n) + " attempts"
 }
 
 // A DoneInfo describes a call of RoundTrip that returns. Limits is not set.
@@ -248,9 +243,9 @@ type DoneInfo struct {
 // RetryPolicy.MaxAttempts is 4 (after 4 attempts, the last with status 503)", or "ended after 2 attempts, the last with
 // status 200".
 func (i DoneInfo) String() string {
-	sent := "before the first attempt"
+	sent := afterAttempts(i.Attempts)
 	if i.Attempts > 0 {
-		sent = "after " + plural(i.Attempts, "attempt") + ", the last" + result(i.last())
+		sent += ", the last" + result(i.last())
 	}
 	if i.StopReason == nil {
 		return "ended " + sent
