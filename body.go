@@ -29,8 +29,7 @@ type body struct {
 	givenToBase bool          // whether Base got a body, which it then closes
 }
 
-// bodyOf returns the body of req for several attempts. At most maxLength bytes of it are
-// buffered.
+// bodyOf returns the body of req for several attempts. It buffers at most maxLength bytes.
 func bodyOf(req *http.Request, maxLength int64) (b body) {
 	if hasBody(req) && req.GetBody == nil {
 		if b.rewinder = newRewindBody(req, maxLength); b.rewinder != nil {
@@ -63,8 +62,7 @@ func (b *body) checkReplayable(req *http.Request) (err error) {
 }
 
 // finish closes all bodies that Base did not get: one that was opened for an attempt that
-// was not sent, and the caller's own if no attempt was sent. There must be no further
-// attempt, and no further call of finish.
+// was not sent, and the caller's own if no attempt was sent. It is called once, at the end.
 func (b *body) finish(req *http.Request) {
 	closeBody(b.pending)
 	switch {
@@ -78,11 +76,10 @@ func (b *body) finish(req *http.Request) {
 // errBodyReplaced means that GetBody and Body have different contents.
 var errBodyReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
 
-// replaced reports whether opened, a result of GetBody, differs from the body that was
-// sent. This happens if, for example, a middleware replaced Body with a compressed one
-// and did not set GetBody. The check compares the sizes of the reader types that
-// http.NewRequest supports. Bytes that the program had read before count in the sizes, but
-// not in ContentLength.
+// replaced reports whether opened, a result of GetBody, differs from the body that was sent,
+// such as after a middleware replaced only Body with a compressed one. It compares the sizes
+// of the reader types that http.NewRequest supports. Bytes that the program had read before
+// count in the sizes, but not in ContentLength.
 func replaced(req *http.Request, opened io.ReadCloser) bool {
 	b, ok := readerOf(opened)
 	if !ok {
@@ -94,8 +91,7 @@ func replaced(req *http.Request, opened io.ReadCloser) bool {
 	return req.ContentLength > 0 && req.ContentLength != int64(b.Len())
 }
 
-// nopClosers are the types that io.NopCloser returns for readers without and with
-// WriteTo.
+// nopClosers are the types that io.NopCloser returns for readers without and with WriteTo.
 var nopClosers = [...]reflect.Type{
 	reflect.TypeOf(io.NopCloser(nil)),
 	reflect.TypeOf(io.NopCloser(new(bytes.Reader))),
@@ -149,8 +145,7 @@ type block [16 << 10]byte
 
 var blockPool = sync.Pool{New: func() any { return new(block) }}
 
-// newRewindBody returns a rewindBody for req. It returns nil if the body can neither seek
-// nor be buffered.
+// newRewindBody returns nil if the body of req can neither seek nor be buffered.
 func newRewindBody(req *http.Request, maxLength int64) *rewindBody {
 	if s, ok := req.Body.(io.Seeker); ok {
 		if at, err := s.Seek(0, io.SeekCurrent); err == nil {
@@ -182,12 +177,10 @@ func (r *rewindBody) replayErr() error {
 	return nil
 }
 
-// closeTimeout is the maximum time that Base may take to close a request body after the
-// response was closed.
+// closeTimeout is how long Base may take to close a request body after the response.
 const closeTimeout = time.Second
 
-// rewind returns a new bodyReader. It first waits until the previous one is closed, as
-// http.RoundTripper requires before a body is reused.
+// rewind returns a bodyReader once the last one is closed, as http.RoundTripper requires.
 func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 	r.mu.Lock()
 	idle := r.current.idle
@@ -216,8 +209,7 @@ func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 // of requests on connections that were closed, and of HTTP/2 streams that were refused.
 func (r *rewindBody) getBody() (io.ReadCloser, error) { return r.rewind(context.Background()) }
 
-// finish records that no further bodyReader follows. Base may still be reading the last
-// one.
+// finish records that no bodyReader follows the current one, which Base may still read.
 func (r *rewindBody) finish() {
 	r.mu.Lock()
 	r.finished = true
@@ -228,8 +220,7 @@ func (r *rewindBody) finish() {
 	}
 }
 
-// buffer stores bytes that a bodyReader has read from the source, and its error. r.mu must be
-// held.
+// buffer stores bytes that a bodyReader read from the source, and its error. r.mu is held.
 func (r *rewindBody) buffer(p []byte, err error) {
 	if err != nil {
 		r.err = err
@@ -270,8 +261,7 @@ func (r *rewindBody) end() error {
 // A bodyReader is the body of one attempt. Only the latest one of a rewindBody is read.
 //
 // Base may close it while a Read is still blocked. The bytes of that Read belong to the
-// buffer of the next bodyReader, so idle is closed only when the bodyReader is closed and
-// no Read is running.
+// buffer of the next bodyReader, so idle is closed after the Close and the Read.
 type bodyReader struct {
 	*rewindBody
 	at      int

@@ -1,9 +1,9 @@
 // Package heed provides an [http.RoundTripper] that keeps an HTTP client within the rate
 // limits of the servers that it calls.
 //
-// A [Transport] limits requests before it sends them, reads the limits that servers state
-// in their responses, waits until these limits allow the next request, and retries failed
-// requests where a retry is safe.
+// A [Transport] reads the limits that servers state in their responses, waits before each
+// request until these limits and those of the program allow it, and retries failed requests
+// where that is safe.
 //
 //	client := heed.NewClient(nil)
 //	resp, err := client.Get("https://api.example.com/items/1")
@@ -14,8 +14,6 @@
 //
 // # The steps of a request
 //
-// A [Transport] processes a request in these steps:
-//
 //	              ┌──────────────────── delay ◀──────────┐
 //	              ▼                                      │ yes
 //	validate ─▶ queue ─▶ send ─▶ observe ─▶ classify ─▶ retry?
@@ -23,20 +21,18 @@
 //	   ▼          ▼                                      ▼
 //	 error      error                            response or error
 //
-// The steps do the following:
+// A [Transport] processes a request in these steps:
 //
 //   - validate: a request that cannot be sent, such as one without a host or with a
 //     space in a header name, fails with an error that names the invalid part.
 //   - queue: the request waits until every limit grants it: the known limits of the
-//     server and those that the program configures. Each attempt passes this step,
-//     so retries do not exceed a limit. A retry keeps the queue position of the
-//     first attempt.
+//     server and those of the program. A retry waits too, at the queue position of the
+//     first attempt, so retries do not exceed a limit.
 //   - send: Base sends the request. The caller's request is never modified.
 //   - observe: the outcome is reported to the limits. If the server asked clients to
 //     stop, a hold begins: see below.
-//   - classify: the outcome is final if it is a success, if a retry would fail in the
-//     same way, or if the request may have been processed and is not idempotent.
-//     See [RetryPolicy].
+//   - classify: the outcome is final if it is a success, or if a retry would fail in the
+//     same way or is not safe. See [RetryPolicy].
 //   - delay: the Transport waits before a retry, by default with exponential backoff and
 //     jitter, and never for less than the server stated. If the limits already make
 //     the retry wait, there is no additional delay.
@@ -54,10 +50,9 @@
 //
 // A wait that is known to end after the deadline of the context is not started; the last
 // response or an error is returned immediately. The units of the callers ahead count if they
-// are of the same tenant and priority and the limit states its rate. The same applies to a wait that the
-// server asks for, in the queue or before a retry, and that is longer than
-// RetryPolicy.MaxServerWait. [http.Client.Timeout] counts as a deadline of the context, so it
-// includes the time in the queue.
+// are of the same tenant and priority and the limit states its rate. The same applies to a
+// wait for the server that is longer than RetryPolicy.MaxServerWait. [http.Client.Timeout]
+// is a deadline of the context, so it includes the time in the queue.
 //
 // Use a [github.com/heed-go/heed/poll.Poller] for operations that take longer than one
 // response. Set Transport.StartJitter if many instances of a program start at the same
@@ -69,8 +64,7 @@
 // A hold begins when further requests are rejected that were sent after that: then the
 // other requests of the quota wait, until the stated time or until one request that is
 // sent as a test is accepted. Package [github.com/heed-go/heed/quota] and
-// docs/server-limits.md in the repository have the ten rules by which requests wait,
-// and how to disable them.
+// docs/server-limits.md have the rules by which requests wait, and how to disable them.
 //
 // # Limitations
 //

@@ -13,14 +13,12 @@ import (
 	"github.com/heed-go/heed/internal/explain"
 )
 
-// The reasons for which a request is not sent or not retried. Info.StopReason,
-// GiveUpError.Reason and DoneInfo.Reason match one of these errors in the sense of
-// errors.Is. Otherwise they are the cause of the context's end, a *throttle.RejectedError,
-// or the error of the hook, limiter or breaker that prevented the attempt.
+// The reasons for which a request is not sent or not retried. Info.StopReason and
+// GiveUpError.Reason match one of them, or are the cause of the context's end, a
+// *throttle.RejectedError, or the error of a hook, a limiter or a breaker that prevented it.
 var (
-	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or
-	// RetryPolicy.MaxFailures is reached, or that RetryPolicy.Backoff returned
-	// backoff.Stop.
+	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or RetryPolicy.MaxFailures is reached,
+	// or that RetryPolicy.Backoff returned backoff.Stop.
 	ErrMaxAttempts = errors.New("heed: no attempts are left")
 
 	// ErrBodyNotReplayable means that the request body cannot be sent a second time. See
@@ -42,8 +40,7 @@ var (
 	// idempotent. See RequestOptions.Idempotent.
 	ErrNotIdempotent = errors.New("heed: request may have been processed and is not idempotent: see heed.RequestOptions")
 
-	// ErrRetryForbidden means that a response header, such as X-Should-Retry, forbids a
-	// retry.
+	// ErrRetryForbidden means that a response header, such as X-Should-Retry, forbids a retry.
 	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
 )
 
@@ -90,8 +87,7 @@ type GiveUpError struct {
 	// QueueWait is the time that the request waited in the queue, over all attempts.
 	QueueWait time.Duration
 
-	// BackoffWait is the time that the request was delayed outside the queue: by
-	// Transport.StartJitter before the first attempt, and between attempts.
+	// BackoffWait is the time that the request was delayed outside the queue, see Info.
 	BackoffWait time.Duration
 
 	// LongestWait describes the longest single wait in the queue. Its Waited is zero if there
@@ -108,9 +104,8 @@ type GiveUpError struct {
 }
 
 // Error returns a message with the number of attempts, the longest wait in the queue, the
-// result of each attempt, and the reason, which names the key of a limit if it has one. URLs in
-// them have no user, query and fragment. Method and URL of the request are not included because
-// http.Client adds them.
+// result of each attempt, and the reason, which names the key of a limit if it has one. URLs
+// in it have no user, query and fragment. It has no Method and URL, which http.Client adds.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up " + afterAttempts(len(e.Attempts)))

@@ -33,14 +33,14 @@ const repeatsWithin = 10 * time.Second
 //	limit that is stated    debug      quota api.example.com: stated limit of 100 per 1 min
 //	limit that changes      debug      quota api.example.com (learned rate): changed learned limit of 21 per second
 //
-// The names in parentheses are those of docs/server-limits.md: retry-after, learned rate, overload
-// and slow start; without one, the server stated what is left. A hold is short if its end, or its
-// next test, is less than a second away, and estimated if the server did not state its end. A
-// learned limit that is dropped is logged as info, too. A request that its caller canceled is
-// logged as info. The records have the context of the request, and attributes for the method, the host and the numbers of the sentence. They never
-// contain the path and the query of a URL, header fields, bodies, or the keys of limits, and
-// errors in them have no user, query and fragment of URLs. A nil logger means slog.Default,
-// at the time of each record.
+// The names in parentheses are those of docs/server-limits.md: retry-after, learned rate,
+// overload and slow start; without one, the server stated what is left. A hold is short if
+// its end, or its next test, is less than a second away, and estimated if the server did not
+// state its end. A learned limit that is dropped, and a request that its caller canceled,
+// are logged as info. The records have the context of the request, and attributes for the
+// method, the host and the numbers of the text. They never contain the path and query of a
+// URL, header fields, bodies or keys of limits; errors in them have no user, query and
+// fragment of URLs. A nil logger means slog.Default, at the time of each record.
 //
 // Similar records are counted for 10 s after the first one, and are then one record: that of
 // the first one, with ", 131 more within 10 s" and the attribute repeated. It has no context of
@@ -110,9 +110,8 @@ func (l *requestLogger) count(key recordKey) (first, counted bool) {
 	return true, true
 }
 
-// sumUp writes the number of repeats of a record, if there were any, and counts no further ones. A
-// panic of the handler is dropped: sumUp has a goroutine of its own, in which the program cannot
-// recover.
+// sumUp writes the number of repeats of a record, if there were any, and counts no further
+// ones. It drops a panic of the handler, which the program cannot recover on this goroutine.
 func (l *requestLogger) sumUp(logger *slog.Logger, key recordKey, text string, attrs []slog.Attr) {
 	defer func() { _ = recover() }()
 	l.mu.Lock()

@@ -125,10 +125,9 @@ type attemptKey struct{}
 
 // AttemptFrom returns how many attempts of the request with this context were sent before
 // the current one: 0 for the first attempt and outside a Transport, 1 for the first retry.
-// The numbers of attempts that Trace and RetryPolicy.BeforeSend get begin at 1.
-// It is for an http.RoundTripper below the Transport and for RetryPolicy.BeforeSend. It is
-// the value of OpenTelemetry's attribute http.request.resend_count, which is set only if it
-// is positive.
+// Trace and RetryPolicy.BeforeSend count from 1 instead. AttemptFrom is for an
+// http.RoundTripper below the Transport. It returns OpenTelemetry's
+// http.request.resend_count, which is set only if it is positive.
 func AttemptFrom(ctx context.Context) int {
 	n, _ := ctx.Value(attemptKey{}).(int)
 	return n

@@ -14,16 +14,14 @@ import (
 	"github.com/heed-go/heed/internal/httpbody"
 )
 
-// A response that is discarded for a retry is read to its end, so that its connection can
-// be reused. That is limited in size and time, because reading a longer body costs more
-// than a new connection.
+// A response that is discarded for a retry is read to its end, so that its connection can be
+// reused, within a size and a time beyond which a new connection costs less.
 const (
 	maxDrain     = 64 << 10               // bytes
 	drainTimeout = 100 * time.Millisecond // on the system clock, like all network timeouts
 )
 
-// A drained holds what was read of a discarded response. If it holds the whole body, the
-// response can still be returned.
+// A drained holds what was read of a discarded response. A complete one can be returned.
 type drained struct {
 	data     []byte
 	complete bool
@@ -33,9 +31,8 @@ type drained struct {
 // drain reads and closes the body of resp, which must have one, within maxDrain and
 // drainTimeout. The connection of a 101 response is only closed.
 //
-// The body is read by a goroutine of its own, because a blocked Read cannot be limited in
-// time otherwise. In net/http, Close unblocks it. If Close of another Base does not, that
-// goroutine remains blocked instead of the caller.
+// A goroutine of its own reads the body, because a blocked Read cannot be limited in time.
+// Close unblocks it in net/http; with another Base that goroutine may remain blocked.
 func drain(ctx context.Context, resp *http.Response) drained {
 	if resp.ContentLength > maxDrain || resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body.Close()
@@ -86,10 +83,9 @@ type bodyEOFSignal struct {
 	ended     atomic.Bool
 }
 
-// observeBodyEnd returns a body for resp that releases l at its end: when the caller has
-// read it to its end or closed it, or at most abandonedAfter after the end of the
-// context. The body of a 101 response is a connection: it outlives the context, and only
-// Close ends it.
+// observeBodyEnd returns a body for resp that releases l when the caller has read it to its
+// end or closed it, or at most abandonedAfter after the end of the context. The body of a
+// 101 response is a connection: it outlives the context, and only Close ends it.
 func (l *attemptResources) observeBodyEnd(resp *http.Response) io.ReadCloser {
 	b := &bodyEOFSignal{ReadCloser: resp.Body, resources: l}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -115,9 +111,7 @@ func (b *bodyEOFSignal) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end releases the resources and returns them to the pool. Only the first call has an
-// effect. Read calls it after an error, Close calls it, and openBodies calls it after the
-// end of the context.
+// end releases the resources and returns them to the pool, on its first call only.
 func (b *bodyEOFSignal) end() {
 	if !b.ended.CompareAndSwap(false, true) {
 		return
@@ -149,8 +143,7 @@ type upgradedConn struct{ *bodyEOFSignal }
 func (c upgradedConn) Read(p []byte) (int, error)  { return c.ReadCloser.Read(p) }
 func (c upgradedConn) Write(p []byte) (int, error) { return c.ReadCloser.(io.Writer).Write(p) }
 
-// A halfCloseConn is an upgradedConn with CloseWrite, like the connection of
-// http.Transport.
+// A halfCloseConn is an upgradedConn with CloseWrite, like the connection of http.Transport.
 type halfCloseConn struct{ upgradedConn }
 
 // A closeWriter can close the direction to the server.
@@ -162,9 +155,8 @@ func (c halfCloseConn) CloseWrite() error { return c.ReadCloser.(closeWriter).Cl
 // ends that is neither read nor closed.
 const abandonedAfter = time.Second
 
-// openBodies lists the bodies that hold a claim and have a context that can end. While
-// the list is not empty, one timer checks all of them periodically. A context.AfterFunc
-// per body would allocate more than the rest of bodyEOFSignal.
+// openBodies lists the bodies that hold a claim and have a context that can end. One timer
+// checks all of them periodically: a context.AfterFunc per body would allocate more.
 type openBodies struct {
 	mu      sync.Mutex
 	bodies  []*bodyEOFSignal

@@ -82,11 +82,10 @@ type RetryPolicy struct {
 	// after a tenth of the delay of Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
-	// Budget limits retries to a fraction of the requests, except those after a rejection because of
-	// a limit, which MaxAttempts limits: those it neither counts nor rejects. Nil means a
-	// Budget that is used by the Transport alone, of as many retries as requests and 100 per second
-	// in addition: retries at most double the load of a program that sends many requests. A zero
-	// backoff.Budget allows fewer.
+	// Budget limits retries to a fraction of the requests. Those after a rejection because of a
+	// limit do not count: MaxAttempts limits them. Nil means a Budget of the Transport alone,
+	// of as many retries as requests and 100 per second in addition, so that retries at most
+	// double a high load. A zero backoff.Budget allows fewer.
 	Budget *backoff.Budget
 
 	// MaxServerWait is the longest delay before a retry, and the longest wait in the queue that
@@ -97,11 +96,10 @@ type RetryPolicy struct {
 	// 10 minutes; a negative value means no limit.
 	MaxServerWait time.Duration
 
-	// MaxElapsed is the longest time from the end of the first attempt to the start of
-	// the last. It includes the attempts, delays and waits in the queue between these
-	// two, also waits that the program's own limits impose. It does not include the wait
-	// before the first attempt or the duration of the last: an attempt in flight is never
-	// canceled. Zero means 15 minutes; a negative value means no limit.
+	// MaxElapsed is the longest time from the end of the first attempt to the start of the
+	// last. It includes the attempts, delays and waits in the queue between these two, also
+	// waits that the program's own limits impose. An attempt in flight is never canceled. Zero
+	// means 15 minutes; a negative value means no limit.
 	MaxElapsed time.Duration
 
 	// AttemptTimeout is the longest time from the start of an attempt to the headers of
@@ -109,61 +107,54 @@ type RetryPolicy struct {
 	// less means no limit.
 	AttemptTimeout time.Duration
 
-	// MaxBodyBuffer is the maximum number of bytes of a request body that are buffered
-	// for retries. It applies to bodies without GetBody that are not an io.Seeker; they
-	// are buffered while they are sent. A body with a larger ContentLength is not
-	// buffered. A body of unknown length that turns out to be larger is not retried, and
-	// its buffer is freed. Zero means 256 KiB; a negative value means that no body is
-	// buffered.
+	// MaxBodyBuffer is the maximum number of bytes of a request body that are buffered for
+	// retries while the body is sent. It applies to bodies without GetBody that are not an
+	// io.Seeker. A larger body is not retried: one with a larger ContentLength is not buffered,
+	// and the buffer of one of unknown length is freed when it is full. Zero means 256 KiB; a
+	// negative value means that no body is buffered.
 	MaxBodyBuffer int64
 
 	// AttemptHeader is the name of a request header that contains the number of the
 	// attempt. It is sent from the second attempt on. Empty means none.
 	AttemptHeader string
 
-	// IdempotencyKey returns the Idempotency-Key header for a request that has none and
-	// is not idempotent. All attempts of the request have the same key, and the request
-	// is retried like an idempotent one. A 409 response, which means that the server is
-	// still processing an earlier attempt, is then retried too. Nil means that no key is
-	// added.
+	// IdempotencyKey returns the Idempotency-Key header for a request that has none and is not
+	// idempotent. All its attempts have the same key, and it is retried like an idempotent
+	// request, also after a 409, which means that the server still processes an earlier
+	// attempt. Nil means that no key is added.
 	IdempotencyKey func() string
 
-	// Idempotent reports whether a request may be processed twice. It is called only for
-	// requests that are not idempotent by the rules of RetryPolicy. It must not modify the
-	// request. The function Retryable does not call it. Nil means that only the rules
-	// apply.
+	// Idempotent reports whether a request that is not idempotent by the rules of RetryPolicy
+	// may be processed twice. It must not modify the request. The function Retryable does not
+	// call it. Nil means that only the rules apply.
 	Idempotent func(req *http.Request) bool
 
-	// BeforeSend is called before each attempt, after all limits have granted it, so that
-	// what it adds does not expire while the request waits: a signature, a short-lived
-	// token. It gets the number of the attempt, starting at 1, and a copy of the request
-	// whose header and URL it may change. It must not change scheme and host, for which the
-	// limits apply, and not read Body. GetBody returns a copy of the body; it is nil
-	// if the caller did not set it, as http.NewRequest does not for files and streams. The
-	// context of the request ends after AttemptTimeout. After an error the attempt is not
-	// sent, its units are returned to the limits, and the call ends with an error that
-	// wraps it, also if an earlier attempt got a response. It is not called for a request
-	// that follows a redirect to another host than that of the first request or a
-	// subdomain of it, as http.Client removes credentials then.
+	// BeforeSend is called before each attempt, after all limits have granted it, so that what
+	// it adds does not expire while the request waits: a signature, a short-lived token. It
+	// gets the number of the attempt, starting at 1, and a copy of the request whose header and
+	// URL it may change, but not the scheme and host. It must not read Body. GetBody returns a
+	// copy of the body; it is nil if the caller did not set it, as http.NewRequest does not for
+	// files and streams. The context of the request ends after AttemptTimeout. After an error
+	// the attempt is not sent, its units are returned to the limits, and the call ends with an
+	// error that wraps it, also if an earlier attempt got a response. It is not called after a
+	// redirect to another host that is not a subdomain of the first one, as http.Client removes
+	// credentials then.
 	//
 	// If a call takes longer than a second while the request holds units of a concurrency
 	// limit, such as a call that fetches a token, its units are returned, and the request
 	// claims them again after the call, at its former place in the queue. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
-	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
-	// also after a success, unless retries of the request are disabled or the caller
-	// canceled it. The argument again is the decision by the table of RetryPolicy; the
-	// result replaces it. ShouldRetry cannot exceed the number of attempts, the longest
-	// waits and the Budget, or retry a body that cannot be sent again. If it returns an
-	// error, the call ends with a GiveUpError that matches it. It must not read the body
-	// of resp. Nil means that the table alone decides.
+	// ShouldRetry decides whether an attempt is retried. It is called after each attempt, also
+	// after a success, unless retries of the request are disabled or the caller canceled it.
+	// The result replaces again, which is the decision by the table of RetryPolicy. ShouldRetry
+	// cannot exceed the number of attempts, the longest waits and the Budget, or retry a body
+	// that cannot be sent again. An error ends the call with a GiveUpError that matches it. It
+	// must not read the body of resp. Nil means that the table alone decides.
 	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 
-// A defaultPolicy is the default of RetryPolicy.Backoff. A call that is sent five times survives a
-// failure of the server as long as one of go-retryablehttp, whose delays are 1, 2, 4 and 8 s, and
-// its first retry is sent earlier.
+// A defaultPolicy is the default of RetryPolicy.Backoff.
 type defaultPolicy struct{ backoff.Exponential }
 
 var defaultBackoff backoff.Policy = defaultPolicy{backoff.Exponential{Factor: 3, Jitter: backoff.Equal}}
@@ -215,10 +206,9 @@ func durationOr(d, byDefault time.Duration) time.Duration {
 }
 
 // Retryable reports whether req may be retried after resp or err, by the table of
-// [RetryPolicy]. It is for programs with their own retry loops. It does not check the
-// bodies of req and resp, the number of attempts or the delay. The options that
-// [WithOptions] added to the context of req apply. err may be wrapped, for example by
-// http.Client.
+// [RetryPolicy], for programs with their own retry loops. It does not check the bodies, the
+// number of attempts or the delay. The options in the context of req apply, see
+// [WithOptions]. err may be wrapped, for example by http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	opts := OptionsFrom(req.Context())
 	if opts.NoRetry || resp == nil && err == nil {
@@ -339,10 +329,9 @@ func isNetworkError(err error) bool {
 	return hasType[net.Error](err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// callerRetries reports whether h states that the program retries the request itself, so
-// that retries of the Transport would multiply the number of attempts. That is the case
-// for an X-Stainless-Retry-Count above 0 (the SDKs of OpenAI, Anthropic and others), and
-// for an Amz-Sdk-Request (the SDKs of AWS) that allows more than one attempt.
+// callerRetries reports whether the program retries the request itself, so that retries of
+// the Transport would multiply the attempts: h has an X-Stainless-Retry-Count above 0 (SDKs
+// of OpenAI and Anthropic), or an Amz-Sdk-Request (SDKs of AWS) with several attempts.
 func callerRetries(h http.Header) bool {
 	if v := h["X-Stainless-Retry-Count"]; len(v) > 0 {
 		if n, err := strconv.Atoi(v[0]); err == nil && n > 0 {
@@ -394,8 +383,7 @@ func (rt *roundTrip) shouldRetry() bool {
 }
 
 // isTerminal reports whether the error of the attempt is final whatever its class: the
-// caller canceled the request, its deadline has passed, or another Transport below this one
-// has given up. In the last case retries would multiply the number of attempts.
+// caller canceled the request, its deadline passed, or a Transport below this one gave up.
 func (rt *roundTrip) isTerminal() bool {
 	cause := context.Cause(rt.ctx)
 	if deadline, ok := rt.ctx.Deadline(); cause == nil && ok && time.Until(deadline) <= 0 {
@@ -539,9 +527,8 @@ func boundDelay(r *headers.Report, own time.Duration) time.Duration {
 	return max(own, min(max(r.SuggestedDelay, r.RetryAfter), own+maxSuggestion))
 }
 
-// statedWaitOf returns the wait that a rejection states: its Retry-After, or else the
-// longest reset time of the limits that are exhausted or do not state their remaining
-// units.
+// statedWaitOf returns the wait that a rejection states: its Retry-After, or the longest
+// reset time of limits that are exhausted or do not state what remains.
 func statedWaitOf(r *headers.Report) (d time.Duration) {
 	if r.HasRetryAfter {
 		return r.RetryAfter
@@ -554,10 +541,9 @@ func statedWaitOf(r *headers.Report) (d time.Duration) {
 	return d
 }
 
-// hostHeld reports whether the Tracker currently holds the server's limits for at least
-// minWait, and returns the time until they are asked again, or 0 if it is unknown. Then the retry
-// waits in the queue with all other requests of these limits, which are released one by one. An
-// additional delay would only make it late for its turn.
+// hostHeld reports whether the Tracker holds the server's limits for at least minWait, and
+// returns the time until they are asked again, or 0 if it is unknown. The queue then
+// releases the requests one by one: an additional delay would make the retry late.
 func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held bool) {
 	m := rt.t.resolved.quota.Demand(rt.req)
 	if m.Limiter == nil {
@@ -581,9 +567,8 @@ func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
 	return d
 }
 
-// isZeroRetryAfter reports whether the server stated a Retry-After of 0, and
-// RetryPolicy.RetryAfterJitter sets no minimum for it. A date in the past does not count
-// as 0, because clocks differ.
+// isZeroRetryAfter reports whether the server stated a Retry-After of 0, for which
+// RetryPolicy.RetryAfterJitter sets no minimum. A date in the past is no 0: clocks differ.
 func (rt *roundTrip) isZeroRetryAfter() bool {
 	r := &rt.report
 	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis

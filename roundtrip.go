@@ -104,8 +104,6 @@ type retrying struct {
 
 // attemptResources holds what a call may need until the end of the response body: the
 // context of the attempt, and the claims of limits that hold until the end. It is pooled.
-// The call owns it until RoundTrip returns a response with such a body; then the body
-// owns it.
 type attemptResources struct {
 	t           *Transport
 	ctx         context.Context // context of the request
@@ -212,10 +210,9 @@ func (rt *roundTrip) addQuotaDemands() {
 	rt.ticket.Demands, rt.demandSpace = all, all
 }
 
-// budgetBatch is the number of calls without limits that the Budget of Transport.Retry counts
-// together. The clock is not read for such a call, and the Budget counts many calls, so one
-// reading per batch is enough. The Budgets of Transport.RetryFor count each call, because the
-// calls of a batch may have different ones.
+// budgetBatch is the number of calls without limits that the Budget of Transport.Retry
+// counts together, with one reading of the clock. The Budgets of Transport.RetryFor count
+// each call, because the calls of a batch may have different ones.
 const budgetBatch = 16
 
 // acquire waits in the queue until all limits grant the next attempt.
@@ -270,9 +267,8 @@ func (rt *roundTrip) isSample(deadline time.Time) bool {
 	return rt.highLatency == 0 || rt.highLatency > deadline.Sub(rt.grantedAt)/8 || rt.grantedAt.UnixNano()>>10&15 == 0
 }
 
-// newAttempt returns the request of the next attempt. It is the caller's request if this
-// is the first attempt and nothing must differ; otherwise it is a copy. The Breaker is
-// asked last, because it counts the request as soon as it allows it.
+// newAttempt returns the request of the next attempt: the caller's if nothing must differ,
+// or a copy. The Breaker is asked last, because it counts each request that it allows.
 func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	p, req := rt.retry, rt.req
 	if rt.info.Attempts > 0 || rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" {
@@ -446,9 +442,8 @@ func (rt *roundTrip) resultAt() time.Time {
 	return rt.endedAt
 }
 
-// observeLatency reports to the Tracker how long the latest attempt took, if the server accepted
-// it, or if the caller's deadline has ended it after a wait. Without a wait, the time that the
-// attempt had is not the reason for that.
+// observeLatency reports to the Tracker how long the latest attempt took, if the server
+// accepted it, or the caller's deadline ended it after a wait, which left too little time.
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	end := rt.resultAt()
 	took := end.Sub(rt.grantedAt)
@@ -501,10 +496,9 @@ func (rt *roundTrip) sendToBase(req *http.Request) {
 	rt.reportToBreaker(err)
 }
 
-// endAttemptContext stops the timer of the attempt, and ends its context ctx if the
-// response has no body. It returns err, or errAttemptTimeout if the timer has fired. A
-// response that arrives when the timer fires is closed: its context is canceled, so its
-// body cannot be read.
+// endAttemptContext stops the timer of the attempt, and ends its context ctx if the response
+// has no body. It returns err, or errAttemptTimeout if the timer has fired: a response that
+// arrives then is closed, because its body cannot be read.
 func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response, err error) error {
 	if !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
@@ -560,8 +554,7 @@ func (rt *roundTrip) discard() {
 }
 
 // finish returns the result of the call: the response of the latest attempt with its Info,
-// or an error. If the claims or the context last until the end of the body, it wraps the
-// body.
+// or an error. It wraps a body that holds claims or the context until its end.
 func (rt *roundTrip) finish() (*http.Response, error) {
 	resp := rt.resp
 	if resp == nil || rt.stoppedByHook {
@@ -628,8 +621,7 @@ func (rt *roundTrip) giveUp() error {
 }
 
 // release ends what an attempt without a returned response holds: its context, its claim,
-// and its permission of the Breaker. Units of an attempt that was not sent are returned to
-// the limits.
+// and its permission of the Breaker. Units of an attempt that was not sent are returned.
 func (l *attemptResources) release() {
 	if l.cancel != nil {
 		l.timer.Stop()

@@ -16,15 +16,15 @@ import (
 // and spans. Nil functions are not called.
 //
 // The functions are called without a lock, on the goroutine of the request; Hold and
-// LimitLearned also on the goroutine that reports the event to the Tracker. They must not
-// block, must not modify the request and must not read or close bodies. The request is the
-// one that was given to the Transport. AttemptStart and AttemptDone get the request that is
-// sent to Base instead: its context is that of the attempt, see AttemptFrom.
+// LimitLearned also on the goroutine that reports the event to the Tracker, for each
+// Transport that shares it. They must not block, must not modify the request and must not
+// read or close bodies. The request is that of the caller; AttemptStart and AttemptDone get
+// the one that is sent to Base, whose context is that of the attempt, see AttemptFrom.
 //
-// For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
-// Retry if there is another attempt. Done is the last call for every request. AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
-// Breaker returns one. WaitStart and WaitDone are called a second time for an attempt whose units were returned during a
-// slow call of RetryPolicy.BeforeSend.
+// For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and Retry if
+// another one follows. Done is the last call. AttemptStart is not called if WaitDone has an
+// error, or if RetryPolicy.BeforeSend or the Breaker returns one. WaitStart and WaitDone are
+// called again for an attempt whose units were returned during a slow BeforeSend.
 //
 // The String methods of the Info types describe the event in a sentence without secrets:
 // URLs in it have no user, query and fragment, and limits no key.
@@ -33,8 +33,7 @@ type Trace struct {
 	// queue, or immediately before WaitDone if it does not wait.
 	WaitStart func(*http.Request, WaitInfo)
 
-	// WaitDone is called when the request leaves the queue, because it was granted or with
-	// an error.
+	// WaitDone is called when the request leaves the queue, granted or with an error.
 	WaitDone func(*http.Request, WaitInfo)
 
 	// AttemptStart is called before an attempt is sent.
@@ -49,12 +48,10 @@ type Trace struct {
 	// Done is called when RoundTrip returns. It is not called for an invalid request.
 	Done func(*http.Request, DoneInfo)
 
-	// Hold is called when a quota of a server is held or released. If several Transports
-	// share a Tracker, the Hold function of each is called.
+	// Hold is called when a quota of a server is held or released.
 	Hold func(quota.HoldInfo)
 
-	// LimitLearned is called when a limit of a server was learned, changed or dropped. If
-	// several Transports share a Tracker, the LimitLearned function of each is called.
+	// LimitLearned is called when a limit of a server was learned, changed or dropped.
 	LimitLearned func(quota.LimitLearnedInfo)
 }
 
@@ -79,12 +76,10 @@ type WaitInfo struct {
 	// request, by priority and arrival. See queue.Position.
 	Ahead int
 
-	// ExpectedEnd is when, at the beginning, the request was expected to be granted. It is an estimate.
-	// Zero means that it was not known.
+	// ExpectedEnd estimates, at the beginning, when the request is granted. Zero means unknown.
 	ExpectedEnd time.Time
 
-	// Waited is the time that the request waited, at least 1 ns if it did. Zero, as in WaitStart, means that it has
-	// not.
+	// Waited is the time that the request waited, at least 1 ns if it did; zero in WaitStart.
 	Waited time.Duration
 
 	// Limit is the name of the limit that caused the wait: the one that the request waited for
@@ -109,8 +104,7 @@ type WaitInfo struct {
 
 // String returns a sentence such as "waits for quota api.example.com (retry-after), 3 ahead,
 // expected to end in 1.2 s", or "waited 1.2 s for quota api.example.com (retry-after), 3
-// ahead". It is the same in GiveUpError.Error, in the records of LogTrace and in the spans of
-// package otelheed.
+// ahead".
 func (i WaitInfo) String() string {
 	switch {
 	case i.Waited > 0:
@@ -220,19 +214,16 @@ func afterAttempts(n int) string {
 type DoneInfo struct {
 	Info
 
-	// Duration is the time from the call of RoundTrip to its return: to the headers of the
-	// response or to the error.
+	// Duration is the time from the call of RoundTrip to its return.
 	Duration time.Duration
 
-	// RetryDelay is the part of QueueWait and BackoffWait between attempts: the time without
-	// an attempt in flight since the first one.
+	// RetryDelay is the part of QueueWait and BackoffWait after the first attempt.
 	RetryDelay time.Duration
 
 	// Status is the status code of the response. Zero means that an error is returned.
 	Status int
 
-	// Response is the response that is returned. Its body must not be read. Nil means that
-	// an error is returned.
+	// Response is the response that is returned. Nil means that an error is returned.
 	Response *http.Response
 
 	// Err is the error that is returned. Nil means that a response is returned.
@@ -341,8 +332,6 @@ func statusOf(resp *http.Response) int {
 	}
 	return resp.StatusCode
 }
-
-// The methods below describe the steps of a call for its Trace.
 
 // waitDoneInfo describes the wait that has just ended with err.
 func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {

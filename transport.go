@@ -17,26 +17,22 @@ import (
 
 // A Transport is an http.RoundTripper that limits, queues and retries requests.
 //
-// Before each attempt it waits until every limit grants the request: those that the
-// program sets (Limiter, Limits) and those of the server (Quota). After each response it
-// updates what is known of the server's limits. It retries failed attempts as Retry and
-// RetryFor allow.
+// Before each attempt it waits until every limit grants the request: those of the program
+// (Limiter, Limits) and those of the server (Quota), which it learns from each response. It
+// retries failed attempts as Retry and RetryFor allow.
 //
-// The zero Transport has no limits of its own, learns those of each server from its
-// responses, and retries failed requests where that is safe (see RetryPolicy).
+// The zero Transport has no limits of its own, and retries where that is safe, see RetryPolicy.
 //
 // A Transport is safe for concurrent use. Its fields must not be changed after the first
 // request, and it must not be copied after that. Callers of the same servers should share
 // one Transport, or several Transports with the same Quota and Queue.
 //
-// Only the end of its context ends a call; http.Client.Timeout sets the deadline of that
-// context. Request.Cancel does not end a call: it ends at most an attempt in flight, if Base
-// obeys it.
+// Only the end of its context ends a call; http.Client.Timeout sets its deadline.
+// Request.Cancel ends at most an attempt in flight, if Base obeys it.
 //
-// If a limiter returns an error, for example because its store cannot be reached, nothing
-// is sent: RoundTrip returns that error or, before a retry, the last response. To send
-// requests in that case, let throttle.NewFallback make the Limiter: with throttle.AllowAll as
-// Secondary they are sent without a limit, with a local limiter within that limit.
+// If a limiter returns an error, for example because its store cannot be reached, nothing is
+// sent: RoundTrip returns that error or, before a retry, the last response. A Limiter of
+// throttle.NewFallback asks another one then, such as a local limiter or throttle.AllowAll.
 type Transport struct {
 	// Base sends the requests. Nil means http.DefaultTransport.
 	Base http.RoundTripper
@@ -53,29 +49,25 @@ type Transport struct {
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
-	// Weight. Limits is called once per request, before the first attempt.
-	// It must not modify the request, and must not retain the ticket, which is reused. After
-	// an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no
-	// further limits.
+	// Weight. It is called once per request, before the first attempt. It must not modify the
+	// request, and must not retain the ticket, which is reused. After an error nothing is sent:
+	// RoundTrip returns an error that wraps it. Nil means no further limits.
 	Limits func(*http.Request, *queue.Ticket) error
 
-	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
-	// used by this Transport alone.
+	// Quota holds the known limits of servers. Nil means a Tracker of this Transport alone.
 	Quota *quota.Tracker
 
-	// Queue is where requests wait for their limits. Transports that share limits should
-	// share a Queue, so that requests are served in order. Nil means a Queue that is used
-	// by this Transport alone.
+	// Queue is where requests wait. Transports that share limits should share it, so that
+	// requests are served in order. Nil means a Queue of this Transport alone.
 	Queue *queue.Queue
 
 	// Retry decides which attempts are retried, and when. Nil means the zero RetryPolicy.
 	Retry *RetryPolicy
 
-	// RetryFor returns the policy of a request, for example by its host or route. Retry
-	// applies if RetryFor is nil or returns nil. A returned policy replaces Retry as a whole:
-	// its zero fields have their defaults, not the values of Retry. Only the Budget of Retry
-	// is shared by a policy without one. RetryFor must not modify the request and must not
-	// block.
+	// RetryFor returns the policy of a request, for example by its host or route. Nil, and a
+	// nil result, mean Retry. The policy replaces Retry as a whole: its zero fields have their
+	// defaults, but a nil Budget means that of Retry. RetryFor must not modify the request and
+	// must not block.
 	RetryFor func(*http.Request) *RetryPolicy
 
 	// Breaker returns the circuit breaker for a request. It is called before each
@@ -90,14 +82,13 @@ type Transport struct {
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 
-	// StartJitter spreads the first requests of programs that start at the same time. All
-	// requests wait until a delay of less than StartJitter has passed since the first
-	// request. Zero or less means no delay.
+	// StartJitter spreads the first requests of programs that start at the same time: all wait
+	// until a random time below StartJitter after the first. Zero or less means no delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the delay of StartJitter, so that it is the same after each
-	// start. It must distinguish the program from the others, as the name or serial number
-	// of its device does. See backoff.OffsetFor. Empty means a random delay.
+	// StartSeed determines the delay of StartJitter, so that it is the same after each start.
+	// It must differ between programs, as the serial number of a device does. See
+	// backoff.OffsetFor. Empty means a random delay.
 	StartSeed string
 
 	once           sync.Once
@@ -195,8 +186,8 @@ func (rt *roundTrip) run() (*http.Response, error) {
 // The messages begin like those of net/http, because some programs search for that text.
 // The values of headers and of the URL may be secret, so the messages contain only names.
 //
-// Only Base knows which other schemes than http and https it has, such as those that were
-// added to an http.Transport with RegisterProtocol, and what their hosts and methods are.
+// Only Base knows the hosts and methods of other schemes, see
+// http.Transport.RegisterProtocol.
 func validateRequest(req *http.Request) error {
 	u := req.URL
 	if u == nil {

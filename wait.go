@@ -25,10 +25,9 @@ import (
 //	RetryPolicy.MaxServerWait           delays before a retry, and waits in the    ErrMaxWait
 //	                              queue for limits of the server
 //
-// checkWait applies all but the first to waits outside the queue: the start delay and the
-// delay before a retry. The first applies when a wait begins. In the queue, the deadline of
-// its context and Ticket.MaxServerWait stand for them, and addReason names the rule. An
-// attempt in flight is never canceled by a rule other than the context.
+// checkWait applies all but the first to waits outside the queue; the first applies when a
+// wait begins. In the queue, the deadline of its context and Ticket.MaxServerWait stand for
+// them, and addReason names the rule. No rule but the context cancels an attempt in flight.
 
 // checkWait returns the error of the first rule that forbids a wait of d from now on, or
 // nil. maxWait is the longest wait by the last two rules.
