@@ -192,7 +192,10 @@ func banPair(name string, v keyed.BanConfig) limiterPair {
 // HEED_STEPS=1000000 sets the total number of claims; make redis-million uses it.
 func TestLimiters_decideAsInMemory(t *testing.T) {
 	all := pairs()
-	steps := 24_000
+	steps, rare := 24_000, 10
+	if testing.Short() {
+		rare = 4
+	}
 	if s := os.Getenv("HEED_STEPS"); s != "" {
 		steps, _ = strconv.Atoi(s)
 	}
@@ -202,7 +205,7 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 			const round = 400
 			rounds := max(steps/len(all)/round, 1)
 			if strings.HasPrefix(p.name, "LeakyBucket") {
-				rounds *= 10 // some of its state matters only in rare sequences
+				rounds *= rare // some of its state matters only in rare sequences
 			}
 			for seed := range rounds {
 				compareRandomClaims(t, p, uint64(seed*len(all)+i), round)
@@ -216,7 +219,7 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	steps := 10_000
 	if testing.Short() {
-		steps = 4000
+		steps = 2500
 	}
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),

@@ -157,15 +157,15 @@ var eventualLoads = flag.Uint64("eventual.loads", 20, "random loads of each kind
 // (n-1)/n of the units that can be taken within D, plus a claim; in a bucket, plus a claim of each
 // other host.
 func TestEventual_overshootIsBounded(t *testing.T) {
-	loads := *eventualLoads
-	if testing.Short() {
-		loads = min(loads, 4)
+	first, loads := uint64(0), *eventualLoads
+	if testing.Short() { // one load of 10 hosts and two of 2, in which a window has few intervals, which take the time
+		first, loads = 2, min(loads, 3)
 	}
 	for kind := range eventualKinds(1, time.Second) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			highest := map[int]float64{} // overshoot as a part of the bound, by number of hosts
-			for seed := range loads {
+			for seed := first; seed < first+loads; seed++ {
 				synctest.Test(t, func(t *testing.T) {
 					l := newEventualLoad(t, kind, seed)
 					l.run(t, seed, 8*l.limit.Per)
@@ -186,6 +186,10 @@ func TestEventual_overshootIsBounded(t *testing.T) {
 	}
 }
 
+// quiet is a PeerTimeout with which hosts that take nothing for hours send few messages. By default they
+// would send one per Interval, which takes most of the time of a test.
+const quiet = 10 * time.Minute
+
 // Hosts that all get as much as they grant at the beginning of each hour exceed a limit of 5
 // per hour by what the first use allows once. Then they know each other.
 func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
@@ -201,7 +205,7 @@ func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
 				network.poll = time.Hour
 				var all []*Limiter
 				for i := range hosts {
-					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second})))
+					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet})))
 				}
 				var each []int
 				total := 0
@@ -230,25 +234,26 @@ func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
 	}
 }
 
-// Ten hosts use a limit of 5 per hour. The claims of one are not denied because
-// the others might use their parts: it gets all units in its turn.
+// Ten hosts use a limit of 5 per 20 minutes, of which a bucket restores one in 4 minutes. The claims of
+// one are not denied because the others might use their parts: it gets all units in its turn.
 func TestEventual_oneOfManyHostsGetsAllUnitsInItsTurn(t *testing.T) {
-	for kind, newLimit := range eventualKinds(5, time.Hour) {
+	const per = 20 * time.Minute
+	for kind, newLimit := range eventualKinds(5, per) {
 		synctest.Test(t, func(t *testing.T) {
 			network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
 			network.poll = time.Hour
-			o := EventualOptions{Interval: 9 * time.Second, Delay: time.Second}
+			o := EventualOptions{Interval: 9 * time.Second, Delay: time.Second, PeerTimeout: quiet}
 			var all []*Limiter
 			for i := range 10 {
 				all = append(all, newLimit(network.host(t, i%3, o)))
 			}
-			time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+			time.Sleep(time.Until(time.Now().Truncate(per).Add(per)))
 			require.Equal(t, 5, granted(t, all[0], "k", 5))
 			time.Sleep(time.Minute)
 			for _, l := range all[1:] {
 				require.Zero(t, granted(t, l, "k", 1), "it takes nothing, but uses the key")
 			}
-			time.Sleep(2 * time.Hour) // all units are restored
+			time.Sleep(2 * per) // all units are restored
 			start, units := time.Now(), 0
 			for units < 5 {
 				d, err := all[0].Reserve(t.Context(), throttle.Claim{Key: "k"})
@@ -290,6 +295,10 @@ func TestEventual_firstUseIsBounded(t *testing.T) {
 // Hosts that claim more than a limit get all of it, whether the load is equal or that of one
 // host only.
 func TestEventual_limitIsUsed(t *testing.T) {
+	seconds := 20
+	if testing.Short() {
+		seconds = 10
+	}
 	for kind, newLimit := range eventualKinds(2500, 5*time.Second) {
 		for name, rates := range map[string][]int{"equal": {5, 5, 5}, "uneven": {1, 2, 12}, "one host": {0, 0, 15}} {
 			if testing.Short() && name == "equal" {
@@ -305,14 +314,14 @@ func TestEventual_limitIsUsed(t *testing.T) {
 					}
 					time.Sleep(time.Until(time.Now().Truncate(5 * time.Second).Add(15 * time.Second)))
 					total := 0
-					for range 2000 { // 20 s
+					for range 100 * seconds {
 						for i, l := range hosts {
 							total += granted(t, l, "k", rates[i])
 						}
 						time.Sleep(10 * time.Millisecond)
 					}
-					require.GreaterOrEqual(t, total, 20*500*95/100)
-					require.LessOrEqual(t, total, 20*500+2500+100, "a bucket begins with a burst")
+					require.GreaterOrEqual(t, total, seconds*500*95/100)
+					require.LessOrEqual(t, total, seconds*500+2500+100, "a bucket begins with a burst")
 				})
 			})
 		}
@@ -354,7 +363,7 @@ func TestEventual_hostsWhoseClaimsAreRejectedAreKnown(t *testing.T) {
 			network.poll = time.Hour
 			var all []*Limiter
 			for i := range 10 {
-				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second})))
+				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet})))
 			}
 			hours := 4
 			if testing.Short() {

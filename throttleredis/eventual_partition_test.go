@@ -12,10 +12,18 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
+// networkSeeds is the number of simulated networks, each with other delays and losses.
+func networkSeeds() uint64 {
+	if testing.Short() {
+		return 3
+	}
+	return 10
+}
+
 // After a partition all hosts have the same totals within a second, also of what was taken
 // during the partition.
 func TestEventual_totalsAgreeAfterAPartition(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range networkSeeds() {
 		synctest.Test(t, func(t *testing.T) {
 			network := newSimNetwork(t, 3, seed, 100*time.Millisecond)
 			var stores []*Store
@@ -50,7 +58,7 @@ func TestEventual_totalsAgreeAfterAPartition(t *testing.T) {
 // Messages that are lost, arrive twice or in another order have no lasting effect.
 func TestEventual_totalsAgreeAfterLostMessages(t *testing.T) {
 	for kind, newLimit := range eventualKinds(1000, 1000*time.Hour) {
-		for seed := range uint64(10) {
+		for seed := range networkSeeds() {
 			synctest.Test(t, func(t *testing.T) {
 				network := newSimNetwork(t, 2, seed, 400*time.Millisecond)
 				network.lossless = false
@@ -79,6 +87,10 @@ func TestEventual_totalsAgreeAfterLostMessages(t *testing.T) {
 
 // While hosts are unreachable, each has its share of the limit, so that all together keep it.
 func TestEventual_unreachableHostsKeepTheLimit(t *testing.T) {
+	windows := 3
+	if testing.Short() {
+		windows = 2
+	}
 	for kind, newLimit := range eventualKinds(300, 10*time.Second) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -103,15 +115,15 @@ func TestEventual_unreachableHostsKeepTheLimit(t *testing.T) {
 					return total
 				}
 				time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(10 * time.Second)))
-				use(20)
+				use(10)
 				require.Zero(t, degraded.Load())
 				network.setCut(0, true)
 				network.setCut(1, true)
 				use(10) // in which they notice it
-				total := use(30)
+				total := use(10 * windows)
 				require.NotZero(t, degraded.Load())
-				require.LessOrEqual(t, total, 3*300+3)
-				require.GreaterOrEqual(t, total, 3*300-30)
+				require.LessOrEqual(t, total, windows*300+3)
+				require.GreaterOrEqual(t, total, windows*(300-10))
 				for _, l := range hosts {
 					d, err := l.Reserve(t.Context(), throttle.Claim{Key: "k", DryRun: true})
 					require.NoError(t, err)

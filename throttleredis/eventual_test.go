@@ -193,8 +193,11 @@ var eventualKeys = flag.Int("eventual.keys", 80_000, "keys that TestEventual_inv
 func TestEventual_inventedKeys(t *testing.T) {
 	const limit = 10
 	s, maxKeys := inventedkeys.Scenario{Keys: *eventualKeys, Length: 10 * time.Minute, Moments: 10, Honest: 1000}, 16384
-	if s.Keys >= 10_000_000 {
+	switch {
+	case s.Keys >= 10_000_000:
 		s.Moments, s.Honest, maxKeys = 20, 2000, 0
+	case testing.Short(): // as many new keys in a second, for a quarter of the time
+		s.Keys, s.Length, s.Honest, maxKeys = s.Keys/4, s.Length/4, s.Honest/4, maxKeys/4
 	}
 	for _, networks := range []int{1, 2, 1000} {
 		for _, cost := range []int64{1, limit} {

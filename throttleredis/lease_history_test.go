@@ -223,7 +223,7 @@ func TestLeased_isNeverExceeded(t *testing.T) {
 	c := client(t)
 	histories := 1000
 	if testing.Short() {
-		histories = 50
+		histories = 25
 	}
 	for _, l := range leasedLimits {
 		t.Run(l.name, func(t *testing.T) {

@@ -31,16 +31,16 @@ func (l *askedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.
 // one, for each kind of limit: both grant the same ones, also those that follow what rejections
 // that count have changed.
 func TestCacheRejections_decidesAsTheLimiter(t *testing.T) {
-	seeds := 6
+	seeds, steps := 6, 500
 	if testing.Short() {
-		seeds = 1
+		seeds, steps = 1, 400
 	}
 	for i, p := range pairs() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			repeated := 0
 			for seed := range seeds {
-				repeated += compareCached(t, p, uint64(seed*100+i), 500)
+				repeated += compareCached(t, p, uint64(seed*100+i), steps)
 			}
 			switch kind, _, _ := strings.Cut(p.name, ","); {
 			case p.name == "SlidingLog, rejections" || p.name == "SlidingLog, large" || p.name == "SlidingLog, blocks, rejections" || kind == "Concurrency" || kind == "InFlight":

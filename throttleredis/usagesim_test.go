@@ -223,9 +223,12 @@ func requireRemaining(t *testing.T, want int64, hosts []*Limiter) {
 // granted claims n times one unit and returns how many were granted.
 func granted(t *testing.T, l throttle.Limiter, key string, n int) (units int) {
 	t.Helper()
+	ctx := t.Context()
 	for range n {
-		d, err := l.Reserve(t.Context(), throttle.Claim{Key: key})
-		require.NoError(t, err)
+		d, err := l.Reserve(ctx, throttle.Claim{Key: key})
+		if err != nil {
+			require.NoError(t, err) // only then: with the race detector it takes longer than the claim
+		}
 		if d.OK {
 			units++
 		}
