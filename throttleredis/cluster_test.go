@@ -16,10 +16,10 @@ import (
 // All Redis keys of a claim are in one slot for any key, so that one script can use them.
 func TestLimiters_workInACluster(t *testing.T) {
 	t.Parallel()
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.StartCluster(t, 3))})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: threeNodes.start(t)})
 	defer c.Close()
-	eachWorksOn(t, &Store{Client: c})
-	allOfWorksOn(t, &Store{Client: c})
+	eachWorksOn(t, &Store{Client: c, Prefix: newTestStore(t).Prefix})
+	allOfWorksOn(t, &Store{Client: c, Prefix: newTestStore(t).Prefix})
 }
 
 func TestLimiters_workOnARing(t *testing.T) {

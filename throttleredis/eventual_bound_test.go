@@ -209,8 +209,10 @@ func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
 				}
 				var each []int
 				total := 0
+				next := time.Now().Truncate(time.Hour).Add(time.Second) // the simulated clock begins at midnight
 				for range hours {
-					time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
+					time.Sleep(time.Until(next))
+					next = next.Add(time.Hour)
 					n := 0
 					for range 5 { // and again later in the hour
 						for _, l := range all {
@@ -369,8 +371,10 @@ func TestEventual_hostsWhoseClaimsAreRejectedAreKnown(t *testing.T) {
 			if testing.Short() {
 				hours = 2
 			}
+			next := time.Now().Truncate(time.Hour).Add(time.Second)
 			for range hours {
-				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
+				time.Sleep(time.Until(next))
+				next = next.Add(time.Hour)
 				for range 50 {
 					granted(t, all[0], "k", 100)
 					time.Sleep(30 * time.Second)

@@ -44,6 +44,7 @@ func awaitRemaining(t *testing.T, want int64, hosts []*Limiter) {
 // Hosts that use the same Redis share their limits. What they store expires, and what they
 // no longer need is removed.
 func TestEventual_overOneRedis(t *testing.T) {
+	t.Parallel()
 	c, prefix := client(t), newTestStore(t).Prefix
 	var operations sync.Map
 	one, other := newEventualStore(t, prefix, c), newEventualStore(t, prefix, c)
@@ -82,6 +83,7 @@ func TestEventual_overOneRedis(t *testing.T) {
 // Three regions with a Redis each. Responses of other regions are late, and a region is cut
 // off in different ways.
 func TestEventual_regionsOverLinksWithFaults(t *testing.T) {
+	t.Parallel()
 	const regions = 3
 	servers := redistest.StartN(t, regions)
 	var links [regions][]*redistest.Proxy // to the Redis of each region
@@ -126,12 +128,12 @@ func TestEventual_regionsOverLinksWithFaults(t *testing.T) {
 }
 
 func TestEventual_worksInACluster(t *testing.T) {
-	nodes := redistest.StartCluster(t, 3)
+	addrs, prefix := threeNodes.start(t), newTestStore(t).Prefix
 	var stores []*Store
 	for range 2 {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { c.Close() })
-		stores = append(stores, newEventualStore(t, "", c))
+		stores = append(stores, newEventualStore(t, prefix, c))
 	}
 	hosts := window(100, stores...)
 	for _, l := range hosts {

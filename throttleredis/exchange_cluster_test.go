@@ -12,15 +12,16 @@ import (
 )
 
 func TestExchange_worksInACluster(t *testing.T) {
-	nodes := redistest.StartCluster(t, 3)
-	for i := range 2 {
+	addrs := threeNodes.start(t)
+	for range 2 {
+		prefix := newTestStore(t).Prefix
 		open := func() redis.UniversalClient {
-			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 			t.Cleanup(func() { c.Close() })
 			return c
 		}
-		one, _ := newTestBus(t, open(), fmt.Sprint("cluster", i))
-		other, updates := newTestBus(t, open(), fmt.Sprint("cluster", i))
+		one, _ := newTestBus(t, open(), prefix)
+		other, updates := newTestBus(t, open(), prefix)
 		one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "one", Keep: time.Hour})
 		one.Publish(fleet.Message{Account: "c", Quota: "d", Content: "two", Keep: time.Hour})
 		updates.find(t, "one")
@@ -33,6 +34,7 @@ func TestExchange_worksInACluster(t *testing.T) {
 // In a ring the channel moves to another server when its server fails, and back when that
 // recovers.
 func TestExchange_followsARing(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartN(t, 2)
 	open := func() *redis.Ring {
 		addrs := map[string]string{}

@@ -333,9 +333,9 @@ func TestGroups_oneClaimFails(t *testing.T) {
 // keys of several slots.
 func TestGroups_onOneServerOfACluster(t *testing.T) {
 	t.Parallel()
-	c := redis.NewClient(&redis.Options{Addr: redistest.StartCluster(t, 3)[0].Addr, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: threeNodes.start(t)[0], MaxRetries: -1})
 	defer c.Close()
-	l := (&Store{Client: c}).TokenBucket(throttle.PerHour(9))
+	l := (&Store{Client: c, Prefix: newTestStore(t).Prefix}).TokenBucket(throttle.PerHour(9))
 	var own []string
 	for i := 0; len(own) < 8; i++ {
 		if _, err := l.Reserve(t.Context(), throttle.Claim{Key: strconv.Itoa(i)}); err == nil {

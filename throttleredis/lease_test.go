@@ -207,10 +207,9 @@ func TestLeased_closeWaitsForReturns(t *testing.T) {
 
 // A cluster has the keys of a limit on several servers.
 func TestLeased_inACluster(t *testing.T) {
-	nodes := redistest.StartCluster(t, 3)
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: threeNodes.start(t), ContextTimeoutEnabled: true})
 	defer c.Close()
-	s := &Store{Client: c, Mode: Leased}
+	s := &Store{Client: c, Prefix: newTestStore(t).Prefix, Mode: Leased}
 	l := s.FixedWindow(throttle.FixedWindowConfig{Count: 100, Per: 400 * 24 * time.Hour})
 	granted := 0
 	for i := range 12 * 101 {

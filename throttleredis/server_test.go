@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,8 +22,40 @@ import (
 var shared *redis.Client
 
 func TestMain(m *testing.M) {
-	os.Exit(withServer(m.Run))
+	os.Exit(withServer(func() int {
+		defer threeNodes.program.End()
+		return m.Run()
+	}))
 }
+
+// A sharedCluster is a cluster of three servers that the tests which do not disturb it share: each has a
+// prefix of its own. A cluster takes two seconds to begin.
+type sharedCluster struct {
+	mu      sync.Mutex
+	addrs   []string
+	program redistest.Program // ends the servers
+}
+
+var threeNodes sharedCluster
+
+// start returns the addresses of the servers, which the first test that calls it starts.
+func (c *sharedCluster) start(t testing.TB) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.addrs == nil {
+		c.addrs = redistest.Addrs(redistest.StartCluster(outlivingT{t, &c.program}, 3))
+	}
+	return c.addrs
+}
+
+// An outlivingT is a test that starts a cluster which ends after all tests.
+type outlivingT struct {
+	testing.TB
+	program *redistest.Program
+}
+
+// Cleanup implements redistest.T.
+func (t outlivingT) Cleanup(f func()) { t.program.Cleanup(f) }
 
 // withServer runs f with a separate redis-server that listens on a Unix socket, which does
 // not need a free port.

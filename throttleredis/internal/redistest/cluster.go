@@ -24,7 +24,7 @@ func StartCluster(t T, n int, args ...string) []*Server {
 		node.do(t, "CLUSTER", "MEET", host, port)
 	}
 	for _, node := range nodes {
-		Await(t, "the cluster to be complete", func() bool { return node.isComplete(t) })
+		node.awaitCluster(t)
 	}
 	return nodes
 }
@@ -37,11 +37,17 @@ func Addrs(servers []*Server) (all []string) {
 	return all
 }
 
-// isComplete reports whether s serves requests and knows an owner for each slot.
-func (s *Server) isComplete(t T) bool {
+// awaitCluster returns when s serves requests and knows an owner for each slot.
+func (s *Server) awaitCluster(t T) {
 	t.Helper()
-	info, _ := s.do(t, "CLUSTER", "INFO").(string)
-	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	Await(t, "the cluster to be complete", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+		defer cancel()
+		info := c.ClusterInfo(ctx).Val()
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
+	})
 }
 
 // do executes a command on s and returns its reply.
