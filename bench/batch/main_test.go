@@ -41,9 +41,13 @@ func TestOutbox_isDeliveredOnceAfterKills(t *testing.T) {
 
 // Jobs that are killed in each mode, and one that is stopped, do no item twice and lose none.
 func TestEnds_loseNothingAndDoNothingTwice(t *testing.T) {
-	configs := []endsConfig{{"unkeyed", 4, true}}
+	stops, kills := 4, 3
+	if testing.Short() {
+		stops, kills = 2, 2
+	}
+	configs := []endsConfig{{"unkeyed", stops, true}}
 	for _, mode := range modes {
-		configs = append(configs, endsConfig{mode, 3, false})
+		configs = append(configs, endsConfig{mode, kills, false})
 	}
 	for _, c := range configs {
 		r, err := measureEnds(c, filepath.Join(t.TempDir(), "job"), rand.New(rand.NewPCG(1, 0)))
