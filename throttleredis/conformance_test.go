@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 // histories is the number of random histories of each limiter.
 func histories() int {
 	if testing.Short() {
-		return 3
+		return 2
 	}
 	return 6
 }
