@@ -186,9 +186,14 @@ func TestEventual_overshootIsBounded(t *testing.T) {
 	}
 }
 
-// quiet is a PeerTimeout with which hosts that take nothing for hours send few messages. By default they
-// would send one per Interval, which takes most of the time of a test.
-const quiet = 10 * time.Minute
+// quiet returns a PeerTimeout: with -short one with which hosts that take nothing for hours send few messages. By
+// default they send one per Interval, which takes most of the time of a test.
+func quiet() time.Duration {
+	if testing.Short() {
+		return 10 * time.Minute
+	}
+	return 0
+}
 
 // Hosts that all get as much as they grant at the beginning of each hour exceed a limit of 5
 // per hour by what the first use allows once. Then they know each other.
@@ -205,7 +210,7 @@ func TestEventual_burstsOfAllHostsExceedALimitOnce(t *testing.T) {
 				network.poll = time.Hour
 				var all []*Limiter
 				for i := range hosts {
-					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet})))
+					all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet()})))
 				}
 				var each []int
 				total := 0
@@ -244,7 +249,7 @@ func TestEventual_oneOfManyHostsGetsAllUnitsInItsTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			network := newSimNetwork(t, 3, 1, 100*time.Millisecond)
 			network.poll = time.Hour
-			o := EventualOptions{Interval: 9 * time.Second, Delay: time.Second, PeerTimeout: quiet}
+			o := EventualOptions{Interval: 9 * time.Second, Delay: time.Second, PeerTimeout: quiet()}
 			var all []*Limiter
 			for i := range 10 {
 				all = append(all, newLimit(network.host(t, i%3, o)))
@@ -365,7 +370,7 @@ func TestEventual_hostsWhoseClaimsAreRejectedAreKnown(t *testing.T) {
 			network.poll = time.Hour
 			var all []*Limiter
 			for i := range 10 {
-				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet})))
+				all = append(all, newLimit(network.host(t, i%3, EventualOptions{Interval: 20 * time.Second, PeerTimeout: quiet()})))
 			}
 			hours := 4
 			if testing.Short() {
