@@ -54,6 +54,19 @@ func (b *base) begin(c *Claim, d *Decision) (n, now int64, err error) {
 	return n, now, nil
 }
 
+// correct calls change, with b locked, if the actual cost of the claim differs from the claimed
+// one: with the difference, see Feedback.ExtraCost, and the reading of f, or b.last if later.
+func (b *base) correct(c Claim, d Decision, f Feedback, change func(extra, now int64)) {
+	extra := f.ExtraCost(c, d)
+	if extra == 0 {
+		return
+	}
+	given := b.time.Read(f.Now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(extra, max(given, b.last))
+}
+
 // readAnchor returns anchor as a reading, or 0 if anchor is zero.
 func (b *base) readAnchor(anchor time.Time) int64 {
 	if anchor.IsZero() {
@@ -61,9 +74,6 @@ func (b *base) readAnchor(anchor time.Time) int64 {
 	}
 	return b.time.Read(anchor)
 }
-
-// latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
-func (b *base) latest(asOf time.Time) int64 { return max(b.time.Read(asOf), b.last) }
 
 // policyOf returns Decision.Policy of a limiter with the given name and configuration.
 func policyOf(name string, config fmt.Stringer) string { return cmp.Or(name, config.String()) }

@@ -137,21 +137,18 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 // Report implements Limiter: it corrects the cost of the claim in the window in which it
 // was granted.
 func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
-	extra := fb.ExtraCost(c, d)
-	if extra == 0 {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d.Grant == f.current.id {
-		f.current.used = max(ticks.Add(f.current.used, extra), 0)
-	}
+	f.correct(c, d, fb, func(extra, _ int64) {
+		if d.Grant == f.current.id {
+			f.current.used = max(ticks.Add(f.current.used, extra), 0)
+		}
+	})
 }
 
 func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := l.checkNoBurst("fixed window"); err != nil {
 		return err
 	}
+	given := f.time.Read(time.Time{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := f.config
@@ -161,7 +158,7 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	now := f.effectiveReading(f.time.Read(time.Time{}))
+	now := f.effectiveReading(given)
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not be before the start of the window

@@ -176,7 +176,8 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	case !d.OK:
 		d.Wait = e.Duration(wait - longest)
 	default:
-		d.Wait, d.Grant = p.encodeGrant(wait)
+		d.Wait = e.Duration(wait)
+		d.Grant = e.version<<remainderBits | uint64(int64(d.Wait)*e.Scale-wait)
 		if !c.DryRun {
 			taken += cost
 			p.book(tick+wait, cost)
@@ -272,11 +273,7 @@ func (b *leakyBucket) giveBack(n, given, acts int64, grant uint64) bool {
 func (*leakyBucket) Traits() Traits { return bookingTraits }
 
 // Limit returns the limit in force.
-func (b *leakyBucket) Limit() Limit {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bookings.state.limit
-}
+func (b *leakyBucket) Limit() Limit { return b.state.Load().limit }
 
 func (b *leakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
@@ -368,13 +365,6 @@ func (p bookings) withLimit(l Limit, now, tat int64) bookings {
 		return ticks.MulDivUp(max(ticks.Sub(position, elapsed), 0), e.Scale, p.state.Scale)
 	}
 	return bookings{e, move(p.last), move(p.lastGap)}
-}
-
-// encodeGrant returns a wait of so many ticks as a duration, and the Decision.Grant for
-// it.
-func (p bookings) encodeGrant(wait int64) (time.Duration, uint64) {
-	d := p.state.Duration(wait)
-	return d, p.state.version<<remainderBits | uint64(int64(d)*p.state.Scale-wait)
 }
 
 // book records that a claim at position takes the cost ticks before it. Usually it

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -65,12 +66,7 @@ func (l Limit) String() string {
 	return s
 }
 
-func (l Limit) burst() int64 {
-	if l.Burst == 0 {
-		return l.Count
-	}
-	return l.Burst
-}
+func (l Limit) burst() int64 { return cmp.Or(l.Burst, l.Count) }
 
 // checkNoBurst returns an error if l has a burst other than Count, which a limiter of this
 // kind does not support.

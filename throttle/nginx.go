@@ -177,19 +177,16 @@ func (g *nginxRate) drainTime(milli, now int64) time.Duration {
 // than claimed, the difference is returned as if Unused, less what drains between the start
 // of the claim and that of the latest one; if it cost more, the difference is added.
 func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	extra := f.ExtraCost(c, d)
-	if extra == 0 {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := max(ticks.FloorDiv(g.time.Read(f.Now), 1e6), g.lastMilli)
-	if extra > 0 {
-		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(extra, 1000)), maxMilli*1000), now
-		return
-	}
-	lost := ticks.MulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
-	g.level = max(g.level-max(ticks.Mul(-extra, 1000)-lost, 0), 0)
+	g.correct(c, d, f, func(extra, now int64) {
+		ms := max(ticks.FloorDiv(now, 1e6), g.lastMilli)
+		if extra > 0 {
+			g.level = min(ticks.Add(g.levelAt(ms), ticks.Mul(extra, 1000)), maxMilli*1000)
+			g.lastMilli = ms
+			return
+		}
+		lost := ticks.MulDivUp(max(max(g.lastStart, ms)-int64(d.Grant), 0), g.rate, 1000)
+		g.level = max(g.level-max(ticks.Mul(-extra, 1000)-lost, 0), 0)
+	})
 }
 
 func (*nginxRate) Traits() Traits { return bookingTraits }

@@ -123,30 +123,26 @@ func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 // than claimed, the difference is returned as if Unused; if it cost more, the difference
 // is taken, if necessary from future ticks.
 func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	extra := f.ExtraCost(c, d)
-	if extra == 0 {
-		return
-	}
-	now := b.time.Read(f.Now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.stateAt(max(now, b.last))
-	switch since := s.refilled - int64(d.Grant); {
-	case extra > 0:
-		s.taken = ticks.Add(s.taken, extra)
-		b.state = s
-	case s.refilled < maxRefilled && since < -extra: // above maxRefilled the count may be inexact
-		b.state.taken = max(b.state.taken+extra+since, 0)
-	}
+	b.correct(c, d, f, func(extra, now int64) {
+		s := b.stateAt(now)
+		switch since := s.refilled - int64(d.Grant); {
+		case extra > 0:
+			s.taken = ticks.Add(s.taken, extra)
+			b.state = s
+		case s.refilled < maxRefilled && since < -extra: // above maxRefilled the count may be inexact
+			b.state.taken = max(b.state.taken+extra+since, 0)
+		}
+	})
 }
 
 func (b *refillBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
+	given := b.time.Read(time.Time{})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.latest(time.Time{})
+	now := max(given, b.last)
 	s := b.stateAt(now)
 	free := min(b.config.Limit.burst()-s.taken, l.burst())
 	b.config.Limit, b.policy = l, policyOf(l.Name, l)

@@ -115,14 +115,11 @@ func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 // Report implements Limiter: it corrects the cost of the claim in the window or
 // sub-window in which it was granted, as long as that counts.
 func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.ExtraCost(c, d); extra != 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.counts.adjust(d.Grant, extra)
-	}
+	s.correct(c, d, f, func(extra, _ int64) { s.counts.adjust(d.Grant, extra) })
 }
 
 func (s *slidingCounter) SetLimit(l Limit) error {
+	given := s.time.Read(time.Time{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.config
@@ -131,9 +128,8 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 		return err
 	}
 	if l.Per != s.config.Limit.Per {
-		now := s.latest(time.Time{})
-		s.counts.setPer(int64(l.Per), now)
-		s.last = now // an older reading must not be before the moved count
+		s.last = max(given, s.last) // an older reading must not be before the moved count
+		s.counts.setPer(int64(l.Per), s.last)
 	}
 	s.config, s.policy = next, policyOf(l.Name, l)
 	return nil
@@ -163,11 +159,9 @@ type slidingCounts struct {
 // newSlidingCounts returns the counts of c before the first claim.
 func newSlidingCounts(c SlidingCounterConfig) slidingCounts {
 	s := slidingCounts{per: int64(c.Limit.Per), parts: int64(c.Parts), roundDown: c.RoundDown, part: ticks.Never}
+	s.starts = make([]int64, c.Parts)
 	if s.estimated = c.Parts == 0; s.estimated {
-		s.parts = 1
-		s.starts = make([]int64, 2)
-	} else {
-		s.starts = make([]int64, c.Parts)
+		s.parts, s.starts = 1, make([]int64, 2)
 	}
 	return s
 }

@@ -94,16 +94,12 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 // Report implements Limiter: it corrects the cost of the claim in its entry. It does
 // nothing if the entry has expired.
 func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	extra := f.ExtraCost(c, d)
-	if extra == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.entries.countUntil(int64(d.Grant)) - 1
-	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
-		s.entries.change(i, extra)
-	}
+	s.correct(c, d, f, func(extra, _ int64) {
+		i := s.entries.countUntil(int64(d.Grant)) - 1
+		if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
+			s.entries.change(i, extra)
+		}
+	})
 }
 
 func (s *slidingLog) Traits() Traits {

@@ -137,15 +137,13 @@ func (s *softLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) 
 		return within, nil
 	}
 	granted = true
-	over := d.OverLimit || within.OverLimit || !within.OK
+	parts := []Decision{d, within}
+	d.OverLimit = d.OverLimit || within.OverLimit || !within.OK
+	d.Degraded, d.Fresh, d.subGrant = degraded, d.Fresh && within.Fresh, nil
 	if c.DryRun {
-		d.OverLimit, d.Degraded, d.Fresh, d.subGrant = over, degraded, d.Fresh && within.Fresh, nil
 		return d, nil
 	}
-	t := s.subGrants.get(2)
-	t.parts[0], t.parts[1] = d, within
-	d.OverLimit, d.Degraded = over, degraded
-	return t.attach(d), nil
+	return s.subGrants.Wrap(d, parts), nil
 }
 
 func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback) {

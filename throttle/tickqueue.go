@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -42,7 +41,6 @@ func (t TickQueueConfig) Validate() error {
 type tickQueue struct {
 	base
 	config     TickQueueConfig
-	anchor     int64
 	lastBooked int64 // number of the latest booked tick, counted from the anchor
 }
 
@@ -74,14 +72,7 @@ type tickQueue struct {
 // It panics if t is invalid.
 func NewTickQueue(t TickQueueConfig) Limiter {
 	must(t.Validate(), "NewTickQueue")
-	q := &tickQueue{base: newBase(ticks.NewTimeline(), policyOf(t.Limit.Name, t.Limit)), config: t, lastBooked: math.MinInt64}
-	q.anchor = q.readAnchor(t.Anchor)
-	return q
-}
-
-func (q *tickQueue) SetClock(c Clock) {
-	q.base.SetClock(c)
-	q.anchor = q.readAnchor(q.config.Anchor)
+	return &tickQueue{base: newBase(ticks.NewTimeline(), policyOf(t.Limit.Name, t.Limit)), config: t, lastBooked: ticks.Never}
 }
 
 func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -144,24 +135,25 @@ func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 // than claimed, the difference is returned as if Unused; if it cost more, it takes the
 // ticks after all booked ones.
 func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
-	extra := f.ExtraCost(c, d)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case extra > 0:
-		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
-	case extra < 0 && int64(d.Grant) == q.lastBooked && d.Wait > 0: // with no Wait, its tick has passed
-		q.lastBooked = ticks.Add(q.lastBooked, extra)
-	}
+	q.correct(c, d, f, func(extra, now int64) {
+		switch {
+		case extra > 0:
+			q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(now)), extra)
+		case int64(d.Grant) == q.lastBooked && d.Wait > 0: // with no Wait, its tick has passed
+			q.lastBooked = ticks.Add(q.lastBooked, extra)
+		}
+	})
 }
 
 func (*tickQueue) Traits() Traits { return bookingTraits }
 
 func (q *tickQueue) tickAt(now int64) int64 {
-	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Limit.Count, int64(q.config.Limit.Per))
+	since := ticks.Sub(now, q.readAnchor(q.config.Anchor))
+	return ticks.MulDivDown(since, q.config.Limit.Count, int64(q.config.Limit.Per))
 }
 
 // tickTime returns the instant of tick, rounded up.
 func (q *tickQueue) tickTime(tick int64) int64 {
-	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Limit.Per), q.config.Limit.Count))
+	since := ticks.MulDivCeil(tick, int64(q.config.Limit.Per), q.config.Limit.Count)
+	return ticks.Add(q.readAnchor(q.config.Anchor), since)
 }
