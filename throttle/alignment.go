@@ -51,9 +51,8 @@ func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	return span{start, ticks.Add(start, int64(q.Per))}
 }
 
-// Window returns the window of q that contains t, including from and excluding to. The
-// windows of AtFirst and AtCreation depend on the limiter; for these, Window returns the
-// window of AtEpoch.
+// Window returns the window of q that contains t, including from and excluding to. For AtFirst
+// and AtCreation, whose windows depend on the limiter, it returns the window of AtEpoch.
 func (q FixedWindowConfig) Window(t time.Time) (from, to time.Time) {
 	if q.Align.isCalendar() {
 		return q.Align.calendarWindow(t.In(cmp.Or(q.Zone, time.UTC)))
@@ -65,8 +64,7 @@ func (q FixedWindowConfig) Window(t time.Time) (from, to time.Time) {
 // calendarWindow returns the calendar window that contains t, in the zone of t.
 //
 // Days and months are calculated from dates, so that a day with a change of the offset has
-// its actual length. Minutes and hours are calculated from lengths: an hour that occurs
-// twice is two windows.
+// its actual length. An hour that occurs twice is two windows.
 func (a Alignment) calendarWindow(t time.Time) (from, to time.Time) {
 	switch a {
 	case EachMinute:

@@ -12,17 +12,15 @@ import (
 // claim takes nothing from any of them. AllOf without limiters grants every claim. It
 // panics if one of ls is nil.
 //
-// A grant returns the Decision of the limit with the fewest units remaining. A rejection
-// returns the Decision of the limit with the longest Wait, so that a caller sleeps once
-// and not once per limit; if no limit states a Wait, it is 0.
+// A grant returns the Decision of the limit with the fewest units remaining, a rejection
+// that of the limit with the longest Wait, so that a caller sleeps only once.
 //
 // The limiters are asked in order, so local limiters should come first and a remote one
 // last. If Claim.Now is zero, the reading of the first limiter that reads a clock is used
 // for all later ones. While a claim is being decided, concurrent claims may see the units
 // that it has taken so far: AllOf may reject a claim that would just have fit, and never
-// grants one that does not fit. If a later limiter rejects the claim, the earlier limiters
-// get their units back, but keep its reading of the clock: older readings count as that
-// one from then on.
+// grants one that does not fit. After a rejection the earlier limiters get their units back,
+// but readings older than that of the claim count as that one from then on.
 //
 // AllOf clears Claim.Ahead. Report does nothing for a claim that has already ended.
 func AllOf(ls ...Limiter) Limiter {
@@ -60,9 +58,8 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		}
 		defer a.subGrants.pool.Put(t)
 		if !c.DryRun {
-			// Returning the units as of the time of the grant would exceed the limits: while a slow
-			// limiter was asked, the limits restored units by themselves. See
-			// TestAllOf_cancelAfterSlowRejectionStaysWithinLimit.
+			// Not as of the time of the grant: while a slow limiter was asked, the limits restored
+			// units by themselves. See TestAllOf_cancelAfterSlowRejectionStaysWithinLimit.
 			reportAll(ctx, a.limiters, c, t.parts[:i], Feedback{Now: sw.Now(), State: Unused})
 		}
 	}()
@@ -142,8 +139,8 @@ func mergeGrant(all, d *Decision, first bool) {
 	all.Fresh, all.At, all.Degraded, all.OverLimit, all.Wait = fresh, at, degraded, over, wait
 }
 
-// waitsLonger reports whether the Wait of p, a rejection, ends later than that of d. A
-// known Wait counts as longer than an unknown one.
+// waitsLonger reports whether the Wait of p, a rejection, ends later than that of d. An unknown
+// Wait counts as the shortest.
 func waitsLonger(p, d Decision) bool {
 	switch {
 	case p.Wait == 0 || d.Wait == Forever:
@@ -154,8 +151,7 @@ func waitsLonger(p, d Decision) bool {
 	return p.At.Add(p.Wait).After(d.At.Add(d.Wait))
 }
 
-// startStopwatch returns a Stopwatch for c. A dry run does not need one, because it takes
-// no units that may have to be returned.
+// startStopwatch returns a Stopwatch for c. A dry run takes no units, and needs none.
 func startStopwatch(c Claim) ticks.Stopwatch {
 	if c.DryRun {
 		return ticks.Stopwatch{}

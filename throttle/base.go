@@ -15,8 +15,8 @@ type clocked struct{ time ticks.Timeline }
 // SetClock replaces the clock; see WithClock.
 func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 
-// Timeline returns the timeline of the limiter. No limiter of another module has such a method: package rate knows by it which limiters
-// are of this one.
+// Timeline returns the timeline of the limiter. Package rate knows by this method which
+// limiters are of this module.
 func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
@@ -38,11 +38,9 @@ func newBase(tl ticks.Timeline, policy string) base {
 }
 
 // begin validates c, locks b, and returns the units of c and the time of the decision: the
-// reading of c, or b.last if that is later. It sets d.Policy and d.At. If err is nil, the caller
-// must unlock b; otherwise b is unlocked and d is unchanged.
-//
-// begin writes to the caller's Decision because copying a Decision takes as long as
-// deciding.
+// reading of c, or b.last if that is later. It sets d.Policy and d.At in place, because copying
+// a Decision takes as long as deciding. If err is nil, the caller must unlock b; otherwise b is
+// unlocked and d is unchanged.
 func (b *base) begin(c *Claim, d *Decision) (n, now int64, err error) {
 	if n, err = c.Units(); err != nil {
 		return 0, 0, err

@@ -16,11 +16,9 @@ type Clock interface {
 
 // WithClock makes l read c where a caller gives no time in Claim.Now or Feedback.Now, and
 // returns l. The limiter then counts as created at c.Now(). A nil clock means the system
-// clock. WithClock is for tests and simulations, and must be called before the first use
-// of l.
-//
-// It calls the method SetClock(Clock) of l, which all limiters of this module have that
-// read a clock. It panics if l has no such method.
+// clock. WithClock must be called before the first use of l. It calls the method
+// SetClock(Clock) of l, which all limiters of this module have that read a clock. It panics
+// if l has no such method.
 func WithClock[L Limiter](l L, c Clock) L {
 	s, ok := Limiter(l).(clockSetter)
 	if !ok {

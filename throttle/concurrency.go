@@ -17,9 +17,8 @@ type ConcurrencyConfig struct {
 	// Count is the maximum number of units in use at the same time. It must be positive.
 	Count int64
 
-	// MaxAge is how long a claim may hold its units. After that its units count as lost and
-	// can be granted again. It must be longer than the longest work of a claim; work that
-	// takes longer exceeds Count. Zero means no maximum.
+	// MaxAge is how long a claim may hold its units. After that they can be granted again, so
+	// work that takes longer exceeds Count. Zero means no maximum.
 	MaxAge time.Duration
 }
 
@@ -56,9 +55,9 @@ type activeClaim struct {
 	since      int64
 }
 
-// NewConcurrency returns a limiter of the number of units in use at the same time, independent of how long
-// they are used. A claim holds its units until a Report whose State is not Ongoing. It suits a
-// server with a fixed number of workers, for which a rate would depend on the duration of the work.
+// NewConcurrency returns a limiter of the number of units in use at the same time. A claim holds
+// its units until a Report whose State is not Ongoing. It suits a server with a fixed number of
+// workers, for which a rate would depend on the duration of the work.
 //
 //	units in use        Count 3
 //	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is rejected while a, b and c are in use; c ends
@@ -69,17 +68,14 @@ type activeClaim struct {
 //	             ends
 //
 // The end of the work cannot be predicted, so the Wait of a rejection is 0: ask again when
-// a claim has ended. A queue.Queue asks again for its waiters whenever a claim ends
-// through it.
+// a claim has ended, as a queue.Queue does for claims that end through it.
 //
 // Invariant: the units of the claims that were granted and have not ended are never more
-// than Count, unless SetLimit has lowered it below them.
+// than Count, unless SetLimit has lowered it below them. Ending a claim a second time, or after
+// MaxAge, does nothing.
 //
-// Limitations: ending a claim a second time, or after MaxAge, does nothing.
-//
-// SetLimit replaces Name and Count; Per and Burst must be 0. Claims that are in use keep their units, also if these are
-// more than Count: then no claim is granted until enough have ended. A queue.Queue asks again for its waiters when a claim
-// ends, and after Queue.Wake.
+// SetLimit replaces Name and Count; Per and Burst must be 0. Claims that are in use keep their
+// units, also if these are more than Count. After raising Count, call Wake of a queue.Queue.
 //
 // It panics if c is invalid.
 func NewConcurrency(c ConcurrencyConfig) Adjustable {
@@ -143,8 +139,7 @@ func (f *concurrency) SetLimit(l Limit) error {
 }
 
 // expired returns the units of the claims that have reached MaxAge at now, and the oldest other
-// claim, or 0. They are removed only when a claim is granted, because a rejection must not
-// change the state.
+// claim, or 0. A rejection must not change the state, so they are removed by the next grant.
 func (f *concurrency) expired(now int64) (units int64, oldest uint32) {
 	oldest = f.claims[0].next
 	for f.config.MaxAge > 0 && oldest != 0 && ticks.Sub(now, f.claims[oldest].since) >= int64(f.config.MaxAge) {

@@ -5,8 +5,7 @@ import "context"
 // AllowAll grants every claim. It reads no clock: its Decision.At is Claim.Now.
 var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
 
-// DenyAll rejects every claim with a Wait of Forever. It reads no clock: its Decision.At
-// is Claim.Now.
+// DenyAll rejects every claim with a Wait of Forever. It reads no clock, as AllowAll.
 var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}}
 
 // constantLimiter is a limiter that always returns the same decision.

@@ -2,10 +2,9 @@
 // interface that they implement.
 //
 // A [Claim] asks a Limiter for units, such as one for each request. The answer is a
-// [Decision] that either grants the claim, so that the work may start, or rejects it and
-// states how long to wait before asking again. A Limiter never sleeps. To block until a
-// limiter grants a claim, use package throttle/queue, or package rate for the API of
-// golang.org/x/time/rate.
+// [Decision] that grants the claim, or rejects it and states how long to wait before asking
+// again. A Limiter never sleeps. To block until a limiter grants a claim, use package
+// throttle/queue, or package rate for the API of golang.org/x/time/rate.
 //
 //	limiter := throttle.NewTokenBucket(throttle.PerSecond(10))
 //	d, err := limiter.Reserve(ctx, throttle.Claim{})
@@ -31,9 +30,6 @@
 //	adaptive.NewAdmissionControl
 //	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
-//
-// The zero value of a type without exported fields cannot be used. The limit of an [Adjustable]
-// can be changed while it is in use.
 //
 // If in doubt, use a token bucket. To stay within a limit that a server counts in windows,
 // use the limiter that counts in the same way: a token bucket of n per minute can grant
@@ -68,31 +64,28 @@
 //	                     Report Ongoing, any number of times
 //
 // A granted claim ends once, in a Report whose State is Ended or Unused. It needs the Decision
-// that Reserve returned, unchanged: it identifies where the units came from. A rejection is a
-// Decision and not an error; an error means that no decision was reached. [Feedback] also
+// that Reserve returned, unchanged: it identifies where the units came from. [Feedback] also
 // states the outcome of the work, for limiters that learn from it.
 //
-// # Units, time and errors
+// An Unused claim returns as many units as the limit has not already restored by itself. The
+// longer a claim is held, the fewer are returned, so start the work soon after the grant.
+//
+// # Units and time
 //
 // Costs are int64 units and saturate; a zero Cost means 1. Time is read once per claim,
 // from Claim.Now if the caller set it, so that claims replayed from a log are decided as
 // they were originally.
 //
-// A claim that was not used returns its units: as many as the limit has not already restored by
-// itself. The longer a claim is held, the fewer are returned, so start the work soon after the
-// grant.
-//
 // # Implementing a Limiter
 //
-// A Limiter has three methods. Reserve decides as of c.Now, or as of the limiter's own clock
-// if c.Now is zero, and takes c.Units() unless c.DryRun is set. Report returns the units of a
-// claim that is Unused; Feedback.ExtraCost is what to correct. Decision.Grant is free for data
-// that Report needs to find the units again. Traits states what callers may rely on, and its
-// zero value is always safe. A wrapper embeds another limiter and replaces the methods that it
-// changes; it must return the Decisions unchanged. If it combines several limiters, it can use
-// [SubGrants]. See the example of [Limiter].
+// Reserve decides as of c.Now, or as of the limiter's own clock if c.Now is zero, and takes
+// c.Units() unless c.DryRun is set. Report corrects the cost by [Feedback.ExtraCost].
+// Decision.Grant is free for data that Report needs to find the units again. A wrapper embeds
+// another limiter and replaces the methods that it changes; it must return the Decisions
+// unchanged. If it combines several limiters, it can use [SubGrants]. See the example of
+// [Limiter].
 //
 // Package throttletest tests an implementation: it plays thousands of histories with held
-// and canceled claims, older readings of the clock, clocks that jump, and costs that
-// overflow, and reports which requirement was violated.
+// and canceled claims, clocks that jump, and costs that overflow, and reports which
+// requirement was violated.
 package throttle

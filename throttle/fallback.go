@@ -13,15 +13,14 @@ type FallbackConfig struct {
 	// Secondary decides if Primary returns an error. It must be set.
 	Secondary Limiter
 
-	// OnError is called with each error of Primary before Secondary is asked. Nil means no
-	// call.
+	// OnError is called with each error of Primary before Secondary is asked, unless it is nil.
 	OnError func(error)
 }
 
 // NewFallback returns a limiter that asks Primary, and asks Secondary if Primary returns an
 // error. Decisions of Secondary are Degraded. With AllowAll as Secondary it fails open, with
-// DenyAll it fails closed; a local limiter as Secondary enforces an approximate limit while a
-// shared store is unavailable. NewFallback panics if Primary or Secondary is nil.
+// DenyAll it fails closed; a local limiter enforces an approximate limit while a shared store
+// is unavailable. NewFallback panics if Primary or Secondary is nil.
 //
 // Errors that are not caused by Primary are returned: ErrCost, and the cause of a ctx that
 // is done. Primary must therefore return an error for an unresponsive store before the

@@ -21,8 +21,7 @@ type FixedWindowConfig struct {
 	// Align determines where windows begin. Zero means AtEpoch.
 	Align Alignment
 
-	// Per is the length of a window. It must be 0 if Align is a calendar's, and positive
-	// otherwise.
+	// Per is the length of a window. It must be 0 for windows of the calendar, or positive.
 	Per time.Duration
 
 	// Zone is the time zone of calendar windows. Nil means UTC.
@@ -67,9 +66,8 @@ type window struct {
 	used int64
 }
 
-// NewFixedWindow returns a limiter that counts units in consecutive windows, starting at zero in each. Many servers
-// count in this way, so it is the limit to use if the windows of the server are known. It
-// has the lowest cost and the lowest precision:
+// NewFixedWindow returns a limiter that counts units in consecutive windows, starting at zero
+// in each. Use it if the server counts in this way, and its windows are known:
 //
 //	units used                       limit 5 a minute
 //	 5 ┤            ▁▁▁▁│▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔│
@@ -81,13 +79,12 @@ type window struct {
 // Invariant: within one window no more than Count units are granted and kept; within any
 // span as long as a window, no more than twice that.
 //
-// Limitations: Report corrects the count of the window in which the claim was
-// granted, and does nothing after that window has ended; a cost above the limit does not
-// carry over to the next window. If the clock is set back, claims count in the current
-// window until that has lasted for its length.
+// Limitations: Report does nothing after the window in which the claim was granted has ended; a
+// cost above the limit does not carry over to the next window. If the clock is set back, claims
+// count in the current window until that has lasted for its length.
 //
-// SetLimit replaces Name, Count and Per. Units taken in the current window count in the new window that replaces it. The
-// windows of a calendar keep their length, whatever Per is.
+// SetLimit replaces Name, Count and, except for windows of the calendar, Per. Units taken in
+// the current window count in the new window that replaces it.
 //
 // It panics if q is invalid.
 func NewFixedWindow(q FixedWindowConfig) Adjustable {
@@ -134,8 +131,7 @@ func (f *fixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error
 	return d, nil
 }
 
-// Report implements Limiter: it corrects the cost of the claim in the window in which it
-// was granted.
+// Report implements Limiter: it corrects the cost in the window in which it was granted.
 func (f *fixedWindow) Report(_ context.Context, c Claim, d Decision, fb Feedback) {
 	f.correct(c, d, fb, func(extra, _ int64) {
 		if d.Grant == f.current.id {
@@ -168,10 +164,9 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 }
 
 // effectiveReading returns the reading at which a claim with the given reading is decided.
-// A reading older than the latest one at which a claim was granted counts as that one
-// until the current window has lasted for its length by the monotonic clock. After that, a
-// reading before the window means that the clock was set back; a clock that is set back
-// therefore blocks claims for at most the length of one window.
+// A reading older than that of the latest grant counts as the latter until the current window
+// has lasted for its length by the monotonic clock: a clock that is set back therefore blocks
+// claims for at most the length of one window.
 func (f *fixedWindow) effectiveReading(given int64) int64 {
 	if given >= f.current.start || int64(ticks.SinceStart()-f.enteredAt) < ticks.Sub(f.current.end, f.current.start) {
 		return max(given, f.last)

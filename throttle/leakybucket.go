@@ -22,10 +22,9 @@ type LeakyBucketConfig struct {
 	// means as many as Claim.Ahead allows. Zero means none.
 	Queue int64
 
-	// Split means that the units of a claim are used one by one, such as packets. A claim may
-	// then be as large as Burst and Queue together, and its Decision.Wait is that of its last
-	// unit. Otherwise all units of a claim are used at one instant, and it may not be larger
-	// than Burst.
+	// Split means that the units of a claim are used one by one, such as packets, and not at one
+	// instant. A claim may then be as large as Burst and Queue together, not only as large as
+	// Burst, and its Decision.Wait is that of its last unit.
 	Split bool
 }
 
@@ -46,14 +45,14 @@ type leakyBucket struct {
 	mu       sync.Mutex
 	bookings bookings // guarded by mu
 
-	// take and giveBack read them without the lock. Methods that hold the lock close the tat before a change, see close.
+	// take and giveBack use them without the lock, see close.
 	state      atomic.Pointer[bucketState] // bookings.state
 	lastBooked atomic.Int64                // latest reading at which a claim granted under the lock may start; ticks.Never: none
 }
 
-// NewLeakyBucket returns a limiter that books ahead: ReserveAhead does not reject a claim that is too early for the
-// rate, but grants it with a Decision.Wait. Claims may be used at the rate of the limit, in
-// the order in which they were granted.
+// NewLeakyBucket returns a limiter that books ahead: ReserveAhead grants a claim that is too
+// early for the rate, with a Decision.Wait. Claims may be used at the rate of the limit, in the
+// order in which they were granted.
 //
 //	Burst 1, Queue 3, one unit each interval, five claims at the same time:
 //
@@ -67,21 +66,17 @@ type leakyBucket struct {
 // Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [NewNginx] also rounds as
 // nginx does.
 //
-// Use it if claims are paced by this limit alone. If other conditions apply (AllOf, a
-// response with Retry-After), a time booked earlier has no effect: wait with a
-// queue.Queue, which lets no more than Queue units wait and rejects the next claim.
+// Book ahead only if this limit alone paces the claims. Otherwise wait with a queue.Queue,
+// which lets no more than Queue units wait and rejects the next claim.
 //
 // Invariant: within any span W no more than burst + rate*W units are used and kept, where
-// a claim is used Decision.Wait after Decision.At; with Split, Queue units more. Positions
-// are exact, but waits are rounded up to whole nanoseconds: two claims may be used up to
-// one nanosecond closer together than their positions.
+// a claim is used Decision.Wait after Decision.At; with Split, Queue units more. Waits are
+// rounded up to whole nanoseconds: two claims may be used up to one nanosecond closer together.
 //
-// Limitations: if claims are booked behind a canceled one, they keep their positions.
-// Report does not return units that would let a new claim take one of those positions: of
-// the units of the claim, as many as leak between its position and the last one.
+// Limitations: claims that are booked behind an Unused one keep their positions. Of the units
+// of the Unused claim, as many are lost as leak between its position and the last one.
 //
-// Report returns no units of a claim that was granted before the latest change
-// of the limit by SetLimit.
+// Report returns no units of a claim that was granted before the latest SetLimit.
 //
 // SetLimit keeps the units in the bucket, including fractions, up to the new burst, and the booked positions.
 //
@@ -110,8 +105,8 @@ func (b *leakyBucket) open(tat int64) {
 	}
 }
 
-// Take reports whether n units, a positive number, may be used as of now, and takes them. It decides as Reserve does, without a
-// Decision. A zero now is read from the clock.
+// Take reports whether n units, a positive number, may be used as of now, and takes them. A zero
+// now is read from the clock.
 func (b *leakyBucket) Take(now time.Time, n int64) bool {
 	e, _, _, ok := b.take(n, b.time.Read(now))
 	if e == nil {
@@ -121,11 +116,10 @@ func (b *leakyBucket) Take(now time.Time, n int64) bool {
 	return ok
 }
 
-// take takes n units without the lock if they may be used as of given, or of the latest grant if that is later. It returns the
-// bucketState and the reading on which it decided, and the number of ticks that are then taken from the window. e is nil if the
-// lock is needed to decide.
-//
-// It records no position: as that is not in the future, nothing depends on it.
+// take takes n units without the lock if they may be used as of given, or of the latest grant if
+// that is later. It returns the bucketState and the reading on which it decided, and the number
+// of ticks then taken from the window. e is nil if the lock is needed to decide. It records no
+// position: as that is not in the future, nothing depends on it.
 func (b *leakyBucket) take(n, given int64) (e *bucketState, now, taken int64, ok bool) {
 	for {
 		e = b.state.Load()
@@ -207,7 +201,7 @@ func (b *leakyBucket) largest(e *bucketState) int64 {
 	return e.Burst
 }
 
-// describe sets in d the state of a bucket from which taken ticks are taken. It does not copy d, which takes as long as deciding.
+// describe sets in d the state of a bucket from which taken ticks are taken.
 func (b *leakyBucket) describe(e *bucketState, d *Decision, taken int64) {
 	d.Limit, d.Per = b.largest(e), e.RefillTime
 	d.Remaining, d.ResetAfter = e.State(taken)
@@ -253,8 +247,9 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-// giveBack returns n units of a claim that started at acts, less those that leaked since, without the lock. It reports false if
-// the lock is needed: if a claim may be booked that has not started yet, or the units may not be returned.
+// giveBack returns n units of a claim that started at acts, less those that leaked since. It
+// reports false if that needs the lock: if a claim may be booked that has not started yet, or
+// the units may not be returned.
 func (b *leakyBucket) giveBack(n, given, acts int64, grant uint64) bool {
 	for {
 		e := b.state.Load()
@@ -277,8 +272,8 @@ func (b *leakyBucket) Limit() Limit { return b.state.Load().limit }
 
 func (b *leakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
 
-// SetLimitAt is SetLimit as of now. A zero now is read from the clock. Claims with an older
-// Claim.Now count as made at now.
+// SetLimitAt is SetLimit as of now, also for claims with an older Claim.Now. A zero now is read
+// from the clock.
 func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -293,9 +288,8 @@ func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	return nil
 }
 
-// Available returns the number of units in the bucket as of now, including fractions. It is
-// negative while units are booked that are not restored yet. A zero now is read from the
-// clock.
+// Available returns the number of units in the bucket as of now, including fractions; less than
+// 0 while units are booked that are not restored yet. A zero now is read from the clock.
 func (b *leakyBucket) Available(now time.Time) float64 {
 	given := b.time.Read(now)
 	b.mu.Lock()
@@ -307,8 +301,8 @@ func (b *leakyBucket) Available(now time.Time) float64 {
 	return float64(free) / float64(p.state.Interval)
 }
 
-// Drain takes all units that are in the bucket as of now, including fractions. It does
-// nothing if there are none. A zero now is read from the clock.
+// Drain takes all units that are in the bucket as of now, including fractions. A zero now is
+// read from the clock.
 func (b *leakyBucket) Drain(now time.Time) {
 	given := b.time.Read(now)
 	b.mu.Lock()
@@ -320,8 +314,7 @@ func (b *leakyBucket) Drain(now time.Time) {
 	b.open(max(tat, e.Ticks(last)+e.Window))
 }
 
-// bookings are the positions of the booked claims of a leaky bucket, as far as Unused claims need
-// them.
+// bookings are the positions of the booked claims, as far as Unused claims need them.
 //
 //	      tat less the window
 //	────────────┼──┼──┼─────────┼─────▶ ticks of state
@@ -334,9 +327,6 @@ func (b *leakyBucket) Drain(now time.Time) {
 //
 // Invariant: no claim is booked behind last. If the claim at last is canceled, no claim is
 // booked behind both the position where its units began and lastGap.
-//
-// Limitations: the Grant of a claim made before a change of the limit is in ticks of the
-// former limit, so its position is not known, and its units cannot be returned.
 type bookings struct {
 	state   *bucketState // ticks and tat
 	last    int64        // latest booked position
@@ -380,8 +370,7 @@ func (p *bookings) book(position, cost int64) {
 	p.last = position
 }
 
-// ticksBehind returns the position of a grant that may be used at acts, and the number of
-// ticks between it and until.
+// ticksBehind returns the position of a grant for acts, and the ticks between it and until.
 func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
 	e := p.state
 	if !e.Covers(acts) || grant>>remainderBits != e.version {

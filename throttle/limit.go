@@ -23,9 +23,9 @@ type Limit struct {
 	Burst int64
 }
 
-// maxRefill is the longest time that a limit may take to refill from empty. It is small
-// enough for sums of times to fit into an int64 of nanoseconds.
-const maxRefill = math.MaxInt64 / 8 // 36 years
+// maxRefill is the longest time that a limit may take to refill from empty, 36 years in
+// nanoseconds: sums of a few fit into an int64.
+const maxRefill = math.MaxInt64 / 8
 
 // PerSecond returns a Limit of n units per second with a burst of n.
 func PerSecond(n int64) Limit { return Limit{Count: n, Per: time.Second} }
@@ -68,8 +68,7 @@ func (l Limit) String() string {
 
 func (l Limit) burst() int64 { return cmp.Or(l.Burst, l.Count) }
 
-// checkNoBurst returns an error if l has a burst other than Count, which a limiter of this
-// kind does not support.
+// checkNoBurst returns an error if l has a burst other than Count.
 func (l Limit) checkNoBurst(kind string) error {
 	if l.burst() != l.Count {
 		return fmt.Errorf("throttle: %s %q: Burst is %d: it has none: leave it 0", kind, l.Name, l.Burst)

@@ -8,14 +8,12 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// An NginxConfig is a limit in the terms of nginx's limit_req and limit_req_zone
-// directives.
+// An NginxConfig is a limit in the terms of nginx's limit_req and limit_req_zone.
 type NginxConfig struct {
 	// Name is returned as Decision.Policy. Empty means the result of String.
 	Name string
 
-	// Rate is the number of requests per Per: 10r/s is a Rate of 10 with a Per of time.Second.
-	// It must be positive.
+	// Rate is the number of requests per Per. It must be positive.
 	Rate int64
 
 	// Per is the period of Rate. It must be positive.
@@ -47,12 +45,10 @@ func (l NginxConfig) Validate() error {
 	return nil
 }
 
-// maxMilli is the largest count of thousandths. It is small enough for sums and products
-// of such counts.
+// maxMilli is the largest count of thousandths: sums and products of them fit into an int64.
 const maxMilli = 1e12
 
-// milliRate returns the rate in thousandths of a request per second, truncated as in
-// nginx.
+// milliRate returns the rate in thousandths of a request per second, truncated as in nginx.
 func (l NginxConfig) milliRate() int64 {
 	return ticks.MulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
@@ -88,9 +84,8 @@ type nginxRate struct {
 	lastStart int64 // latest millisecond at which a granted claim may be used
 }
 
-// NewNginx returns a limiter that makes the same decisions as limit_req of nginx 1.22, including all truncations:
-// for clients that predict the decisions of a server, and for servers that replace nginx.
-// In other cases use NewLeakyBucket, which is exact.
+// NewNginx returns a limiter that makes the same decisions as limit_req of nginx 1.22, including
+// all truncations. If that is not needed, use NewLeakyBucket, which is exact.
 //
 //	excess, in thousandths of a request; rate=10r/s burst=5 delay=2
 //
@@ -111,10 +106,9 @@ type nginxRate struct {
 // milliseconds.
 //
 // Limitations: nginx accepts a clock that is set back by more than a minute; here, an
-// older reading counts as the newest, as in all limiters. nginx has neither Unused claims nor
-// units: units are returned as in a leaky bucket, and because all units of a claim are used
-// at one instant, a claim may not be larger than the part of the burst that is not
-// delayed, plus one.
+// older reading counts as the newest. nginx has neither Unused claims nor units: units are
+// returned as in a leaky bucket, and a claim may not be larger than the part of the burst that
+// is not delayed, plus one.
 //
 // It panics if l is invalid.
 func NewNginx(l NginxConfig) Limiter {
@@ -166,16 +160,14 @@ func (g *nginxRate) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
-// drainTime returns how long after now milli thousandths will have drained from the level
-// at the latest grant.
+// drainTime returns how long after now milli thousandths will have drained from g.level.
 func (g *nginxRate) drainTime(milli, now int64) time.Duration {
 	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
 
-// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as if Unused, less what drains between the start
-// of the claim and that of the latest one; if it cost more, the difference is added.
+// Report implements Limiter. If the claim cost less than claimed, the difference is returned,
+// less what drains between the start of the claim and that of the latest one.
 func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	g.correct(c, d, f, func(extra, now int64) {
 		ms := max(ticks.FloorDiv(now, 1e6), g.lastMilli)

@@ -8,17 +8,14 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A RefillBucketConfig configures NewRefillBucket. Count units are added every Per, up to
-// Burst.
+// A RefillBucketConfig configures NewRefillBucket. Count units are added every Per, up to Burst.
 type RefillBucketConfig struct {
 	Limit Limit
 
-	// InitialDeficit is the number of units missing at the start. Zero means that the bucket
-	// starts full.
+	// InitialDeficit is the number of units missing at the start. Zero means none.
 	InitialDeficit int64
 
-	// Anchor is the instant of one tick, from which all others are counted. Zero means the
-	// creation of the bucket.
+	// Anchor is the instant of one tick. Zero means the creation of the bucket.
 	Anchor time.Time
 }
 
@@ -46,8 +43,7 @@ type refillState struct {
 }
 
 // NewRefillBucket returns a token bucket that is refilled in steps, for limits that are defined in
-// this way: 5 more every minute, or all 200 again at noon. If units are restored
-// continuously, use NewTokenBucket.
+// this way: 5 more every minute, or all 200 again at noon.
 //
 //	units
 //	  5 ┤▁▁          ▁▁▁▁▁▁▁▁▁
@@ -56,17 +52,13 @@ type refillState struct {
 //	    ┼───────┬───────┬───────┬───────▶ time
 //	          tick    tick    tick
 //
-// Ticks are at anchor + k*Per, independent of claims: they are calculated from the reading
-// of the clock, so that they do not drift and need no goroutine. A tick at the instant of
-// a claim counts for that claim.
+// Ticks are at anchor + k*Per and do not drift. A tick at the instant of a claim counts for
+// that claim.
 //
-// Invariant: within any span W no more than burst + Count*(ticks in W) units are granted
-// and kept.
+// Invariant: within any span W no more than burst + Count*(ticks in W) units are granted and
+// kept. An Unused claim returns its units less those that ticks have added since the grant.
 //
-// An Unused claim returns its units less those that ticks have added since the
-// grant, also across SetLimit.
-//
-// SetLimit replaces the limit. The units in the bucket are kept, up to the new burst, and so is the anchor.
+// SetLimit keeps the anchor, and the units in the bucket up to the new burst.
 //
 // It panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig) Adjustable {
@@ -76,8 +68,8 @@ func NewRefillBucket(r RefillBucketConfig) Adjustable {
 	return b
 }
 
-// RefillsInSteps says that Decision.Per is more than the time of so many units if a step is no part of the burst. Package queue
-// looks for this method.
+// RefillsInSteps says that Decision.Per is more than the time of so many units if a step is no
+// part of the burst. Package queue looks for this method.
 func (*refillBucket) RefillsInSteps() {}
 
 // SetClock replaces the clock; see WithClock.
@@ -119,9 +111,8 @@ func (b *refillBucket) Reserve(_ context.Context, c Claim) (d Decision, err erro
 	return d, nil
 }
 
-// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as if Unused; if it cost more, the difference
-// is taken, if necessary from future ticks.
+// Report implements Limiter: it corrects the cost of the claim. If it was more than claimed, the
+// difference is taken, if necessary from future ticks.
 func (b *refillBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	b.correct(c, d, f, func(extra, now int64) {
 		s := b.stateAt(now)

@@ -11,8 +11,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingCounterConfig configures NewSlidingCounter: Count units in any Per. Burst must be
-// 0 or Count.
+// A SlidingCounterConfig configures NewSlidingCounter. Burst must be 0 or Count.
 type SlidingCounterConfig struct {
 	Limit Limit
 
@@ -20,8 +19,8 @@ type SlidingCounterConfig struct {
 	// estimate from the counts of two windows.
 	Parts int
 
-	// RoundDown rounds the estimate down, which grants slightly more. It must be false with
-	// Parts.
+	// RoundDown rounds the estimate down: with a limit of 50, an estimate of 49.5 then allows one
+	// more unit. It must be false with Parts.
 	RoundDown bool
 }
 
@@ -43,12 +42,11 @@ type slidingCounter struct {
 	counts slidingCounts
 }
 
-// NewSlidingCounter returns a limiter of the units taken in the last Per. It keeps counts for windows
-// instead of a record of each unit, so its memory is independent of the limit: two numbers,
-// or one for each of Parts.
+// NewSlidingCounter returns a limiter of the units taken in the last Per. Its memory does not
+// depend on the limit: it keeps two counts, or one for each of Parts.
 //
-// Without Parts it estimates the units from two counts: that of the current window, and
-// that of the previous window, weighted by the part of it that lies within the last Per.
+// Without Parts it estimates the units from the counts of the current and of the previous
+// window, of which the latter is weighted by the part of it that lies within the last Per.
 //
 //	      previous: 84            current: 36
 //	├────────────────────────┼─────┬──────────────────┤
@@ -56,11 +54,9 @@ type slidingCounter struct {
 //	       3/4 of the previous    now      84*3/4 + 36 = 99
 //
 // The estimate assumes that units are distributed evenly. It is compared without rounding.
-// RoundDown rounds it down: with a limit of 50, an estimate of 49.5 then allows one more
-// unit.
 //
-// With Parts it counts units in sub-windows of Per/Parts, and limits the sum of the current
-// one and those before it within the last Per.
+// With Parts it counts units in sub-windows of Per/Parts, and limits the sum of the last Parts
+// of them, including the current one.
 //
 //	 Parts 3, Per 1 h            limit 100
 //	├────────┼────────┼────────┼────────┼──▶
@@ -72,11 +68,8 @@ type slidingCounter struct {
 // twice Count without Parts, and up to twice Count with Parts, as such a span can overlap
 // one sub-window more. NewSlidingLog is exact.
 //
-// A claim with a reading older than the latest grant is decided in the window of that
-// grant.
-//
-// SetLimit replaces Count and Per. If Per changes, the units that currently count are counted as taken now, and
-// claims granted before can no longer be canceled or corrected.
+// SetLimit replaces Count and Per. If Per changes, the units that currently count are counted
+// as taken now, and Report does nothing for claims granted before.
 //
 // It panics if c is invalid.
 func NewSlidingCounter(c SlidingCounterConfig) Adjustable {
@@ -112,8 +105,7 @@ func (s *slidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 	return d, nil
 }
 
-// Report implements Limiter: it corrects the cost of the claim in the window or
-// sub-window in which it was granted, as long as that counts.
+// Report implements Limiter: it corrects the cost of the claim as long as that counts.
 func (s *slidingCounter) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	s.correct(c, d, f, func(extra, _ int64) { s.counts.adjust(d.Grant, extra) })
 }
@@ -135,12 +127,10 @@ func (s *slidingCounter) SetLimit(l Limit) error {
 	return nil
 }
 
-// slidingCounts are the counts of a slidingCounter: the units taken in the latest sub-windows, as
-// running totals. The units of several sub-windows are the difference of two totals, so no
-// decision adds up the parts. An estimate has one sub-window, which is the whole window, and
-// also keeps the one before it.
-//
-// Readings must not be older than that of the latest add.
+// slidingCounts are the units taken in the latest sub-windows, as running totals: the units of
+// several sub-windows are the difference of two totals. An estimate has one sub-window, which
+// is the whole window, and also keeps the one before it. Readings must not be older than that
+// of the latest add.
 type slidingCounts struct {
 	per       int64
 	parts     int64 // number of sub-windows in per
@@ -166,8 +156,7 @@ func newSlidingCounts(c SlidingCounterConfig) slidingCounts {
 	return s
 }
 
-// used returns the units that count at now, rounded up if they are an estimate, unless
-// roundDown is set.
+// used returns the units that count at now; see weighted for the rounding.
 func (s *slidingCounts) used(now int64) int64 {
 	part := s.partAt(now)
 	if s.estimated {
@@ -186,8 +175,7 @@ func (s *slidingCounts) weighted(part, now int64) int64 {
 	return ticks.MulDivUp(s.taken(part-1), left, s.per)
 }
 
-// waitUntilAtMost returns how long after now the units that count decrease to the given
-// number if none are added.
+// waitUntilAtMost returns how long after now the units that count decrease to the given number.
 func (s *slidingCounts) waitUntilAtMost(units, now int64) time.Duration {
 	part := s.partAt(now)
 	var at int64
@@ -263,8 +251,7 @@ func (s *slidingCounts) sum(part int64) int64 { return s.total - s.totalBefore(p
 // taken returns the units taken in part.
 func (s *slidingCounts) taken(part int64) int64 { return s.totalBefore(part+1) - s.totalBefore(part) }
 
-// totalBefore returns the total at the start of part, or the current total if part has not
-// started.
+// totalBefore returns the total at the start of part, or the current one if that is later.
 func (s *slidingCounts) totalBefore(part int64) int64 {
 	if part > s.part {
 		return s.total

@@ -11,16 +11,15 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingLogConfig configures NewSlidingLog: Count units in any Per. Burst must be 0 or
-// Count.
+// A SlidingLogConfig configures NewSlidingLog. Burst must be 0 or Count.
 type SlidingLogConfig struct {
 	Limit Limit
 
 	// MinGap is the minimum time between two claims, at most Per. Zero means none.
 	MinGap time.Duration
 
-	// CountRejected makes a rejected claim count like a granted one, except if Claim.Waits is
-	// set.
+	// CountRejected makes rejected claims without Claim.Waits count like granted ones: a caller
+	// that asks faster than the limit is rejected until it pauses.
 	CountRejected bool
 }
 
@@ -39,8 +38,8 @@ type slidingLog struct {
 	entries entries
 }
 
-// NewSlidingLog returns a limiter that records each unit until it is Per old. It is exact: in no span of length Per
-// are more than Count units granted. It needs memory for each claim.
+// NewSlidingLog returns a limiter that records each unit until it is Per old. It is exact: in no
+// span of length Per are more than Count units granted.
 //
 //	               |<------ Per ------>|
 //	───┴──────┴────(──────┴──┴─────┴───]────▶ time
@@ -48,16 +47,11 @@ type slidingLog struct {
 //	               a claim exactly here has expired as well
 //
 // Claims at the same instant share an entry. Entries contain running totals, so that a
-// decision is one binary search, independent of the number of units.
+// decision is one binary search. Their memory grows as needed, up to Count entries, and does
+// not shrink.
 //
-// Invariant: the log never contains more than Count units, so never more than Count
-// entries. Its memory grows as needed and does not shrink.
-//
-// Limitations: with CountRejected, a caller that asks faster than the limit is rejected
-// until it pauses.
-//
-// SetLimit replaces Count and Per. The entries of the log are kept; if Per increases, entries that have been dropped
-// are not restored.
+// SetLimit replaces Count and Per, and keeps the log. If Per increases, entries that have been
+// dropped are not restored.
 //
 // It panics if l is invalid.
 func NewSlidingLog(l SlidingLogConfig) Adjustable {
@@ -73,9 +67,8 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 	defer s.mu.Unlock()
 	d.Limit, d.Per, d.Wait = s.config.Limit.Count, s.config.Limit.Per, s.wait(n, now)
 	d.OK = d.Wait == 0
-	// With CountRejected, a rejected claim enters a full log and replaces the oldest units.
-	// This changes no later decision: while they would still count, so do all of the Count
-	// units that are newer.
+	// With CountRejected, a rejected claim enters a full log and replaces the oldest units:
+	// while these would count, so do all of the Count units that are newer.
 	if !c.DryRun && (d.OK || s.config.CountRejected && !c.Waits) {
 		s.record(n, now)
 		d.Grant = uint64(now)
@@ -91,8 +84,7 @@ func (s *slidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 	return d, nil
 }
 
-// Report implements Limiter: it corrects the cost of the claim in its entry. It does
-// nothing if the entry has expired.
+// Report implements Limiter: it corrects the cost of the claim, unless its entry has expired.
 func (s *slidingLog) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	s.correct(c, d, f, func(extra, _ int64) {
 		i := s.entries.countUntil(int64(d.Grant)) - 1
@@ -186,8 +178,7 @@ func (q *entries) countUntil(t int64) int {
 	return sort.Search(q.len(), func(i int) bool { return q.at(i).at > t })
 }
 
-// excess returns how many of the oldest entries must be dropped so that the others contain
-// at most n units.
+// excess returns how many of the oldest entries must be dropped to keep at most n units.
 func (q *entries) excess(n int64) int {
 	return sort.Search(q.len(), func(i int) bool { return q.unitsAfter(i) <= n })
 }

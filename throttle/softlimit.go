@@ -15,14 +15,13 @@ type SoftLimitConfig struct {
 	Hard Limiter
 
 	// CanBorrow reports whether c may be granted although Soft rejected it with d, also if c
-	// is larger than Soft can ever grant. It is also called for dry runs, by several
-	// goroutines at the same time, without a lock held. It must not block if the limiters
-	// do not; see Traits. Nil means that every claim may.
+	// is larger than Soft can ever grant. It is also called for dry runs, and by several
+	// goroutines at the same time. It must not block if the limiters do not; see Traits. Nil
+	// means that every claim may.
 	CanBorrow func(c Claim, d Decision) bool
 
 	// OnOverLimit is called with each rejection d of Soft whose claim is granted, except for
-	// dry runs, without a lock held. It must not block if the limiters do not. Nil
-	// means no call.
+	// dry runs. It must not block if the limiters do not. Nil means no call.
 	OnOverLimit func(c Claim, d Decision)
 }
 
@@ -40,9 +39,8 @@ type SoftLimitConfig struct {
 //	  │             granted            granted              granted
 //	  0
 //
-// Limit.PlusPercent returns the limit of a Hard that allows some percent more than Soft. Limit
-// and Remaining of the decisions are those of Hard, or else of Soft. NewSoftLimit panics if Soft
-// is nil.
+// Limit and Remaining of the decisions are those of Hard, or else of Soft. NewSoftLimit panics
+// if Soft is nil.
 //
 // Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
 // Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
@@ -59,9 +57,8 @@ func NewSoftLimit(s SoftLimitConfig) Limiter {
 }
 
 // Shadow returns a soft limit that counts as l does and grants every claim, so that a limit
-// can be tested on real traffic before it is enforced. Claims that l rejects are granted
-// with Decision.OverLimit and reported to onOverLimit; see SoftLimitConfig.OnOverLimit. Shadow
-// panics if l is nil.
+// can be tested on real traffic before it is enforced. Claims that l rejects are OverLimit and
+// reported to onOverLimit; see SoftLimitConfig.OnOverLimit. Shadow panics if l is nil.
 func Shadow(l Limiter, onOverLimit func(Claim, Decision)) Limiter {
 	if l == nil {
 		panic("throttle: Shadow: the limiter is nil: give the one to try out")
@@ -75,8 +72,8 @@ type softLimit struct {
 	uncounted subGrant // that of grants which Soft rejected without a Hard; it has no owner
 }
 
-// PlusPercent returns l with Count and Burst increased by percent, rounded down. A
-// negative percent decreases them; the result must still be valid.
+// PlusPercent returns l with Count and Burst increased by percent, rounded down, such as for a
+// Hard that allows more than Soft. A negative percent decreases them.
 func (l Limit) PlusPercent(percent int64) Limit {
 	l.Count = ticks.Add(l.Count, ticks.Mul(percent, l.Count)/100)
 	if l.Burst > 0 {

@@ -6,18 +6,15 @@ import (
 )
 
 // SubGrants lets a limiter that is composed of others find the Decisions of those others
-// when one of its own Decisions is passed to Report. A limiter that needs more
-// data about a grant than Decision.Grant holds can also use it. The zero SubGrants is
-// ready to use. It must not be copied.
+// when one of its own Decisions is passed to Report. The zero SubGrants is ready to use. It
+// must not be copied.
 //
-// There are two ways to use it. Wrap and Unwrap keep the Decisions of all parts of a claim
-// in a pooled object for each claim. Inner is for limiters that ask one of several, such
-// as one per key. It needs no object for a claim unless the limiter that granted is itself
-// composed.
+// Wrap and Unwrap keep the Decisions of all parts of a claim in a pooled object for each
+// claim. Inner is for limiters that ask one of several, such as one per key. It needs no
+// object for a claim unless the limiter that granted is itself composed.
 //
-// A SubGrants ignores Decisions of another SubGrants and Decisions whose claim has ended,
-// so a second Report does nothing. A claim that never ends becomes garbage together with
-// its Decision.
+// A SubGrants ignores Decisions of another SubGrants and those whose claim has ended, so a
+// second Report does nothing. A claim that never ends is collected with its Decision.
 type SubGrants struct{ pool sync.Pool }
 
 // Wrap returns d, a grant, as a Decision from which Unwrap finds parts. The parts are
@@ -41,14 +38,12 @@ func (h *SubGrants) Unwrap(d Decision, state State, f func(parts []Decision)) {
 func (h *SubGrants) Owns(d Decision) bool { return d.subGrant != nil && d.subGrant.owner == h }
 
 // Inner returns a Limiter that asks l on behalf of a limiter that chooses among several. Its
-// decisions are Degraded if degraded is true. Pass its grants to Report of h, which passes
-// them to l, even if the choice would be different by then.
+// decisions are Degraded if degraded is true. Pass its grants to Report of h.
 func (h *SubGrants) Inner(l Limiter, degraded bool) Limiter {
 	return &inner{subGrant{owner: h, limiter: l, degraded: degraded}}
 }
 
-// Report passes d, returned by an Inner of h, and f to the limiter that granted d. It does
-// nothing if h does not own d.
+// Report passes d, returned by an Inner of h, and f to the limiter that granted d.
 func (h *SubGrants) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if !h.Owns(d) {
 		return
@@ -79,10 +74,9 @@ func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return i.grant.wrap(d, c.DryRun), nil
 }
 
-// A subGrant leads from the Decision of a composed limiter to the Decisions of the
-// limiters that granted the claim. One with parts belongs to one claim, and is reused for other
-// claims after that has ended: a Decision carries the generation as its Grant, and is ignored in a
-// later generation. One without parts is that of an inner, and belongs to no claim.
+// A subGrant leads from the Decision of a composed limiter to the Decisions of the limiters
+// that granted the claim. One with parts belongs to one claim at a time: a Decision carries the
+// generation as its Grant, and is ignored in a later one. One without parts is that of an inner.
 type subGrant struct {
 	owner *SubGrants
 	parts []Decision
@@ -91,8 +85,7 @@ type subGrant struct {
 	generation uint64     // increases when the claim ends, so that it ends only once
 	users      int        // number of calls of Report in progress that use parts
 
-	// The fields below are set for an inner, and for claims granted by one.
-	limiter  Limiter // the limiter that granted
+	limiter  Limiter // of an inner, or that granted the claim for one
 	degraded bool    // decisions of limiter are returned as Degraded
 }
 
@@ -135,9 +128,8 @@ func (t *subGrant) release(generation uint64) {
 	}
 }
 
-// wrap returns d, returned by t.limiter, as a Decision of t.owner. Only a Decision that
-// has a subGrant of its own, or whose Degraded could not be restored, gets a separate
-// subGrant.
+// wrap returns d, returned by t.limiter, as a Decision of t.owner. It gets a separate subGrant
+// only if it has one of its own, or if its Degraded could not be restored.
 func (t *subGrant) wrap(d Decision, dry bool) Decision {
 	switch {
 	case !d.OK || dry:

@@ -8,45 +8,40 @@ import (
 	"time"
 )
 
-// Forever is a wait that does not end. As Decision.Wait it means that the claim can never
-// be granted; as Claim.Ahead that any wait is acceptable.
+// Forever is a wait that does not end.
 const Forever time.Duration = math.MaxInt64
 
 // A Limiter grants or rejects claims.
 //
-// Its methods may be called by several goroutines at the same time. Reserve never sleeps;
-// a limiter that keeps its state in a remote store may do I/O, bounded by ctx.
-//
-// Every Limiter meets these requirements, which package throttletest checks:
+// Its methods may be called by several goroutines at the same time. Every Limiter meets these
+// requirements, which package throttletest checks:
 //
 //   - A rejected claim takes nothing.
 //   - After a rejection, an equal claim made at Decision.At plus Decision.Wait is
 //     granted if no other claim was granted in between.
-//   - A reading of the clock that is older than the latest reading at which a claim was
-//     granted counts as that latest reading, so that no unit is credited twice. Rejected
-//     claims and dry runs do not advance the latest reading.
+//   - A reading of the clock that is older than that of the latest grant counts as the latter,
+//     so that no unit is credited twice.
 //   - A granted claim may be reported any number of times with State Ongoing, and ends in exactly
 //     one Report with another State.
 //   - The Traits are true.
 //
 // A type that embeds a Limiter forwards all of it, and replaces the methods that it defines.
 type Limiter interface {
-	// Reserve decides on c. A rejection is a Decision, not an error: an error means that no
-	// decision was reached and, as far as the limiter can determine, that nothing was taken. A
-	// negative cost is ErrCost.
+	// Reserve decides on c. It never sleeps; with a remote store it may do I/O, bounded by ctx.
+	// A rejection is a Decision: an error means that no decision was reached and, as far as the
+	// limiter can determine, that nothing was taken. A negative cost is ErrCost.
 	Reserve(ctx context.Context, c Claim) (Decision, error)
 
-	// Report states what became of a claim that was granted by d. If f.State is Unused, it
-	// returns the units as of f.Now: the cost less the units that the limit has restored by
-	// itself since d.At. It does nothing if d is a rejection. It works when ctx is done.
+	// Report states what became of a claim that was granted by d. If it is Unused, its units are
+	// returned, less those that the limit has restored between d.At and f.Now. Report does
+	// nothing if d is a rejection. It works when ctx is done.
 	Report(ctx context.Context, c Claim, d Decision, f Feedback)
 
 	// Traits returns what callers may rely on. It is called often and must not block.
 	Traits() Traits
 }
 
-// An Adjustable is a Limiter whose limit can be changed while it is in use. Most limiters of this package and those of
-// package warmup are Adjustable.
+// An Adjustable is a Limiter whose limit can be changed while it is in use.
 type Adjustable interface {
 	Limiter
 
@@ -55,22 +50,17 @@ type Adjustable interface {
 	SetLimit(l Limit) error
 }
 
-// Traits are properties of a Limiter on which its callers rely. The zero Traits is safe for every
-// limiter.
+// Traits are properties of a Limiter on which its callers rely. The zero Traits is always safe.
 type Traits struct {
 	// NonBlocking reports that the limiter keeps its state in memory, so that its methods return
-	// immediately and ignore ctx. A queue.Queue calls such limiters on behalf of a waiter from any
-	// goroutine that changes a limit, without holding a lock. A panic of the limiter is raised in
-	// the waiter on whose behalf it was called.
-	//
-	// All other limiters are called by the waiter itself, with its ctx, one call at a time for
-	// waiters with the same limits, and delay no other waiters, which is somewhat slower. A
-	// limiter that wraps others is non-blocking if all of them are.
+	// immediately and ignore ctx. A queue.Queue calls such limiters from any goroutine that
+	// changes a limit, without holding a lock, and raises a panic of theirs in the waiter. It
+	// calls others, one call at a time for waiters with the same limits, on the goroutine and
+	// with the ctx of the waiter. A limiter that wraps others is non-blocking if all of them are.
 	NonBlocking bool
 
-	// EndsAtResponse reports that the limiter does not need to know when the work of a claim has
-	// ended, so that one feedback when the response has begun is sufficient. If it is false, as for
-	// a limit on concurrency, code that admits HTTP requests reports Ongoing when the response
+	// EndsAtResponse reports that a claim may end when the response has begun. If it is false, as
+	// for a limit on concurrency, code that admits HTTP requests reports Ongoing when the response
 	// begins and ends the claim after its body. It may become false with the first grant, and
 	// stays false from then on. A limiter that wraps others ends at the response if all of them do.
 	EndsAtResponse bool
@@ -79,10 +69,8 @@ type Traits struct {
 	BooksAhead bool
 
 	// CountsRejected reports that the decisions depend on the number of claims that the limiter
-	// has rejected, as those of keyed.NewBan do. It must not count rejections of claims with Waits.
-	// When such a wait has failed, a queue.Queue repeats the claim once without Waits, so that a
-	// failed wait counts as one rejection. A limiter that wraps others counts rejections if one of
-	// them does.
+	// has rejected, as those of keyed.NewBan do. It does not count claims with Waits. A limiter
+	// that wraps others counts rejections if one of them does.
 	CountsRejected bool
 
 	// Parts are the limiters that each must grant a claim, in order. A change of one of them wakes
@@ -99,37 +87,31 @@ type Claim struct {
 	// Cost is the number of units. Zero means 1; a negative value is ErrCost.
 	Cost int64
 
-	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
-	// clock.
+	// Now is the caller's reading of the clock. Zero means that the limiter reads its own.
 	Now time.Time
 
 	// DryRun makes the limiter decide without taking units.
 	DryRun bool
 
-	// Waits reports that the caller waits and asks again until the claim is granted, as a
-	// queue.Queue does, so that a rejection is not final. Limiters that count rejections do
-	// not count this one. If the wait fails, the Queue repeats the claim without Waits.
+	// Waits reports that the caller asks again until the claim is granted, as a queue.Queue does,
+	// so that a rejection is not final. Limiters that count rejections do not count this one. If
+	// the wait fails, the Queue repeats the claim without Waits.
 	Waits bool
 
-	// Waited is how long the caller has waited so far. Without Waits, more than zero means that its
-	// wait has failed, because the server imposed it, and that its work is not done unless this
-	// claim is granted.
+	// Waited is how long the caller has waited so far. Without Waits, more than zero means that
+	// its wait, which the server imposed, has failed, and that this is its last attempt.
 	Waited time.Duration
 
-	// Ahead is the longest Decision.Wait that the caller accepts: the units are taken now, and the
-	// work starts after the wait. Only ReserveAhead sets it, and only limiters with
-	// Traits.BooksAhead obey it. Limiters that combine several limits clear it, because the other
-	// limits may have changed by the time at which a booked unit may be used. Zero means that the
-	// work must be able to start now, Forever that any wait is acceptable.
+	// Ahead is the longest Decision.Wait that the caller accepts, see ReserveAhead, which alone
+	// sets it. Limiters that combine several limits clear it, because the other limits may have
+	// changed by the time at which a booked unit may be used. Zero means none.
 	Ahead time.Duration
 
-	// Deadline is when the caller stops waiting, on the system clock. Zero means that it has no
-	// deadline, or that it is not known.
+	// Deadline is when the caller stops waiting, on the system clock. Zero means not known.
 	Deadline time.Time
 }
 
-// Units returns the number of units that c asks for: Cost, or 1 if Cost is 0. The error is
-// ErrCost if Cost is negative.
+// Units returns Cost, or 1 if Cost is 0. The error is ErrCost if Cost is negative.
 func (c Claim) Units() (int64, error) {
 	switch {
 	case c.Cost > 0:
@@ -142,13 +124,11 @@ func (c Claim) Units() (int64, error) {
 
 // ReserveAhead is l.Reserve for a caller that accepts a Decision.Wait of up to maxWait. The units
 // are taken now, and the work may start Decision.Wait after Decision.At. Zero or a negative
-// maxWait means that the work must be able to start now, Forever that any wait is acceptable. A
-// rejection states in Decision.Wait when an equal claim with the same maxWait will be granted. If
+// maxWait means that the work must be able to start now, Forever that any wait is acceptable. If
 // l does not have Traits.BooksAhead, ReserveAhead is l.Reserve.
 //
-// Book ahead only if this limit alone decides when the work starts. Where other conditions
-// apply, such as another limit or a response with Retry-After, wait with a queue.Queue,
-// which takes no units before the work may start.
+// Book ahead only if this limit alone decides when the work starts. Otherwise wait with a
+// queue.Queue, which takes no units before the work may start.
 func ReserveAhead(ctx context.Context, l Limiter, c Claim, maxWait time.Duration) (Decision, error) {
 	if c.Ahead = 0; maxWait > 0 && l.Traits().BooksAhead {
 		c.Ahead = maxWait
@@ -156,13 +136,12 @@ func ReserveAhead(ctx context.Context, l Limiter, c Claim, maxWait time.Duration
 	return l.Reserve(ctx, c)
 }
 
-// A Demand is a claim on one limit, as one of several claims that must be granted
-// together.
+// A Demand is one of several claims that must be granted together.
 type Demand struct {
 	// Limiter must grant the claim. Nil means no limit.
 	Limiter Limiter
 
-	// Key is the Claim.Key. Limiters with a single limit ignore it.
+	// Key is the Claim.Key.
 	Key string
 
 	// Cost is the Claim.Cost. Zero means 1.
@@ -172,16 +151,13 @@ type Demand struct {
 // A Decision is the answer to a Claim. The zero Decision is a rejection. Pass it unchanged
 // to Report of the limiter that returned it.
 type Decision struct {
-	// OK reports that the claim was granted and its units are taken. After a dry run it
-	// reports that the claim would be granted.
+	// OK reports that the claim was granted. Its units are taken, except after a dry run.
 	OK bool
 
-	// Degraded reports that the decision was made without the primary limiter. See NewFallback
-	// and keyed.Limiter.
+	// Degraded reports that the primary limiter did not decide: see NewFallback, keyed.Limiter.
 	Degraded bool
 
-	// OverLimit reports that the claim was granted although a limit would reject it. See
-	// NewSoftLimit.
+	// OverLimit reports that the claim was granted above a limit: see NewSoftLimit.
 	OverLimit bool
 
 	// ServerImposed reports that the claim was rejected because of a quota that the server
@@ -192,18 +168,17 @@ type Decision struct {
 	// and not on anything that the server stated.
 	Estimated bool
 
-	// Test reports, in a rejection, that what is granted next is a test of what the server accepts,
-	// which shows most if it is new work that has time: of the waiters of a queue.Queue that were sent
-	// least often, the newest one is asked for at that time, and the first of all if that is rejected.
+	// Test reports, in a rejection, that what is granted next tests what the server accepts. A
+	// queue.Queue then asks for the newest of the waiters that were sent least often and have
+	// enough time, and for the first waiter if that is rejected.
 	Test bool
 
-	// Shadow reports that the limit counts claims and rejects none, see the function Shadow. What
-	// the Decision states of it is not for clients: those that obey it would be limited by it.
+	// Shadow reports that the limit rejects no claims, see the function Shadow. Do not send to
+	// clients what the Decision states: those that obey it would be limited by it.
 	Shadow bool
 
-	// Fresh reports, after a dry run, that a new limiter would decide the same on every claim, so
-	// that replacing the limiter by a new one changes no decision. A keyed.Limiter evicts such
-	// limiters. False is always safe.
+	// Fresh reports, after a dry run, that a new limiter would decide the same on every claim. A
+	// keyed.Limiter evicts such limiters. False is always safe.
 	Fresh bool
 
 	rejectedBy uint8 // index of the limiter of an AllOf that rejected the claim
@@ -215,15 +190,14 @@ type Decision struct {
 	// limiters. Wait and ResetAfter count from it.
 	At time.Time
 
-	// Wait is, for a granted claim, the time until the work may start. For a rejected claim,
-	// it is the time after which to ask again; 0 means that the time is unknown (ask again
-	// when the state of the limit changes), and Forever that an equal claim will never be
-	// granted.
+	// Wait is, for a granted claim, the time until the work may start. For a rejected claim, it
+	// is the time after which to ask again, with the same Ahead; 0 means unknown (ask again when
+	// the state of the limit changes), and Forever that an equal claim will never be granted.
 	Wait time.Duration
 
 	// Expected is, for a rejected claim, the time after which an equal claim is expected to be
-	// granted. It may be more than Wait: the limit is asked earlier if what it is based on is
-	// tested meanwhile. Zero means Wait or, if ServerImposed is set, that it is not known.
+	// granted. It is more than Wait if the limit is to be tested before. Zero means Wait or, if
+	// ServerImposed is set, that it is not known.
 	Expected time.Duration
 
 	// Limit is the maximum number of units that can be granted at one time. Zero means that
@@ -239,18 +213,14 @@ type Decision struct {
 	// Per is the time in which Limit units are restored. Zero means unknown.
 	Per time.Duration
 
-	// Grant is private to the limiter that granted the claim, which can use it to identify a
-	// window, a booking or a lease.
+	// Grant is private to the limiter that granted the claim, such as to identify a window.
 	Grant uint64
 
-	// QueueBound is, in the rejection of a claim with Waits, the number of units that may wait for
-	// the limit. A queue.Queue obeys it. Zero means no bound, a negative value that no units may
-	// wait.
+	// QueueBound is, in the rejection of a claim with Waits, the number of units that may wait
+	// in a queue.Queue for the limit. Zero means no bound, a negative value that none may wait.
 	QueueBound int64
 
-	// subGrant leads a composed limiter to the Decisions of the limiters that granted the
-	// claim.
-	subGrant *subGrant
+	subGrant *subGrant // leads a composed limiter to the Decisions of those that granted the claim
 }
 
 // Part returns the index in Parts of the limiter of an AllOf that rejected the claim. It
@@ -288,22 +258,20 @@ const (
 	// Ended means that the work has ended, and the claim with it.
 	Ended State = iota
 
-	// Ongoing means that the work continues, such as the transfer of a response that has begun.
-	// More feedback follows.
+	// Ongoing means that the work continues, and that more feedback follows.
 	Ongoing
 
 	// Unused means that the work was not started. The claim has ended, and its units are returned.
 	Unused
 )
 
-// Feedback is the outcome of a granted claim. The zero Feedback means that the server accepted
-// the work, which has ended.
+// Feedback is the outcome of a granted claim. The zero Feedback means that the work has ended
+// and the server accepted it.
 type Feedback struct {
 	// State is what has become of the claim. Zero means Ended.
 	State State
 
-	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
-	// clock.
+	// Now is the caller's reading of the clock. Zero means that the limiter reads its own.
 	Now time.Time
 
 	// Outcome classifies the response. Zero means Accepted.
@@ -328,9 +296,8 @@ type Feedback struct {
 	Repeated bool
 }
 
-// ExtraCost returns by how many units the actual cost of the claim c, granted by d,
-// exceeds the claimed cost. It is negative if the claim cost less, and 0 if f is Ongoing. An
-// Unused claim cost nothing.
+// ExtraCost returns by how many units the actual cost of the claim c, granted by d, exceeds the
+// claimed cost: a negative number if it cost less or is Unused, and 0 if f is Ongoing.
 func (f Feedback) ExtraCost(c Claim, d Decision) int64 {
 	n, err := c.Units()
 	switch {
@@ -395,8 +362,7 @@ func nameOf(names []string, i uint8, kind string) string {
 	return kind + " " + strconv.Itoa(int(i))
 }
 
-// Cause describes what a rejection or a failure looked like, for limiters that estimate
-// what the server does not state.
+// Cause describes a rejection or a failure, for limiters that estimate limits of the server.
 type Cause uint8
 
 // CauseUnknown is the zero Cause: only the Outcome is known.
@@ -428,8 +394,7 @@ var (
 	ErrCost = errors.New("throttle: the cost of a claim is negative")
 )
 
-// A RejectedError is a rejection as an error, for functions that cannot return a Decision.
-// It matches ErrRejected.
+// A RejectedError is a rejection as an error. It matches ErrRejected.
 type RejectedError struct {
 	// Key is the key of the claim.
 	Key string
@@ -442,8 +407,7 @@ type RejectedError struct {
 	Reason error
 }
 
-// Error returns a message with the limit that rejected the claim and the time after which
-// to ask again.
+// Error returns a message with the name of the limit and the time after which to ask again.
 func (e *RejectedError) Error() string {
 	s := "throttle: rejected by limit " + strconv.Quote(e.Decision.Policy)
 	if e.Key != "" {

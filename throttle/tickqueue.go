@@ -9,17 +9,15 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A TickQueueConfig configures NewTickQueue. There are Count ticks every Per, each of which
-// serves one unit. Count must be at most the number of nanoseconds of Per. Burst must be 0 or
-// Count.
+// A TickQueueConfig configures NewTickQueue. There are Count ticks every Per, at most one per
+// nanosecond, each of which serves one unit. Burst must be 0 or Count.
 type TickQueueConfig struct {
 	Limit Limit
 
 	// Queue is the maximum number of units that wait. It must be positive.
 	Queue int64
 
-	// Anchor is the instant of one tick, from which all others are counted. Zero means the
-	// creation of the queue.
+	// Anchor is the instant of one tick. Zero means the creation of the queue.
 	Anchor time.Time
 }
 
@@ -45,29 +43,25 @@ type tickQueue struct {
 }
 
 // NewTickQueue returns a queue from which one unit is served at each tick. Unused ticks are lost.
-// Every claim waits for a tick, even if the queue is empty, so that work starts only at
-// known instants.
+// Every claim waits for a tick, so that work starts only at known instants.
 //
 //	ticks  ┼───────┼───────┼───────┼───────┼──▶ time
 //	         ↑↑            A ↑     B       C
 //	       A, B claim:     tick    C claims, and is served at the next free tick
 //	       served here and here
 //
-// Ticks are at anchor + k*Per/Count, calculated exactly: they do not drift even if
-// Per/Count is not a whole number of nanoseconds. A claim at the instant of a tick is
-// served at a later one.
+// Ticks are at anchor + k*Per/Count, and do not drift even if Per/Count is not a whole number
+// of nanoseconds. A claim at the instant of a tick is served at a later one.
 //
 // ReserveAhead grants a claim immediately, with the time until its tick as Decision.Wait.
 // Reserve rejects a claim, unless Claim.Waits is set, as a queue.Queue does: then it grants
-// the claim at its tick. Use a leaky bucket to start work immediately if the limit allows
-// it.
+// the claim at its tick.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim is used
 // at the tick of its last unit.
 //
-// Limitations: claims behind a canceled one keep their ticks, so only the last claim in
-// the queue returns its ticks, and only before its last tick has passed. A lower actual
-// cost in Report frees ticks under the same conditions.
+// Limitations: claims behind an Unused one keep their ticks, so only the last claim in the
+// queue returns ticks, also those of a lower actual cost, and only before the last has passed.
 //
 // It panics if t is invalid.
 func NewTickQueue(t TickQueueConfig) Limiter {
@@ -111,9 +105,9 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	return d, nil
 }
 
-// reserveWaiting completes d for a claim of n units with Waits, which is granted at its
-// last tick instead of before. It uses the ticks after all booked ones and after the start
-// of the wait; ticks that other claims could have used are not made up for.
+// reserveWaiting completes d for a claim of n units with Waits, which is granted at its last
+// tick instead of before. It uses the ticks after all booked ones and after the start of the
+// wait.
 func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
 	switch to := ticks.Add(from, n); {
@@ -131,9 +125,8 @@ func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	return d
 }
 
-// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as if Unused; if it cost more, it takes the
-// ticks after all booked ones.
+// Report implements Limiter: it corrects the cost of the claim. If it was more than claimed, the
+// claim takes the ticks after all booked ones.
 func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	q.correct(c, d, f, func(extra, now int64) {
 		switch {

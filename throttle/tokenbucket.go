@@ -23,8 +23,7 @@ type tokenBucket struct {
 // continuously, not in steps.
 //
 // Instead of a count of tokens it keeps one number, tat, the theoretical arrival time of
-// the generic cell rate algorithm (ITU-T I.371): the time at which the bucket would be
-// full again if no more claims were granted.
+// the generic cell rate algorithm (ITU-T I.371): the time at which the bucket is full again.
 //
 //	          |<-------------- window = burst*interval -------------->|
 //	──────────+───────────────────────────+──────────────────────────+──▶ time
@@ -32,25 +31,19 @@ type tokenBucket struct {
 //	          |<----- already taken ----->|<------ available ------->|
 //
 // A claim of n units increases tat by n intervals, and is rejected if that would exceed
-// now+window. Time refills the bucket: as now increases, the taken part becomes smaller,
-// and no goroutine adds tokens. A tat in the past means that the bucket is full.
+// now+window. A tat in the past means that the bucket is full. ReserveAhead books units that
+// are not restored yet: it increases tat beyond now+window.
 //
-// Invariant: within any span W no more than burst + rate*W units are granted and kept,
-// exact to the unit: see TestTokenBucket_usageObeysLimit. The waits of ReserveAhead are
-// rounded up to whole nanoseconds, so two claims may be used up to one nanosecond closer
-// together.
+// Invariant: within any span W no more than burst + rate*W units are granted and kept. This is
+// exact also for rates such as 3 per second, whose interval is not a whole number of
+// nanoseconds. The waits of ReserveAhead are rounded up to whole nanoseconds, so two claims may
+// be used up to one nanosecond closer together.
 //
-// Rates such as 3 per second, whose interval is not a whole number of nanoseconds, are
-// exact too.
+// Limitations: after ReserveAhead, an Unused claim returns fewer units than possible: those that
+// the limit restores between the start of the claim and that of the latest one ever booked are
+// lost. NewLeakyBucket returns exactly what can be used again.
 //
-// ReserveAhead books units that are not restored yet: it increases tat beyond now+window.
-//
-// Limitations: after ReserveAhead, an Unused claim returns fewer units than possible: of the units
-// of a claim, those that the limit restores between the start of the claim and that of the
-// latest one ever booked are lost. NewLeakyBucket returns exactly what can be used again.
-//
-// Report returns no units of a claim that was granted before the latest change
-// of the limit by SetLimit.
+// Report returns no units of a claim that was granted before the latest SetLimit.
 //
 // SetLimit keeps the units in the bucket, including fractions, up to the new burst: raising the burst adds none.
 //
@@ -82,8 +75,7 @@ func (b *tokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 
 // take takes n units as of given, or of the latest grant if that is later, for a claim that
 // may start up to maxWait after that. It returns the bucketState and the reading on which it
-// decided, the number of ticks that are then taken from the window, and Decision.Wait and
-// OK.
+// decided, the number of ticks then taken from the window, and Decision.Wait and OK.
 func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *bucketState, now, taken int64, wait time.Duration, ok bool) {
 	for {
 		e = b.state.Load()
@@ -128,13 +120,10 @@ func (b *tokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 	}
 }
 
-// Report implements Limiter: it corrects the cost of the claim, which is 0 if it is Unused. If
-// the claim cost less than claimed, the difference is returned, less the units that were restored
-// since the grant; if it cost more, the difference is taken, if necessary from units that are
-// not restored yet.
-//
-// Returning all units would exceed the limit, because a bucket that had stayed full would not
-// have gained those that were restored: see TestTokenBucket_usageObeysLimit.
+// Report implements Limiter. If the claim cost less than claimed, the difference is returned,
+// less the units that were restored since the grant: a bucket that had stayed full would not
+// have gained those, see TestTokenBucket_usageObeysLimit. If it cost more, the difference is
+// taken, if necessary from units that are not restored yet.
 func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	n := f.ExtraCost(c, d)
 	if n == 0 {
@@ -191,10 +180,8 @@ func (b *tokenBucket) SetLimitAt(now time.Time, l Limit) error {
 }
 
 // replace replaces e at now by a bucketState with limit l. It reports false if e had
-// already been replaced.
-//
-// replace sets the tat of e to gcra.Closed, so that the CAS of a goroutine that still uses
-// e fails: no claim is granted by the old limit, and no grant is lost.
+// already been replaced. It sets the tat of e to gcra.Closed, so that the CAS of a goroutine
+// that still uses e fails: no claim is granted by the old limit, and no grant is lost.
 func (b *tokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

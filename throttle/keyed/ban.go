@@ -16,8 +16,7 @@ type BanConfig struct {
 	// Name is returned as Decision.Policy during a ban. Empty means "ban".
 	Name string
 
-	// Rejections is the number of rejections within Within that cause a ban. It must be
-	// positive.
+	// Rejections is the number of rejections within Within that cause a ban. It must be positive.
 	Rejections int
 
 	// Within is the span in which Rejections are counted. It must be positive.
@@ -34,8 +33,7 @@ type BanConfig struct {
 	// reset. Zero means the longer of Within and MaxDuration.
 	ForgetAfter time.Duration
 
-	// MaxKeys is the maximum number of keys that are tracked at the same time. Zero means
-	// 65,536.
+	// MaxKeys is the maximum number of keys that are tracked. Zero means 65,536.
 	MaxKeys int
 }
 
@@ -66,7 +64,6 @@ type banLimiter struct {
 	keys keyTable[*banState]
 }
 
-// A banState is the state of a key.
 type banState struct {
 	pos        tablePosition
 	rejections []int64 // readings of the latest rejections; a ring
@@ -81,24 +78,22 @@ func (o *banState) position() *tablePosition { return &o.pos }
 // evictableAt is an argument of keyTable.evict.
 func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
-// NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its limit. A key with Rejections
-// rejections within Within is banned for Duration, and for twice as long each further
-// time, until ForgetAfter has passed without a rejection or ban:
+// NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its
+// limit. A key with Rejections rejections within Within is banned for Duration, and for twice as
+// long each further time, until ForgetAfter has passed without a rejection or ban:
 //
 //	rejections      Rejections 3, Duration d, MaxDuration 4d
 //	 │││               │││                    │││              │││
 //	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
 //	     |-d-|             |- 2d --|             |---- 4d ----|
 //
-// Rejections during a ban are not counted.
-//
-// Invariant: what is granted obeys the inner limiter. No more than MaxKeys keys are
-// tracked, with Rejections readings each; keys that are never rejected need no memory.
+// Rejections during a ban are not counted. No more than MaxKeys keys are tracked, with
+// Rejections readings each; keys that are never rejected need no memory.
 //
 // Limitations: if more than MaxKeys keys exceed their limits, a key whose ForgetAfter has
 // passed is evicted; if there is none, new keys are not tracked and cannot be banned.
 // Banned keys are not evicted, because a client could otherwise end its ban by using
-// invented keys. The inner limiter still limits all keys.
+// invented keys.
 //
 // It panics if s is invalid or l is nil.
 func NewBan(l throttle.Limiter, s BanConfig) throttle.Limiter {
@@ -120,8 +115,7 @@ func (p *banLimiter) SetClock(c throttle.Clock) {
 	setClock(p.limiter, c)
 }
 
-// Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
-// the ban.
+// Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes it.
 func (p *banLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
@@ -152,8 +146,8 @@ func (p *banLimiter) reserveInner(ctx context.Context, c throttle.Claim, dryRun 
 	return d, p.time.Read(d.At), nil
 }
 
-// banned returns the rejection, during a ban until the given instant, of a claim on which
-// the inner limiter decided d. Its Wait covers the ban and the Wait of d.
+// banned returns the rejection of a claim during a ban until the given instant. Its Wait covers
+// the ban and the Wait of d, the decision of the inner limiter.
 func (p *banLimiter) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
@@ -200,8 +194,7 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 	return o.until
 }
 
-// track adds the state of a key. It returns nil if MaxKeys keys are tracked and none can
-// be evicted.
+// track adds the state of a key. It returns nil if none of MaxKeys others can be evicted.
 func (p *banLimiter) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
 		return nil
@@ -215,8 +208,7 @@ func (o *banState) reset() {
 	o.rejections, o.oldest, o.until, o.duration = o.rejections[:0], 0, ticks.Never, 0
 }
 
-// count records a rejection at now. It reports whether that causes a ban, and if so resets
-// the count.
+// count records a rejection at now. It reports whether that causes a ban.
 func (o *banState) count(now int64, s BanConfig) bool {
 	if len(o.rejections) < s.Rejections {
 		o.rejections = append(o.rejections, now)
@@ -241,8 +233,8 @@ func (p *banLimiter) Traits() throttle.Traits {
 	return t
 }
 
-// isUnused reports whether the ForgetAfter of all keys has passed by now. It forgets none, because a dry run may be as of any
-// time.
+// isUnused reports whether the ForgetAfter of all keys has passed by now. It forgets none,
+// because a dry run may be as of any time.
 func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

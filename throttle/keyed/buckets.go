@@ -22,7 +22,7 @@ type BucketsConfig struct {
 	Limit throttle.Limit
 
 	// Max is the number of keys in use at the same time for which the table has space, at most
-	// 2^32. The space is allocated in full. Zero means 65,536.
+	// 2^32. Zero means 65,536.
 	Max int
 
 	// Exact stores the keys themselves, not only their hashes.
@@ -69,35 +69,29 @@ const (
 	maxBuckets      = 1 << 32
 )
 
-// NewBuckets returns a limiter that gives each key a token bucket with the same limit, in 16 bytes: 8 identify the
-// key and 8 are the state of its bucket. There are no pointers to follow, neither for a
-// claim nor for the garbage collector.
+// NewBuckets returns a limiter that gives each key a token bucket with the same limit, in 16
+// bytes without pointers: 8 identify the key and 8 are the state of its bucket.
 //
-//	          hash of key       tat, see internal/gcra
-//	         ├─────────────────┼─────────────────┤
-//	bucket   │ 9f3a 06c1 … e2  │ 00 00 … 5d 2c   │
-//
-// The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps
-// it. A bucket that is full again equals an unused one, so that a new key may replace its
-// key. The table holds Max keys that are in use at the same time, and up to 60 % more as
-// far as their hashes allow; of Max keys, one in a hundred million finds all of its slots in use. If they are, a new key
-// takes one of these 16 as in a Limiter, or shares a bucket.
+// The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps it. A
+// bucket that is full again equals an unused one, so that a new key may replace its key. The
+// table holds Max keys that are in use at the same time, and up to 60 % more as far as their
+// hashes allow; of Max keys, one in a hundred million finds all of its slots in use. If they
+// are, a new key takes one of these 16 as in a Limiter, or shares a bucket.
 //
 // Keys are distinguished by a 64-bit hash with a random seed. The probability that any two
 // of a million keys have the same hash, and so share a bucket, is one in ten million.
 // Exact excludes this; it costs 30 bytes per key plus the key.
 //
 // Invariant: within any span W a key is granted no more than burst + rate*W units that are
-// kept, exact to the unit, as by a token bucket of its own; while it shares a
-// bucket, that many together with the other keys. This includes keys that lose their place
-// and return, with the exceptions that Limiter states.
+// kept, as by a token bucket of its own; while it shares a bucket, that many together with the
+// other keys. This includes keys that lose their place and return, with the exceptions that
+// Limiter states.
 //
 // Limitations: a slot does not store the latest reading of the clock, so each claim is
-// decided as of its own reading; no unit is credited twice. Units of Unused claims are
-// calculated as of the latest Claim.Now with which a claim of any key in the same part of the
-// table was granted, and of the clock if any claim had no Now. Rates above a million per second
-// are rounded down, by up to a fifth at 1e9 per second. The limit cannot change: use Limiter for
-// limits that differ or change.
+// decided as of its own reading. Units of Unused claims are calculated as of the latest
+// Claim.Now of a grant in the same part of the table, and of the clock if any claim had no Now.
+// Rates above a million per second are rounded down, by up to a fifth at 1e9 per second. The
+// limit cannot change: use Limiter for limits that differ or change.
 //
 // It panics if b is invalid.
 func NewBuckets(b BucketsConfig) throttle.Limiter {
@@ -140,8 +134,7 @@ func (k *bucketTable) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
-// SetClock replaces the clock, also that of the limiter for overflow; see
-// throttle.WithClock.
+// SetClock replaces the clock, also that of Overflow; see throttle.WithClock.
 func (k *bucketTable) SetClock(c throttle.Clock) {
 	k.time.SetClock(c)
 	setClock(k.overflow, c)
@@ -220,11 +213,10 @@ func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, giv
 	return s, i
 }
 
-// A verdict is the wait for a claim, 0 if it is granted, and the ticks that are then taken from
-// the window of its bucket.
+// A verdict is the decision on a claim.
 type verdict struct {
-	wait  time.Duration
-	taken int64
+	wait  time.Duration // 0: the claim is granted
+	taken int64         // ticks that are then taken from the window of the bucket
 }
 
 // decide decides on c by s, which is slot i. It reports false if s has changed in the
@@ -258,11 +250,9 @@ func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c thr
 	return v, true
 }
 
-// Report implements throttle.Limiter: it corrects the cost of the claim. If the claim
-// cost less than claimed, the difference is returned, less the units that were restored since the grant; if it
-// cost more, the difference is taken, if necessary from units that are not restored yet. Nothing is
-// returned to a key that has been evicted: its bucket was full, or what was taken from it is part
-// of the bucket of its network.
+// Report implements throttle.Limiter: it corrects the cost of the claim as a token bucket does.
+// Nothing is returned to a key that has been evicted: its bucket was full, or what was taken
+// from it is part of the bucket of its network.
 func (k *bucketTable) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Report(ctx, c, d, f)

@@ -6,15 +6,13 @@ import (
 	"github.com/heed-go/heed/internal/indexheap"
 )
 
-// A keyTable keeps a record per key and finds records that can be evicted, so that their
-// number is bounded. A record whose state equals that of an unused key can be evicted
-// without loss; other records are never evicted.
+// A keyTable keeps a record per key and finds records that can be evicted without loss, because
+// their state equals that of an unused key.
 //
 // No operation visits all records. They are ordered in a heap by the instant before which
 // they cannot be evicted, as known when each was last checked. Claims move that instant
-// later, so they need not update the heap: when space is needed, only the first record is
-// checked. A cancel may move the instant earlier; the record then stays longer than
-// necessary.
+// later, so they need not update the heap: when space is needed, the first record is checked.
+// An Unused claim may move the instant earlier; the record then stays longer than necessary.
 type keyTable[R tableEntry] struct {
 	byKey map[string]R
 	heap  indexheap.Heap[R, nextExpiry[R]]
@@ -38,9 +36,8 @@ type nextExpiry[R tableEntry] struct{}
 func (nextExpiry[R]) Less(a, b R) bool    { return a.position().evictableAt < b.position().evictableAt }
 func (nextExpiry[R]) SetIndex(m R, i int) { m.position().index = i }
 
-// maxEvictionChecks is the number of records that are checked when space is needed. A
-// check of a record in use moves it to its current position in the heap, so that it is not
-// checked again too early.
+// maxEvictionChecks is the number of records that are checked when space is needed. A record in
+// use is moved to its current position in the heap.
 const maxEvictionChecks = 8
 
 func (r *keyTable[R]) len() int { return r.heap.Len() }

@@ -3,8 +3,7 @@
 //
 // A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [NewBuckets] has
 // a token bucket with the same limit for every key, in about 35 bytes per key. [NewBan]
-// around either of them rejects all claims of a key that keeps exceeding its limit, for
-// longer each time.
+// rejects all claims of a key that keeps exceeding its limit, for longer each time.
 //
 //	limiter := &keyed.Limiter{New: func(key string) throttle.Limiter {
 //		return throttle.NewTokenBucket(limitOf(key))
@@ -35,28 +34,24 @@ import (
 //	eve ──▶ limiter ┘
 //	dan ──▶ all of them in use: evicts a key of a network with many new keys
 //
-// If there are Max limiters, a new key evicts one whose state is that of a new limiter, so
-// that the eviction changes no decision: see throttle.Decision.Fresh. If all that it checks are
-// in use, it evicts one of a network that has brought more new keys than its own: the least
-// used of a few. A network is a /24 of IPv4 addresses or a /48 of IPv6 addresses: see Addr. A
-// key of the network with the most new keys evicts none, but shares a limiter with the other
-// new keys of its network; its decisions are Degraded. So invented keys compete with keys of
-// the same network only, and others are served. There is no background goroutine.
+// If there are Max limiters, a new key evicts one whose state is that of a new limiter: see
+// throttle.Decision.Fresh. If all that it checks are in use, it evicts one of a network that
+// has brought more new keys than its own: the least used of a few. A network is a /24 of IPv4
+// addresses or a /48 of IPv6 addresses: see Addr. A key of the network with the most new keys
+// evicts none, but shares a limiter with the other new keys of its network; its decisions are
+// Degraded. So invented keys compete with keys of the same network only.
 //
 // A limiter that is evicted in use becomes the one that its network shares, unless that is
 // used more. A new key begins with as many units taken as the limiter that its network
 // shares. So a client that is limited gains nothing by having its key evicted.
-//
-// If all keys have token buckets with the same limit, use NewBuckets, which needs less memory.
 //
 // Invariant: there are never more than Max limiters, and one for each of Max/8 networks. In
 // any of its windows, a key that was evicted and returns is granted at most twice its limit
 // by all of its limiters together, and no more than its limit if that is a token bucket or a
 // fixed window. This does not apply to
 //
-//   - keys of unknown networks. They may always evict each other, and return with a new
-//     limiter. A key evicts the least used of 8 others that it selects at random, so that a
-//     key that has used its limit is evicted only if most of the others have as well.
+//   - keys of unknown networks. They may always evict each other, the least used of 8 that are
+//     selected at random, and return with a new limiter.
 //   - keys of a network while more than Max/8 networks bring more new keys than it does.
 //   - claims in progress while their key is evicted, and claims that are held until the end:
 //     see throttle.Traits.EndsAtResponse.
@@ -69,19 +64,14 @@ import (
 // unknown networks each have a limit of their own; if clients can choose their keys, limit
 // their addresses as well.
 //
-// Report reaches the limiter that granted the claim, also if that is shared or has
-// been evicted since.
-//
-// New must be set, and no field may change after the first use. A Limiter must not be
-// copied.
+// No field may change after the first use. A Limiter must not be copied.
 type Limiter struct {
-	// New returns the limiter of a key, and so determines the limit of that key. It is called
-	// without a lock held. It may be called for a key for which another goroutine has just
-	// created a limiter, or which shares one; the returned limiter is then not
-	// used. throttle.Traits.NonBlocking should be true for the limiter: one that may block is also
-	// called for claims of other keys that need its place, without their contexts. It should
-	// read Clock. New must be set and must not return nil: throttle.AllowAll is the limiter of a
-	// key without a limit.
+	// New returns the limiter of a key. It must be set and must not return nil:
+	// throttle.AllowAll is the limiter of a key without a limit. New may be called for a key
+	// that shares a limiter or for which another goroutine has just created one; the result is
+	// then not used. The limiter should read Clock and have throttle.Traits.NonBlocking: one
+	// that may block is also called for claims of other keys that need its place, without
+	// their contexts.
 	New func(key string) throttle.Limiter
 
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
@@ -89,8 +79,8 @@ type Limiter struct {
 
 	// Addr returns the address of the client to which a key belongs, and so its network, or
 	// the zero Addr if that is unknown. It must not return an address that clients can choose.
-	// It is called for new keys only, without a lock held. Nil means the address in keys made
-	// by throttlehttp.IP, alone or in a throttlehttp.Composite, and unknown for other keys.
+	// It is called for new keys only. Nil means the address in keys made by throttlehttp.IP,
+	// alone or in a throttlehttp.Composite, and unknown for other keys.
 	Addr func(key string) netip.Addr
 
 	// Overflow decides for new keys while there are Max limiters in use, which are then not
@@ -125,7 +115,6 @@ type shard struct {
 	_           [64]byte
 }
 
-// A keyState is the state of a key.
 type keyState struct {
 	pos         tablePosition
 	network     networks.ID
@@ -302,8 +291,7 @@ func usageOf(l throttle.Limiter, key string, now time.Time) usage {
 	return usage{1 - float64(d.Remaining)/float64(d.Limit), d.ResetAfter}
 }
 
-// countLimiter increments the number of limiters. It reports false if there are already
-// Max.
+// countLimiter increments the number of limiters. It reports false if there are already Max.
 func (k *Limiter) countLimiter() bool {
 	for n := k.count.Load(); n < k.maxLimiters(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
@@ -398,8 +386,7 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool
 	return true
 }
 
-// leaves reports whether the limiter of s is to be shared by its network, because it is used
-// more than the one that is shared.
+// leaves reports whether the limiter of s is used more than the one that its network shares.
 func (k *Limiter) leaves(s *keyState, used usage, now time.Time) bool {
 	if s.network == networks.Unknown {
 		return false
@@ -423,8 +410,8 @@ func (t *shard) sample(s *[maxEvictionChecks]*keyState, uses *[maxEvictionChecks
 	return len(s)
 }
 
-// candidate returns the limiter of t to check next, and how often it was used. It returns
-// nil if no limiter can be idle at now.
+// candidate returns the limiter of t to check next, nil if none can be idle at now, and how often
+// it was used.
 func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -440,17 +427,17 @@ func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case s.pos.index < 0: // another goroutine has evicted it
-	case from > now || s.uses != uses:
+	if s.pos.index < 0 { // another goroutine has evicted it
+		return false
+	}
+	if from > now || s.uses != uses {
 		s.pos.evictableAt = max(from, ticks.Add(now, 1))
 		t.keys.heap.Fix(s.pos.index)
-	default:
-		t.keys.remove(s)
-		t.lastEvicted = max(t.lastEvicted, now)
-		return true
+		return false
 	}
-	return false
+	t.keys.remove(s)
+	t.lastEvicted = max(t.lastEvicted, now)
+	return true
 }
 
 // Report implements throttle.Limiter.
@@ -459,8 +446,7 @@ func (k *Limiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decis
 }
 
 // Traits implements throttle.Limiter. They change when New returns a limiter that may block or
-// whose claims do not end at the response. Limiters that do not book ahead grant only what may
-// start now. Traits panics if there is no New.
+// whose claims do not end at the response. Traits panics if there is no New.
 func (k *Limiter) Traits() throttle.Traits {
 	if k.New == nil {
 		panic(missingNew)

@@ -34,12 +34,11 @@ const (
 // With two choices, buckets fill evenly: with 5 keys for 8 slots, none of a million keys
 // finds both of its buckets full. Most keys are in the first, which is searched first.
 //
-// Keys are found without a lock. The lock is held while a key is inserted, so that it is
-// not inserted twice. Between lookup and CAS the slot may have been reassigned to another
-// key. The CAS then fails: tat is gcra.Closed during the reassignment, and afterwards
-// later than it was when the slot became free, even if all claims of the new key have been
-// canceled. An exception is a key that is evicted while in use: a claim of it that is in
-// progress at that moment may be charged to the new key.
+// Keys are found without a lock, and inserted with it. Between lookup and CAS the slot may have
+// been reassigned to another key. The CAS then fails: tat is gcra.Closed during the
+// reassignment, and afterwards later than when the slot became free, even if all claims of the
+// new key were Unused. An exception is a claim in progress while its key is evicted in use: it
+// may be charged to the new key.
 type slotTable struct {
 	slots []bucketSlot             // of all buckets, followed by empty
 	keys  []atomic.Pointer[string] // keys of the slots; nil: only hashes are kept
@@ -154,8 +153,7 @@ type newKey struct {
 	networks *networks.Table[bucketSlot] // nil: keys in use are not evicted
 }
 
-// start returns the bucket of the network of a, as which the bucket of a starts. It returns nil
-// if that starts full.
+// start returns the bucket as which that of a starts: that of its network; nil if it is full.
 func (a *newKey) start() *bucketSlot {
 	if a.networks == nil {
 		return nil
@@ -169,9 +167,9 @@ func (a *newKey) isRejected(s *bucketSlot) bool {
 	return tat > a.now && tat > a.latest
 }
 
-// insert returns the slot of a, which is assigned if a has none. The token bucket of a new
-// key is full as of a.now, or starts as that of its network. insert returns shared if there
-// is no slot for a, or if the bucket of its network rejects the claim.
+// insert returns the slot of a, which is assigned if a has none. The bucket of a new key is full
+// as of a.now, or starts as that of its network. insert returns shared if there is no slot for
+// a, or if the bucket of its network rejects the claim.
 func (r *slotTable) insert(a newKey) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
