@@ -46,8 +46,8 @@ type class struct {
 // A classKey holds the ids of the limitQueues of a class in ascending order, 8 bytes each, and the tenant.
 type classKey struct{ limitIDs, tenant string }
 
-// byPriority orders waiters by arrival, less Queue.Aging for each step of priority. The late ones
-// of a class come after the others, those with the most time left first; see demoteLate.
+// byPriority orders waiters by arrival, less Queue.Aging for each step of priority. Late ones
+// come after the others, those with the most time left first; see demoteLate.
 type byPriority struct{ aging int64 }
 
 func (o byPriority) Less(a, b *waiter) bool {
@@ -60,8 +60,7 @@ func (o byPriority) Less(a, b *waiter) bool {
 	return o.isBefore(a.ticket, b.ticket)
 }
 
-// isBefore reports whether x goes before y if neither is late. With an aging of throttle.Forever
-// the one with the higher priority does.
+// isBefore reports whether x goes before y if neither is late.
 func (o byPriority) isBefore(x, y *Ticket) bool {
 	if d := int64(x.Priority) - int64(y.Priority); d >= 0 {
 		return ticks.Sub(x.arrival, y.arrival) < ticks.Mul(d, o.aging)
@@ -71,7 +70,7 @@ func (o byPriority) isBefore(x, y *Ticket) bool {
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 
-// addWaiter adds w to its class. If w becomes the head, it asks the limiters.
+// addWaiter adds w to its class, and asks the limiters if it becomes the head.
 func (q *Queue) addWaiter(w *waiter, j join) error {
 	q.dispatch()
 	if q.closeCtx.Err() != nil || !w.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
@@ -183,8 +182,8 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the limit that c waited for longest since a waiter joined; nil if c never waited. The result is
-// an approximation: times are counted per class, over the current and the previous period, and not per waiter.
+// longestWait returns approximately the limit that c waited for longest since a waiter joined; nil if c never waited.
+// Times are counted per class, over the current and the previous period, and not per waiter.
 func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries {
@@ -208,8 +207,7 @@ func (c *class) longestWait(joined, now int64) *limitState {
 	return lq.last
 }
 
-// classOf returns the class of t. It adds a class if there is none; the caller must then add
-// a waiter to it or remove it.
+// classOf returns the class of t. If there is none, it adds one without a waiter.
 func (q *Queue) classOf(t *Ticket) *class {
 	var queuesBuf [8]*limitQueue
 	var idsBuf [8 * len(queuesBuf)]byte
@@ -236,8 +234,8 @@ func (q *Queue) classOf(t *Ticket) *class {
 	return c
 }
 
-// makeLimitQueues appends the limitQueues of the limits that t needs to queues, which is empty, in ascending
-// order of id. It makes those that do not exist.
+// makeLimitQueues appends the limitQueues of t to queues, which is empty, in ascending order of
+// id. It makes those that do not exist.
 func (q *Queue) makeLimitQueues(t *Ticket, queues []*limitQueue) []*limitQueue {
 	for _, k := range t.limits {
 		lq := q.limitQueueFor(k)

@@ -21,8 +21,7 @@ func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
 func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
 // setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for Ticket.MaxServerWait, or
-// Ticket.Latency before the deadline of its context, whichever is first. Without a Latency the deadline of the context
-// needs no entry, because the context itself ends the wait.
+// Ticket.Latency before the deadline of its context, whichever is first. Without a Latency the context ends the wait.
 func (q *Queue) setDeadline(w *waiter) {
 	q.removeDeadline(w)
 	if at := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd()); at != never {
@@ -60,8 +59,8 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 }
 
-// latencyEnd returns the instant at which w leaves because a later grant leaves it less than Ticket.Latency. That is
-// not in the first half of its time: the latency may become shorter. It is now, which is realNow on the real clock.
+// latencyEnd returns when w leaves because a later grant leaves it less than Ticket.Latency, but not in the first
+// half of its time: the latency may become shorter. It is now, which is realNow on the real clock.
 func (w *waiter) latencyEnd(now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
@@ -115,10 +114,9 @@ func (q *Queue) rejectedError(lq *limitQueue, reason error) *throttle.RejectedEr
 	return e
 }
 
-// demoteLate moves waiters at the head of c that have less than Ticket.HighLatency left behind the others: a unit goes
-// to a waiter that has enough time, or else to the one that has most. Without that, callers that ask for more than the
-// limit admits are all granted with hardly any time left. Each waiter is moved once. A class with several priorities
-// keeps its order, and so does one whose waiters can all be served.
+// demoteLate moves waiters at the head of c that have less than Ticket.HighLatency left behind the others, each once.
+// Without that, callers that ask for more than the limit admits are all granted with hardly any time left. A class
+// with several priorities keeps its order, and so does one whose waiters can all be served.
 func (q *Queue) demoteLate(c *class) {
 	head := c.waiters.First()
 	for w := head; !c.mixed && !w.late && q.isLate(w, q.now) && q.isScarce(w); w = c.waiters.First() {
@@ -138,9 +136,9 @@ func (q *Queue) isLate(w *waiter, at int64) bool {
 // timeLeft returns the time until the deadline of w, which has one.
 func (q *Queue) timeLeft(w *waiter) int64 { return ticks.Sub(w.deadline(), q.realNow()) }
 
-// isScarce reports whether so many wait for the limit of w that the last of them would be granted
-// too late in the order of their arrival: with less time left than the mean of Ticket.Latency and
-// HighLatency, if it has as much time in all as w.
+// isScarce reports whether so many wait for the limit of w that the last of them, with as much
+// time in all as w, would have less left when it is granted in the order of arrival than the
+// mean of Ticket.Latency and HighLatency.
 func (q *Queue) isScarce(w *waiter) bool {
 	e := w.class.blockedAt
 	if e == nil {

@@ -11,8 +11,8 @@ const (
 	// unknownRetryInterval is how often a limit is asked again if it does not state when units will be available.
 	unknownRetryInterval = int64(time.Second)
 
-	// A limit that rejects more than maxBroken claims in a row, each made at the instant
-	// that it stated itself, is asked at most once per brokenRetryInterval.
+	// A limit that rejects more than maxBroken claims in a row, each at the instant that it
+	// stated, is asked at most once per brokenRetryInterval.
 	maxBroken           = 8
 	brokenRetryInterval = int64(time.Millisecond)
 
@@ -62,9 +62,8 @@ func (q *Queue) nextEvent() int64 {
 // dispatch rejects the waiters whose deadline has passed, and retries the head at each limit
 // whose retry time has come, in the order of these times.
 //
-// Timers fire late. Claims are therefore made as of the retry time of each limit, so that
-// waiters are granted at the full rate of the limit. After a long stall, such as a suspended
-// process, claims are made as of at most maxCatchUp ago.
+// Timers fire late. Claims are therefore made as of the retry time of each limit, but at most
+// maxCatchUp ago, so that waiters are granted at the full rate of the limit.
 //
 // The lock is released while limiters are asked. Events that become due meanwhile are left to
 // other goroutines or to the timer, so that the loop ends.
@@ -92,9 +91,8 @@ func (q *Queue) dispatch() {
 }
 
 // sample returns the waiter to ask for if lq grants a test now: of those that wait at lq and have time, one that was
-// sent least often, and the newest of these. The first one would be a poor sample, because those that the server rejects
-// for what they are come first, as retries, its caller may be about to give up, and tests would use up its attempts. It
-// returns nil for the first one, and after each rejection a sample only once.
+// sent least often, and the newest of these. The first one would be a poor sample: it may be a retry that the server
+// rejects for what it is. sample returns nil for it, and after each rejection a sample only once.
 func (q *Queue) sample(lq *limitQueue) (least *waiter) {
 	if !lq.test || !lq.retryExact {
 		return nil
@@ -125,8 +123,8 @@ func (q *Queue) tryHead(c *class) {
 		c.yieldRound, c.yields = q.round, 0
 	}
 	for i := range c.entries {
-		// Another class goes first at this limit: asking now would take its units. Both may yield to
-		// each other at different limits, but each only once at each limit.
+		// Another class goes first at this limit: asking now would take its units. Two classes may
+		// yield to each other at different limits, but each only once at each limit.
 		if e := &c.entries[i]; c.yields < len(c.entries) && e.mustYield() {
 			c.yields++
 			c.reservedUntil = 0
@@ -186,13 +184,12 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 }
 
 // updateReservation decides whether c, whose head was rejected at e, also waits at its other
-// limits, so that no class behind it can take their units. That is a reservation.
+// limits, so that no class behind it can take their units. Without such a reservation, a ticket
+// that needs two busy limits would rarely find both open.
 //
-// Without reservations, a ticket that needs two busy limits would rarely find both open: while it waits for one, other
-// classes take the units of the other. A reservation begins when the head has been rejected by one limit and then by
-// another. The wait must be at most maxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after maxReservation, and when another class goes first at the
-// limit that the class waits for.
+// A reservation begins when the head has been rejected by one limit and then by another. The wait must be at most
+// maxReservation, and at most as long as the wait before it unless the head has been rejected by alternating limits
+// more than once. It ends after maxReservation, and when another class goes first at the limit of the class.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
@@ -216,11 +213,10 @@ func (c *class) resetBroken(e *queueEntry) {
 	}
 }
 
-// A wakeTimer calls Queue.onTimer at one instant. With the system clock it is a time.Timer
-// that is reset; a throttle.Clock only provides a channel for each instant.
+// A wakeTimer calls Queue.onTimer at one instant.
 type wakeTimer struct {
-	at    int64 // nanoseconds on Queue.time, or never
-	timer *time.Timer
+	at    int64         // nanoseconds on Queue.time, or never
+	timer *time.Timer   // with the system clock
 	stop  chan struct{} // ends the goroutine that waits for the channel of Queue.Clock
 }
 

@@ -17,8 +17,8 @@
 //	q.Report(ctx, &t, throttle.Feedback{}) // State Unused, if the work was not started
 //
 // A caller that is blocked in Wait is a waiter. Waiters of one tenant that need the same limits form a class. Only the
-// head of each class asks its limiters, or another one where a limit grants a test ([throttle.Decision.Test]). When a
-// limit rejects the head, the class waits for that limit, so an exhausted limit delays only the callers that need it.
+// head of each class asks its limiters (but see [throttle.Decision.Test]). When a limit rejects the head, the class
+// waits for that limit, so an exhausted limit delays only the callers that need it.
 //
 // Tenants that wait for the same limit share it by self-clocked fair queueing (Golestani, INFOCOM 1994): of two tenants
 // that wait during the same time, neither gets more units than the other by more than the largest claim of each, all
@@ -26,9 +26,6 @@
 // a client take many, see [Ticket.Tenant]. Within a tenant the order is by [Ticket.Priority], then by arrival;
 // [Queue.Aging] bounds how long a higher priority can delay a lower one. If more callers wait than can be granted in
 // time, those with enough time left go first, see [Ticket.HighLatency].
-//
-// Units are taken at the instant at which a ticket is granted, never in advance: a
-// caller that stops waiting has taken none.
 //
 //	        arrives                   limit opens
 //	           │                           │

@@ -9,7 +9,7 @@ import (
 )
 
 // checkUpFront rejects w if one of its limits already states that it cannot grant w in time. The claim c has the fields
-// that are common to all demands. The caller must not hold the lock.
+// that are common to all demands.
 func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]
@@ -38,9 +38,8 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 }
 
 // checkAhead rejects w, which has just joined, if the waiters that go before it use so many
-// units that it cannot be granted in time. It does so only if that is known: these waiters are
-// of the class of w, all of the same priority, and one limit alone delays them, which states
-// its rate and is no estimate. Then they are granted in the order of their arrival.
+// units that it cannot be granted in time. That is known only if these waiters are of the class
+// of w, all of the same priority, and one limit alone delays them, which states its rate.
 func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 	var delayed throttle.Decision // by the limit that delays w
 	var key limitKey
@@ -82,7 +81,6 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 
 // unitsAhead returns the units that w, which has just joined, needs of the limit k, those of the
 // waiters that go before it, and since when the first of them waits; 0 if that is not known.
-// Waiters that are late do not count, because w goes before them.
 func (q *Queue) unitsAhead(w *waiter, k limitKey) (own, ahead, first int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +98,7 @@ func (q *Queue) unitsAhead(w *waiter, k limitKey) (own, ahead, first int64) {
 //	left │<-- rest: l is asked -->│<-- periods: d.Limit units in d.Per each -->│
 //	     │<------------------- units of the claims and of c ------------------->│
 //
-// The result is not longer than that, whether l restores its units one by one or all together.
+// It is not too long, whether l restores its units one by one or all together.
 func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decision) (after throttle.Decision, known bool) {
 	switch {
 	case d.OK && d.Limit == 0:
@@ -137,16 +135,16 @@ func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decisi
 	return after, known
 }
 
-// stands reports whether callers have waited for the limit k for longer than w can wait. Otherwise they
-// may be a burst, after which no call needs the units for which w would come late. If the work may take
-// most of the time that w has, it reports false: then w is rather put before those that are late.
+// stands reports whether callers have waited for the limit k for longer than w can wait, so that
+// they are no burst. If the work may take most of the time that w has, it reports false: then w
+// is rather put before those that are late.
 func (q *Queue) stands(k limitKey, w *waiter) bool {
 	left := q.timeLeft(w)
 	return ticks.Sub(q.now, q.limitQueues[k].since) >= left && int64(w.ticket.HighLatency) < left/2
 }
 
-// rejectHopeless rejects all waiters that need lq and cannot wait until the end that the rejection d states, before
-// they are heads. It checks them only if that is more than a second after the latest such end.
+// rejectHopeless rejects all waiters that need lq and cannot wait until the end that the rejection d states, if that
+// is more than a second after the latest such end.
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision) {
 	d.Wait = max(d.Wait, d.Expected)
 	expected, _ := q.retryTime(d)

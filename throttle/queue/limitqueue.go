@@ -15,10 +15,8 @@ import (
 // never is later than all other instants.
 const never = math.MaxInt64
 
-// A limitQueue is the queue of the classes that wait for one limit.
-//
-// A class is in the limitQueue of the limit that rejected its head. Only the first class of a
-// limitQueue asks the limiter, so that smaller claims behind a large one do not starve it.
+// A limitQueue is the queue of the classes whose heads one limit has rejected. Only the first
+// one asks the limiter, so that smaller claims behind a large one do not starve it.
 type limitQueue struct {
 	key              limitKey
 	id               uint64
@@ -73,12 +71,11 @@ type limitKey struct {
 	key     string
 }
 
-// maxParts is the maximum number of limits of a throttle.AllOf that each have a limitQueue. A
-// larger AllOf has a single limitQueue.
+// maxParts is the number of limits of a throttle.AllOf up to which each has a limitQueue, which
+// it shares with demands for this limit alone. A larger AllOf has a single limitQueue.
 const maxParts = 4
 
-// numLimits returns the number of limits of m. The limits of a throttle.AllOf count
-// separately, so that they share their limitQueues with demands for these limits alone.
+// numLimits returns the number of limits of m that have a limitQueue each.
 func numLimits(m *throttle.Demand) int {
 	if m.Limiter == nil {
 		return 0
@@ -115,8 +112,7 @@ func (t *Ticket) limits(yield func(i int, k limitKey) bool) {
 	}
 }
 
-// limitQueuesOf iterates over the limitQueues of the limits that t needs, as far as they exist, with the
-// index of the demand for each.
+// limitQueuesOf iterates as limits, over the limitQueues of these limits that exist.
 func (q *Queue) limitQueuesOf(t *Ticket) iter.Seq2[int, *limitQueue] {
 	return func(yield func(int, *limitQueue) bool) {
 		for i, k := range t.limits {
@@ -200,9 +196,9 @@ func (q *Queue) reorder(e *queueEntry) {
 	q.scheduleFirst(lq, first)
 }
 
-// scheduleFirst schedules lq immediately if its first entry is another one than before, as it may
-// need fewer units. A class that is no longer first at the limit that rejected it loses its
-// reservation: two classes that wait behind each other's reservations would wait without end.
+// scheduleFirst schedules lq immediately if its first entry is another one than before. A class
+// that is no longer first at the limit that rejected it loses its reservation: two classes that
+// wait behind each other's reservations would wait without end.
 func (q *Queue) scheduleFirst(lq *limitQueue, before *queueEntry) {
 	first := lq.first()
 	switch first {
@@ -253,8 +249,7 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 }
 
 // setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before the bound was known and
-// exceed it are rejected, the newest first; one whose limiters are being asked is checked when they have rejected it.
-// setBound reports whether w is one of those that were rejected.
+// exceed it are rejected, the newest first. setBound reports whether w is one of them.
 func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (rejected bool) {
 	prev := lq.bound
 	if lq.bound = d.QueueBound; lq.bound == prev || !lq.overBound() {
@@ -287,8 +282,7 @@ func (q *Queue) checkBounds(w *waiter) error {
 	return nil
 }
 
-// addWaiting adds sign to the number of waiters of the limits of w, and the units of w times
-// sign to their waitingUnits.
+// addWaiting adds sign times w to the waiters, and its units to the waitingUnits, of its limits.
 func (w *waiter) addWaiting(sign int64) {
 	for i := range w.class.entries {
 		e := &w.class.entries[i]

@@ -23,9 +23,8 @@ var ErrClosed = errors.New("queue: closed")
 // wherever limits are shared. The zero Queue is ready to use and safe for concurrent use. Its
 // fields must not change after the first Wait, and it must not be copied.
 //
-// The package documentation states the order in which callers are granted. A grant takes the
-// units of all limits at one instant, immediately before the caller continues: while a limit is
-// exhausted no caller continues, and there is no burst on older grants when it opens.
+// A grant takes the units of all limits at one instant, immediately before the caller continues:
+// there is no burst on older grants when a limit opens.
 type Queue struct {
 	// Clock is the source of time. Nil means the system clock.
 	Clock throttle.Clock
@@ -38,13 +37,12 @@ type Queue struct {
 	// with a *FullError, except retries. Zero or less means no maximum.
 	MaxPerClass int
 
-	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected with a *FullError, except
-	// retries. Zero means the value of SetDefaults; a negative value means no maximum.
+	// MaxTotal is the same for all classes together. Zero means the value of SetDefaults; a
+	// negative value means no maximum.
 	MaxTotal int
 
-	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket goes before one whose
-	// priority is d steps lower unless the other arrived d*Aging or more earlier. Aging also bounds starvation: a
-	// ticket that has waited d*Aging is not overtaken by later tickets of d steps more. With throttle.Forever a higher
+	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead: a ticket goes before one whose
+	// priority is d steps lower unless the other arrived d*Aging or more earlier. With throttle.Forever a higher
 	// priority always goes first, and a lower one may never be granted. Zero means 10 seconds.
 	Aging time.Duration
 
@@ -113,20 +111,19 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRejecte
 // the first case the error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause of ctx.
 // Other errors are *FullError, ErrClosed, that of Validate, and those of the limiters. After an error t holds no units.
 //
-// Before Wait returns a RejectedError whose Decision.ServerImposed is set, it repeats the claims once
-// without Claim.Waits, unless t is a retry. If the limits grant them, it returns nil.
+// If the server imposed the wait, and t is not a retry, Wait repeats the claims once without
+// Claim.Waits before it returns a RejectedError, and returns nil if the limits grant them.
 func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
-// Hooks are functions that WaitHooks calls on the goroutine of its caller, without a lock. A
-// nil function is not called.
+// Hooks are functions that WaitHooks calls on the goroutine of its caller. A nil function is not
+// called.
 type Hooks struct {
-	// Queued is called when the ticket begins to wait, at most once. It is not called for a
-	// ticket that is granted or rejected immediately.
+	// Queued is called when the ticket begins to wait, at most once.
 	Queued func(Position)
 
 	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called for a limiter that it
-	// waits for. It may change Ticket.Demands. Then the ticket waits for these, from its time of arrival on; the time
-	// that it has waited counts. An error ends the wait with that error.
+	// waits for. It may change Ticket.Demands, for which the ticket then waits as if from the start. An error ends
+	// the wait with that error.
 	Renew func() error
 }
 
@@ -155,12 +152,10 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 // errRenewed ends a wait that begins again, see Queue.Renew.
 var errRenewed = errors.New("queue: the demands of the ticket may have changed")
 
-// maxRenewals is how often Hooks.Renew is called again because Queue.Renew was called meanwhile,
-// before a ticket waits with the demands that it has.
+// maxRenewals is how often Hooks.Renew is called before a ticket waits with the demands it has.
 const maxRenewals = 100
 
-// waitRenewable waits for the ticket of w, which joins with j. It calls renew, which may be nil, before, and
-// whenever the ticket is renewed.
+// waitRenewable waits for the ticket of w, which joins with j. renew is Hooks.Renew.
 func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func() error) (err error) {
 	t := w.ticket
 	defer func() {
@@ -197,8 +192,7 @@ func (q *Queue) waitRenewable(ctx context.Context, w *waiter, j join, renew func
 }
 
 // Renew calls Hooks.Renew of all callers that wait for l with an empty key, so that they can ask for another limiter in
-// its place. Call it after a change by which requests that waited for l are limited by another limiter. A call to the
-// limiters that is under way is not interrupted: its caller asks again if it is rejected.
+// its place. A call to the limiters that is under way is not interrupted: its caller asks again if it is rejected.
 func (q *Queue) Renew(l throttle.Limiter) {
 	q.renewals.Add(1) // before waiters are looked for: callers that join later see it
 	if q.numWaiting.Load() == 0 || l == nil {
@@ -274,7 +268,7 @@ func (q *Queue) rejectNew() {
 }
 
 // SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the initial values, mean no
-// maximum. It may be called at any time; callers that wait already may keep the previous values.
+// maximum. Callers that wait already may keep the previous values.
 func (q *Queue) SetDefaults(maxTotal int, maxWait time.Duration) {
 	q.defaultMaxTotal.Store(int64(maxTotal))
 	q.defaultMaxWait.Store(int64(maxWait))
@@ -300,7 +294,7 @@ func (q *Queue) init() {
 }
 
 // nextArrival returns the arrival of a new ticket: now, or one nanosecond after the newest
-// ticket if that is later. Arrivals are times so that priorities can be expressed as time.
+// ticket if that is later.
 func (q *Queue) nextArrival(now int64) int64 {
 	for {
 		last := q.lastArrival.Load()
@@ -319,8 +313,7 @@ func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
 	return q.canBypass(&Ticket{Demands: []throttle.Demand{{Limiter: l, Key: key}}})
 }
 
-// canBypass reports whether no waiter needs a limit of t, so that t need not queue. It needs
-// to be called only if callers wait or q is closed.
+// canBypass reports whether no caller waits for a limit of t, and q is not closed.
 func (q *Queue) canBypass(t *Ticket) bool {
 	if q.numWaiting.Load() >= closedBit {
 		return false

@@ -30,8 +30,8 @@ var (
 	errWaitExpired = errors.New("queue: the wait is over")
 )
 
-// startReserve starts the call to the limiters for w, the head of its class or the one of sample. Until the call
-// has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
+// startReserve starts the call to the limiters for w. Until the call has ended, the class stays where it is, and w is
+// neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveEvents = w, q.claimTime, q.numEvents
@@ -113,7 +113,7 @@ func (q *Queue) retryHead(c *class) {
 }
 
 // reserveRemote asks the limiters of w in the goroutine of its caller and processes the result. It returns false if w
-// continues to wait. If a limiter panics, w leaves its class, so that the next waiter becomes the head.
+// continues to wait. If a limiter panics, w leaves its class.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
 	returned := false
 	defer func() {
@@ -177,8 +177,8 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	return done, err
 }
 
-// wakeRolledBack schedules the limits that may have granted their demand of w before demand i was rejected, and whose
-// units have been returned. Other tickets may have been rejected while w held these units.
+// wakeRolledBack schedules the limits that may have granted their demand of w before demand i was rejected: other
+// tickets may have been rejected while w held these units.
 func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	for j, lq := range q.limitQueuesOf(w.ticket) {
 		switch {
@@ -191,8 +191,7 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	}
 }
 
-// reserveBounded asks the limiters of t with c. It ends their calls with ctx, when q is closed, and after
-// remaining nanoseconds.
+// reserveBounded asks the limiters of t with c, for at most remaining nanoseconds or until q is closed.
 func (q *Queue) reserveBounded(ctx context.Context, t *Ticket, c throttle.Claim, remaining int64) (r reserveResult) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,8 +206,7 @@ func (q *Queue) reserveBounded(ctx context.Context, t *Ticket, c throttle.Claim,
 	return r
 }
 
-// leaveError returns an error if w must leave its class now that a limiter has rejected it or
-// the call to the limiters was ended.
+// leaveError returns an error if w must leave its class after r, which is no grant.
 func (q *Queue) leaveError(w *waiter, r reserveResult) error {
 	leaving := w.class.leaving
 	if leaving != nil && leaving != errRenewed {

@@ -8,8 +8,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Snapshot is a copy of the state of a Queue, for a debug page or for metrics. It does not
-// change, and it refers to nothing of the Queue except the limiters in the Demands.
+// A Snapshot is a copy of the state of a Queue, for a debug page or for metrics.
 type Snapshot struct {
 	// At is the time of the Snapshot on Queue.Clock.
 	At time.Time
@@ -20,23 +19,19 @@ type Snapshot struct {
 	// Closed is set if Close or Drain has been called, so that further callers are rejected.
 	Closed bool
 
-	// Granted is the number of callers that were granted after they had joined the queue.
-	// Callers that were granted immediately, without a waiter before them, are not counted.
+	// Granted is the number of callers that were granted after they had joined a class.
 	Granted uint64
 
-	// Rejected is the number of calls of Wait and Try whose error matches
-	// throttle.ErrRejected: a wait would have been too long, or the queue was full.
+	// Rejected is the number of calls of Wait and Try whose error matches throttle.ErrRejected.
 	Rejected uint64
 
-	// Failed is the number of calls of Wait and Try with another error: the context ended,
-	// the Queue was closed, or a limiter failed.
+	// Failed is the number of calls of Wait and Try with another error.
 	Failed uint64
 
-	// Limits describes the limits that waiters need, the one with the longest wait first. It
-	// holds at most 1,000 of them.
+	// Limits describes at most 1,000 limits that waiters need, the one with the longest wait first.
 	Limits []LimitSnapshot
 
-	// Classes describes the classes of waiters, the one with the longest wait first. It holds at most 1,000 of them.
+	// Classes describes at most 1,000 classes of waiters, the one with the longest wait first.
 	Classes []ClassSnapshot
 
 	// OmittedLimits and OmittedClasses are the numbers of limits and classes that Limits and Classes do not hold.
@@ -44,13 +39,12 @@ type Snapshot struct {
 }
 
 // maxSnapshot is the maximum length of Snapshot.Limits and of Snapshot.Classes, and the number of classes of a limit
-// that are visited for it. It bounds the time for which Snapshot holds the lock.
+// that are visited for it.
 const maxSnapshot = 1000
 
 // A LimitSnapshot describes one limit that callers wait for. A limit with several keys has one for each key.
 type LimitSnapshot struct {
-	// Name is the name of the limit in its last rejection, as in errors. It is empty if the
-	// limit has not rejected a waiter.
+	// Name is the name of the limit in its last rejection. It is empty if there was none.
 	Name string
 
 	// Key is the throttle.Claim.Key of the claims.
@@ -79,8 +73,8 @@ type LimitSnapshot struct {
 	// GrantAfter is the time until the next claim is granted, as the limit stated it. Zero means that it is not known.
 	GrantAfter time.Duration
 
-	// Since is when callers began to wait for the limit, without a moment at which none
-	// waited. Granted and Rejected are counted from then on.
+	// Since is when callers began to need the limit, without a moment at which none did. Granted
+	// and Rejected are counted from then on.
 	Since time.Time
 
 	// Granted is the number of callers that needed the limit and were granted since then.
@@ -119,8 +113,7 @@ type ClassSnapshot struct {
 	BehindOther bool
 }
 
-// Snapshot returns a copy of the state of q. It takes time in proportion to the number of
-// limits and classes, at most 1,000 of each; the number of waiters does not matter.
+// Snapshot returns a copy of the state of q. Its time does not depend on the number of waiters.
 func (q *Queue) Snapshot() Snapshot {
 	q.initOnce.Do(q.init)
 	q.lock()

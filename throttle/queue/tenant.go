@@ -8,7 +8,7 @@ import (
 )
 
 // A tenantQueue is one tenant of a limitQueue, and its classes that wait there. It exists while
-// a class of the tenant needs the limit: nothing is kept of a tenant without waiters.
+// a class of the tenant needs the limit.
 //
 // Tenants share a limit by self-clocked fair queueing (Golestani, INFOCOM 1994). The first
 // claim of each tenant has a finish tag, in units divided by the weight of the claim:
@@ -18,8 +18,8 @@ import (
 // The tenant with the lowest finish tag is granted first. The highest finish tag that was granted is the virtual time.
 // The start of a tenant that waits is the finish tag of its last grant, and that of a new tenant is the virtual time.
 // While a tenant waits its start is therefore behind the virtual time by its own largest claim at most, so two tenants
-// that wait during the same time differ by one such claim of each. New tenants cannot hold back one that waits, because
-// each grant to them moves the virtual time towards its finish tag or past it.
+// that wait during the same time differ by one such claim of each. Each grant to a new tenant moves the virtual time
+// towards the finish tag of one that waits, so that new tenants cannot hold it back.
 type tenantQueue struct {
 	start      tag
 	finish     tag // of its first claim while it waits here
@@ -143,8 +143,7 @@ func (q *Queue) charge(e *queueEntry, share tag) {
 	q.scheduleFirst(lq, first)
 }
 
-// rebase subtracts the virtual time from all tags, so that they never overflow. The order of the
-// tenants stays the same.
+// rebase subtracts the virtual time from all tags, so that they never overflow.
 func (lq *limitQueue) rebase() {
 	rebase := func(tq *tenantQueue) {
 		tq.start = later(tq.start.minus(lq.virtualTime), tag{units: -maxTag})
@@ -157,8 +156,7 @@ func (lq *limitQueue) rebase() {
 	lq.virtualTime = tag{}
 }
 
-// mustYield reports whether another class that waits at the limit of e goes before e. Within the tenant
-// that is first there, only the rank counts.
+// mustYield reports whether another class that waits at the limit of e goes before e.
 func (e *queueEntry) mustYield() bool {
 	lq, tq, first := e.limitQueue, e.tenantQueue, e.limitQueue.first()
 	switch {

@@ -17,12 +17,10 @@ import (
 // Ticket has no demands and is granted immediately.
 //
 // A Ticket must be used by one goroutine at a time, and not be changed while it waits or holds a grant. A granted
-// Ticket must be ended by one Report without State Ongoing; then it may be used again. A Ticket that is used again
-// keeps its time of arrival, so that a retry goes before tickets that arrived later. Start from Ticket{} for a new
-// arrival.
+// Ticket must be ended by one Report without State Ongoing. Then it may be used again for a retry, which keeps its
+// time of arrival and so goes before tickets that arrived later.
 type Ticket struct {
-	// Demands are the limits and the units to take of each, any number of them. Demands with a
-	// nil Limiter are ignored. Nil means that no limit applies.
+	// Demands are the limits and the units to take of each. Those with a nil Limiter are ignored.
 	Demands []throttle.Demand
 
 	// Priority orders the tickets of a tenant: higher ones go first, see Queue.Aging. Zero
@@ -33,8 +31,8 @@ type Ticket struct {
 	Weight int32
 
 	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an empty Tenant together are one
-	// tenant. Nothing is kept of a name without waiters, but each name that waits has a share: set a name that was
-	// authenticated, such as that of a customer, and not one that a client can invent.
+	// tenant. Each name that waits has a share: set a name that was authenticated, such as that of a customer, and not
+	// one that a client can invent.
 	Tenant string
 
 	// MaxServerWait is the longest wait that the server may impose, see
@@ -44,15 +42,13 @@ type Ticket struct {
 
 	// Latency is the expected duration of the work after the grant. A waiter is rejected with context.DeadlineExceeded
 	// as soon as a limit states that it cannot grant it Latency before the deadline of ctx. If no limit states when it
-	// grants, it leaves Latency before the deadline, but not in the first half of its time. A ticket that can be
-	// granted immediately is granted whatever its Latency. Zero means that it is not known.
+	// grants, it leaves Latency before the deadline, but not in the first half of its time. Zero means not known.
 	Latency time.Duration
 
 	// HighLatency is a duration that the work rarely exceeds. If more tickets wait than can be granted in time, those
-	// of a class that have less time left than that go behind the others, those with the most time first, so that units
-	// are not spent on work that ends too late. It has no effect on a class whose waiters have different priorities. If
-	// Latency is not known, HighLatency stands for it with limits that state their rate and are not imposed by the
-	// server. Zero means that it is not known, and tickets are granted in the order of their arrival.
+	// of a class that have less time left than that go behind the others, those with the most time first, unless the
+	// class has waiters of different priorities. If Latency is not known, HighLatency stands for it with limits that
+	// state their rate and are not imposed by the server. Zero means not known.
 	HighLatency time.Duration
 
 	arrival     int64         // time of the first arrival on Queue.time; 0: none yet
@@ -81,7 +77,7 @@ const maxPooledParts = 16
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-// release clears g, because a Decision may keep other objects from being collected, and returns it to the pool.
+// release clears g, because a Decision may refer to other objects, and returns it to the pool.
 func (g *grant) release() {
 	clear(g.parts)
 	if *g = (grant{parts: g.parts[:0]}); cap(g.parts) <= maxPooledParts {
@@ -94,8 +90,8 @@ var errAlreadyGranted = errors.New("queue: ticket is granted already: end it wit
 // Add adds the demand d.
 func (t *Ticket) Add(d throttle.Demand) { t.Demands = append(t.Demands, d) }
 
-// Decision returns the decision of the limiter of Demands[i] that granted t. It returns false
-// if t holds no grant, Demands[i] has no limiter, or was added after the grant.
+// Decision returns the decision of the limiter of Demands[i] that granted t, and false if there
+// is none.
 func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 	if !t.isGranted() || i >= len(t.grant.parts) || t.Demands[i].Limiter == nil {
 		return throttle.Decision{}, false
@@ -109,8 +105,8 @@ func (t *Ticket) Waited() time.Duration { return t.waited }
 // WaitedFor returns the name of the limit that the last Wait of t waited for longest. It returns "" if t did not wait.
 func (t *Ticket) WaitedFor() string { return cmp.Or(t.longestWait, new(limitState)).name }
 
-// WaitedForServer reports whether the limit of WaitedFor is imposed by the server that the claims are for, and whether
-// it is an estimate, see throttle.Decision. Both are false if t did not wait.
+// WaitedForServer reports whether the limit of WaitedFor is imposed by the server, and whether it is an estimate, see
+// throttle.Decision. Both are false if t did not wait.
 func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
 	longest := cmp.Or(t.longestWait, new(limitState))
 	return longest.serverImposed, longest.estimated
@@ -126,9 +122,8 @@ func (t *Ticket) GrantedAt() time.Time {
 }
 
 // Reserve claims all demands as of now, without a Queue and without waiting. A zero now is read by the first limiter
-// that is asked. Reserve returns a Decision with OK set, or that of the first limit that rejected its demand; the units
-// of the others are then returned. Limiters that may block are asked last, see throttle.Traits. It is an error if t is
-// granted already.
+// that is asked; those that may block are asked last. Reserve returns a Decision with OK set, or that of the first
+// limit that rejected its demand. It is an error if t is granted already.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {
 		return throttle.Decision{}, errAlreadyGranted
@@ -146,7 +141,7 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 //
 // The claim c has the fields that are common to all demands. After a rejection the units of
 // other limits are returned as of c.Now, or as of the current time if a blocking limiter was
-// asked, because part of the units may have been restored by time meanwhile.
+// asked: see AllOf.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
 	g.parts = slices.Grow(g.parts, len(t.Demands))[:len(t.Demands)]
@@ -190,8 +185,7 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throt
 }
 
 // checkRepeated sets rejection.Wait, of the rejection of demand i with the claim c, to throttle.Forever
-// if other demands of t have the same limit and it never has enough units for all of them. Otherwise
-// t would wait for units that it holds itself.
+// if other demands of t have the same limit and it never has enough units for all of them.
 func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, rejection *throttle.Decision) {
 	m := &t.Demands[i]
 	repeated := false
@@ -234,8 +228,8 @@ func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// Report tells the limits of a granted ticket what became of the grant: f.State is Ended, Ongoing or Unused. Unless it is
-// Ongoing, the grant ends. A zero f.Now is read by the limiters that need the time. Report does nothing if t is not granted.
+// Report reports f to the limits of a granted ticket. Unless f.State is Ongoing, the grant ends. A zero f.Now is read
+// by the limiters that need the time. Report does nothing if t is not granted.
 func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
 	if !t.isGranted() {
 		return
@@ -251,8 +245,8 @@ func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
 	t.report(ctx, 0, t.grant, f)
 }
 
-// report reports f to the limits of the demands from i on that are granted by g, to all of them
-// even if one panics. Demands and limiters that were added after the grant are none of them.
+// report reports f to the limits of the demands from i on that are granted by g, even if one of
+// them panics.
 func (t *Ticket) report(ctx context.Context, i int, g *grant, f throttle.Feedback) {
 	n := min(len(g.parts), len(t.Demands))
 	for i < n && (!g.parts[i].decision.OK || t.Demands[i].Limiter == nil) {
@@ -285,9 +279,9 @@ func (t *Ticket) endGrant() {
 // Settle sets the actual cost of demand i of a granted t, in units of its limit. It is for
 // tickets whose limits have different costs; throttle.Feedback.Cost is the same for all.
 //
-// The last call counts; it takes effect with the Report that ends the grant. Zero units or less mean that nothing was
-// used: the demand is then canceled. A limiter that ignores Feedback.Cost can return all units of a claim, but not a
-// part of them. Settle does nothing if t is not granted, or Demands[i] was added after the grant.
+// The last call counts; it takes effect with the Report that ends the grant. Zero units or less mean that the demand
+// was Unused. A limiter that ignores Feedback.Cost returns all units of a claim or none. Settle does nothing if t is
+// not granted, or Demands[i] was added after the grant.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() && i < len(t.grant.parts) {
 		t.grant.parts[i].settled = max(units, 0) + 1

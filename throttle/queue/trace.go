@@ -7,8 +7,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Trace holds functions that a Queue calls for each ticket. Each function is called by the
-// goroutine that called Wait or Try, without a lock. Nil functions are not called.
+// A Trace holds functions that a Queue calls for each ticket, on the goroutine that called Wait
+// or Try. Nil functions are not called.
 type Trace struct {
 	// Queued is called when Wait begins to wait. The ClassSnapshot describes the class of the
 	// ticket: Limit is the limit that it waits for, and Waiting includes the ticket.
@@ -26,15 +26,14 @@ type Position struct {
 	// At is the time at which the wait began, on Queue.Clock.
 	At time.Time
 
-	// Limit is the name of the limit that the ticket waits for. It is empty if that limit is
-	// being asked for the first time, for another caller.
+	// Limit is the name of the limit that the ticket waits for. Empty means not yet known.
 	Limit string
 
 	// ServerImposed and Estimated are those of the last rejection, see throttle.Decision.
 	ServerImposed, Estimated bool
 
-	// Ahead is the number of callers that wait for the limit and go before the ticket, by priority and arrival. Callers
-	// of other tenants may go before it too, or after it. With more than 256 callers Ahead is an estimate.
+	// Ahead is the number of callers that wait for the limit and go before the ticket, by priority and arrival, of
+	// whatever tenant. With more than 256 callers it is an estimate.
 	Ahead int
 
 	// ExpectedEnd is when the ticket is expected to be granted: when the limit grants the next claim and, if it states
@@ -42,8 +41,7 @@ type Position struct {
 	ExpectedEnd time.Time
 }
 
-// maxCompared is the number of waiters that position compares with a new one: it bounds the
-// time for which the lock is held.
+// maxCompared is the number of waiters that position compares with a new one.
 const maxCompared = 256
 
 // announce calls Queued of trace, and queued, if w waits. Both may be nil.
@@ -89,8 +87,8 @@ func (q *Queue) position(w *waiter) Position {
 	return p
 }
 
-// ahead returns the number of waiters that wait for lq and go before w, by priority and
-// arrival. Beyond maxCompared it assumes that the part of those before w is the same.
+// ahead returns Position.Ahead of w. Beyond maxCompared it assumes that the part of the waiters
+// before w is the same.
 func (lq *limitQueue) ahead(w *waiter) int {
 	before, compared := 0, 0
 	for _, tq := range lq.tenants.Items {

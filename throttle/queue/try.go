@@ -66,8 +66,7 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim) (err error
 	return err
 }
 
-// reserveBlocking asks the limiters of t, some of which may block. It ends their calls after MaxWait, and when q
-// is closed.
+// reserveBlocking asks the limiters of t, some of which may block, for at most MaxWait.
 func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim) error {
 	r := q.reserveBounded(ctx, t, c, q.maxWait())
 	switch {
@@ -79,10 +78,9 @@ func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim
 	return r.aborted
 }
 
-// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection, and
-// returns err, or nil if all are granted. If the server imposed the wait, a limiter may grant what it would not grant
-// to a caller that waits. Otherwise, and for a retry, only limits that count rejections are asked, to count this one.
-// The wait began at began.
+// lastTry repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a rejection imposed
+// by the server, and returns err, or nil if all are granted: a limiter may grant what it would not grant to a caller
+// that waits. For other rejections, and a retry, see countRejection. The wait began at began.
 func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, began time.Duration) error {
 	rejected, ok := err.(*throttle.RejectedError)
 	if !ok || retry || !rejected.Decision.ServerImposed || ctx.Err() != nil {
@@ -98,7 +96,7 @@ func (q *Queue) lastTry(ctx context.Context, t *Ticket, err error, retry bool, b
 }
 
 // countRejection repeats the claims of t without Claim.Waits if err, with which its wait has ended, is a
-// rejection, so that limits that count rejections count this one. The caller must not hold the lock.
+// rejection, so that limits that count rejections count this one.
 func (q *Queue) countRejection(ctx context.Context, t *Ticket, err error) {
 	if _, rejected := err.(*throttle.RejectedError); !rejected {
 		return

@@ -24,7 +24,7 @@ type join struct {
 	since    int64          // when its wait began; 0: it begins now
 	again    bool           // it was granted or has waited before, so limits on the number of waiters do not apply
 	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
-	queued   func(Position) // called when it begins to wait; nil: it is not called
+	queued   func(Position) // Hooks.Queued; nil: it is not called
 }
 
 // waitInQueue adds w to its class and waits for the result.
@@ -40,7 +40,7 @@ func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 }
 
 // enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked for w, which it reports
-// by asking. It is not inlined, so that its frame is not on the stacks of waiting goroutines.
+// by asking. Its frame must not be on the stacks of waiting goroutines.
 //
 //go:noinline
 func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
@@ -99,7 +99,7 @@ func (w *waiter) deadline() int64 { return ticks.Add(w.ctxDeadline, max(int64(w.
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
 // awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
-// without a result, it asks its limiters. It calls queued, which may be nil, if they reject it.
+// without a result, it asks its limiters, and calls queued if they reject it.
 func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position)) error {
 	for {
 		select {
@@ -174,8 +174,8 @@ func (q *Queue) reject(w *waiter, err error) {
 	w.fail(err)
 }
 
-// removeRejected removes w from its class with err. A waiter that was renewed stays counted until it
-// waits again or its caller returns, so that Drain waits for it.
+// removeRejected removes w from its class with err. A waiter that was renewed stays counted, so
+// that Drain waits for it.
 func (q *Queue) removeRejected(w *waiter, err error) {
 	if _, rejected := err.(*throttle.RejectedError); rejected && w.class.blockedAt != nil {
 		w.class.blockedAt.limitQueue.rejected++
