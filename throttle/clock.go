@@ -28,7 +28,6 @@ func WithClock[L Limiter](l L, c Clock) L {
 	return l
 }
 
-// A clockSetter is a Limiter whose clock can be replaced.
 type clockSetter interface{ SetClock(c Clock) }
 
 // setClock sets the clock of those limiters of ls that read one.

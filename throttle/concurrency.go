@@ -36,7 +36,6 @@ func (c ConcurrencyConfig) Validate() error {
 // String returns c in words, such as "8 in flight".
 func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 10) + " in flight" }
 
-// A concurrency is the limiter of NewConcurrency.
 type concurrency struct {
 	base
 	config   ConcurrencyConfig

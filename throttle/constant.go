@@ -8,7 +8,6 @@ var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
 // DenyAll rejects every claim with a Wait of Forever. It reads no clock, as AllowAll.
 var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}}
 
-// constantLimiter is a limiter that always returns the same decision.
 type constantLimiter struct{ decision Decision }
 
 func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {

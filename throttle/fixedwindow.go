@@ -51,7 +51,6 @@ func (q FixedWindowConfig) String() string {
 	return strconv.FormatInt(q.Count, 10) + " per " + q.Per.String()
 }
 
-// A fixedWindow is the limiter of NewFixedWindow.
 type fixedWindow struct {
 	base
 	config    FixedWindowConfig

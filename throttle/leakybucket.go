@@ -36,7 +36,6 @@ func (l LeakyBucketConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// A leakyBucket is the limiter of NewLeakyBucket.
 type leakyBucket struct {
 	clocked
 	queue int64 // LeakyBucketConfig.Queue

@@ -73,7 +73,6 @@ func (l NginxConfig) String() string {
 	return s
 }
 
-// A nginxRate is the limiter of NewNginx.
 type nginxRate struct {
 	base
 	config NginxConfig

@@ -27,11 +27,10 @@ func (r RefillBucketConfig) Validate() error {
 	return r.Limit.Validate()
 }
 
-// A refillBucket is the limiter of NewRefillBucket.
 type refillBucket struct {
 	base
 	config RefillBucketConfig // its Limit is the one in force
-	anchor int64
+	anchor int64              // Config.Anchor as a reading
 	state  refillState
 }
 
@@ -78,7 +77,6 @@ func (b *refillBucket) SetClock(c Clock) {
 	b.start()
 }
 
-// start sets the anchor and the state at the creation.
 func (b *refillBucket) start() {
 	b.anchor = b.readAnchor(b.config.Anchor)
 	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}

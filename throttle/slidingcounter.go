@@ -35,7 +35,6 @@ func (c SlidingCounterConfig) Validate() error {
 	return cmp.Or(c.Limit.checkNoBurst("sliding counter"), c.Limit.Validate())
 }
 
-// A slidingCounter is the limiter of NewSlidingCounter.
 type slidingCounter struct {
 	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
 	config SlidingCounterConfig
@@ -248,7 +247,6 @@ func (s *slidingCounts) advance(part int64) {
 // sum returns the units of part, which must not be before the current one, and of those before it within the window.
 func (s *slidingCounts) sum(part int64) int64 { return s.total - s.totalBefore(part-s.parts+1) }
 
-// taken returns the units taken in part.
 func (s *slidingCounts) taken(part int64) int64 { return s.totalBefore(part+1) - s.totalBefore(part) }
 
 // totalBefore returns the total at the start of part, or the current one if that is later.

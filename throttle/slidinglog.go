@@ -31,7 +31,6 @@ func (l SlidingLogConfig) Validate() error {
 	return cmp.Or(l.Limit.checkNoBurst("sliding log"), l.Limit.Validate())
 }
 
-// A slidingLog is the limiter of NewSlidingLog.
 type slidingLog struct {
 	base    // last is the latest reading recorded in the log
 	config  SlidingLogConfig

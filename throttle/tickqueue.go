@@ -35,7 +35,6 @@ func (t TickQueueConfig) Validate() error {
 	return nil
 }
 
-// A tickQueue is the limiter of NewTickQueue.
 type tickQueue struct {
 	base
 	config     TickQueueConfig

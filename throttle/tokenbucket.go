@@ -11,7 +11,6 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A tokenBucket is the limiter of NewTokenBucket.
 type tokenBucket struct {
 	clocked
 	state      atomic.Pointer[bucketState]

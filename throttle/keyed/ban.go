@@ -54,7 +54,6 @@ func (s BanConfig) Validate() error {
 	return nil
 }
 
-// A banLimiter is the limiter of NewBan.
 type banLimiter struct {
 	limiter throttle.Limiter
 	config  BanConfig

@@ -223,12 +223,8 @@ type verdict struct {
 // meantime.
 func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (v verdict, done bool) {
 	e := &k.params
-	old := s.tat.Load()
-	if old == gcra.Closed {
-		r.waitInserted()
-		return v, false
-	}
-	if !r.belongsTo(s, i, h, c.Key) {
+	old, ok := r.load(s, i, h, c.Key)
+	if !ok {
 		return v, false
 	}
 	tick := k.tick(given)
@@ -302,12 +298,8 @@ func (k *bucketTable) adjust(key string, n int64, asOf time.Time, d throttle.Dec
 // adjustSlot returns back ticks to s, which is slot i, or takes them if back is negative. It
 // reports false if s has changed in the meantime.
 func (k *bucketTable) adjustSlot(r *slotTable, s *bucketSlot, i int, h uint64, key string, back, tick int64) bool {
-	old := s.tat.Load()
-	if old == gcra.Closed {
-		r.waitInserted()
-		return false
-	}
-	if !r.belongsTo(s, i, h, key) {
+	old, ok := r.load(s, i, h, key)
+	if !ok {
 		return false
 	}
 	next := ticks.Sub(old, back)

@@ -24,7 +24,6 @@ type tableEntry interface {
 	position() *tablePosition
 }
 
-// A tablePosition is the position of a record in its keyTable.
 type tablePosition struct {
 	key         string
 	index       int   // in the heap

@@ -29,11 +29,6 @@ import (
 // Limiter gives each key a limiter of its own, in bounded memory. It is intended for
 // servers, where keys are untrusted input: addresses, tokens, names.
 //
-//	ann ──▶ limiter ┐
-//	bob ──▶ limiter ├─ at most Max, each returned by New for the first claim of a key
-//	eve ──▶ limiter ┘
-//	dan ──▶ all of them in use: evicts a key of a network with many new keys
-//
 // If there are Max limiters, a new key evicts one whose state is that of a new limiter: see
 // throttle.Decision.Fresh. If all that it checks are in use, it evicts one of a network that
 // has brought more new keys than its own: the least used of a few. A network is a /24 of IPv4
@@ -273,7 +268,6 @@ func takeAs(old, l throttle.Limiter, c throttle.Claim) {
 	}
 }
 
-// A usage is how much of a limiter is used.
 type usage struct {
 	share      float64       // of its units, between 0 and 1; parts of units count as units
 	resetAfter time.Duration // time until it is unused
@@ -371,7 +365,9 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool
 		return false
 	}
 	s := sample[best]
-	leaves := k.leaves(s, least, k.time.At(now))
+	old := k.networks.Start(s.network) // the limiter that its network shares
+	leaves := s.network != networks.Unknown &&
+		(old == nil || usageOf(old.limiter, s.pos.key, k.time.At(now)).less(least))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.pos.index < 0 || s.uses != uses[best] {
@@ -384,15 +380,6 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool
 	t.lastEvicted = max(t.lastEvicted, now)
 	k.count.Add(-1)
 	return true
-}
-
-// leaves reports whether the limiter of s is used more than the one that its network shares.
-func (k *Limiter) leaves(s *keyState, used usage, now time.Time) bool {
-	if s.network == networks.Unknown {
-		return false
-	}
-	old := k.networks.Start(s.network)
-	return old == nil || usageOf(old.limiter, s.pos.key, now).less(used)
 }
 
 // sample returns a few limiters of t that it selects at random, and how often each was used.

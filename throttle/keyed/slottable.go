@@ -108,6 +108,17 @@ func (r *slotTable) belongsTo(s *bucketSlot, i int, h uint64, key string) bool {
 	return id == noKeyID || id == h && r.keyMatches(i, key)
 }
 
+// load returns the tat of s. It reports false if s does not belong to key, after waiting for the
+// insertion of a key that is in progress.
+func (r *slotTable) load(s *bucketSlot, i int, h uint64, key string) (tat int64, ok bool) {
+	if tat = s.tat.Load(); tat == gcra.Closed {
+		r.mu.Lock()
+		r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
+		return tat, false
+	}
+	return tat, r.belongsTo(s, i, h, key)
+}
+
 // findFree returns a free slot for a key with hash h: one that is unused, or whose bucket
 // is full again before tick. It returns -1 if there is none.
 func (r *slotTable) findFree(h uint64, tick int64) int {
@@ -249,10 +260,4 @@ func sharedSlot(n *networks.Table[bucketSlot], id networks.ID) *bucketSlot {
 		return s
 	}
 	return n.Share(id, new(bucketSlot).init(ticks.Never))
-}
-
-// waitInserted waits until the insertion of a key is complete.
-func (r *slotTable) waitInserted() {
-	r.mu.Lock()
-	r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
 }
