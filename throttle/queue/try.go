@@ -58,16 +58,11 @@ func (q *Queue) ask(ctx context.Context, t *Ticket, c throttle.Claim) (err error
 		}
 	}()
 	c.Deadline, _ = ctx.Deadline()
-	if !t.isNonBlocking() {
-		return q.reserveBlocking(ctx, t, c)
+	if t.isNonBlocking() {
+		var rejection throttle.Decision
+		_, err = t.reserve(ctx, c, &rejection)
+		return err
 	}
-	var rejection throttle.Decision
-	_, err = t.reserve(ctx, c, &rejection)
-	return err
-}
-
-// reserveBlocking asks the limiters of t, some of which may block, for at most MaxWait.
-func (q *Queue) reserveBlocking(ctx context.Context, t *Ticket, c throttle.Claim) error {
 	r := q.reserveBounded(ctx, t, c, q.maxWait())
 	switch {
 	case r.err == nil || r.aborted == nil:

@@ -27,16 +27,31 @@ type join struct {
 	queued   func(Position) // Hooks.Queued; nil: it is not called
 }
 
-// waitInQueue adds w to its class and waits for the result.
+// waitInQueue adds w to its class, and returns when w has been granted or rejected, or when ctx
+// ends. If w is signaled without a result, it asks its limiters, and calls j.queued if they
+// reject it.
 func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 	asking, err := q.enqueue(w, j)
 	if err != nil {
 		return err
 	}
-	if !asking {
-		j.queued = nil
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return q.abandon(ctx, w)
+		}
+		if w.ticket.grant != nil {
+			return w.ticket.outcome()
+		}
+		if done, err := q.reserveRemote(ctx, w); done {
+			return err
+		}
+		if asking && j.queued != nil {
+			q.callFor(w, func() { q.announce(w, nil, j.queued) })
+			asking = false
+		}
 	}
-	return q.awaitResult(ctx, w, j.queued)
 }
 
 // enqueue adds w to its class. It calls j.queued unless a limiter that may block is being asked for w, which it reports
@@ -98,28 +113,6 @@ func (w *waiter) deadline() int64 { return ticks.Add(w.ctxDeadline, max(int64(w.
 // signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for another ticket afterwards.
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
-// awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
-// without a result, it asks its limiters, and calls queued if they reject it.
-func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position)) error {
-	for {
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return q.abandon(ctx, w)
-		}
-		if w.ticket.grant != nil {
-			return w.ticket.outcome()
-		}
-		if done, err := q.reserveRemote(ctx, w); done {
-			return err
-		}
-		if queued != nil {
-			q.callFor(w, func() { q.announce(w, nil, queued) })
-			queued = nil
-		}
-	}
-}
-
 // abandon removes w from its class, because ctx has ended.
 func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	q.lock()
@@ -136,13 +129,14 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	if !waiting {
 		<-w.wake
 	}
-	if w.ticket.grant != nil { // granted too late: nothing will use the units
-		if err := w.ticket.outcome(); err == errAbandoned {
-			return context.Cause(ctx)
-		} else if err != nil {
+	if w.ticket.grant != nil {
+		switch err := w.ticket.outcome(); err {
+		case nil: // granted too late: nothing will use the units
+			q.Report(ctx, w.ticket, throttle.Feedback{State: throttle.Unused})
+		case errAbandoned:
+		default:
 			return err
 		}
-		q.Report(ctx, w.ticket, throttle.Feedback{State: throttle.Unused})
 	}
 	return context.Cause(ctx)
 }
