@@ -37,8 +37,7 @@ type span struct{ start, end int64 }
 // emptySpan contains no reading.
 var emptySpan = span{math.MaxInt64, math.MinInt64}
 
-// span returns the window of q that contains now. With AtFirst, the window starts at
-// opened.
+// span returns the window of q that contains now, which starts at opened with AtFirst.
 func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	if q.Align.isCalendar() {
 		from, to := q.Window(tl.At(now))

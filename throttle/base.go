@@ -15,8 +15,7 @@ type clocked struct{ time ticks.Timeline }
 // SetClock replaces the clock; see WithClock.
 func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 
-// Timeline returns the timeline of the limiter. Package rate knows by this method which
-// limiters are of this module.
+// Timeline returns the timeline. Package rate knows by it which limiters are of this module.
 func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
@@ -24,8 +23,7 @@ func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtRespons
 // bookingTraits are the Traits of limiters in memory that book ahead.
 var bookingTraits = Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
 
-// base is the base of limiters with a single lock. The lock guards policy, last, and all
-// mutable fields of the limiter.
+// base is the base of limiters with one lock, which guards all their mutable fields.
 type base struct {
 	clocked
 	mu     sync.Mutex

@@ -33,8 +33,7 @@ func newBucketState(l Limit, now int64) *bucketState {
 	return e
 }
 
-// next returns the bucketState that replaces e at now with limit l. It has the units that
-// e had when its tat was tat.
+// next returns the bucketState that replaces e, with the given tat, at now with limit l.
 func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 	n := newBucketState(l, now)
 	n.last.Store(e.last.Load())

@@ -45,11 +45,9 @@ type concurrency struct {
 }
 
 // An activeClaim is a claim in use. Claims in use form a doubly linked list, oldest first.
-// The generation, which is part of Decision.Grant, distinguishes a claim from earlier ones
-// that used the same entry.
 type activeClaim struct {
 	prev, next uint32
-	generation uint32 // changes when the claim ends
+	generation uint32 // of the claims that used the entry; part of Decision.Grant
 	units      int64
 	since      int64
 }

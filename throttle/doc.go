@@ -1,5 +1,4 @@
-// Package throttle provides rate limiters, concurrency limiters, and the [Limiter]
-// interface that they implement.
+// Package throttle provides limiters of rates and of concurrency, which are a [Limiter].
 //
 // A [Claim] asks a Limiter for units, such as one for each request. The answer is a
 // [Decision] that grants the claim, or rejects it and states how long to wait before asking
@@ -72,9 +71,8 @@
 //
 // # Units and time
 //
-// Costs are int64 units and saturate; a zero Cost means 1. Time is read once per claim,
-// from Claim.Now if the caller set it, so that claims replayed from a log are decided as
-// they were originally.
+// Costs are int64 units and saturate; a zero Cost means 1. Time is read once per claim, from
+// Claim.Now if the caller set it, so that claims can be replayed from a log.
 //
 // # Implementing a Limiter
 //
@@ -82,10 +80,8 @@
 // c.Units() unless c.DryRun is set. Report corrects the cost by [Feedback.ExtraCost].
 // Decision.Grant is free for data that Report needs to find the units again. A wrapper embeds
 // another limiter and replaces the methods that it changes; it must return the Decisions
-// unchanged. If it combines several limiters, it can use [SubGrants]. See the example of
-// [Limiter].
+// unchanged. If it combines several limiters, it can use [SubGrants].
 //
-// Package throttletest tests an implementation: it plays thousands of histories with held
-// and canceled claims, clocks that jump, and costs that overflow, and reports which
-// requirement was violated.
+// Package throttletest tests an implementation with thousands of histories, with held and
+// Unused claims, clocks that jump, and costs that overflow.
 package throttle

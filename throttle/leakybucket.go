@@ -210,9 +210,8 @@ func (b *leakyBucket) describe(e *bucketState, d *Decision, taken int64) {
 	}
 }
 
-// Report implements Limiter: it corrects the cost of the claim. If the claim cost less
-// than claimed, the difference is returned as if Unused; if it cost more, later claims
-// wait longer.
+// Report implements Limiter: it corrects the cost of the claim. If it was more than claimed,
+// later claims wait longer.
 func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	extra := f.ExtraCost(c, d)
 	if extra == 0 {

@@ -51,8 +51,7 @@ type refillState struct {
 //	    ┼───────┬───────┬───────┬───────▶ time
 //	          tick    tick    tick
 //
-// Ticks are at anchor + k*Per and do not drift. A tick at the instant of a claim counts for
-// that claim.
+// Ticks are at anchor + k*Per and do not drift. One at the instant of a claim counts for it.
 //
 // Invariant: within any span W no more than burst + Count*(ticks in W) units are granted and
 // kept. An Unused claim returns its units less those that ticks have added since the grant.

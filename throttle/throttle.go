@@ -291,8 +291,7 @@ type Feedback struct {
 	// cost that was claimed.
 	Cost int64
 
-	// Repeated reports that the same request was rejected before, so that this outcome says less
-	// about other requests.
+	// Repeated reports that the same request was rejected before, so that its outcome says less.
 	Repeated bool
 }
 

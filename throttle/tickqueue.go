@@ -105,8 +105,7 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its last
-// tick instead of before. It uses the ticks after all booked ones and after the start of the
-// wait.
+// tick. It uses the ticks after all booked ones and after the start of the wait.
 func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
 	switch to := ticks.Add(from, n); {

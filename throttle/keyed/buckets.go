@@ -219,8 +219,7 @@ type verdict struct {
 	taken int64         // ticks that are then taken from the window of the bucket
 }
 
-// decide decides on c by s, which is slot i. It reports false if s has changed in the
-// meantime.
+// decide decides on c by s, which is slot i. It reports false if s has changed meanwhile.
 func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (v verdict, done bool) {
 	e := &k.params
 	old, ok := r.load(s, i, h, c.Key)

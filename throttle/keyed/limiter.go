@@ -1,5 +1,4 @@
-// Package keyed limits each key, such as a client's address, separately and in bounded
-// memory.
+// Package keyed limits each key, such as a client's address, in bounded memory.
 //
 // A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [NewBuckets] has
 // a token bucket with the same limit for every key, in about 35 bytes per key. [NewBan]
@@ -295,11 +294,7 @@ func (k *Limiter) countLimiter() bool {
 	return false
 }
 
-// evict evicts an idle limiter of t. It reports false if none of the few limiters that it
-// checked is idle.
-//
-// A limiter that is idle as of a reading ahead of the clock may still be needed, so evict
-// uses the earlier of that reading and the clock's.
+// evict evicts an idle limiter of t. It reports false if none of the few that it checks is idle.
 func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	now := k.readEarlier(asOf)
 	for range maxEvictionChecks {
@@ -335,7 +330,8 @@ func isFresh(l throttle.Limiter, key string, now time.Time) (bool, time.Duration
 	return false, max(d.At.Add(d.ResetAfter).Sub(now), 1)
 }
 
-// readEarlier returns the earlier of the readings asOf and of the clock.
+// readEarlier returns the earlier of the readings asOf and of the clock: a limiter that is idle
+// as of a reading ahead of the clock may still be needed.
 func (k *Limiter) readEarlier(asOf time.Time) int64 {
 	now := k.time.Read(time.Time{})
 	if !asOf.IsZero() {
@@ -397,8 +393,7 @@ func (t *shard) sample(s *[maxEvictionChecks]*keyState, uses *[maxEvictionChecks
 	return len(s)
 }
 
-// candidate returns the limiter of t to check next, nil if none can be idle at now, and how often
-// it was used.
+// candidate returns the limiter of t to check next, nil if none can be idle at now, and its uses.
 func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

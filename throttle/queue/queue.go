@@ -115,15 +115,13 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRejecte
 // Claim.Waits before it returns a RejectedError, and returns nil if the limits grant them.
 func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(ctx, t, Hooks{}) }
 
-// Hooks are functions that WaitHooks calls on the goroutine of its caller. A nil function is not
-// called.
+// Hooks are functions, or nil, that WaitHooks calls on the goroutine of its caller.
 type Hooks struct {
 	// Queued is called when the ticket begins to wait, at most once.
 	Queued func(Position)
 
 	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called for a limiter that it
-	// waits for. It may change Ticket.Demands, for which the ticket then waits as if from the start. An error ends
-	// the wait with that error.
+	// waits for. It may change Ticket.Demands; the time that the ticket has waited counts. An error ends the wait.
 	Renew func() error
 }
 

@@ -38,8 +38,7 @@ type Snapshot struct {
 	OmittedLimits, OmittedClasses int
 }
 
-// maxSnapshot is the maximum length of Snapshot.Limits and of Snapshot.Classes, and the number of classes of a limit
-// that are visited for it.
+// maxSnapshot is the maximum length of Snapshot.Limits and Classes, and of classes visited for one limit.
 const maxSnapshot = 1000
 
 // A LimitSnapshot describes one limit that callers wait for. A limit with several keys has one for each key.
@@ -98,8 +97,7 @@ type ClassSnapshot struct {
 	// HeadWaited is how long the first waiter has waited.
 	HeadWaited time.Duration
 
-	// Limit is the name of the limit that the class waits for. It is empty while the limiters
-	// are being asked for the first time.
+	// Limit is the name of the limit that the class waits for. Empty means not yet known.
 	Limit string
 
 	// Key is the throttle.Claim.Key of the demand for Limit.

@@ -31,8 +31,7 @@ type Ticket struct {
 	Weight int32
 
 	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an empty Tenant together are one
-	// tenant. Each name that waits has a share: set a name that was authenticated, such as that of a customer, and not
-	// one that a client can invent.
+	// tenant. Each name that waits has a share: set a name that was authenticated, not one that a client can invent.
 	Tenant string
 
 	// MaxServerWait is the longest wait that the server may impose, see
@@ -90,8 +89,7 @@ var errAlreadyGranted = errors.New("queue: ticket is granted already: end it wit
 // Add adds the demand d.
 func (t *Ticket) Add(d throttle.Demand) { t.Demands = append(t.Demands, d) }
 
-// Decision returns the decision of the limiter of Demands[i] that granted t, and false if there
-// is none.
+// Decision returns the decision with which the limiter of Demands[i] granted t, false if none.
 func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 	if !t.isGranted() || i >= len(t.grant.parts) || t.Demands[i].Limiter == nil {
 		return throttle.Decision{}, false
@@ -112,8 +110,7 @@ func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
 	return longest.serverImposed, longest.estimated
 }
 
-// GrantedAt returns the reading of the clock at which t was granted. It is zero while t holds
-// no grant, or has no demands.
+// GrantedAt returns the reading of the clock at which t was granted; zero if t holds no grant.
 func (t *Ticket) GrantedAt() time.Time {
 	if !t.isGranted() {
 		return time.Time{}
