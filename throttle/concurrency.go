@@ -47,7 +47,7 @@ type concurrency struct {
 // An activeClaim is a claim in use. Claims in use form a doubly linked list, oldest first.
 type activeClaim struct {
 	prev, next uint32
-	generation uint32 // of the claims that used the entry; part of Decision.Grant
+	generation uint32 // changes when the claim ends; part of Decision.Grant
 	units      int64
 	since      int64
 }

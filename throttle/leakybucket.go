@@ -77,7 +77,7 @@ type leakyBucket struct {
 //
 // Report returns no units of a claim that was granted before the latest SetLimit.
 //
-// SetLimit keeps the units in the bucket, including fractions, up to the new burst, and the booked positions.
+// SetLimit keeps the units in the bucket, up to the new burst, and the booked positions.
 //
 // It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) Adjustable {

@@ -47,8 +47,7 @@ type SoftLimitConfig struct {
 // enforced limit, and return nothing to it if they are Unused.
 //
 // Limitations: a claim that fits only partly into Soft is OverLimit as a whole. Claim.Ahead is
-// cleared. An error of Soft or Hard is returned; to grant claims in that case too, use
-// NewFallback with AllowAll as Secondary.
+// cleared.
 func NewSoftLimit(s SoftLimitConfig) Limiter {
 	if s.Soft == nil {
 		panic("throttle: NewSoftLimit: Soft is nil: set it")

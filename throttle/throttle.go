@@ -69,7 +69,7 @@ type Traits struct {
 	BooksAhead bool
 
 	// CountsRejected reports that the decisions depend on the number of claims that the limiter
-	// has rejected, as those of keyed.NewBan do. It does not count claims with Waits. A limiter
+	// has rejected, as those of keyed.NewBan do. It must not count claims with Waits. A limiter
 	// that wraps others counts rejections if one of them does.
 	CountsRejected bool
 

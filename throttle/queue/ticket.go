@@ -110,7 +110,7 @@ func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
 	return longest.serverImposed, longest.estimated
 }
 
-// GrantedAt returns the reading of the clock at which t was granted; zero if t holds no grant.
+// GrantedAt returns when t was granted; zero if t holds no grant, or has no demands.
 func (t *Ticket) GrantedAt() time.Time {
 	if !t.isGranted() {
 		return time.Time{}
