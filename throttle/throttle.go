@@ -107,7 +107,8 @@ type Claim struct {
 	// changed by the time at which a booked unit may be used. Zero means none.
 	Ahead time.Duration
 
-	// Deadline is when the caller stops waiting, on the system clock. Zero means not known.
+	// Deadline is when the caller stops waiting, on the system clock. Zero means that there is none,
+	// or that it is not known.
 	Deadline time.Time
 }
 
