@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,12 @@ import (
 
 func newHeed(base http.RoundTripper) http.RoundTripper { return &heed.Transport{Base: base} }
 
+// checksIfShort returns the names of all checks, but for healthy-server if tests are to be short. It takes longer than all others
+// together. TestRun_heed, TestRun_figures and TestRun_traffic always run it.
+func checksIfShort() []string {
+	return slices.DeleteFunc(scorecard.Names(), func(check string) bool { return testing.Short() && check == "healthy-server" })
+}
+
 // TestRun_heed checks that heed passes all checks, and that all of them apply.
 func TestRun_heed(t *testing.T) {
 	for _, m := range scorecard.Run(t, newHeed) {
@@ -35,7 +42,7 @@ func TestRun_heed(t *testing.T) {
 }
 
 func TestRun_clientWithoutRetries(t *testing.T) {
-	card := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper { return base })
+	card := scorecard.Run(t, func(base http.RoundTripper) http.RoundTripper { return base }, checksIfShort()...)
 	results := map[scorecard.Result][]string{}
 	for _, m := range card {
 		results[m.Result] = append(results[m.Result], m.Check)
@@ -179,7 +186,7 @@ func newRetrier(base http.RoundTripper) http.RoundTripper { return &retrier{base
 // TestRun_careful checks that a correct client other than heed passes. It does not read the
 // header fields about limits.
 func TestRun_careful(t *testing.T) {
-	for _, m := range scorecard.Run(t, newRetrier) {
+	for _, m := range scorecard.Run(t, newRetrier, checksIfShort()...) {
 		if m.Check == "dialects" {
 			require.Equal(t, scorecard.Failed, m.Result)
 		} else {
@@ -385,6 +392,9 @@ func TestRun_faults(t *testing.T) {
 		{"lost-units", "keeps the time of cancelled reservations", "the slowest of as many new calls took", newReservations},
 	} {
 		t.Run(tt.check+": "+tt.fault, func(t *testing.T) {
+			if testing.Short() && (tt.fault == "stops after 500" || tt.fault == "stops after 503") {
+				t.Skip("only make test-long runs it") // the same as after 429, in another trial
+			}
 			m := scorecard.Run(t, tt.client, tt.check)[0]
 			require.Equal(t, scorecard.Failed, m.Result, m)
 			require.Contains(t, m.Detail, tt.detail)
@@ -723,7 +733,11 @@ func TestCheck_reports(t *testing.T) {
 		})
 		return
 	}
-	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestCheck_reports", "-test.v")
+	args := []string{"-test.run=TestCheck_reports", "-test.v"}
+	if testing.Short() {
+		args = append(args, "-test.skip=/healthy-server|/faulty/healthy-server") // see checksIfShort
+	}
+	program := exec.CommandContext(t.Context(), os.Args[0], args...)
 	program.Env = append(os.Environ(), "HEEDTEST_CHECK=1")
 	out, err := program.CombinedOutput()
 	require.Error(t, err)
