@@ -79,7 +79,11 @@ func TestConcurrency_agreesWithAList(t *testing.T) {
 		n int64
 		t time.Time
 	}
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 100
+	}
+	for seed := range seeds {
 		r, now := rand.New(rand.NewPCG(seed, 4)), time.Unix(0, 0)
 		count, age := 1+r.Int64N(12), time.Duration(1+r.IntN(20))
 		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: count, MaxAge: age})

@@ -17,7 +17,11 @@ import (
 // is asked by Reserve for units without a wait.
 func TestLeakyBucket_takeDecidesAsReserve(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	for seed := range uint64(400) {
+	seeds := uint64(400)
+	if testing.Short() {
+		seeds = 120
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))
 		l := Limit{Count: 1 + r.Int64N(7), Per: time.Duration(1 + r.Int64N(1e9)), Burst: 1 + r.Int64N(9)}
 		config := LeakyBucketConfig{Limit: l, Queue: r.Int64N(2) * r.Int64N(1e6), Split: r.IntN(4) == 0}
@@ -88,7 +92,7 @@ func TestLeakyBucket_takeDecidesAsReserve(t *testing.T) {
 func TestLeakyBucket_takeLosesNoUnit(t *testing.T) {
 	burst := int64(2_000_000)
 	if testing.Short() {
-		burst = 500_000
+		burst = 200_000
 	}
 	for _, ahead := range []bool{false, true} {
 		now := time.Unix(1_000_000, 0)

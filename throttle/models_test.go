@@ -77,7 +77,11 @@ func TestSlidingLog_agreesWithAListOfUnits(t *testing.T) {
 		"a gap":                     {gap: 7},
 		"rejections count, and gap": {countRejected: true, gap: 7},
 	} {
-		for seed := range uint64(20) {
+		seeds := uint64(20)
+		if testing.Short() {
+			seeds = 6
+		}
+		for seed := range seeds {
 			r := rand.New(rand.NewPCG(seed, 7))
 			l := WithClock(NewSlidingLog(SlidingLogConfig{
 				Limit: Limit{Count: 12, Per: 40}, CountRejected: tt.countRejected, MinGap: time.Duration(tt.gap),

@@ -33,7 +33,11 @@ type grantedClaim struct {
 // in every window, exact to the unit.
 func TestTokenBucket_usageObeysLimit(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
-	for seed := range uint64(2000) {
+	seeds := uint64(2000)
+	if testing.Short() {
+		seeds = 500
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		clk := new(atomicClock)
 		b := throttle.WithClock(throttle.NewTokenBucket(l), clk)
@@ -85,7 +89,7 @@ func requireWithinLimit(t *testing.T, l throttle.Limit, usages []usage, seed uin
 func TestTokenBucket_isExact(t *testing.T) {
 	runs, seeds := 0, 1000
 	if testing.Short() {
-		seeds = 300
+		seeds = 120
 	}
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -103,7 +107,11 @@ var periods = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second
 // SetLimit keeps the units in the bucket, with an error of less than the units of a
 // nanosecond.
 func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
-	for seed := range uint64(500) {
+	seeds := uint64(500)
+	if testing.Short() {
+		seeds = 150
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 5))
 		l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1 + r.Int64N(100)}
 		newComparison(t, r, l).run(60, 8)

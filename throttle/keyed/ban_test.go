@@ -72,7 +72,11 @@ func TestBan_countsRejectionsWithinOnly(t *testing.T) {
 
 // A list of rejections is compared with the ring.
 func TestBan_agreesWithAList(t *testing.T) {
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 100
+	}
+	for seed := range seeds {
 		r, clk := rand.New(rand.NewPCG(seed, 9)), &manualClock{now: time.Unix(0, 0)}
 		s := keyed.BanConfig{Rejections: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
 		p := throttle.WithClock(keyed.NewBan(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}), clk), s), clk)

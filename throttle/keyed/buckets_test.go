@@ -23,7 +23,7 @@ func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }
 	seeds := uint64(100)
 	if testing.Short() {
-		seeds = 20
+		seeds = 10
 	}
 	for seed := range seeds {
 		for _, exact := range []bool{false, true} {
@@ -36,7 +36,11 @@ func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 
 // As many keys in use at the same time as a table is for fit into it, but for one in a hundred million, whose places others take.
 func TestBuckets_holdMaxKeys(t *testing.T) {
-	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
+	most := 1 << 17
+	if testing.Short() {
+		most = 60_000 // of which one may be lost, too
+	}
+	for _, n := range []int{1, 8, 100, 5000, most} {
 		clk := clock.NewMock()
 		b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n}), clk)
 		overflowed := 0

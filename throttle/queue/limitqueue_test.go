@@ -111,7 +111,7 @@ func (f *fairQueue) firstIfWaiting(e *queueEntry) *queueEntry {
 func TestLimitQueue_agreesWithFairQueueing(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 12 // two of each kind
+		seeds = 6 // one of each kind
 	}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))

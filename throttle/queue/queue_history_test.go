@@ -148,7 +148,7 @@ func TestQueue_randomHistoriesObeyTheLimits(t *testing.T) {
 	} {
 		seeds := 5
 		if testing.Short() {
-			seeds = 2
+			seeds = 1
 		}
 		for seed := range uint64(seeds) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,11 @@ func TestQueue_randomHistoriesObeyTheLimits(t *testing.T) {
 
 func TestQueue_cancelledByCloseOrContextInAnyState(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
-		for seed := range uint64(20) {
+		step := uint64(1)
+		if testing.Short() {
+			step = 3 // an odd number, so that half of the histories are canceled and half are closed
+		}
+		for seed := uint64(0); seed < 20; seed += step {
 			s := newSimulation(func(_ int, l throttle.Limiter) throttle.Limiter { return wrap(l) })
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var wg sync.WaitGroup

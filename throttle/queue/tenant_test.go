@@ -135,7 +135,7 @@ func (h *tenantHistory) mostUnfair() (most int64, pair string) {
 func TestQueue_tenantsDifferByOneClaimEach(t *testing.T) {
 	grants, worst, seeds := 0, int64(math.MinInt64), uint64(1000)
 	if testing.Short() {
-		seeds = 200
+		seeds = 80
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
@@ -217,6 +217,9 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 	}
 	for _, callers := range []int{1, 2, 20} {
 		for _, invented := range []bool{false, true} {
+			if testing.Short() && callers == 2 {
+				continue
+			}
 			synctest.Test(t, func(t *testing.T) {
 				q, l := new(Queue), bucket(10*time.Millisecond, 1)
 				ctx, cancel := context.WithCancel(t.Context()) // without a deadline, which would reject calls early
@@ -252,13 +255,17 @@ func TestQueue_inventedTenantsDoNotStarveOthers(t *testing.T) {
 
 // A tenant that needs two busy limits gets units of both beside callers with new names at each.
 func TestQueue_inventedTenantsDoNotStarveTicketsForTwoLimits(t *testing.T) {
+	minutes := 5
+	if testing.Short() {
+		minutes = 2
+	}
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q := new(Queue)
 		a := wrap(bucket(100*time.Millisecond, 1))
 		time.Sleep(50 * time.Millisecond) // so that both never open at the same instant
 		b := wrap(bucket(100*time.Millisecond, 1))
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(5*time.Minute, cancel)
+		time.AfterFunc(time.Duration(minutes)*time.Minute, cancel)
 		var wg sync.WaitGroup
 		var both, alone worker
 		others := make([]worker, 10)
@@ -270,8 +277,8 @@ func TestQueue_inventedTenantsDoNotStarveTicketsForTwoLimits(t *testing.T) {
 		wg.Go(func() { alone.run(ctx, q, names("alone", false), a) })
 		wg.Wait()
 		t.Logf("both %d, the longest wait %v; alone %d", both.grants.Load(), both.longest, alone.grants.Load())
-		require.Greater(t, both.grants.Load(), int64(3000/10/2), "half of a share at least")
-		require.Greater(t, alone.grants.Load(), int64(3000/10))
+		require.Greater(t, both.grants.Load(), int64(600*minutes/10/2), "half of a share at least")
+		require.Greater(t, alone.grants.Load(), int64(600*minutes/10))
 		require.LessOrEqual(t, both.longest, 5*time.Second)
 		requireEmpty(t, q)
 	})
@@ -306,10 +313,14 @@ func TestQueue_waitingElsewhereEarnsNoUnits(t *testing.T) {
 
 // Shares stay even after more units than an int64 counts.
 func TestQueue_tenantsShareEvenlyAfterManyUnits(t *testing.T) {
+	seconds := 10
+	if testing.Short() {
+		seconds = 4
+	}
 	for _, cost := range []int64{1, 1 << 45, 1 << 60, math.MaxInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			q, slots := new(Queue), &slotLimiter{free: 1}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 			defer cancel()
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -334,7 +345,7 @@ func TestQueue_tenantsShareEvenlyAfterManyUnits(t *testing.T) {
 			}
 			wg.Wait()
 			require.InDelta(t, grants["many"], grants["few"], 3, "cost %d", cost)
-			require.Greater(t, grants["many"], 4900)
+			require.Greater(t, grants["many"], 490*seconds)
 			requireEmpty(t, q)
 		})
 	}
