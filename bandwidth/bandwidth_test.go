@@ -76,7 +76,7 @@ func TestPacing_holdsTheRate(t *testing.T) {
 	limit := bandwidth.PerSecond(tenMB)
 	seconds := int64(5)
 	if testing.Short() {
-		seconds = 2
+		seconds = 1
 	}
 	total := limit.Burst + seconds*limit.Count
 	for _, tt := range []struct {

@@ -21,6 +21,10 @@ import (
 // A token that has expired, and works again after two hours, empties no Outbox: the first request
 // stays the first.
 func TestOutbox_keepsRequestsWhileATokenIsInvalid(t *testing.T) {
+	requests := 200
+	if testing.Short() {
+		requests = 60
+	}
 	for _, unkeyed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -35,21 +39,21 @@ func TestOutbox_keepsRequestsWhileATokenIsInvalid(t *testing.T) {
 				c.IdempotencyKey = func(*http.Request) string { return "" }
 			}
 			o := r.open(t, c)
-			for i := range 200 {
+			for i := range requests {
 				r.submit(t, o, "POST", fmt.Sprint("/", i))
 			}
 			time.Sleep(time.Hour)
-			require.Equal(t, 200, o.State().Requests)
+			require.Equal(t, requests, o.State().Requests)
 			require.ErrorContains(t, o.State().LastError, "401")
 			require.NoError(t, o.Drain(t.Context()))
 			got := r.got()
-			require.Len(t, got, 200)
+			require.Len(t, got, requests)
 			for i, d := range got {
 				require.Equal(t, fmt.Sprintf("%d 200", i+1), d)
 			}
 			urls := r.urls()
 			require.Equal(t, slices.Compact(slices.Clone(urls)), slices.Collect(func(yield func(string) bool) {
-				for i := range 200 {
+				for i := range requests {
 					yield(fmt.Sprint("/", i))
 				}
 			}), "in order")

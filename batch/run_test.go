@@ -148,12 +148,13 @@ func TestRun_endsWithItsContext(t *testing.T) {
 // A new process knows nothing of the limit, and finds it partly used up by the one before. How long it takes is random: the median
 // of five runs counts.
 func TestRun_continuesAtThePaceOfTheServer(t *testing.T) {
+	const most = 11500 * time.Millisecond
 	var took []time.Duration
-	runs := 5
+	runs, within := 5, 0
 	if testing.Short() {
 		runs = 3
 	}
-	for range runs {
+	for len(took) < runs && within <= runs/2 { // until most of them are within the bound: then the median is
 		synctest.Test(t, func(t *testing.T) {
 			server := &heedtest.Server{
 				Limit:   &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(200))},
@@ -173,13 +174,15 @@ func TestRun_continuesAtThePaceOfTheServer(t *testing.T) {
 				client.CloseIdleConnections()
 			}
 			took = append(took, time.Since(start))
+			if took[len(took)-1] < most {
+				within++
+			}
 			report, err := batch.Run(t.Context(), upTo(2000), nil, o)
 			require.NoError(t, err)
 			require.Equal(t, 2000, report.Resumed)
 		})
 	}
-	slices.Sort(took)
-	require.Less(t, took[runs/2], 11500*time.Millisecond, "2,000 items at 200 a second, and what each of three processes finds out about the limit: %v", took)
+	require.Greater(t, within, runs/2, "2,000 items at 200 a second, and what each of three processes finds out about the limit: %v", took)
 }
 
 // withoutDeadline is a context that ends without an announcement.

@@ -54,27 +54,27 @@ func TestRun_stopsWithoutUnknownOutcomes(t *testing.T) {
 		e := newEffects(t, 5*time.Millisecond)
 		o := batch.Options{Workers: 5, Checkpoint: checkpointIn(t)}
 		interrupted := errors.New("interrupted")
-		stops := 200
+		stops, items := 200, 2000
 		if testing.Short() {
-			stops = 60
+			stops, items = 60, 700
 		}
 		for i := range stops {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(3+i%7)*time.Millisecond, interrupted)
 			if i%2 == 0 {
 				ctx = withoutDeadline{ctx}
 			}
-			report, err := batch.Run(ctx, upTo(2000), e.post, o)
+			report, err := batch.Run(ctx, upTo(items), e.post, o)
 			cancel()
 			require.Error(t, err)
 			require.NotErrorIs(t, err, batch.ErrItems)
 			require.Zero(t, report.Failed+report.Unknown+report.Interrupted, i)
 			require.Less(t, report.Elapsed, time.Second)
 		}
-		report, err := batch.Run(t.Context(), upTo(2000), e.post, o)
+		report, err := batch.Run(t.Context(), upTo(items), e.post, o)
 		require.NoError(t, err)
-		require.Equal(t, 2000, report.Done)
-		require.Len(t, e.of(), 2000)
-		require.Len(t, e.Requests(), 2000, "none was done twice")
+		require.Equal(t, items, report.Done)
+		require.Len(t, e.of(), items)
+		require.Len(t, e.Requests(), items, "none was done twice")
 	})
 }
 

@@ -55,6 +55,9 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Limit: ten, EndsOnce: true}},
 	} {
 		tt.spec.Histories = 200
+		if testing.Short() {
+			tt.spec.Histories = 70
+		}
 		t.Run(name, func(t *testing.T) { throttletest.TestLimiter(t, tt.new, tt.spec) })
 	}
 }

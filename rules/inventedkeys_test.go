@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"runtime"
 	"testing"
 	"time"
@@ -25,13 +26,20 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 			"{unit: minute, requests_per_unit: 60, max_keys: 5000}",
 			"{unit: hour, requests_per_unit: 100, algorithm: token_bucket, compact: true, max_keys: 5000}",
 		} {
+			if testing.Short() && values != "" && !strings.HasPrefix(amount, "{unit: minute") {
+				continue
+			}
 			set, err := Parse([]byte("domain: api\n"+values+"descriptors:\n  - key: remote_address\n    rate_limit: "+amount+"\n"), Config{Clock: fixedClock(friday)})
 			require.NoError(t, err)
 			serves := func(addr string) bool {
 				var tk queue.Ticket
-				require.NoError(t, set.Limits(&http.Request{URL: &url.URL{Path: "/"}, RemoteAddr: addr}, &tk))
+				if err := set.Limits(&http.Request{URL: &url.URL{Path: "/"}, RemoteAddr: addr}, &tk); err != nil {
+					require.NoError(t, err)
+				}
 				d, err := tk.Reserve(context.Background(), time.Time{})
-				require.NoError(t, err)
+				if err != nil {
+					require.NoError(t, err)
+				}
 				return d.OK
 			}
 			denied := 0
@@ -40,7 +48,9 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 				if serves(fmt.Sprintf("[2001:db8:%d:%x::1]:1000", 1+i&1, i>>1&0xffff)) {
 					denied = 0
 				}
-				require.Less(t, i, 200_000, "the networks have no end")
+				if i >= 200_000 {
+					require.Fail(t, "the networks have no end")
+				}
 			}
 			served := 0
 			for i := range 2000 {

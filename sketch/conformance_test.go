@@ -14,6 +14,10 @@ import (
 // that of throttle.NewSlidingCounter: a span touches up to two windows more than its length in
 // windows.
 func TestConformance(t *testing.T) {
+	histories := 0 // the default
+	if testing.Short() {
+		histories = 60
+	}
 	bound := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }
 	for name, p := range map[string]sketch.LimiterConfig{
 		"as planned":   {Clients: 1000, Seed: 1},
@@ -22,7 +26,7 @@ func TestConformance(t *testing.T) {
 		p.Limit = throttle.PerSecond(10)
 		t.Run(name, func(t *testing.T) {
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(sketch.NewLimiter(p), clk) },
-				throttletest.Spec{Bound: bound, Approximate: true})
+				throttletest.Spec{Bound: bound, Approximate: true, Histories: histories})
 		})
 	}
 }

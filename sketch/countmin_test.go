@@ -18,7 +18,9 @@ func countErrors(t *testing.T, added map[int]int64, count func(key string) int64
 	t.Helper()
 	for k, n := range added {
 		excess := count(key('k', k)) - n
-		require.GreaterOrEqual(t, excess, int64(0), "a count is too low")
+		if excess < 0 {
+			require.GreaterOrEqual(t, excess, int64(0), "a count is too low")
+		}
 		mean += float64(excess)
 		if float64(excess) > most {
 			over++
@@ -54,6 +56,9 @@ func TestCountMin_errorIsWithinTheBound(t *testing.T) {
 // seed: keys whose weight equals the permitted error, so that one of them per row exceeds it.
 func TestCountMin_boundHoldsForTheWorstWeights(t *testing.T) {
 	for _, delta := range []float64{0.1, 0.01, 0.001} {
+		if testing.Short() && delta == 0.01 {
+			continue
+		}
 		c := sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 0.0001, Delta: delta, Seed: 9})
 		const heavy, trials = 10_000, 200_000 // each has a ten-thousandth of the sum
 		for i := range heavy {
@@ -96,7 +101,9 @@ func TestCountMin_losesNothingOnConcurrentAdds(t *testing.T) {
 				before := added[k].Load()
 				got := c.Add(key('k', k), n)
 				added[k].Add(n)
-				assert.GreaterOrEqual(t, got, before+n)
+				if got < before+n {
+					assert.GreaterOrEqual(t, got, before+n)
+				}
 			}
 		})
 		for k := range keys {

@@ -21,6 +21,10 @@ import (
 // than a table has. bench/attack does the same with 10 million keys and the default sizes.
 func TestInventedKeys_denyNoOther(t *testing.T) {
 	const places = 1 << 13
+	keys := 60_000
+	if testing.Short() {
+		keys = 30_000
+	}
 	limit := throttle.PerHour(5)
 	for name, build := range map[string]func(throttle.Clock) throttle.Limiter{
 		"Buckets": func(clk throttle.Clock) throttle.Limiter {
@@ -40,7 +44,7 @@ func TestInventedKeys_denyNoOther(t *testing.T) {
 				if testing.Short() && (cost > 1 || networks == 2) {
 					continue
 				}
-				s := inventedkeys.Scenario{Networks: networks, Keys: 60_000, Cost: cost, Length: 10 * time.Minute, Moments: 10, Honest: 500}
+				s := inventedkeys.Scenario{Networks: networks, Keys: keys, Cost: cost, Length: 10 * time.Minute, Moments: 10, Honest: 500}
 				clk := new(inventedkeys.Clock)
 				l := build(clk)
 				before := heapBytes()
