@@ -71,7 +71,11 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 func TestQueue_boundCountsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &queue.Queue{MaxWait: -1}
-		for range 3 {
+		rounds := 3
+		if testing.Short() {
+			rounds = 2
+		}
+		for range rounds {
 			require.Equal(t, 1024, countWaiting(t, &throttlehttp.Middleware{Queue: w}, 1100))
 			time.Sleep(time.Hour)
 		}

@@ -263,7 +263,11 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 // of claims, cancellations and settled costs. Unlike in the conformance suite, claims are
 // large and most of them are booked ahead.
 func TestLimiter_usageObeysBound(t *testing.T) {
-	for seed := range uint64(1500) {
+	seeds := uint64(1500)
+	if testing.Short() {
+		seeds = 500
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 7))
 		limit, saved := throttle.PerSecond(1+r.Int64N(20)), int64(0)
 		s := newLimiterAt(t, warmup.Config{Limit: limit, Period: time.Duration(r.Int64N(5e9)), ColdFactor: 1 + 4*r.Float64()})
@@ -278,7 +282,9 @@ func TestLimiter_usageObeysBound(t *testing.T) {
 				sum += a.n
 				w := a.at - usages[i].at + 1
 				bound := largest + saved + int64(w)*limit.Count/int64(time.Second)
-				require.LessOrEqual(t, sum, bound, "seed %d: within %v from %v on", seed, w, usages[i].at)
+				if sum > bound {
+					require.LessOrEqual(t, sum, bound, "seed %d: within %v from %v on", seed, w, usages[i].at)
+				}
 			}
 		}
 	}

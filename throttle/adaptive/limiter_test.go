@@ -58,7 +58,11 @@ func TestLimiter_findsTheLimit(t *testing.T) {
 				limit := func(n int64) throttle.Limit { return throttle.Limit{Count: n, Per: time.Second, Burst: 5} }
 				server := throttle.NewTokenBucket(limit(40))
 				own := adaptive.New(adaptive.Config{Curve: curve})
-				for _, allowed := range []int64{40, 10, 80, 80} {
+				steps := []int64{40, 10, 80, 80}
+				if testing.Short() {
+					steps = steps[:3]
+				}
+				for _, allowed := range steps {
 					require.NoError(t, server.SetLimit(limit(allowed)))
 					runCallers(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
 					accepted, rejected := runCallers(t, server, own, 50, 50*time.Millisecond, 60*time.Second)

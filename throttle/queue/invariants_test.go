@@ -142,18 +142,19 @@ func requireConsistent(t *testing.T, q *Queue) {
 		require.NotZero(t, c.waiters.Len())
 		total += c.waiters.Len()
 		for i, w := range c.waiters.Items {
-			require.EqualValues(t, i, w.classIndex)
-			require.True(t, w.class == c && w.ticket.grant == nil)
-			require.False(t, w.late && c.mixed)
+			if i != int(w.classIndex) || w.class != c || w.ticket.grant != nil || w.late && c.mixed {
+				require.Fail(t, "a waiter is not one of its class", "index %d, waiter %+v", i, w)
+			}
 			if c.reserving == w {
 				continue
 			}
 			end := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd())
-			require.Equal(t, end == never, w.deadlineIndex < 0)
-			if end != never {
-				require.Equal(t, end, q.deadlines.Items[w.deadlineIndex].at)
+			if (end == never) != (w.deadlineIndex < 0) || end != never && end != q.deadlines.Items[w.deadlineIndex].at {
+				require.Fail(t, "a deadline is wrong", "end %d, waiter %+v", end, w)
 			}
-			require.False(t, c.waiters.Order.Less(w, c.waiters.First()))
+			if c.waiters.Order.Less(w, c.waiters.First()) {
+				require.Fail(t, "a waiter is before the first")
+			}
 		}
 		for i := range c.entries {
 			e := &c.entries[i]
