@@ -119,6 +119,9 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && l.spec.Histories == 0 {
+				l.spec.Histories = 70
+			}
 			throttletest.TestLimiter(t, l.new, l.spec)
 		})
 	}
