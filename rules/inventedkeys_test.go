@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strings"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
