@@ -22,7 +22,7 @@ SLOW_BUILDS := ./examples/uses
 
 # The simulations of bench are seconds of processor time that the race detector makes ten times as long; what they use has
 # tests of its own with it.
-NO_RACE := $(SLOW_BUILDS) ./bench
+NO_RACE := $(SLOW_BUILDS) ./bench ./bench/dashboard
 
 # The packages that do arithmetic, as far as they exist: tests with 32-bit ints
 # find what they take for granted.

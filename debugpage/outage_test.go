@@ -20,7 +20,7 @@ func TestPage_anOutageIsAtMost20Decisions(t *testing.T) {
 			p := new(Page)
 			transport := outage.Transport(p.Trace())
 			p.Add("", transport)
-			outagetest.RunCallers(t.Context(), transport, callers)
+			outagetest.Run(t.Context(), transport, callers)
 			decisions, events := stateOf(t, p).Decisions, 0
 			for _, d := range decisions {
 				events += d.Count

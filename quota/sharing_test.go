@@ -3,7 +3,6 @@ package quota
 import (
 	"context"
 	"math"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,11 +54,13 @@ func TestSharing_oneRejectionHoldsAll(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			for range 3 {
-				synctest.Test(t, run)
+			within := 0
+			for len(later) < 3 && within < 2 { // then the median is within the bound
+				if synctest.Test(t, run); later[len(later)-1] <= tt.later {
+					within++
+				}
 			}
-			slices.Sort(later)
-			goal(t, tt.goal, later[1] <= tt.later, "%s: rejected although another process had published a hold: %v", name, later)
+			goal(t, tt.goal, within == 2, "%s: rejected although another process had published a hold: %v", name, later)
 		}
 	}
 }

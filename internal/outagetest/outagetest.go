@@ -38,12 +38,9 @@ func (o Outage) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: o.Header, Body: http.NoBody, Request: req}, nil
 }
 
-// Run lets 200 callers call for 10 s, with a deadline of 1 s each and 100 ms between calls, and
+// Run lets n callers call for 10 s, with a deadline of 1 s each and 100 ms between calls, and
 // returns the number of calls. It must be called in a bubble of testing/synctest.
-func Run(ctx context.Context, rt http.RoundTripper) (calls int64) { return RunCallers(ctx, rt, 200) }
-
-// RunCallers is Run with n callers.
-func RunCallers(ctx context.Context, rt http.RoundTripper, n int) (calls int64) {
+func Run(ctx context.Context, rt http.RoundTripper, n int) (calls int64) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var sent atomic.Int64
