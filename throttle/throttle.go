@@ -20,7 +20,7 @@ const Forever time.Duration = math.MaxInt64
 //   - After a rejection, an equal claim made at Decision.At plus Decision.Wait is
 //     granted if no other claim was granted in between.
 //   - A reading of the clock that is older than that of the latest grant counts as the latter,
-//     so that no unit is credited twice.
+//     so that no unit is credited twice. Those of rejections and dry runs do not count.
 //   - A granted claim may be reported any number of times with State Ongoing, and ends in exactly
 //     one Report with another State.
 //   - The Traits are true.

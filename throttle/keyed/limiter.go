@@ -61,11 +61,11 @@ import (
 // No field may change after the first use. A Limiter must not be copied.
 type Limiter struct {
 	// New returns the limiter of a key. It must be set and must not return nil:
-	// throttle.AllowAll is the limiter of a key without a limit. New may be called for a key
-	// that shares a limiter or for which another goroutine has just created one; the result is
-	// then not used. The limiter should read Clock and have throttle.Traits.NonBlocking: one
-	// that may block is also called for claims of other keys that need its place, without
-	// their contexts.
+	// throttle.AllowAll is the limiter of a key without a limit. No lock is held meanwhile. New
+	// may be called for a key that shares a limiter or for which another goroutine has just
+	// created one; the result is then not used. The limiter should read Clock and have
+	// throttle.Traits.NonBlocking: one that may block is also called for claims of other keys
+	// that need its place, without their contexts.
 	New func(key string) throttle.Limiter
 
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
