@@ -20,7 +20,7 @@ func main() {
 		if received.Add(1) == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		io.WriteString(w, "ten bytes\n")
+		_, _ = io.WriteString(w, "ten bytes\n")
 	}))
 	defer server.Close()
 	if err := get(server.URL); err != nil {
