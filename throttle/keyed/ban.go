@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,18 +65,14 @@ type banLimiter struct {
 }
 
 type banState struct {
-	pos        tablePosition
-	rejections []int64 // readings of the latest rejections; a ring
-	oldest     int     // index of the oldest of them
-	until      int64   // end of the latest ban
-	duration   int64   // length of that ban; 0: none yet
-	forgetAt   int64   // when the state is reset
+	pos        tablePosition // evictableAt is when the state is reset
+	rejections []int64       // readings of the latest rejections; a ring
+	oldest     int           // index of the oldest of them
+	until      int64         // end of the latest ban
+	duration   int64         // length of that ban; 0: none yet
 }
 
 func (o *banState) position() *tablePosition { return &o.pos }
-
-// evictableAt is an argument of keyTable.evict.
-func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
 // NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its
 // limit. A key with Rejections rejections within Within is banned for Duration, and for twice as
@@ -180,25 +177,27 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 			return ticks.Never
 		}
 	}
-	if now >= o.forgetAt {
+	if now >= o.pos.evictableAt {
 		o.reset()
 	}
-	o.forgetAt = max(o.forgetAt, ticks.Add(now, int64(p.config.ForgetAfter)))
-	if now < o.until || !o.count(now, p.config) {
-		return o.until
+	if now >= o.until && o.count(now, p.config) {
+		o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
+		o.until = ticks.Add(now, o.duration)
 	}
-	o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
-	o.until = ticks.Add(now, o.duration)
-	o.forgetAt = ticks.Add(o.until, int64(p.config.ForgetAfter))
+	p.keys.setEvictableAt(o, max(o.pos.evictableAt, ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))))
 	return o.until
 }
 
 // track adds the state of a key. It returns nil if none of MaxKeys others can be evicted.
 func (p *banLimiter) track(key string, now int64) *banState {
-	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
-		return nil
+	if p.keys.len() >= p.config.MaxKeys {
+		first := p.keys.heap.First()
+		if first.pos.evictableAt > now {
+			return nil
+		}
+		p.keys.remove(first)
 	}
-	o := &banState{until: ticks.Never, forgetAt: ticks.Never}
+	o := &banState{until: ticks.Never}
 	p.keys.add(o, key, ticks.Never)
 	return o
 }
@@ -237,10 +236,5 @@ func (p *banLimiter) Traits() throttle.Traits {
 func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range p.keys.byKey {
-		if o.forgetAt > now {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.keys.heap.Items, func(o *banState) bool { return o.pos.evictableAt > now })
 }

@@ -161,13 +161,13 @@ func (k *bucketTable) Reserve(ctx context.Context, c throttle.Claim) (d throttle
 		if s == nil {
 			return k.inner.Reserve(ctx, c)
 		}
-		if v, done := k.decide(r, s, i, h, c, n, given); done {
+		if wait, taken, done := k.decide(r, s, i, h, c, n, given); done {
 			// Writes to the caller's Decision: copying a Decision takes as long as deciding.
-			d.OK, d.Wait, d.Policy, d.Degraded = v.wait == 0, v.wait, k.policy, i == shared
+			d.OK, d.Wait, d.Policy, d.Degraded = wait == 0, wait, k.policy, i == shared
 			d.At = k.time.Stamp(given, given, c.Now)
 			d.Limit, d.Per = k.params.Burst, k.params.RefillTime
-			d.Remaining, d.ResetAfter = k.params.State(v.taken)
-			d.Fresh = c.DryRun && v.taken == 0 && i != shared
+			d.Remaining, d.ResetAfter = k.params.State(taken)
+			d.Fresh = c.DryRun && taken == 0 && i != shared
 			return d, nil
 		}
 	}
@@ -192,57 +192,48 @@ func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, giv
 	if n <= k.params.Burst {
 		a.latest = a.now + k.params.Window - n*k.params.Interval
 	}
-	switch {
-	case n <= k.params.Burst && !c.DryRun:
-		i = r.insert(a)
-	case !r.hasPlace(a):
-		i = shared
-	default:
-		i = r.empty()
-		if s = a.start(); s != nil && a.isRejected(s) {
-			i = shared
+	if n <= k.params.Burst && !c.DryRun {
+		if i = r.insert(a); i != shared {
+			return &r.slots[i], i
+		}
+	} else if r.hasPlace(a) {
+		if s = a.start(); s == nil {
+			return &r.slots[r.empty()], r.empty()
+		}
+		if !a.isRejected(s) {
+			return s, r.empty()
 		}
 	}
-	switch {
-	case s != nil:
-	case i != shared:
-		s = &r.slots[i]
-	case k.overflow == nil:
-		s = sharedSlot(&k.networks, a.network)
+	if k.overflow != nil {
+		return nil, shared
 	}
-	return s, i
+	return sharedSlot(&k.networks, a.network), shared
 }
 
-// A verdict is the decision on a claim.
-type verdict struct {
-	wait  time.Duration // 0: the claim is granted
-	taken int64         // ticks that are then taken from the window of the bucket
-}
-
-// decide decides on c by s, which is slot i. It reports false if s has changed meanwhile.
-func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (v verdict, done bool) {
+// decide decides on c by s, which is slot i. It returns Decision.Wait, 0 if c is granted, and the ticks that are
+// then taken from the window of the bucket. It reports false if s has changed meanwhile.
+func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (wait time.Duration, taken int64, done bool) {
 	e := &k.params
 	old, ok := r.load(s, i, h, c.Key)
 	if !ok {
-		return v, false
+		return 0, 0, false
 	}
 	tick := k.tick(given)
-	v.taken = max(old, tick) - tick
+	taken = max(old, tick) - tick
 	if n > e.Burst {
-		v.wait = throttle.Forever
-		return v, true
+		return throttle.Forever, taken, true
 	}
 	cost := n * e.Interval
-	if v.wait = e.Duration(v.taken + cost - e.Window); v.wait > 0 || c.DryRun {
-		return v, true
+	if wait = e.Duration(taken + cost - e.Window); wait > 0 || c.DryRun {
+		return wait, taken, true
 	}
-	if !s.tat.CompareAndSwap(old, tick+v.taken+cost) {
-		return v, false
+	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
+		return 0, 0, false
 	}
-	if v.taken += cost; !c.Now.IsZero() {
+	if !c.Now.IsZero() {
 		ticks.StoreMax(&r.latest, given)
 	}
-	return v, true
+	return 0, taken + cost, true
 }
 
 // Report implements throttle.Limiter: it corrects the cost of the claim as a token bucket does.

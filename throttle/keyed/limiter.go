@@ -97,8 +97,10 @@ type Limiter struct {
 }
 
 const (
-	shardThreshold = 4096 // value of Max from which on the table is divided into shards
-	maxShards      = 64
+	shardThreshold    = 4096 // value of Max from which on the table is divided into shards
+	maxShards         = 64
+	maxEvictionChecks = 8           // limiters that are checked when a new key needs a place
+	recheckAfter      = time.Second // time after which to check a limiter again that does not state when it is fresh
 )
 
 // A shard is the part of the keys that one lock guards.
@@ -304,10 +306,7 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			fresh, after := isFresh(s.limiter, s.pos.key, k.time.At(now))
-			if from = ticks.Add(now, int64(after)); fresh {
-				from = now
-			}
+			from = ticks.Add(now, int64(freshAfter(s.limiter, s.pos.key, k.time.At(now))))
 		}
 		if t.evictIfIdle(s, uses, from, now) {
 			k.count.Add(-1)
@@ -317,17 +316,17 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	return false
 }
 
-// recheckAfter is the time after which to ask a limiter again that does not state when it is fresh.
-const recheckAfter = time.Second
-
-// isFresh reports whether a new limiter would decide as l does on key from now on. If not, it also
-// returns the time after which to ask again.
-func isFresh(l throttle.Limiter, key string, now time.Time) (bool, time.Duration) {
+// freshAfter returns 0 if a new limiter would decide as l does on key from now on, and otherwise
+// the time after which to ask again.
+func freshAfter(l throttle.Limiter, key string, now time.Time) time.Duration {
 	d, err := l.Reserve(context.Background(), throttle.Claim{Key: key, Now: now, DryRun: true})
-	if err != nil || d.Fresh || d.ResetAfter <= 0 {
-		return err == nil && d.Fresh, recheckAfter
+	switch {
+	case err == nil && d.Fresh:
+		return 0
+	case err != nil || d.ResetAfter <= 0:
+		return recheckAfter
 	}
-	return false, max(d.At.Add(d.ResetAfter).Sub(now), 1)
+	return max(d.At.Add(d.ResetAfter).Sub(now), 1)
 }
 
 // readEarlier returns the earlier of the readings asOf and of the clock: a limiter that is idle
@@ -413,8 +412,7 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 		return false
 	}
 	if from > now || s.uses != uses {
-		s.pos.evictableAt = max(from, ticks.Add(now, 1))
-		t.keys.heap.Fix(s.pos.index)
+		t.keys.setEvictableAt(s, max(from, ticks.Add(now, 1)))
 		return false
 	}
 	t.keys.remove(s)

@@ -100,23 +100,20 @@ func (l *statedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.D
 	return l.d, l.err
 }
 
-func TestIsFresh_asksByADryRun(t *testing.T) {
+func TestFreshAfter_asksByADryRun(t *testing.T) {
 	start := time.Unix(0, 0)
 	for name, tt := range map[string]struct {
-		l     statedLimiter
-		want  bool
-		after time.Duration
+		l    statedLimiter
+		want time.Duration
 	}{
-		"fresh":               {statedLimiter{d: throttle.Decision{OK: true, Fresh: true}}, true, time.Second},
-		"fresh and rejected":  {statedLimiter{d: throttle.Decision{Fresh: true}}, true, time.Second},
-		"not stated":          {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, false, time.Second},
-		"restored later":      {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2, ResetAfter: time.Minute}}, false, time.Minute},
-		"restored in a while": {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: 1}}, false, 1},
-		"error":               {statedLimiter{d: throttle.Decision{Fresh: true}, err: errors.New("away")}, false, time.Second},
+		"fresh":               {statedLimiter{d: throttle.Decision{OK: true, Fresh: true}}, 0},
+		"fresh and rejected":  {statedLimiter{d: throttle.Decision{Fresh: true}}, 0},
+		"not stated":          {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, time.Second},
+		"restored later":      {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2, ResetAfter: time.Minute}}, time.Minute},
+		"restored in a while": {statedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: 1}}, 1},
+		"error":               {statedLimiter{d: throttle.Decision{Fresh: true}, err: errors.New("away")}, time.Second},
 	} {
-		got, after := isFresh(&tt.l, "k", start)
-		require.Equal(t, tt.want, got, name)
-		require.Equal(t, tt.after, after, name)
+		require.Equal(t, tt.want, freshAfter(&tt.l, "k", start), name)
 		require.Equal(t, throttle.Claim{Key: "k", Now: start, DryRun: true}, tt.l.claim, name)
 	}
 }
@@ -160,16 +157,17 @@ func TestBan_waitOfAClaimThatCouldBeginLater(t *testing.T) {
 	}
 }
 
-// TestKeyTable_evictsWhatIsUnused compares a table with a list.
-func TestKeyTable_evictsWhatIsUnused(t *testing.T) {
+// TestKeyTable_ordersByEvictableAt compares a table with a list.
+func TestKeyTable_ordersByEvictableAt(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		var table keyTable[*banState]
 		all := map[string]*banState{}
 		for i := range 40 {
-			o := &banState{forgetAt: r.Int64N(100)}
+			o := new(banState)
 			all[string(rune('A'+i))] = o
 			table.add(o, string(rune('A'+i)), r.Int64N(100)-100)
+			table.setEvictableAt(o, r.Int64N(100))
 		}
 		for now := int64(0); now < 120; now += r.Int64N(20) {
 			if key := string(rune('A' + r.IntN(40))); all[key] != nil {
@@ -178,10 +176,10 @@ func TestKeyTable_evictsWhatIsUnused(t *testing.T) {
 				delete(all, key)
 			}
 			for table.len() > 0 && table.heap.First().pos.evictableAt <= now {
-				table.evict(now, (*banState).evictableAt)
+				table.remove(table.heap.First())
 			}
 			for key, o := range all {
-				if o.forgetAt <= now {
+				if o.pos.evictableAt <= now {
 					delete(all, key)
 				}
 			}

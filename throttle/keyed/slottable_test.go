@@ -30,7 +30,7 @@ func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 		}
 		require.Equal(t, i, r.insert(newKey{hash: k.hash("next"), key: "next", now: 7, asOf: 7}), "slow is full again, and goes")
 
-		_, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "slow"}, 1, 7)
+		_, _, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "slow"}, 1, 7)
 		require.False(t, done)
 		require.False(t, k.adjustSlot(r, &r.slots[i], i, h, "slow", -1, 7))
 		require.EqualValues(t, 7, r.slots[i].tat.Load())
@@ -197,7 +197,7 @@ func TestBuckets_waitsForAnInsertion(t *testing.T) {
 	r, h := &k.tables[0], k.hash("a")
 	i := r.insert(newKey{hash: h, key: "a", now: 0, asOf: 0})
 	r.slots[i].tat.Store(gcra.Closed)
-	_, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "a"}, 1, 7)
+	_, _, done := k.decide(r, &r.slots[i], i, h, throttle.Claim{Key: "a"}, 1, 7)
 	require.False(t, done)
 	require.False(t, k.adjustSlot(r, &r.slots[i], i, h, "a", -1, 7))
 	require.True(t, r.mu.TryLock())
