@@ -117,14 +117,21 @@ func (a *allOf) Report(ctx context.Context, c Claim, d Decision, f Feedback) {
 }
 
 func (a *allOf) Traits() Traits {
-	all := Traits{NonBlocking: true, EndsAtResponse: true, Parts: a.limiters}
+	all := AllowAll.Traits()
 	for _, l := range a.limiters {
-		t := l.Traits()
-		all.NonBlocking = all.NonBlocking && t.NonBlocking
-		all.EndsAtResponse = all.EndsAtResponse && t.EndsAtResponse
-		all.CountsRejected = all.CountsRejected || t.CountsRejected
+		all = mergeTraits(all, l.Traits())
 	}
+	all.Parts = a.limiters
 	return all
+}
+
+// mergeTraits returns the Traits of a limiter that asks two others, except BooksAhead and Parts.
+func mergeTraits(t, u Traits) Traits {
+	return Traits{
+		NonBlocking:    t.NonBlocking && u.NonBlocking,
+		EndsAtResponse: t.EndsAtResponse && u.EndsAtResponse,
+		CountsRejected: t.CountsRejected || u.CountsRejected,
+	}
 }
 
 // mergeGrant merges d, the grant of one more limiter, into all, the decision of those before it.

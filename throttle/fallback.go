@@ -78,10 +78,7 @@ func (f *fallback) Report(ctx context.Context, c Claim, d Decision, fb Feedback)
 // Traits implements Limiter. A limiter that does not book ahead grants only what may start now.
 func (f *fallback) Traits() Traits {
 	p, s := f.Primary.Traits(), f.Secondary.Traits()
-	return Traits{
-		NonBlocking:    p.NonBlocking && s.NonBlocking,
-		EndsAtResponse: p.EndsAtResponse && s.EndsAtResponse,
-		BooksAhead:     p.BooksAhead || s.BooksAhead,
-		CountsRejected: p.CountsRejected || s.CountsRejected,
-	}
+	t := mergeTraits(p, s)
+	t.BooksAhead = p.BooksAhead || s.BooksAhead
+	return t
 }

@@ -226,11 +226,16 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	now, tat := b.close(given)
 	b.bookings, tat = b.bookings.covering(now, tat)
 	p, e := &b.bookings, b.bookings.state
-	if extra > 0 {
+	switch {
+	case extra > 0:
 		b.open(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(extra, e.Interval)), gcra.MaxTicks))
 		return
+	case !e.Covers(acts) || d.Grant>>remainderBits != e.version: // nothing can be returned
+		b.open(tat)
+		return
 	}
-	position, lost := p.ticksBehind(d.Grant, acts, max(p.last, e.Ticks(now)))
+	position := e.Ticks(acts) - int64(d.Grant&(1<<remainderBits-1))
+	lost := max(p.last, e.Ticks(now)) - position
 	cost := ticks.Mul(-extra, e.Interval)
 	back := cost
 	if lost > 0 && b.split {
@@ -366,14 +371,4 @@ func (p *bookings) book(position, cost int64) {
 		p.lastGap = max(p.lastGap, p.last)
 	}
 	p.last = position
-}
-
-// ticksBehind returns the position of a grant for acts, and the ticks between it and until.
-func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
-	e := p.state
-	if !e.Covers(acts) || grant>>remainderBits != e.version {
-		return ticks.Never, gcra.MaxTicks // outside the range of ticks, or of a former limit: nothing can be returned
-	}
-	position = e.Ticks(acts) - int64(grant&(1<<remainderBits-1))
-	return position, until - position
 }

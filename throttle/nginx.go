@@ -53,14 +53,6 @@ func (l NginxConfig) milliRate() int64 {
 	return ticks.MulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
-// undelayedBurst returns the excess that is not delayed, in thousandths of a request.
-func (l NginxConfig) undelayedBurst() int64 {
-	if l.NoDelay {
-		return l.Burst * 1000
-	}
-	return l.Delay * 1000
-}
-
 // String returns l in the syntax of nginx's configuration.
 func (l NginxConfig) String() string {
 	s := fmt.Sprintf("rate=%d/%v burst=%d", l.Rate, l.Per, l.Burst)
@@ -75,8 +67,8 @@ func (l NginxConfig) String() string {
 
 type nginxRate struct {
 	base
-	config NginxConfig
-	rate   int64 // thousandths of a request per second
+	config NginxConfig // with NoDelay, Delay is Burst
+	rate   int64       // thousandths of a request per second
 
 	lastMilli int64 // last in whole milliseconds
 	level     int64 // excess + 1000 at lastMilli; 0: all requests have drained
@@ -112,7 +104,11 @@ type nginxRate struct {
 // It panics if l is invalid.
 func NewNginx(l NginxConfig) Limiter {
 	must(l.Validate(), "NewNginx")
-	return &nginxRate{base: newBase(ticks.NewEpochTimeline(), policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	g := &nginxRate{base: newBase(ticks.NewEpochTimeline(), policyOf(l.Name, l)), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	if l.NoDelay {
+		g.config.Delay = l.Burst
+	}
+	return g
 }
 
 func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) {
@@ -123,15 +119,14 @@ func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	defer g.mu.Unlock()
 	ms := ticks.FloorDiv(now, 1e6)
 	level := g.levelAt(ms)
-	d.Limit = g.config.undelayedBurst()/1000 + 1
-	longest := g.maxExcess(c.Ahead)
-	switch {
+	d.Limit = g.config.Delay + 1
+	switch longest, excess := g.maxExcess(c.Ahead), level+n*1000-1000; {
 	case n > d.Limit:
 		d.Wait = Forever
-	case level+n*1000-1000 > longest:
+	case excess > longest:
 		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
 	default:
-		wait := max(level+n*1000-1000-g.config.undelayedBurst(), 0) * 1000 / g.rate
+		wait := max(excess-g.config.Delay*1000, 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
 		if !c.DryRun {
 			level += n * 1000
@@ -143,7 +138,7 @@ func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	if level > 0 {
 		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
 	}
-	d.boundQueue(&c, g.config.Burst-g.config.undelayedBurst()/1000)
+	d.boundQueue(&c, g.config.Burst-g.config.Delay)
 	d.setFresh(&c)
 	return d, nil
 }
@@ -152,7 +147,7 @@ func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 func (g *nginxRate) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
 	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits of less than ms+1
-	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
+	return min(g.config.Delay*1000+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
 func (g *nginxRate) levelAt(ms int64) int64 {

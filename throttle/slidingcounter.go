@@ -155,23 +155,18 @@ func newSlidingCounts(c SlidingCounterConfig) slidingCounts {
 	return s
 }
 
-// used returns the units that count at now; see weighted for the rounding.
+// used returns the units that count at now. Rounded up, the weighted count gives the same
+// decisions on whole units as without rounding.
 func (s *slidingCounts) used(now int64) int64 {
 	part := s.partAt(now)
-	if s.estimated {
-		return ticks.Add(s.sum(part), s.weighted(part, now))
+	left := s.per - (now - part*s.per) // of the window before part, if the units are estimated
+	switch {
+	case !s.estimated:
+		return s.sum(part)
+	case s.roundDown:
+		return ticks.Add(s.sum(part), ticks.MulDivDown(s.taken(part-1), left, s.per))
 	}
-	return s.sum(part)
-}
-
-// weighted returns the count of the window before part, weighted by what is left of it at
-// now. Rounded up, it gives the same decisions on whole units as without rounding.
-func (s *slidingCounts) weighted(part, now int64) int64 {
-	left := s.per - (now - part*s.per)
-	if s.roundDown {
-		return ticks.MulDivDown(s.taken(part-1), left, s.per)
-	}
-	return ticks.MulDivUp(s.taken(part-1), left, s.per)
+	return ticks.Add(s.sum(part), ticks.MulDivUp(s.taken(part-1), left, s.per))
 }
 
 // waitUntilAtMost returns how long after now the units that count decrease to the given number.

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -158,13 +159,5 @@ func (s *softLimit) Report(ctx context.Context, c Claim, d Decision, f Feedback)
 }
 
 func (s *softLimit) Traits() Traits {
-	t := s.Soft.Traits()
-	if s.Hard != nil {
-		h := s.Hard.Traits()
-		t.NonBlocking = t.NonBlocking && h.NonBlocking
-		t.EndsAtResponse = t.EndsAtResponse && h.EndsAtResponse
-		t.CountsRejected = t.CountsRejected || h.CountsRejected
-	}
-	t.BooksAhead, t.Parts = false, nil
-	return t
+	return mergeTraits(s.Soft.Traits(), cmp.Or(s.Hard, AllowAll).Traits())
 }

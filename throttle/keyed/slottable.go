@@ -102,21 +102,16 @@ func (r *slotTable) keyMatches(i int, key string) bool {
 	return k != nil && *k == key
 }
 
-// belongsTo reports whether s, which is slot i, is still that of key, or belongs to no key.
-func (r *slotTable) belongsTo(s *bucketSlot, i int, h uint64, key string) bool {
-	id := s.id.Load()
-	return id == noKeyID || id == h && r.keyMatches(i, key)
-}
-
-// load returns the tat of s. It reports false if s does not belong to key, after waiting for the
-// insertion of a key that is in progress.
+// load returns the tat of s, which is slot i, and whether s is still that of key or belongs to no
+// key. It waits for the insertion of a key that is in progress, and then reports false.
 func (r *slotTable) load(s *bucketSlot, i int, h uint64, key string) (tat int64, ok bool) {
 	if tat = s.tat.Load(); tat == gcra.Closed {
 		r.mu.Lock()
 		r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
 		return tat, false
 	}
-	return tat, r.belongsTo(s, i, h, key)
+	id := s.id.Load()
+	return tat, id == noKeyID || id == h && r.keyMatches(i, key)
 }
 
 // findFree returns a free slot for a key with hash h: one that is unused, or whose bucket

@@ -158,10 +158,14 @@ func TestSlotTable_insert(t *testing.T) {
 	require.Equal(t, -1, r.find(10, "a"))
 	require.Equal(t, 0, r.find(30, "z"))
 	require.Equal(t, -1, r.find(30, "y"), "another key with the same hash")
-	require.True(t, r.belongsTo(&r.slots[0], 0, 30, "z"))
-	require.False(t, r.belongsTo(&r.slots[0], 0, 30, "y"))
-	require.False(t, r.belongsTo(&r.slots[0], 0, 31, "z"))
-	require.True(t, r.belongsTo(&r.slots[r.empty()], r.empty(), 30, "z"))
+	belongsTo := func(i int, h uint64, key string) bool {
+		_, ok := r.load(&r.slots[i], i, h, key)
+		return ok
+	}
+	require.True(t, belongsTo(0, 30, "z"))
+	require.False(t, belongsTo(0, 30, "y"))
+	require.False(t, belongsTo(0, 31, "z"))
+	require.True(t, belongsTo(r.empty(), 30, "z"))
 	require.Equal(t, 0, r.insert(newKey{hash: 31, key: "y", now: 50, asOf: 22}))
 	require.EqualValues(t, 50, r.slots[0].tat.Load())
 }
