@@ -34,13 +34,12 @@ type class struct {
 	checksBounds  bool   // a queue bound became known during it, which its waiter may exceed
 
 	// The head may be rejected by one limit after another, see updateReservation.
-	estimated     bool   // the class waits because of an estimate
-	newHead       bool   // the head has not been rejected yet
-	yieldRound    uint64 // Queue.round when the class yielded last
-	yields        int    // how often it has yielded in that round
-	bounces       int
-	lastWait      int64
-	reservedUntil int64 // 0: the class waits at blockedAt only
+	estimated      bool   // the class waits because of an estimate
+	newHead        bool   // the head has not been rejected yet
+	yieldRound     uint64 // Queue.round when the class yielded last
+	yields         int    // how often it has yielded in that round
+	reservableWait int64  // a wait of at most this, at another limit than blockedAt, begins a reservation; never: any
+	reservedUntil  int64  // 0: the class waits at blockedAt only
 }
 
 // A classKey holds the ids of the limitQueues of a class in ascending order, 8 bytes each, and the tenant.
@@ -141,7 +140,7 @@ func (q *Queue) uncount() {
 // headChanged moves c to its new position in the limitQueue of blockedAt, and ends the
 // reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
-	c.bounces, c.newHead = 0, true
+	c.newHead = true
 	if c.blockedAt != nil {
 		q.reorder(c.blockedAt)
 	}
@@ -211,7 +210,14 @@ func (c *class) longestWait(joined, now int64) *limitState {
 func (q *Queue) classOf(t *Ticket) *class {
 	var queuesBuf [8]*limitQueue
 	var idsBuf [8 * len(queuesBuf)]byte
-	queues, ids := q.makeLimitQueues(t, queuesBuf[:0]), idsBuf[:0]
+	queues, ids := queuesBuf[:0], idsBuf[:0]
+	for _, k := range t.limits {
+		lq := q.limitQueueFor(k)
+		at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
+		if !found {
+			queues = slices.Insert(queues, at, lq)
+		}
+	}
 	for _, lq := range queues {
 		ids = binary.BigEndian.AppendUint64(ids, lq.id)
 	}
@@ -232,19 +238,6 @@ func (q *Queue) classOf(t *Ticket) *class {
 	}
 	q.classes[c.key] = c
 	return c
-}
-
-// makeLimitQueues appends the limitQueues of t to queues, which is empty, in ascending order of
-// id. It makes those that do not exist.
-func (q *Queue) makeLimitQueues(t *Ticket, queues []*limitQueue) []*limitQueue {
-	for _, k := range t.limits {
-		lq := q.limitQueueFor(k)
-		at, found := slices.BinarySearchFunc(queues, lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
-		if !found {
-			queues = slices.Insert(queues, at, lq)
-		}
-	}
-	return queues
 }
 
 // removeClass removes c, which is empty, and the limitQueues that no other class needs.

@@ -107,11 +107,9 @@ func (q *Queue) expiredError(w *waiter, reason error) error {
 
 // rejectedError returns an error that names the limit of lq.
 func (q *Queue) rejectedError(lq *limitQueue, reason error) *throttle.RejectedError {
-	e := &throttle.RejectedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name, ServerImposed: lq.last.serverImposed}, Reason: reason}
-	if lq.retryExact {
-		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
-	}
-	return e
+	return &throttle.RejectedError{Key: lq.key.key, Reason: reason, Decision: throttle.Decision{
+		At: q.time.At(q.now), Policy: lq.last.name, ServerImposed: lq.last.serverImposed, Wait: q.grantAfter(lq),
+	}}
 }
 
 // demoteLate moves waiters at the head of c that have less than Ticket.HighLatency left behind the others, each once.

@@ -191,19 +191,19 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 // maxReservation, and at most as long as the wait before it unless the head has been rejected by alternating limits
 // more than once. It ends after maxReservation, and when another class goes first at the limit of the class.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
-	wait := retryAt - q.now
-	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
-	if c.blockedAt != nil && !sameLimit && !c.newHead { // rejections of the previous head do not count
-		c.bounces++
+	switch wait := retryAt - q.now; {
+	case c.newHead, c.reservedUntil != 0 && retryAt > c.reservedUntil: // earlier rejections do not count
+		c.newHead, c.reservedUntil, c.reservableWait = false, 0, wait
+	case c.blockedAt == e: // retried at the same limit
+		if c.reservableWait != never {
+			c.reservableWait = wait
+		}
+	default:
+		if c.reservedUntil == 0 && wait <= min(c.reservableWait, maxReservation) {
+			c.reservedUntil = ticks.Add(q.now, maxReservation)
+		}
+		c.reservableWait = never
 	}
-	c.newHead = false
-	switch {
-	case c.reservedUntil != 0 && retryAt > c.reservedUntil:
-		c.reservedUntil, c.bounces = 0, 0
-	case c.reservedUntil == 0 && !sameLimit && wait <= maxReservation && (c.bounces > 1 || c.bounces == 1 && wait <= c.lastWait):
-		c.reservedUntil = ticks.Add(q.now, maxReservation)
-	}
-	c.lastWait = wait
 }
 
 // resetBroken records that the limit at which c waited has not rejected its head, unless it is the limit of e.

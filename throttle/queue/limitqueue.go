@@ -75,22 +75,27 @@ type limitKey struct {
 // it shares with demands for this limit alone. A larger AllOf has a single limitQueue.
 const maxParts = 4
 
+// partsOf returns the limits of l that have a limitQueue each; nil: l has one.
+func partsOf(l throttle.Limiter) []throttle.Limiter {
+	if parts := l.Traits().Parts; len(parts) <= maxParts {
+		return parts
+	}
+	return nil
+}
+
 // numLimits returns the number of limits of m that have a limitQueue each.
 func numLimits(m *throttle.Demand) int {
 	if m.Limiter == nil {
 		return 0
 	}
-	if parts := m.Limiter.Traits().Parts; len(parts) <= maxParts && len(parts) > 0 {
-		return len(parts)
-	}
-	return 1
+	return max(len(partsOf(m.Limiter)), 1)
 }
 
 // limitKeyOf returns the key of the i-th limit of m. A limiter whose type is not comparable
 // has a separate limitQueue for each demand.
 func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	k := limitKey{m.Limiter, m.Key}
-	if parts := m.Limiter.Traits().Parts; len(parts) <= maxParts && len(parts) > 0 {
+	if parts := partsOf(m.Limiter); len(parts) > 0 {
 		k.limiter = parts[min(i, len(parts)-1)]
 	} else {
 		i = 0

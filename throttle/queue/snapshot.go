@@ -148,10 +148,7 @@ func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
 	s := LimitSnapshot{
 		Name: lq.last.name, Key: lq.key.key, ServerImposed: lq.last.serverImposed, Estimated: lq.last.estimated,
 		Waiting: lq.waiting, Units: lq.waitingUnits, Tenants: lq.tenants.Len(),
-		Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
-	}
-	if lq.retryExact {
-		s.GrantAfter = time.Duration(max(lq.retryAt-q.now, 0))
+		GrantAfter: q.grantAfter(lq), Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
 	}
 	visited := 0
 	for _, tq := range lq.tenants.Items {
@@ -180,9 +177,17 @@ func (q *Queue) classSnapshot(c *class) ClassSnapshot {
 	if e := c.blockedAt; e != nil {
 		lq := e.limitQueue
 		s.Limit, s.Key, s.BehindOther = lq.last.name, lq.key.key, lq.first() != e
-		if lq.retryExact && !s.BehindOther {
-			s.GrantAfter = time.Duration(max(lq.retryAt-q.now, 0))
+		if !s.BehindOther {
+			s.GrantAfter = q.grantAfter(lq)
 		}
 	}
 	return s
+}
+
+// grantAfter returns the time until lq grants the next claim, 0 if it did not state that.
+func (q *Queue) grantAfter(lq *limitQueue) time.Duration {
+	if !lq.retryExact {
+		return 0
+	}
+	return time.Duration(max(lq.retryAt-q.now, 0))
 }
