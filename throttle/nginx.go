@@ -124,7 +124,8 @@ func (g *nginxRate) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	case n > d.Limit:
 		d.Wait = Forever
 	case excess > longest:
-		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
+		until := g.lastMilli + ((g.level+n*1000-1000-longest)*1000+g.rate-1)/g.rate // when so many thousandths have drained
+		d.Wait = time.Duration(ticks.Mul(until, 1e6) - now)
 	default:
 		wait := max(excess-g.config.Delay*1000, 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
@@ -152,12 +153,6 @@ func (g *nginxRate) maxExcess(w time.Duration) int64 {
 
 func (g *nginxRate) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
-}
-
-// drainTime returns how long after now milli thousandths will have drained from g.level.
-func (g *nginxRate) drainTime(milli, now int64) time.Duration {
-	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
-	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
 
 // Report implements Limiter. If the claim cost less than claimed, the difference is returned,

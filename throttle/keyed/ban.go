@@ -56,9 +56,9 @@ func (s BanConfig) Validate() error {
 }
 
 type banLimiter struct {
-	limiter throttle.Limiter
-	config  BanConfig
-	time    ticks.Timeline
+	throttle.Limiter
+	config BanConfig
+	time   ticks.Timeline
 
 	mu   sync.Mutex
 	keys keyTable[*banState]
@@ -103,12 +103,12 @@ func NewBan(l throttle.Limiter, s BanConfig) throttle.Limiter {
 	s.MaxDuration = max(s.MaxDuration, s.Duration)
 	s.ForgetAfter = cmp.Or(s.ForgetAfter, max(s.Within, s.MaxDuration))
 	s.MaxKeys = cmp.Or(s.MaxKeys, 1<<16)
-	return &banLimiter{limiter: l, config: s, time: ticks.NewTimeline()}
+	return &banLimiter{Limiter: l, config: s, time: ticks.NewTimeline()}
 }
 
 func (p *banLimiter) SetClock(c throttle.Clock) {
 	p.time.SetClock(c)
-	setClock(p.limiter, c)
+	setClock(p.Limiter, c)
 }
 
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes it.
@@ -135,7 +135,7 @@ func (p *banLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 // reserveInner asks the inner limiter, and also returns the reading of its decision.
 func (p *banLimiter) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
-	d, err := p.limiter.Reserve(ctx, c)
+	d, err := p.Limiter.Reserve(ctx, c)
 	if err != nil {
 		return throttle.Decision{}, 0, err
 	}
@@ -221,12 +221,8 @@ func (o *banState) count(now int64, s BanConfig) bool {
 	return true
 }
 
-func (p *banLimiter) Report(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	p.limiter.Report(ctx, c, d, f)
-}
-
 func (p *banLimiter) Traits() throttle.Traits {
-	t := p.limiter.Traits()
+	t := p.Limiter.Traits()
 	t.CountsRejected, t.Parts = true, nil
 	return t
 }

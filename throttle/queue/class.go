@@ -75,8 +75,9 @@ func (q *Queue) addWaiter(w *waiter, j join) error {
 	if q.closeCtx.Err() != nil || !w.renewed && q.numWaiting.Load() >= closedBit { // checked here, because dispatch may release the lock
 		return ErrClosed
 	}
-	if n, limit := int(q.numWaiting.Load()), q.maxTotal(); !j.again && limit > 0 && n >= limit {
-		return &FullError{Waiting: n, Max: limit}
+	maxTotal := cmp.Or(q.MaxTotal, int(q.defaultMaxTotal.Load()))
+	if n := int(q.numWaiting.Load()); !j.again && maxTotal > 0 && n >= maxTotal {
+		return &FullError{Waiting: n, Max: maxTotal}
 	}
 	c := q.classOf(w.ticket)
 	if n := c.waiters.Len(); !j.again && q.MaxPerClass > 0 && n >= q.MaxPerClass {

@@ -338,9 +338,6 @@ func (q *Queue) wakeLimits(t *Ticket) {
 	q.unlock()
 }
 
-// maxTotal returns the maximum number of waiters in all classes; 0 or less means no maximum.
-func (q *Queue) maxTotal() int { return cmp.Or(q.MaxTotal, int(q.defaultMaxTotal.Load())) }
-
 // maxWait returns the longest time that a call of Wait may wait, in nanoseconds; never if there is no maximum.
 func (q *Queue) maxWait() int64 {
 	if d := cmp.Or(int64(q.MaxWait), q.defaultMaxWait.Load()); d > 0 {
