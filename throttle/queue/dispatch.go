@@ -98,9 +98,9 @@ func (q *Queue) sample(lq *limitQueue) (least *waiter) {
 		return nil
 	}
 	lq.test = false
-	for _, c := range q.classes {
-		if c.reserving != nil || c.blockedAt == nil || c.blockedAt.limitQueue != lq {
-			continue // at another limit it may not be its turn
+	for c := range lq.blocked { // at another limit it may not be the turn of a class
+		if c.reserving != nil {
+			continue
 		}
 		for _, w := range c.waiters.Items {
 			if !q.isLate(w, q.now) && (least == nil || w.ticket.sent < least.ticket.sent ||

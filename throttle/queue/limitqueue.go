@@ -154,6 +154,17 @@ func (lq *limitQueue) first() *queueEntry {
 	return lq.tenants.First().entries.First()
 }
 
+// blocked iterates over the classes that wait at lq, without those that only reserve it.
+func (lq *limitQueue) blocked(yield func(*class) bool) {
+	for _, tq := range lq.tenants.Items {
+		for _, e := range tq.entries.Items {
+			if e.class.blockedAt == e && !yield(e.class) {
+				return
+			}
+		}
+	}
+}
+
 // waitersOf returns a new slice of the waiters that need the limit of lq.
 func (q *Queue) waitersOf(lq *limitQueue) (waiters []*waiter) {
 	for _, c := range q.classes {

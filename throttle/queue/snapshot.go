@@ -151,16 +151,12 @@ func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
 		GrantAfter: q.grantAfter(lq), Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
 	}
 	visited := 0
-	for _, tq := range lq.tenants.Items {
-		for _, e := range tq.entries.Items {
-			if visited++; visited > maxSnapshot {
-				return s
-			}
-			if e.class.blockedAt == e { // else the class only reserves this limit
-				s.Blocked += e.class.waiters.Len()
-				s.LongestWait = max(s.LongestWait, time.Duration(q.now)-e.class.waiters.First().ticket.waited)
-			}
+	for c := range lq.blocked {
+		if visited++; visited > maxSnapshot {
+			break
 		}
+		s.Blocked += c.waiters.Len()
+		s.LongestWait = max(s.LongestWait, time.Duration(q.now)-c.waiters.First().ticket.waited)
 	}
 	return s
 }

@@ -91,21 +91,16 @@ func (q *Queue) position(w *waiter) Position {
 // before w is the same.
 func (lq *limitQueue) ahead(w *waiter) int {
 	before, compared := 0, 0
-	for _, tq := range lq.tenants.Items {
-		for _, e := range tq.entries.Items {
-			if e.class.blockedAt != e { // it only reserves this limit
+	for c := range lq.blocked {
+		for _, other := range c.waiters.Items {
+			if other == w {
 				continue
 			}
-			for _, other := range e.class.waiters.Items {
-				if other == w {
-					continue
-				}
-				if e.class.waiters.Order.Less(other, w) {
-					before++
-				}
-				if compared++; compared == maxCompared {
-					return int(int64(before) * int64(max(lq.waiting-1, compared)) / int64(compared))
-				}
+			if c.waiters.Order.Less(other, w) {
+				before++
+			}
+			if compared++; compared == maxCompared {
+				return int(int64(before) * int64(max(lq.waiting-1, compared)) / int64(compared))
 			}
 		}
 	}
