@@ -44,7 +44,7 @@ type leakyBucket struct {
 	mu       sync.Mutex
 	bookings bookings // guarded by mu
 
-	// take and giveBack use them without the lock, see close.
+	// take and giveBack use them without the lock, see the method lock.
 	state      atomic.Pointer[bucketState] // bookings.state
 	lastBooked atomic.Int64                // latest reading at which a claim granted under the lock may start; ticks.Never: none
 }
@@ -89,19 +89,21 @@ func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	return b
 }
 
-// close returns the tat, and closes it for take and giveBack until open is called. It also returns given, or
-// the reading of the latest grant if that is later. The caller must hold b.mu.
-func (b *leakyBucket) close(given int64) (now, tat int64) {
+// lock locks b.mu, and closes the tat for take and giveBack until unlock is called. It returns the tat, and
+// given, or the reading of the latest grant if that is later.
+func (b *leakyBucket) lock(given int64) (now, tat int64) {
+	b.mu.Lock()
 	tat = b.bookings.state.tat.Swap(gcra.Closed)
 	return max(given, b.bookings.state.last.Load()), tat
 }
 
-// open ends a change that close began: the tat is now the given one.
-func (b *leakyBucket) open(tat int64) {
+// unlock ends a change that lock began: the tat is now the given one.
+func (b *leakyBucket) unlock(tat int64) {
 	b.bookings.state.tat.Store(tat)
 	if b.state.Load() != b.bookings.state {
 		b.state.Store(b.bookings.state)
 	}
+	b.mu.Unlock()
 }
 
 // Take reports whether n units, a positive number, may be used as of now, and takes them. A zero
@@ -152,9 +154,7 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 			return d, nil
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, before := b.close(given)
+	now, before := b.lock(given)
 	p, tat := b.bookings.covering(now, before)
 	e, tick := p.state, p.state.Ticks(now)
 	d.Policy, d.At = e.policy, b.time.Stamp(now, given, c.Now)
@@ -179,7 +179,7 @@ func (b *leakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 			ticks.StoreMax(&e.last, now)
 		}
 	}
-	b.open(before)
+	b.unlock(before)
 	b.describe(e, &d, taken)
 	d.boundQueue(&c, b.queue)
 	d.setFresh(&c)
@@ -221,17 +221,15 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	if extra < 0 && b.giveBack(-extra, given, acts, d.Grant) {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, tat := b.close(given)
+	now, tat := b.lock(given)
 	b.bookings, tat = b.bookings.covering(now, tat)
 	p, e := &b.bookings, b.bookings.state
 	switch {
 	case extra > 0:
-		b.open(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(extra, e.Interval)), gcra.MaxTicks))
+		b.unlock(min(ticks.Add(max(tat, e.Ticks(now)), ticks.Mul(extra, e.Interval)), gcra.MaxTicks))
 		return
 	case !e.Covers(acts) || d.Grant>>remainderBits != e.version: // nothing can be returned
-		b.open(tat)
+		b.unlock(tat)
 		return
 	}
 	position := e.Ticks(acts) - int64(d.Grant&(1<<remainderBits-1))
@@ -241,13 +239,13 @@ func (b *leakyBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	if lost > 0 && b.split {
 		back = min(back, e.Window) // what its units free one by one does not add up
 	}
-	b.open(ticks.Sub(tat, max(back-lost, 0)))
 	switch {
 	case f.State != Unused:
 		p.lastGap = p.last // the claim keeps its position, but has fewer units than lie between it and the previous one
 	case lost == 0:
 		p.last = max(position-cost, p.lastGap)
 	}
+	b.unlock(ticks.Sub(tat, max(back-lost, 0)))
 }
 
 // giveBack returns n units of a claim that started at acts, less those that leaked since. It
@@ -281,13 +279,10 @@ func (b *leakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	given := b.time.Read(now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last, tat := b.close(given)
+	last, tat := b.lock(b.time.Read(now))
 	b.bookings = b.bookings.withLimit(l, last, tat)
 	b.bookings.state.last.Store(last)
-	b.open(b.bookings.state.tat.Load())
+	b.unlock(b.bookings.state.tat.Load())
 	return nil
 }
 
@@ -307,14 +302,11 @@ func (b *leakyBucket) Available(now time.Time) float64 {
 // Drain takes all units that are in the bucket as of now, including fractions. A zero now is
 // read from the clock.
 func (b *leakyBucket) Drain(now time.Time) {
-	given := b.time.Read(now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last, tat := b.close(given)
+	last, tat := b.lock(b.time.Read(now))
 	b.bookings, tat = b.bookings.covering(last, tat)
 	e := b.bookings.state
 	ticks.StoreMax(&e.last, last)
-	b.open(max(tat, e.Ticks(last)+e.Window))
+	b.unlock(max(tat, e.Ticks(last)+e.Window))
 }
 
 // bookings are the positions of the booked claims, as far as Unused claims need them.
