@@ -65,14 +65,12 @@ type banLimiter struct {
 }
 
 type banState struct {
-	pos        tablePosition // evictableAt is when the state is reset
-	rejections []int64       // readings of the latest rejections; a ring
-	oldest     int           // index of the oldest of them
-	until      int64         // end of the latest ban
-	duration   int64         // length of that ban; 0: none yet
+	tablePosition         // evictableAt is when the state is reset
+	rejections    []int64 // readings of the latest rejections; a ring
+	oldest        int     // index of the oldest of them
+	until         int64   // end of the latest ban
+	duration      int64   // length of that ban; 0: none yet
 }
-
-func (o *banState) position() *tablePosition { return &o.pos }
 
 // NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its
 // limit. A key with Rejections rejections within Within is banned for Duration, and for twice as
@@ -177,14 +175,14 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 			return ticks.Never
 		}
 	}
-	if now >= o.pos.evictableAt {
+	if now >= o.evictableAt {
 		o.reset()
 	}
 	if now >= o.until && o.count(now, p.config) {
 		o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
 		o.until = ticks.Add(now, o.duration)
 	}
-	p.keys.setEvictableAt(o, max(o.pos.evictableAt, ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))))
+	p.keys.setEvictableAt(o, max(o.evictableAt, ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))))
 	return o.until
 }
 
@@ -192,7 +190,7 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 func (p *banLimiter) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys {
 		first := p.keys.heap.First()
-		if first.pos.evictableAt > now {
+		if first.evictableAt > now {
 			return nil
 		}
 		p.keys.remove(first)
@@ -232,5 +230,5 @@ func (p *banLimiter) Traits() throttle.Traits {
 func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !slices.ContainsFunc(p.keys.heap.Items, func(o *banState) bool { return o.pos.evictableAt > now })
+	return !slices.ContainsFunc(p.keys.heap.Items, func(o *banState) bool { return o.evictableAt > now })
 }

@@ -17,7 +17,7 @@ type keyTable[R tableEntry] struct {
 	heap  indexheap.Heap[R, nextExpiry[R]]
 }
 
-// A tableEntry is the record of a key in a keyTable.
+// A tableEntry is the record of a key in a keyTable. It embeds a tablePosition.
 type tableEntry interface {
 	comparable
 	position() *tablePosition
@@ -28,6 +28,8 @@ type tablePosition struct {
 	index       int   // in the heap
 	evictableAt int64 // the record cannot be evicted before
 }
+
+func (p *tablePosition) position() *tablePosition { return p }
 
 type nextExpiry[R tableEntry] struct{}
 

@@ -112,7 +112,7 @@ type shard struct {
 }
 
 type keyState struct {
-	pos         tablePosition
+	tablePosition
 	network     networks.ID
 	limiter     throttle.Limiter // of New or Overflow
 	inner       throttle.Limiter // asks limiter
@@ -120,8 +120,6 @@ type keyState struct {
 	uses        uint64           // number of calls that have begun; guarded by the lock of its shard
 	start       int64            // older readings count as this one: the state before it may have been evicted
 }
-
-func (s *keyState) position() *tablePosition { return &s.pos }
 
 func (k *Limiter) init() {
 	k.time, k.seed = ticks.NewTimeline(), maphash.MakeSeed()
@@ -306,7 +304,7 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			from = ticks.Add(now, int64(freshAfter(s.limiter, s.pos.key, k.time.At(now))))
+			from = ticks.Add(now, int64(freshAfter(s.limiter, s.key, k.time.At(now))))
 		}
 		if t.evictIfIdle(s, uses, from, now) {
 			k.count.Add(-1)
@@ -352,7 +350,7 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool
 		if yield < most || s.activeCalls.Load() > 0 {
 			continue
 		}
-		if used := usageOf(s.limiter, s.pos.key, k.time.At(now)); yield > most || used.less(least) {
+		if used := usageOf(s.limiter, s.key, k.time.At(now)); yield > most || used.less(least) {
 			best, most, least = i, yield, used
 		}
 	}
@@ -362,10 +360,10 @@ func (k *Limiter) evictInUse(t *shard, asOf time.Time, network networks.ID) bool
 	s := sample[best]
 	old := k.networks.Start(s.network) // the limiter that its network shares
 	leaves := s.network != networks.Unknown &&
-		(old == nil || usageOf(old.limiter, s.pos.key, k.time.At(now)).less(least))
+		(old == nil || usageOf(old.limiter, s.key, k.time.At(now)).less(least))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.pos.index < 0 || s.uses != uses[best] {
+	if s.index < 0 || s.uses != uses[best] {
 		return false
 	}
 	if leaves {
@@ -396,7 +394,7 @@ func (t *shard) sample(s *[maxEvictionChecks]*keyState, uses *[maxEvictionChecks
 func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.keys.len() == 0 || t.keys.heap.First().pos.evictableAt > now {
+	if t.keys.len() == 0 || t.keys.heap.First().evictableAt > now {
 		return nil, 0
 	}
 	s = t.keys.heap.First()
@@ -408,7 +406,7 @@ func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.pos.index < 0 { // another goroutine has evicted it
+	if s.index < 0 { // another goroutine has evicted it
 		return false
 	}
 	if from > now || s.uses != uses {

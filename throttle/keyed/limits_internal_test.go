@@ -172,14 +172,14 @@ func TestKeyTable_ordersByEvictableAt(t *testing.T) {
 		for now := int64(0); now < 120; now += r.Int64N(20) {
 			if key := string(rune('A' + r.IntN(40))); all[key] != nil {
 				table.remove(all[key])
-				require.Negative(t, all[key].pos.index)
+				require.Negative(t, all[key].index)
 				delete(all, key)
 			}
-			for table.len() > 0 && table.heap.First().pos.evictableAt <= now {
+			for table.len() > 0 && table.heap.First().evictableAt <= now {
 				table.remove(table.heap.First())
 			}
 			for key, o := range all {
-				if o.pos.evictableAt <= now {
+				if o.evictableAt <= now {
 					delete(all, key)
 				}
 			}
