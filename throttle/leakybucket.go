@@ -89,8 +89,8 @@ func NewLeakyBucket(l LeakyBucketConfig) Adjustable {
 	return b
 }
 
-// lock locks b.mu, and closes the tat for take and giveBack until unlock is called. It returns the tat, and
-// given, or the reading of the latest grant if that is later.
+// lock locks b.mu, and closes the tat for take and giveBack until unlock is called. It returns the
+// tat, and given, or the reading of the latest grant if that is later.
 func (b *leakyBucket) lock(given int64) (now, tat int64) {
 	b.mu.Lock()
 	tat = b.bookings.state.tat.Swap(gcra.Closed)

@@ -182,7 +182,8 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 		o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
 		o.until = ticks.Add(now, o.duration)
 	}
-	p.keys.setEvictableAt(o, max(o.evictableAt, ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))))
+	forgetAt := ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))
+	p.keys.setEvictableAt(o, max(o.evictableAt, forgetAt))
 	return o.until
 }
 
@@ -230,5 +231,6 @@ func (p *banLimiter) Traits() throttle.Traits {
 func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !slices.ContainsFunc(p.keys.heap.Items, func(o *banState) bool { return o.evictableAt > now })
+	inUse := func(o *banState) bool { return o.evictableAt > now }
+	return !slices.ContainsFunc(p.keys.heap.Items, inUse)
 }

@@ -210,8 +210,8 @@ func (k *bucketTable) findOrInsert(r *slotTable, h uint64, c throttle.Claim, giv
 	return sharedSlot(&k.networks, a.network), shared
 }
 
-// decide decides on c by s, which is slot i. It returns Decision.Wait, 0 if c is granted, and the ticks that are
-// then taken from the window of the bucket. It reports false if s has changed meanwhile.
+// decide decides on c by s, which is slot i. It returns Decision.Wait, 0 if c is granted, and the
+// ticks that are then taken from the window. It reports false if s has changed meanwhile.
 func (k *bucketTable) decide(r *slotTable, s *bucketSlot, i int, h uint64, c throttle.Claim, n, given int64) (wait time.Duration, taken int64, done bool) {
 	e := &k.params
 	old, ok := r.load(s, i, h, c.Key)

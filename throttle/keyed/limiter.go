@@ -100,7 +100,7 @@ const (
 	shardThreshold    = 4096 // value of Max from which on the table is divided into shards
 	maxShards         = 64
 	maxEvictionChecks = 8           // limiters that are checked when a new key needs a place
-	recheckAfter      = time.Second // time after which to check a limiter again that does not state when it is fresh
+	recheckAfter      = time.Second // time until a limiter that states no time is checked again
 )
 
 // A shard is the part of the keys that one lock guards.

@@ -38,7 +38,7 @@ type class struct {
 	newHead        bool   // the head has not been rejected yet
 	yieldRound     uint64 // Queue.round when the class yielded last
 	yields         int    // how often it has yielded in that round
-	reservableWait int64  // a wait of at most this, at another limit than blockedAt, begins a reservation; never: any
+	reservableWait int64  // longest wait at another limit that begins a reservation; never: any
 	reservedUntil  int64  // 0: the class waits at blockedAt only
 }
 

@@ -192,7 +192,7 @@ func (q *Queue) onRejection(w *waiter, i int, d throttle.Decision) {
 // more than once. It ends after maxReservation, and when another class goes first at the limit of the class.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	switch wait := retryAt - q.now; {
-	case c.newHead, c.reservedUntil != 0 && retryAt > c.reservedUntil: // earlier rejections do not count
+	case c.newHead, c.reservedUntil != 0 && retryAt > c.reservedUntil: // earlier ones do not count
 		c.newHead, c.reservedUntil, c.reservableWait = false, 0, wait
 	case c.blockedAt == e: // retried at the same limit
 		if c.reservableWait != never {

@@ -148,7 +148,8 @@ func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
 	s := LimitSnapshot{
 		Name: lq.last.name, Key: lq.key.key, ServerImposed: lq.last.serverImposed, Estimated: lq.last.estimated,
 		Waiting: lq.waiting, Units: lq.waitingUnits, Tenants: lq.tenants.Len(),
-		GrantAfter: q.grantAfter(lq), Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
+		GrantAfter: q.grantAfter(lq), Since: q.time.At(lq.since),
+		Granted: lq.granted, Rejected: lq.rejected,
 	}
 	visited := 0
 	for c := range lq.blocked {
