@@ -164,3 +164,25 @@ func TestQueue_rejectsOnlyWhatWouldBeGrantedTooLate(t *testing.T) {
 	}
 	require.LessOrEqual(t, allWrong, allEarly/100)
 }
+
+// A limit of one unit a second grants the waiters one after the other, so that a call behind five others waits six seconds.
+func TestQueue_rejectsWhatIsTooLateBehindOthers(t *testing.T) {
+	oneASecond := func() [2]throttle.Limiter {
+		return [2]throttle.Limiter{throttle.NewTokenBucket(throttle.PerSecond(1))}
+	}
+	for deadline, granted := range map[time.Duration]bool{3 * time.Second: false, 5900 * time.Millisecond: false, 6100 * time.Millisecond: true} {
+		calls := make([]plannedCall, 7)
+		for i := range calls {
+			calls[i] = plannedCall{at: time.Duration(i), deadline: time.Hour, costs: [2]int64{1, -1}}
+		}
+		last := len(calls) - 1
+		calls[last].deadline = deadline
+		o := replay(t, calls, oneASecond, -1)[last]
+		if granted {
+			require.NoError(t, o.err, deadline)
+			require.InDelta(t, 6*time.Second, o.ended, 10, deadline)
+		} else {
+			require.True(t, o.early(calls[last]), "%v: %v after %v", deadline, o.err, o.ended)
+		}
+	}
+}
