@@ -275,3 +275,13 @@ type remote struct{ throttle.Limiter }
 
 // Traits implements throttle.Limiter.
 func (remote) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+
+// Usages are compared by the share, and by the time until it is unused only where shares are equal.
+func TestUsage_less(t *testing.T) {
+	ascending := []usage{{0, 1}, {0, 9}, {.5, 0}, {.5, 5}, {1, 2}}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			require.Equal(t, i < j, a.less(b), "%v and %v", a, b)
+		}
+	}
+}

@@ -111,6 +111,25 @@ func TestQueue_snapshotIsBounded(t *testing.T) {
 	})
 }
 
+// TestQueue_snapshotOfALimitIsBounded checks that it does not count all of very many tenants at one limit.
+func TestQueue_snapshotOfALimitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
+		var wg sync.WaitGroup
+		for i := range maxSnapshot + 10 {
+			wg.Go(func() {
+				q.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint(i), Demands: []throttle.Demand{{Limiter: l}}})
+			})
+		}
+		synctest.Wait()
+		s := q.Snapshot()
+		require.Len(t, s.Limits, 1)
+		require.Equal(t, []int{maxSnapshot + 10, maxSnapshot}, []int{s.Limits[0].Waiting, s.Limits[0].Blocked})
+		q.Close()
+		wg.Wait()
+	})
+}
+
 func TestQueue_trace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []string
