@@ -65,11 +65,12 @@ type banLimiter struct {
 }
 
 type banState struct {
-	tablePosition         // evictableAt is when the state is reset
+	tablePosition         // evictableAt is forgetAt, as when that was last checked
 	rejections    []int64 // readings of the latest rejections; a ring
 	oldest        int     // index of the oldest of them
 	until         int64   // end of the latest ban
 	duration      int64   // length of that ban; 0: none yet
+	forgetAt      int64   // when the state is reset
 }
 
 // NewBan returns a limiter around l that rejects all claims of a key that keeps exceeding its
@@ -175,30 +176,41 @@ func (p *banLimiter) countRejection(key string, now int64) (until int64) {
 			return ticks.Never
 		}
 	}
-	if now >= o.evictableAt {
+	if now >= o.forgetAt {
 		o.reset()
 	}
 	if now >= o.until && o.count(now, p.config) {
 		o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
 		o.until = ticks.Add(now, o.duration)
 	}
-	forgetAt := ticks.Add(max(now, o.until), int64(p.config.ForgetAfter))
-	p.keys.setEvictableAt(o, max(o.evictableAt, forgetAt))
+	o.forgetAt = max(o.forgetAt, ticks.Add(max(now, o.until), int64(p.config.ForgetAfter)))
 	return o.until
 }
 
 // track adds the state of a key. It returns nil if none of MaxKeys others can be evicted.
 func (p *banLimiter) track(key string, now int64) *banState {
-	if p.keys.len() >= p.config.MaxKeys {
-		first := p.keys.heap.First()
-		if first.evictableAt > now {
-			return nil
-		}
-		p.keys.remove(first)
+	if p.keys.len() >= p.config.MaxKeys && !p.evict(now) {
+		return nil
 	}
-	o := &banState{until: ticks.Never}
+	o := &banState{until: ticks.Never, forgetAt: ticks.Never}
 	p.keys.add(o, key, ticks.Never)
 	return o
+}
+
+// evict evicts the state of a key that is reset by now. It reports false if it found none.
+func (p *banLimiter) evict(now int64) bool {
+	for range maxEvictionChecks {
+		first := p.keys.heap.First()
+		if first.evictableAt > now {
+			return false
+		}
+		if first.forgetAt <= now {
+			p.keys.remove(first)
+			return true
+		}
+		p.keys.setEvictableAt(first, first.forgetAt) // here and not at each rejection, which would take three times as long
+	}
+	return false
 }
 
 func (o *banState) reset() {
@@ -231,6 +243,6 @@ func (p *banLimiter) Traits() throttle.Traits {
 func (p *banLimiter) isUnused(now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	inUse := func(o *banState) bool { return o.evictableAt > now }
+	inUse := func(o *banState) bool { return o.forgetAt > now }
 	return !slices.ContainsFunc(p.keys.heap.Items, inUse)
 }

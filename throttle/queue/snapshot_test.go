@@ -90,44 +90,38 @@ func TestQueue_snapshotCountsRejectionsOfALimit(t *testing.T) {
 	})
 }
 
-// TestQueue_snapshotIsBounded checks the length of the lists for many keys.
-func TestQueue_snapshotIsBounded(t *testing.T) {
+// manyWaiting returns the snapshot of a Queue in which more callers wait than it lists; ticketOf returns that of the i-th.
+func manyWaiting(t *testing.T, ticketOf func(i int, l throttle.Limiter) *Ticket) (s Snapshot) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
 		var wg sync.WaitGroup
 		for i := range maxSnapshot + 10 {
-			wg.Go(func() {
-				q.Wait(t.Context(), &Ticket{Demands: []throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}})
-			})
+			wg.Go(func() { q.Wait(t.Context(), ticketOf(i, l)) })
 		}
 		synctest.Wait()
-		s := q.Snapshot()
-		require.Equal(t, maxSnapshot+10, s.Waiting)
-		require.Len(t, s.Limits, maxSnapshot)
-		require.Len(t, s.Classes, maxSnapshot)
-		require.Equal(t, []int{10, 10}, []int{s.OmittedLimits, s.OmittedClasses})
+		s = q.Snapshot()
 		q.Close()
 		wg.Wait()
 	})
+	require.Equal(t, maxSnapshot+10, s.Waiting)
+	return s
 }
 
-// TestQueue_snapshotOfALimitIsBounded checks that it does not count all of very many tenants at one limit.
-func TestQueue_snapshotOfALimitIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
-		var wg sync.WaitGroup
-		for i := range maxSnapshot + 10 {
-			wg.Go(func() {
-				q.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint(i), Demands: []throttle.Demand{{Limiter: l}}})
-			})
-		}
-		synctest.Wait()
-		s := q.Snapshot()
-		require.Len(t, s.Limits, 1)
-		require.Equal(t, []int{maxSnapshot + 10, maxSnapshot}, []int{s.Limits[0].Waiting, s.Limits[0].Blocked})
-		q.Close()
-		wg.Wait()
+// TestQueue_snapshotIsBounded checks the length of the lists for many keys, and that not all of many tenants at one limit are
+// counted.
+func TestQueue_snapshotIsBounded(t *testing.T) {
+	s := manyWaiting(t, func(i int, l throttle.Limiter) *Ticket {
+		return &Ticket{Demands: []throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}}
 	})
+	require.Len(t, s.Limits, maxSnapshot)
+	require.Len(t, s.Classes, maxSnapshot)
+	require.Equal(t, []int{10, 10}, []int{s.OmittedLimits, s.OmittedClasses})
+
+	s = manyWaiting(t, func(i int, l throttle.Limiter) *Ticket {
+		return &Ticket{Tenant: fmt.Sprint(i), Demands: []throttle.Demand{{Limiter: l}}}
+	})
+	require.Len(t, s.Limits, 1)
+	require.Equal(t, []int{maxSnapshot + 10, maxSnapshot}, []int{s.Limits[0].Waiting, s.Limits[0].Blocked})
 }
 
 func TestQueue_trace(t *testing.T) {
