@@ -17,7 +17,8 @@ type class struct {
 	key          classKey
 	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is not held
 	entries      []queueEntry                        // one for each limit
-	newest       int64                               // latest arrival of its waiters since it was made
+	since        int64                               // when it was made: it has had waiters since then
+	newest       int64                               // latest arrival of its waiters since then
 	mixed        bool                                // its waiters have different priorities, or had since it was made
 	blockedAt    *queueEntry                         // the entry of the limit that rejected the head; nil: the head has not been rejected
 	blockedSince int64                               // when the class began to wait there
@@ -227,7 +228,7 @@ func (q *Queue) classOf(t *Ticket) *class {
 	}
 	c := &class{
 		key: classKey{string(ids), t.Tenant}, entries: make([]queueEntry, len(queues)),
-		blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
+		since: q.now, blockedSince: q.now, periodStart: q.now, nonBlocking: t.isNonBlocking(),
 	}
 	c.waiters.Order.aging = int64(cmp.Or(q.Aging, 10*time.Second))
 	for i, lq := range queues {

@@ -20,8 +20,8 @@ type byDeadline struct{}
 func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
 func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
-// setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for Ticket.MaxServerWait, or
-// Ticket.Latency before the deadline of its context, whichever is first. Without a Latency the context ends the wait.
+// setDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for Ticket.MaxServerWait, or at
+// latencyEnd, whichever is first. Without a Latency the context ends the wait.
 func (q *Queue) setDeadline(w *waiter) {
 	q.removeDeadline(w)
 	if at := min(q.maxWaitEnd(w), w.latencyEnd(q.now, q.realNow()), w.estimateEnd()); at != never {
@@ -59,14 +59,23 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 }
 
-// latencyEnd returns when w leaves because a later grant leaves it less than Ticket.Latency, but not in the first
-// half of its time: the latency may become shorter. It is now, which is realNow on the real clock.
+// latencyEnd returns when w leaves because a later grant leaves it less than Ticket.Latency, but not in the first half of
+// its time: the latency may become shorter. Once its class has had waiters for as long as w can wait, others who have more
+// time need the units, and it leaves when it has less than HighLatency, if that is in the second half of its time. It is
+// now, which is realNow on the real clock.
 func (w *waiter) latencyEnd(now, realNow int64) int64 {
-	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
+	if w.ctxDeadline == never {
 		return never
 	}
-	left, waited := ticks.Sub(w.deadline(), realNow), ticks.Sub(now, int64(w.ticket.waited))
-	return ticks.Add(now, max(left-int64(w.ticket.Latency), (left-waited)/2))
+	left, waited, end := ticks.Sub(w.deadline(), realNow), ticks.Sub(now, int64(w.ticket.waited)), int64(never)
+	half := (left - waited) / 2
+	if w.ticket.Latency > 0 {
+		end = ticks.Add(now, max(left-int64(w.ticket.Latency), half))
+	}
+	if high := left - int64(w.ticket.HighLatency); w.ticket.HighLatency > 0 && high >= half {
+		end = min(end, max(ticks.Add(now, high), ticks.Add(w.class.since, left+waited)))
+	}
+	return end
 }
 
 // rejectExpired rejects the waiters whose deadline is at most until, which is not after now. If Clock runs faster than

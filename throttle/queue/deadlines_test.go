@@ -49,6 +49,35 @@ func TestQueue_rejectsWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
 	})
 }
 
+// A caller joins a limit that never grants, one each second. Those that come while there have been waiters for less than
+// their own time leave Latency before their deadline, the later ones HighLatency, unless that is in the first half.
+func TestQueue_leavesEarlierWhereOthersStand(t *testing.T) {
+	for high, want := range map[time.Duration][]time.Duration{
+		4 * time.Second: {9, 9, 8, 7, 6, 6}, // not before others have waited for 10 s
+		6 * time.Second: {9, 9, 9, 9, 9, 9},
+		0:               {9, 9, 9, 9, 9, 9},
+	} {
+		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+			q, l := new(Queue), wrap(new(slotLimiter))
+			took := make([]time.Duration, 6)
+			var wg sync.WaitGroup
+			for i := range took {
+				wg.Go(func() {
+					ctx, tk := ticketWithin(t, l, 10*time.Second, time.Second)
+					tk.HighLatency = high
+					start := time.Now()
+					assert.ErrorIs(t, q.Wait(ctx, tk), context.DeadlineExceeded)
+					took[i] = time.Since(start) / time.Second
+				})
+				time.Sleep(time.Second)
+			}
+			wg.Wait()
+			require.Equal(t, want, took, high)
+			requireEmpty(t, q)
+		})
+	}
+}
+
 func TestQueue_grantsImmediatelyWhateverTheLatency(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, start := new(Queue), time.Now()

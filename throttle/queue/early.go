@@ -71,7 +71,7 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 		return
 	}
 	err := q.cannotWait(w, key.key, delayed)
-	if retryAt, _ := q.retryTime(delayed); err == nil && q.isLate(w, retryAt) && q.stands(key, w) {
+	if retryAt, _ := q.retryTime(delayed); err == nil && q.isLate(w, retryAt) && q.stands(w) {
 		err = &throttle.RejectedError{Key: key.key, Decision: delayed, Reason: context.DeadlineExceeded}
 	}
 	if err != nil {
@@ -135,12 +135,12 @@ func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decisi
 	return after, known
 }
 
-// stands reports whether callers have waited for the limit k for longer than w can wait, so that
+// stands reports whether the class of w has had waiters for longer than w can wait, so that
 // they are no burst. If the work may take most of the time that w has, it reports false: then w
 // is rather put before those that are late.
-func (q *Queue) stands(k limitKey, w *waiter) bool {
+func (q *Queue) stands(w *waiter) bool {
 	left := q.timeLeft(w)
-	return ticks.Sub(q.now, q.limitQueues[k].since) >= left && int64(w.ticket.HighLatency) < left/2
+	return ticks.Sub(q.now, w.class.since) >= left && int64(w.ticket.HighLatency) < left/2
 }
 
 // rejectHopeless rejects all waiters that need lq and cannot wait until the end that the rejection d states, if that

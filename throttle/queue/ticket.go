@@ -46,7 +46,8 @@ type Ticket struct {
 
 	// HighLatency is a duration that the work rarely exceeds. If more tickets wait than can be granted in time, those
 	// of a class that have less time left than that go behind the others, those with the most time first, unless the
-	// class has waiters of different priorities. If Latency is not known, HighLatency stands for it with limits that
+	// class has waiters of different priorities. After others of the class have waited for as long as a ticket can, it
+	// leaves HighLatency before the deadline. If Latency is not known, HighLatency stands for it with limits that
 	// state their rate and are not imposed by the server. Zero means not known.
 	HighLatency time.Duration
 
