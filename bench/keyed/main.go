@@ -4,6 +4,8 @@
 //
 //	go run ./keyed
 //
+// With -json it prints its figures as a line of JSON, durations in nanoseconds.
+//
 // It prints whether the load was sustained, the duration of decisions (99th percentile and
 // maximum), the memory used, and the longest stall while keys expire, together with the
 // longest stall of a loop that only reads the clock, which is caused by the machine.
@@ -11,9 +13,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"log"
 	"math/bits"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -24,11 +29,43 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
+// A result is what the program prints.
+type result struct {
+	Keys        int     `json:"keys"`
+	BytesPerKey float64 `json:"bytes_per_key"`
+
+	Sustained bool          `json:"sustained"`
+	Decisions int           `json:"decisions"`
+	Rejected  int           `json:"rejected"`
+	Took      time.Duration `json:"took_ns"`
+	P99       time.Duration `json:"p99_ns"`
+	Longest   time.Duration `json:"longest_ns"`
+
+	NewKeys       int           `json:"new_keys"`
+	ExpiryP99     time.Duration `json:"expiry_p99_ns"`
+	ExpiryLongest time.Duration `json:"expiry_longest_ns"`
+	IdleLongest   time.Duration `json:"idle_longest_ns"`
+}
+
+func (r result) print() {
+	fmt.Printf("keys         %d, %.1f bytes each, %.1f MiB in all\n", r.Keys, r.BytesPerKey, r.BytesPerKey*float64(r.Keys)/(1<<20))
+	verdict := "sustained"
+	if !r.Sustained {
+		verdict = "NOT sustained"
+	}
+	fmt.Printf("load         %s: %d decisions in %v, %.0f a second; %d rejected\n",
+		verdict, r.Decisions, r.Took.Round(time.Millisecond), float64(r.Decisions)/r.Took.Seconds(), r.Rejected)
+	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", r.P99, r.Longest)
+	fmt.Printf("expiry       %d new keys while all others expire: the longest stall %v, 99 of 100 within %v; of a loop that does nothing %v\n",
+		r.NewKeys, r.ExpiryLongest, r.ExpiryP99, r.IdleLongest)
+}
+
 func main() {
 	rate := flag.Int("rate", 1_000_000, "decisions a second")
 	length := flag.Duration("for", 10*time.Second, "how long they are offered")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "goroutines that ask")
 	exact := flag.Bool("exact", false, "keep the keys, not only their hashes")
+	asJSON := flag.Bool("json", false, "print a line of JSON")
 	flag.Parse()
 
 	keys := bench.NewKeys()
@@ -38,14 +75,18 @@ func main() {
 		_, _ = l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}
 	resident := heap.InUse() - before
-	fmt.Printf("keys         %d, %d bytes each, %.1f MiB in all\n", keys.Len(), resident/int64(keys.Len()), float64(resident)/(1<<20))
-	measureLoad(l, keys, *rate, *length, *workers)
-	expire(l, keys)
+	r := result{Keys: keys.Len(), BytesPerKey: float64(resident) / float64(keys.Len())}
+	r.measureLoad(l, keys, *rate, *length, *workers)
+	r.expire(l, keys)
+	if !*asJSON {
+		r.print()
+	} else if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		log.Fatal("keyed: ", err)
+	}
 }
 
-// measureLoad makes decisions at a constant rate, regardless of their duration, and prints
-// the results.
-func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
+// measureLoad makes decisions at a constant rate, regardless of their duration.
+func (r *result) measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
 	all := make([]latencies, workers)
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -53,17 +94,13 @@ func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Dura
 		wg.Go(func() { all[w].run(l, keys, w<<20, float64(rate)/float64(workers), start, length) })
 	}
 	wg.Wait()
-	took := time.Since(start)
+	r.Took = time.Since(start)
 	sum := latencies{}
 	for i := range all {
 		sum.add(&all[i])
 	}
-	verdict := "sustained"
-	if offered := float64(rate) * length.Seconds(); float64(sum.n) < 0.999*offered || took > length+length/100 {
-		verdict = "NOT sustained"
-	}
-	fmt.Printf("load         %s: %d decisions in %v, %.0f a second; %d rejected\n", verdict, sum.n, took.Round(time.Millisecond), float64(sum.n)/took.Seconds(), sum.rejected)
-	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", sum.quantile(0.99), sum.longest)
+	r.Sustained = float64(sum.n) >= 0.999*float64(rate)*length.Seconds() && r.Took <= length+length/100
+	r.Decisions, r.Rejected, r.P99, r.Longest = sum.n, sum.rejected, sum.quantile(0.99), sum.longest
 }
 
 // latencies is a histogram of the durations of decisions, with 16 buckets per power of two.
@@ -121,7 +158,7 @@ func (t *latencies) quantile(q float64) time.Duration {
 
 // expire makes decisions for new keys only, in the second in which all known keys become
 // equivalent to unused ones.
-func expire(l throttle.Limiter, keys bench.Keys) {
+func (r *result) expire(l throttle.Limiter, keys bench.Keys) {
 	ctx := context.Background()
 	for i := range keys.Len() {
 		_, _ = l.Reserve(ctx, throttle.Claim{Key: keys.Key(i)})
@@ -135,7 +172,7 @@ func expire(l throttle.Limiter, keys bench.Keys) {
 		_, _ = l.Reserve(ctx, throttle.Claim{Key: string(name)})
 	})
 	run(&idle, func(int) {})
-	fmt.Printf("expiry       %d new keys while all others expire: the longest stall %v, 99 of 100 within %v; of a loop that does nothing %v\n", busy.n, busy.longest, busy.quantile(0.99), idle.longest)
+	r.NewKeys, r.ExpiryP99, r.ExpiryLongest, r.IdleLongest = busy.n, busy.quantile(0.99), busy.longest, idle.longest
 }
 
 // run calls do for a second and records the duration of each call.

@@ -1,9 +1,12 @@
 // Ratio measures every pair of package bench and writes the table of ratios.
 //
 //	go run ./ratio -out BENCHMARKS.md
+//
+// With -json it prints a line of JSON for each row of the table instead; times are in nanoseconds.
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -21,7 +24,8 @@ func main() {
 	rounds := flag.Int("rounds", 8, "rounds in which every pair is measured; at least 6 for figures to publish")
 	sample := flag.Duration("sample", 200*time.Millisecond, "about how long one sample takes; the system needs some 100 ms to spread threads over its processors")
 	only := flag.String("only", "", "regular expression of the work to measure; empty means all")
-	out := flag.String("out", "", "file to write the table to; it is printed in any case")
+	out := flag.String("out", "", "file to write the table to, besides printing it")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each row instead of the table")
 	flag.Parse()
 	if *rounds < 1 {
 		log.Fatal("ratio: -rounds must be positive")
@@ -37,9 +41,26 @@ func main() {
 		log.Fatal(err)
 	}
 	page := head(*rounds, load) + table(results)
-	fmt.Print(page)
+	if *asJSON {
+		printJSON(results)
+	} else {
+		fmt.Print(page)
+	}
 	if *out != "" {
 		if err := os.WriteFile(*out, []byte(page), 0o666); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// printJSON prints a line for each result, with the columns of the table.
+func printJSON(results []bench.Result) {
+	for _, r := range results {
+		if err := json.NewEncoder(os.Stdout).Encode(map[string]any{
+			"work": r.Pair.Work, "goroutines": r.Procs, "heed": r.Pair.Call, "peer": r.Pair.Peer, "heed_ns": r.Heed, "peer_ns": r.Theirs,
+			"ratio": r.Ratio, "least": r.MinRatio, "most": r.MaxRatio,
+			"heed_allocs": r.HeedAllocs, "peer_allocs": r.PeerAllocs, "heed_bytes": r.HeedBytes, "peer_bytes": r.PeerBytes,
+		}); err != nil {
 			log.Fatal(err)
 		}
 	}

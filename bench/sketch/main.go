@@ -1,16 +1,20 @@
 // Sketch prints the errors of sketches with many keys in little memory: the stated bounds,
 // and the measured errors.
 //
-//	go run ./bench/sketch
+//	go run ./sketch
+//
+// With -json it prints a line of JSON for each row; a measurement that has no stated bound has no "stated".
 package main
 
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -22,13 +26,18 @@ func main() {
 	keys := flag.Int("keys", 10_000_000, "different keys")
 	mib := flag.Int64("mib", 16, "memory of each sketch in MiB")
 	seed := flag.Uint64("seed", 1, "of the hash and of what is added")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each row")
 	flag.Parse()
 	if *keys < 1000 || *mib < 1 || *seed == 0 {
 		log.Fatal("sketch: it needs 1000 keys, 1 MiB and a seed other than 0")
 	}
 	e := experiment{keys: *keys, bytes: *mib << 20, seed: *seed}
-	fmt.Printf("%d keys of 8 bytes\n\n", e.keys)
-	fmt.Printf("%-42s %9s  %-34s %12s %12s\n", "sketch", "MiB", "error", "stated", "measured")
+	if *asJSON {
+		show = row.printJSON
+	} else {
+		fmt.Printf("%d keys of 8 bytes\n\n", e.keys)
+		fmt.Printf("%-42s %9s  %-34s %12s %12s\n", "sketch", "MiB", "error", "stated", "measured")
+	}
 	e.bloom()
 	e.countMin()
 	e.limiter(e.keys/10, e.bytes)
@@ -41,8 +50,29 @@ type experiment struct {
 	seed  uint64
 }
 
-func show(what string, bytes int64, kind string, stated, measured float64) {
-	fmt.Printf("%-42s %9.2f  %-34s %12.6g %12.6g\n", what, float64(bytes)/(1<<20), kind, stated, measured)
+// A row is an error of a sketch. A second measure of the same sketch has the same name and size.
+type row struct {
+	Sketch   string   `json:"sketch"`
+	Bytes    int64    `json:"bytes"`
+	Error    string   `json:"error"`
+	Stated   *float64 `json:"stated,omitempty"`
+	Measured float64  `json:"measured"`
+}
+
+var show = row.print
+
+func (r row) print() {
+	stated := ""
+	if r.Stated != nil {
+		stated = fmt.Sprintf("%.6g", *r.Stated)
+	}
+	fmt.Printf("%-42s %9.2f  %-34s %12s %12.6g\n", r.Sketch, float64(r.Bytes)/(1<<20), r.Error, stated, r.Measured)
+}
+
+func (r row) printJSON() {
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		log.Fatal("sketch: ", err)
+	}
 }
 
 // key returns the i-th key.
@@ -66,8 +96,9 @@ func (e experiment) bloom() {
 		}
 	}
 	stated := sketch.NewBloom(sketch.BloomConfig{Keys: int64(e.keys), ErrorRate: 0.01})
-	show("Bloom", b.Bytes(), "false positives, computed exactly", b.ErrorRate(int64(e.keys)), float64(found)/trials)
-	fmt.Printf("%-42s %9.2f  at %.2f bits a key\n", "  1 % would take", float64(stated.Bytes())/(1<<20), float64(stated.Bytes())*8/float64(e.keys))
+	computed := b.ErrorRate(int64(e.keys))
+	show(row{"Bloom", b.Bytes(), "false positives, computed exactly", &computed, float64(found) / trials})
+	show(row{"Bloom with an error rate of 1 %", stated.Bytes(), "bits for each key", nil, float64(stated.Bytes()) * 8 / float64(e.keys)})
 }
 
 // countMin adds every key once, and the same number of keys by a Zipf distribution.
@@ -93,8 +124,10 @@ func (e experiment) countMin() {
 		log.Fatal("sketch: a count is too low")
 	}
 	at := int(float64(e.keys) * (1 - delta))
-	show("CountMin, twice as many additions", c.Bytes(), "excess of 99 % of the keys, at most", c.Epsilon(delta)*2*float64(e.keys), float64(excess[at]))
-	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "mean excess", "", sum/float64(e.keys))
+	const name = "CountMin, twice as many additions"
+	stated := c.Epsilon(delta) * 2 * float64(e.keys)
+	show(row{name, c.Bytes(), "excess of 99 % of the keys, at most", &stated, float64(excess[at])})
+	show(row{name, c.Bytes(), "mean excess", nil, sum / float64(e.keys)})
 }
 
 // limiter makes each client use one unit in each of two windows, and every tenth client two
@@ -124,9 +157,9 @@ func (e experiment) limiter(clients int, bytes int64) {
 			log.Fatal("sketch: a client is taken to have used too little")
 		}
 	}
-	show(fmt.Sprintf("Limiter, %d clients, a tenth returns", clients), l.Bytes(), "clients taken to have used more",
-		l.ErrorRate(int64(clients), int64(clients/10)), float64(wrong)/float64(clients))
-	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "claims rejected that exact counts grant", "", float64(rejected)/(2.4*float64(clients)))
+	name, stated := fmt.Sprintf("Limiter, %d clients, a tenth returns", clients), l.ErrorRate(int64(clients), int64(clients/10))
+	show(row{name, l.Bytes(), "clients taken to have used more", &stated, float64(wrong) / float64(clients)})
+	show(row{name, l.Bytes(), "claims rejected that exact counts grant", nil, float64(rejected) / (2.4 * float64(clients))})
 }
 
 // uses returns the number of units that client i takes in each window.
