@@ -17,8 +17,7 @@
 //	may this client, one of millions, send?    [Limiter]         rejecting too often
 //
 // Each type errs in one direction only, so that a limit based on it is never exceeded. For up to a
-// few million keys keyed.NewBuckets is better: it takes at most 40 bytes for each key, or 110 with
-// Exact, and has no errors.
+// few million keys keyed.NewBuckets is better: it takes about 36 bytes for each key, and has no errors.
 //
 // # Memory
 //

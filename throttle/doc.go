@@ -42,7 +42,7 @@
 //	                    while a function does not allow them
 //	Shadow              counts and marks, rejects nothing: for testing a limit
 //	keyed.Limiter       one limiter for each key, in bounded memory
-//	keyed.NewBuckets    one token bucket for each key, 16 bytes each
+//	keyed.NewBuckets    one token bucket for each key, about 36 bytes each
 //	keyed.NewBan        rejects all claims of a key that keeps exceeding its limit
 //	sketch.Limiter      n in any window for each of millions of keys, in fixed memory
 //	warmup.New          starts at a low rate, or saves up idle time

@@ -1,7 +1,7 @@
 // Package keyed limits each key, such as a client's address, in bounded memory.
 //
 // A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [NewBuckets] has
-// a token bucket with the same limit for every key, in about 35 bytes per key. [NewBan]
+// a token bucket with the same limit for every key, in about 36 bytes per key. [NewBan]
 // rejects all claims of a key that keeps exceeding its limit, for longer each time.
 //
 //	limiter := &keyed.Limiter{New: func(key string) throttle.Limiter {
