@@ -53,14 +53,24 @@ func compatibility(version string) string {
 }
 
 // latestTag returns the latest version before m.version, without pre-releases, that has a tag; "" if there is none.
+// With CI=true a shallow clone without any tag is an error, because the repository may have some.
 func latestTag(root string, m releaseModule) (latest string, err error) {
-	tags, err := git(root, "tag", "--list", m.dir+"/v*")
+	tags, err := git(root, "tag")
 	if err != nil {
 		return "", err
 	}
+	if tags == "" && os.Getenv("CI") == "true" {
+		shallow, err := git(root, "rev-parse", "--is-shallow-repository")
+		if err != nil {
+			return "", err
+		}
+		if strings.TrimSpace(shallow) == "true" {
+			return "", errors.New("a shallow clone without tags does not show whether there is an earlier release: clone all (fetch-depth: 0)")
+		}
+	}
 	for tag := range strings.FieldsSeq(tags) {
-		v := strings.TrimPrefix(tag, m.dir+"/")
-		if semver.IsValid(v) && semver.Prerelease(v) == "" && semver.Compare(v, m.version) < 0 && (latest == "" || semver.Compare(v, latest) > 0) {
+		v, nested := strings.CutPrefix(tag, m.dir+"/")
+		if nested && semver.IsValid(v) && semver.Prerelease(v) == "" && semver.Compare(v, m.version) < 0 && (latest == "" || semver.Compare(v, latest) > 0) {
 			latest = v
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,35 @@ func TestBuildPrevious_findsWhatItNoLongerFits(t *testing.T) {
 	said, err = build("v2.0.0+incompatible")
 	require.NoError(t, err)
 	require.Equal(t, "release v1.0.0 may not fit "+path+" v2.0.0+incompatible", said)
+}
+
+// A shallow clone has no tags, as that of actions/checkout by default, so that no release would ever be built.
+func TestLatestTag_shallowCloneWithoutTags(t *testing.T) {
+	t.Setenv("CI", "true")
+	nested := releaseModule{published: published{dir: "nested"}, version: "v1.2.0"}
+	root := t.TempDir()
+	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "a", "--allow-empty"}} {
+		_, err := git(root, args...)
+		require.NoError(t, err)
+	}
+	version, err := latestTag(root, nested)
+	require.NoError(t, err, "nothing was released yet")
+	require.Empty(t, version)
+
+	_, err = git(root, "tag", "nested/v1.1.0")
+	require.NoError(t, err)
+	for options, want := range map[string]string{"--depth=1 --no-tags": "", "--depth=1 --tags": "v1.1.0", "--tags": "v1.1.0"} {
+		clone := filepath.Join(t.TempDir(), "clone")
+		_, err = git(root, append([]string{"clone", "-q", "file://" + filepath.ToSlash(root), clone}, strings.Fields(options)...)...)
+		require.NoError(t, err)
+		version, err = latestTag(clone, nested)
+		require.Equal(t, want, version, options)
+		if want == "" {
+			require.ErrorContains(t, err, "shallow clone")
+		} else {
+			require.NoError(t, err, options)
+		}
+	}
 }
 
 func TestCompatibility_ofVersions(t *testing.T) {
