@@ -79,7 +79,7 @@ func ExamplePoller() {
 func ExamplePoller_parseStatus() {
 	poller := &poll.Poller{
 		Client: heed.NewClient(&heed.Transport{Base: &scriptedTransport{
-			newResponse(200, `{"name":"operations/7"}`),
+			newResponse(200, `{"name":"operations/7","metadata":{"progressPercent":40}}`),
 			newResponse(200, `{"name":"operations/7","done":true,"response":{"size":3}}`),
 		}}),
 		Interval:    backoff.Constant(0),
@@ -88,14 +88,17 @@ func ExamplePoller_parseStatus() {
 			var op struct {
 				Done  bool
 				Error *struct{ Message string }
+
+				Metadata struct{ ProgressPercent float64 }
 			}
 			err = json.Unmarshal(body, &op)
+			s.Percent = op.Metadata.ProgressPercent
 			if s.Done = op.Done; op.Error != nil {
 				s.Failed, s.Status = true, op.Error.Message
 			}
 			return s, err
 		},
-		Progress: func(op poll.Operation) { fmt.Println("look", op.Polls) },
+		Progress: func(op poll.Operation) { fmt.Printf("look %d: %v %%\n", op.Polls, op.Percent) },
 	}
 	resp, err := poller.Resume(context.Background(), poll.Operation{URL: "https://example.googleapis.com/v1/operations/7"})
 	if err != nil {
@@ -106,7 +109,7 @@ func ExamplePoller_parseStatus() {
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Println(string(body))
 	// Output:
-	// look 1
-	// look 2
+	// look 1: 40 %
+	// look 2: 0 %
 	// {"name":"operations/7","done":true,"response":{"size":3}}
 }

@@ -282,6 +282,35 @@ func TestPoller_resumesAtTheTimeOfTheNextPoll(t *testing.T) {
 	}
 }
 
+// A skippingClock is at the end of each wait immediately.
+type skippingClock struct{ now time.Time }
+
+func (c *skippingClock) Now() time.Time { return c.now }
+func (c *skippingClock) After(d time.Duration) <-chan time.Time {
+	c.now = c.now.Add(d)
+	done := make(chan time.Time, 1)
+	done <- c.now
+	return done
+}
+
+// TestPoller_readsItsClock checks that the times of polls and the waits for them are those of Poller.Clock.
+func TestPoller_readsItsClock(t *testing.T) {
+	begin := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	clock := &skippingClock{begin}
+	p := &operationServer{steps: map[string][]response{
+		"POST " + api + "/": {{202, "", []string{"Operation-Location", ops, "Retry-After", "60"}}},
+		"GET " + ops:        {{200, `{"status":"Running"}`, []string{"Retry-After", "3000"}}, monitorStatus("Succeeded")},
+	}}
+	var next []time.Time
+	poller := &Poller{Client: p.client(), Clock: clock, Progress: func(op Operation) { next = append(next, op.Next) }}
+	_, err := poller.Follow(t.Context(), p.start(t, "POST", api+"/"))
+	require.NoError(t, err)
+	require.Len(t, p.requests, 3)
+	require.Len(t, next, 2)
+	require.WithinRange(t, next[1], begin.Add(51*time.Minute), begin.Add(51*time.Minute*11/10))
+	require.Equal(t, next[1], clock.now)
+}
+
 // TestPoller_sendsNothingWithAnEndedContext checks that the cause is returned before anything
 // is sent.
 func TestPoller_sendsNothingWithAnEndedContext(t *testing.T) {

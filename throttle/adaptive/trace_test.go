@@ -100,6 +100,7 @@ func TestLimiter_withoutARateGrantsAll(t *testing.T) {
 	require.Zero(t, p.l.Rate())
 	d := reserve(t, p.l, throttle.Claim{Cost: 40})
 	require.Equal(t, throttle.Decision{OK: true, Policy: "adaptive", At: p.now}, d)
+	require.Equal(t, "mine", reserve(t, adaptive.New(adaptive.Config{Name: "mine"}), throttle.Claim{}).Policy)
 	require.True(t, reserve(t, p.l, throttle.Claim{Cost: 1e6, DryRun: true}).OK, "a dry run does not count")
 	p.l.Report(t.Context(), throttle.Claim{Cost: 40}, d, throttle.Feedback{Cost: 100})
 	require.Zero(t, p.l.Rate(), "an accepted claim sets no rate")
