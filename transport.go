@@ -70,8 +70,8 @@ type Transport struct {
 	// must not block.
 	RetryFor func(*http.Request) *RetryPolicy
 
-	// Breaker returns the circuit breaker for a request. It is called before each
-	// attempt. Nil, and a nil result, mean no breaker.
+	// Breaker returns the circuit breaker for a request. It is called before each attempt, after
+	// its limits have granted it and BeforeSend. Nil, and a nil result, mean no breaker.
 	Breaker func(*http.Request) Breaker
 
 	// Trace holds functions that are called while requests are processed. JoinTraces
