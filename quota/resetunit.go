@@ -12,20 +12,20 @@ import (
 // A resetUnit finds out whether the resets of a host that states them as numbers without a unit count seconds or
 // milliseconds: in one window a reset falls by the time between two responses.
 //
-//	receipt   0 ms   10 ms   20 ms
-//	reset     850    840     830     milliseconds: as seconds it would be 850 or 849
+//	receipt   0 ms   10 ms
+//	reset     850    840     milliseconds: as seconds it would be 850 or 849
 type resetUnit struct {
 	mu      sync.Mutex
 	key     uint64        // hash of the name and the size of the limit
-	first   time.Duration // reset of the first response of the window, read as seconds
+	first   time.Duration // reset of a response, with which later ones of the window are compared, read as seconds
 	at      time.Time     // of that response
-	seconds int8          // responses that show seconds
-	millis  int8          // responses since the latest of these that show milliseconds
+	last    time.Duration // reset of the latest response, read as seconds
+	millis  bool          // the latest response that showed anything showed milliseconds
+	seconds int8          // responses in a row that showed seconds
 }
 
 const (
-	showMillis  = 2 // responses that show milliseconds
-	showSeconds = 3 // responses that show seconds, after which none is compared any more
+	showSeconds = 3 // responses in a row that show seconds, after which none is compared any more
 
 	resetUnitBytes = int64(unsafe.Sizeof(resetUnit{}))
 )
@@ -69,21 +69,22 @@ func (ep *endpoint) scaleResets(r *headers.Report, status int, now time.Time) {
 	}
 }
 
-// observe compares the reset of a limit, received at now, with the first one of its window. It reports whether the
+// observe compares the reset of a limit, received at now, with an earlier one of its window. It reports whether the
 // resets are known to count seconds, or milliseconds.
 func (u *resetUnit) observe(key uint64, reset time.Duration, now time.Time) (seconds, millis bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	since, fell := now.Sub(u.at), u.first-reset
-	switch {
-	case u.at.IsZero() || fell < 0 || since < 0 || key != u.key: // another window
-		u.key, u.first, u.at = key, reset, now
-	case fell <= since+time.Second: // rounded
-		if since >= 20*time.Millisecond {
-			u.seconds, u.millis = u.seconds+1, 0
-		}
-	case since >= 5*time.Millisecond && fell/1000 >= since/2 && fell/1000 <= 2*since:
-		u.millis++
+	over := since >= u.first/1000 // the window is over if they count milliseconds
+	if u.at.IsZero() || key != u.key || since < 0 || reset > u.last {
+		over = true // another window
+	} else if ms := fell / 1000; since >= 5*time.Millisecond && ms >= since/2 && ms <= 2*since {
+		u.millis, u.seconds = true, 0
+	} else if since >= time.Second && fell <= since+time.Second && (!over || fell > 0 && fell >= since-time.Second) {
+		u.millis, u.seconds = false, u.seconds+1
 	}
-	return u.seconds >= showSeconds, u.millis >= showMillis
+	if u.last = reset; over {
+		u.key, u.first, u.at = key, reset, now
+	}
+	return u.seconds >= showSeconds, u.millis
 }
