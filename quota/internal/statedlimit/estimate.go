@@ -54,7 +54,7 @@ import (
 // The first request after reset is the probe: its response states what is left in the new window. Until
 // then the estimate admits all requests, and its owner bounds them. If more units are used than this process
 // sends requests, because of their cost or of other clients, what is left suffices for fewer, see use.
-// A limit of requests in flight has other equations, see concurrencyTest. What accepted
+// A limit of requests in flight has other equations, see updateConcurrency. What accepted
 // requests contradict admits all, see proof. An Estimate is not safe for concurrent use.
 type Estimate struct {
 	Name         string // RemoteLimit.Name
@@ -74,7 +74,8 @@ type Estimate struct {
 	window       time.Duration // longest time until the reset that was stated
 	use          use
 	start        windowStart
-	concurrency  concurrencyTest
+	concurrent   bool // it counts requests in flight, as the server states
+	enforced     bool // if concurrent: a rejection has stated that none is left
 	proof        proof
 	counted      countedWindows
 	resolution   time.Duration // of the latest reset: the true one may be so much earlier
@@ -96,11 +97,7 @@ const (
 
 // NewEstimate returns an estimate of the limit that l states, before any response is applied to it.
 func NewEstimate(l throttle.RemoteLimit, weighted bool) Estimate {
-	named := l.Unit == UnitConcurrent
-	return Estimate{
-		Name: l.Name, Per: l.Per, Remaining: l.Limit, Weighted: weighted,
-		concurrency: concurrencyTest{confirmed: named, named: named},
-	}
+	return Estimate{Name: l.Name, Per: l.Per, Remaining: l.Limit, Weighted: weighted, concurrent: l.Unit == UnitConcurrent}
 }
 
 // CountsRequests reports whether l states how many requests are left, or how many more may be in
@@ -111,12 +108,6 @@ func CountsRequests(l throttle.RemoteLimit) bool {
 
 // statesReset reports whether l states when units come back.
 func statesReset(l throttle.RemoteLimit) bool { return l.ResetAfter > 0 || l.Per > 0 }
-
-// comesBackLater reports whether l states that units come back later than now, as those of a limit of requests in flight
-// do not.
-func comesBackLater(l throttle.RemoteLimit) bool {
-	return statesReset(l) && (l.ResetAfter <= 0 || l.ResetAfter >= minMeasured)
-}
 
 // ToleranceOf returns the maximum difference between the reset of l and other statements of it.
 func ToleranceOf(l throttle.RemoteLimit) time.Duration {
@@ -139,7 +130,7 @@ func ResetOf(l throttle.RemoteLimit, now time.Time) time.Time {
 // Free returns how many units are admitted as of now. If there are too few, wait is the time until
 // there may be more; 0: when a response arrives.
 func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int64, wait time.Duration) {
-	if e.concurrency.confirmed {
+	if e.concurrent {
 		return e.freeConcurrency(now, f, p)
 	}
 	if e.Distrusted() || e.doubted(now) {
@@ -196,7 +187,7 @@ func (e *Estimate) Left(now time.Time) int64 {
 // free of what was left in it.
 func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
 	switch opens := e.OpensAt(); {
-	case e.probing(f), e.concurrency.confirmed, now.Before(opens):
+	case e.probing(f), e.concurrent, now.Before(opens):
 		return false
 	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
 		return false // the server could process it before a request of the present window
@@ -263,7 +254,7 @@ func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtRese
 // of a bucket is not known while it was only measured: requests that wait for it show no higher one.
 func (e *Estimate) Rounded(wait time.Duration) bool {
 	known := e.refill.kind == refillsEvenly && e.rate.known() || e.refill.kind == refillsNextWindow || e.refill.log != nil
-	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrency.confirmed
+	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrent
 }
 
 // ResetsLater reports whether the reset is later, as of now, than rounding explains.
@@ -272,7 +263,7 @@ func (e *Estimate) ResetsLater(now time.Time) bool {
 }
 
 // CountsInFlight reports whether the limit counts requests in flight.
-func (e *Estimate) CountsInFlight() bool { return e.concurrency.confirmed }
+func (e *Estimate) CountsInFlight() bool { return e.concurrent }
 
 // sinceUpdate returns how many claims the server may have counted after what the latest update of e states.
 func (e *Estimate) sinceUpdate(f *inflight.Claims) int64 {
@@ -314,7 +305,8 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	if n > 0 && !rejected {
 		own = 1
 	}
-	if !e.Weighted && e.updateConcurrency(l, own, now, f) {
+	if e.concurrent {
+		e.updateConcurrency(l, own, now, f)
 		return
 	}
 	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
@@ -407,7 +399,7 @@ func (e *Estimate) requests(units int64) int64 {
 // Accepted counts claim n, whose response, received now, states that it was accepted. test reports whether it was
 // granted as a test.
 func (e *Estimate) Accepted(n uint64, test bool, now time.Time) {
-	if !e.concurrency.confirmed && !e.Weighted {
+	if !e.concurrent && !e.Weighted {
 		refills := e.refill.kind != refillUnknown && e.refill.kind != refillsAtReset
 		e.proof.accepted(n, refills && !test, now)
 	}
@@ -426,7 +418,7 @@ func (e *Estimate) Used(n int64, now time.Time) {
 // rejection, accepted whether the request was accepted, and repeated whether it was rejected before.
 func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, accepted, repeated bool, now time.Time, f *inflight.Claims) {
 	if rejected {
-		e.concurrency.rejected()
+		e.enforced = e.enforced || e.concurrent && l.Remaining <= 0
 		e.proof.rejected(n, repeated, e.TooFew(l.Remaining))
 		if n > e.LastSent {
 			e.counted.rejected(e.Remaining-f.Open, e.Limit)
@@ -496,7 +488,7 @@ func (e *Estimate) observe(l throttle.RemoteLimit, left int64, reset, now time.T
 // Outdated applies l, which the response to claim n states, an accepted request that has taken longer than units to come back. What is left
 // and until when is over then. It reports whether that is all that l states.
 func (e *Estimate) Outdated(l throttle.RemoteLimit, n uint64, now time.Time) bool {
-	if e.concurrency.confirmed || e.refill.kind == refillsEvenly || l.Limit != e.Limit {
+	if e.concurrent || e.refill.kind == refillsEvenly || l.Limit != e.Limit {
 		return false
 	}
 	left := max(l.Remaining, 0)
@@ -518,7 +510,7 @@ func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *infl
 			return true
 		}
 		e.beginWindow(now, f)
-	case e.concurrency.confirmed || e.Probe && !e.counted.on:
+	case e.concurrent || e.Probe && !e.counted.on:
 	default:
 		e.Remaining = max(e.Remaining-1, 0)
 	}
@@ -553,7 +545,7 @@ func (e *Estimate) MayBeSameWindow(l throttle.RemoteLimit, now time.Time) bool {
 // MayBe reports whether w may state e as of now, although it may state up to reordered more units
 // than e has left, because responses arrive out of order.
 func (e *Estimate) MayBe(w throttle.RemoteLimit, reordered int64, now time.Time) bool {
-	if e.concurrency.confirmed || e.Reset.Sub(now) <= ToleranceOf(w) {
+	if e.concurrent || e.Reset.Sub(now) <= ToleranceOf(w) {
 		return true // the window of e is over
 	}
 	apart := ResetOf(w, now).Sub(e.Reset)

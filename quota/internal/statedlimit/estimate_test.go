@@ -274,7 +274,7 @@ func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 	}{
 		"no probe":                 {Estimate{Remaining: 5}, 11, true, false, 4, false},
 		"nothing is left":          {Estimate{}, 11, true, false, 0, false},
-		"in flight":                {Estimate{Remaining: 5, concurrency: concurrencyTest{confirmed: true}}, 11, true, false, 5, false},
+		"in flight":                {Estimate{Remaining: 5, concurrent: true, enforced: true}, 11, true, false, 5, false},
 		"before the probe":         {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5, false},
 		"before it, counted":       {Estimate{Remaining: 5, Probe: true, counted: countedWindows{on: true}}, 10, true, false, 4, true},
 		"the probe":                {Estimate{Probe: true}, 11, true, false, 99, true},
@@ -625,7 +625,7 @@ func TestEstimate_countsUnstatedResponses(t *testing.T) {
 		"windows are refuted":              {func(e *Estimate) { e.Probe, e.counted.refuted = true, true }, 6, true, true, 5, false},
 		"before the probe":                 {func(e *Estimate) { e.Probe = true }, 5, true, false, 5, false},
 		"before the probe, counted":        {func(e *Estimate) { e.Probe, e.counted.on = true, true }, 5, true, false, 4, false},
-		"it counts requests in flight":     {func(e *Estimate) { e.concurrency.confirmed = true }, 6, true, false, 5, false},
+		"it counts requests in flight":     {func(e *Estimate) { e.concurrent, e.enforced = true, true }, 6, true, false, 5, false},
 		"no probe, whatever it was before": {func(e *Estimate) { e.counted.refuted = true }, 6, true, false, 4, false},
 	} {
 		e := Estimate{Limit: 10, Remaining: 5, LastSent: 5}
@@ -696,7 +696,7 @@ func TestEstimate_mayBeTheSameWindow(t *testing.T) {
 		"2.2 s later":                    {nil, 50, time.Minute + 2*Tolerance, 0, false},
 		"almost 2.2 s earlier":           {nil, 50, time.Minute - 2*Tolerance + 1, 0, true},
 		"2.2 s earlier":                  {nil, 50, time.Minute - 2*Tolerance, 0, false},
-		"it counts requests in flight":   {func(e *Estimate) { e.concurrency.confirmed = true }, 99, time.Hour, 0, true},
+		"it counts requests in flight":   {func(e *Estimate) { e.concurrent, e.enforced = true, true }, 99, time.Hour, 0, true},
 		"its window is over in 1.1 s":    {func(e *Estimate) { e.Reset = now.Add(Tolerance) }, 99, time.Hour, 0, true},
 		"its window is over after 1.1 s": {func(e *Estimate) { e.Reset = now.Add(Tolerance + 1) }, 99, time.Hour, 0, false},
 		"maybe a bucket":                 {func(e *Estimate) { e.refill.kind = refillUnknown }, 50, 40 * time.Second, 0, true},
@@ -768,7 +768,7 @@ func TestEstimate_outdatedStatements(t *testing.T) {
 		"a window":           {Estimate{Limit: 10}, 10, true},
 		"of another size":    {Estimate{Limit: 10}, 9, false},
 		"a bucket":           {Estimate{Limit: 10, refill: refill{kind: refillsEvenly}}, 10, false},
-		"requests in flight": {Estimate{Limit: 10, concurrency: concurrencyTest{confirmed: true}}, 10, false},
+		"requests in flight": {Estimate{Limit: 10, concurrent: true, enforced: true}, 10, false},
 	} {
 		before := tt.e
 		require.Equal(t, tt.outdated, tt.e.Outdated(throttle.RemoteLimit{Limit: tt.limit, Remaining: 7}, 1, time.Unix(1000, 0)), name)

@@ -204,7 +204,7 @@ func TestEstimate_unitsThatComeBackContradictNothing(t *testing.T) {
 		"bucket, by a test": {Estimate{refill: refill{kind: refillsEvenly}}, true, true},
 		"log":               {Estimate{refill: refill{kind: refillsEach}}, false, false},
 		"sliding counter":   {Estimate{refill: refill{kind: refillsNextWindow}}, false, false},
-		"in flight":         {Estimate{concurrency: concurrencyTest{confirmed: true}}, true, false},
+		"in flight":         {Estimate{concurrent: true, enforced: true}, true, false},
 		"tokens":            {Estimate{Weighted: true}, true, false},
 	} {
 		e := tt.e
