@@ -20,8 +20,10 @@ func (b *clocked) Timeline() *ticks.Timeline { return &b.time }
 
 func (*clocked) Traits() Traits { return Traits{NonBlocking: true, EndsAtResponse: true} }
 
-// bookingTraits are the Traits of limiters in memory that book ahead.
-var bookingTraits = Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: true}
+// bookingTraits returns the Traits of a limiter in memory that may book ahead.
+func bookingTraits(ahead bool) Traits {
+	return Traits{NonBlocking: true, EndsAtResponse: true, BooksAhead: ahead}
+}
 
 // base is the base of limiters with one lock, which guards all their mutable fields.
 type base struct {

@@ -266,7 +266,7 @@ func (b *leakyBucket) giveBack(n, given, acts int64, grant uint64) bool {
 	}
 }
 
-func (*leakyBucket) Traits() Traits { return bookingTraits }
+func (b *leakyBucket) Traits() Traits { return bookingTraits(b.queue > 0) }
 
 // Limit returns the limit in force.
 func (b *leakyBucket) Limit() Limit { return b.state.Load().limit }

@@ -170,4 +170,4 @@ func (g *nginxRate) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	})
 }
 
-func (*nginxRate) Traits() Traits { return bookingTraits }
+func (g *nginxRate) Traits() Traits { return bookingTraits(g.config.Delay < g.config.Burst) }

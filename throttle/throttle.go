@@ -65,7 +65,8 @@ type Traits struct {
 	// stays false from then on. A limiter that wraps others ends at the response if all of them do.
 	EndsAtResponse bool
 
-	// BooksAhead reports that the limiter obeys Claim.Ahead. See ReserveAhead.
+	// BooksAhead reports that the limiter obeys Claim.Ahead: it may grant for later what it would
+	// otherwise reject. A limiter that wraps others obeys it if it forwards it. See ReserveAhead.
 	BooksAhead bool
 
 	// CountsRejected reports that the decisions depend on the number of claims that the limiter
@@ -74,7 +75,8 @@ type Traits struct {
 	CountsRejected bool
 
 	// Parts are the limiters that each must grant a claim, in order. A change of one of them wakes
-	// the waiters of this limiter. The slice must not be modified. Nil means none.
+	// the waiters of this limiter. The slice must not be modified. Nil means none, or not known: then
+	// they are woken when Wait ends, and by reports to this limiter.
 	Parts []Limiter
 }
 

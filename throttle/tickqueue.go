@@ -136,7 +136,7 @@ func (q *tickQueue) Report(_ context.Context, c Claim, d Decision, f Feedback) {
 	})
 }
 
-func (*tickQueue) Traits() Traits { return bookingTraits }
+func (*tickQueue) Traits() Traits { return bookingTraits(true) }
 
 func (q *tickQueue) tickAt(now int64) int64 {
 	since := ticks.Sub(now, q.readAnchor(q.config.Anchor))

@@ -157,7 +157,7 @@ func (b *tokenBucket) Report(_ context.Context, c Claim, d Decision, f Feedback)
 	}
 }
 
-func (*tokenBucket) Traits() Traits { return bookingTraits }
+func (*tokenBucket) Traits() Traits { return bookingTraits(true) }
 
 // Limit returns the limit in force.
 func (b *tokenBucket) Limit() Limit { return b.state.Load().limit }

@@ -20,7 +20,9 @@ func TestConformance(t *testing.T) {
 		spec throttletest.Spec
 	}{
 		{"Limiter", limiter(bucket), throttletest.Spec{Limit: ten}},
-		{"Limiter, windows", limiter(fixedWindow(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"Limiter, windows", limiter(fixedWindow(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second), Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return l }}
+		}}},
 		{"Limiter, composed", limiter(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return l }}
 		}}},

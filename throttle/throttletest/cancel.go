@@ -56,7 +56,7 @@ func (s *suite) checkRefund(ctx context.Context, n int64, later time.Duration, g
 		lost = 1
 	}
 	if after := sub.peek(); after.OK != before.OK || after.Remaining < before.Remaining-lost || after.Remaining > before.Remaining {
-		s.Errorf("%d units were granted and cancelled %v later: before %s, after %s", n, later, describe(before), describe(after))
+		s.Errorf("%d units were granted and reported Unused %v later: before %s, after %s", n, later, describe(before), describe(after))
 	}
 }
 
@@ -72,7 +72,7 @@ func (s *suite) cancelsRejection() {
 	sub.cancel(1, throttle.Decision{})
 	sub.observe(1, d, throttle.Feedback{State: throttle.Ongoing})
 	if after := sub.peek(); !sameState(before, after) {
-		s.Errorf("a rejection was cancelled: before %s, after %s", describe(before), describe(after))
+		s.Errorf("a rejection was reported Unused: before %s, after %s", describe(before), describe(after))
 	}
 }
 
@@ -83,8 +83,8 @@ func (s *suite) endsTwice() {
 	_, most := s.recoveryAndLargest()
 	n := max(most/2, 1)
 	for name, end := range map[string]func(*subject, throttle.Decision){
-		"Cancel":  func(sub *subject, d throttle.Decision) { sub.cancel(n, d) },
-		"Observe": func(sub *subject, d throttle.Decision) { sub.observe(n, d, throttle.Feedback{}) },
+		"Unused": func(sub *subject, d throttle.Decision) { sub.cancel(n, d) },
+		"Ended":  func(sub *subject, d throttle.Decision) { sub.observe(n, d, throttle.Feedback{}) },
 	} {
 		sub := s.newSubject(epoch)
 		first := sub.take(n)
@@ -94,14 +94,13 @@ func (s *suite) endsTwice() {
 		sub.cancel(n, first)
 		sub.observe(n, first, throttle.Feedback{Cost: 1})
 		if after := sub.peek(); !sameState(before, after) {
-			s.Errorf("a claim that %s had ended was ended again: before %s, after %s", name, describe(before), describe(after))
+			s.Errorf("a claim that was reported %s was ended again: before %s, after %s", name, describe(before), describe(after))
 		}
 	}
 }
 
-// partialThenFinal checks that partial feedback does not end a claim, which can still be
-// canceled.
-func (s *suite) partialThenFinal() {
+// ongoingThenUnused checks that Ongoing does not end a claim, which can then still be reported Unused.
+func (s *suite) ongoingThenUnused() {
 	if s.Approximate {
 		return
 	}
@@ -116,11 +115,11 @@ func (s *suite) partialThenFinal() {
 		sub.observe(1, d, throttle.Feedback{State: throttle.Ongoing})
 	}
 	if after := sub.peek(); after.Remaining != held.Remaining {
-		s.Errorf("partial feedback ended a claim: before %s, after %s", describe(held), describe(after))
+		s.Errorf("Ongoing ended a claim: before %s, after %s", describe(held), describe(after))
 	}
 	sub.cancel(1, d)
 	if after := sub.peek(); after.OK != before.OK || after.Remaining != before.Remaining {
-		s.Errorf("a claim was observed with Partial, then cancelled: before %s, after %s", describe(before), describe(after))
+		s.Errorf("a claim was reported Ongoing, then Unused: before %s, after %s", describe(before), describe(after))
 	}
 }
 
@@ -130,17 +129,14 @@ func (s *suite) releasesUnits() {
 		return
 	}
 	for name, end := range map[string]func(*subject, throttle.Decision){
-		"Cancel":  func(sub *subject, d throttle.Decision) { sub.cancel(1, d) },
-		"Observe": func(sub *subject, d throttle.Decision) { sub.observe(1, d, throttle.Feedback{}) },
+		"Unused": func(sub *subject, d throttle.Decision) { sub.cancel(1, d) },
+		"Ended":  func(sub *subject, d throttle.Decision) { sub.observe(1, d, throttle.Feedback{}) },
 	} {
 		sub := s.newSubject(epoch)
 		for range 3 {
-			var held []throttle.Decision
-			for d := sub.take(1); d.OK; d = sub.take(1) {
-				held = append(held, d)
-			}
+			held, _ := sub.hold()
 			if len(held) == 0 {
-				s.Errorf("nothing is granted, though each claim was ended by %s", name)
+				s.Errorf("nothing is granted, though each claim was reported %s", name)
 			}
 			for _, d := range held {
 				end(sub, d)

@@ -65,6 +65,20 @@ func (s *subject) observe(n int64, d throttle.Decision, f throttle.Feedback) {
 	s.l.Report(s.Context(), throttle.Claim{Key: key, Cost: n}, d, f)
 }
 
+// hold claims one unit at a time until a claim is rejected, and returns the grants. dry is false if none
+// of the first 1000 is rejected.
+func (s *subject) hold() (held []throttle.Decision, dry bool) {
+	s.Helper()
+	for range 1000 {
+		d := s.take(1)
+		if !d.OK {
+			return held, true
+		}
+		held = append(held, d)
+	}
+	return held, false
+}
+
 // drain takes all units available now. It returns their number and the rejection that
 // followed. dry is false if the limiter never rejects.
 func (s *subject) drain() (taken int64, last throttle.Decision, dry bool) {

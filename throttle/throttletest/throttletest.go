@@ -73,8 +73,9 @@ type Spec struct {
 	EndsOnce bool
 
 	// Wrap is set for a limiter that wraps others. It returns a wrapper around l, which must
-	// grant what l grants. The test checks that l gets back its own Decisions, and that
-	// feedback is forwarded to it.
+	// grant what l grants. The test checks that claims and feedback are forwarded to l with all
+	// their fields, that l gets back its own Decisions, that callers get those of its fields that
+	// the wrapper does not decide itself, and that the Traits are true if those of l are.
 	Wrap func(l throttle.Limiter) throttle.Limiter
 
 	// Histories is the number of random histories. Zero means 2000, or 200 with -short. Use a
@@ -113,17 +114,23 @@ var requirements = []requirement{
 	{"an equal claim after Wait is granted", (*suite).waitIsSufficient},
 	{"Remaining is what is granted", (*suite).remaining},
 	{"a cost over the limit waits Forever", (*suite).tooLarge},
-	{"Cancel gives back", (*suite).cancels},
-	{"Cancel works when ctx is done", (*suite).cancelsWhenDone},
-	{"Cancel of a rejection does nothing", (*suite).cancelsRejection},
+	{"Unused returns the units", (*suite).cancels},
+	{"Unused works when ctx is done", (*suite).cancelsWhenDone},
+	{"the report of a rejection does nothing", (*suite).cancelsRejection},
 	{"a second end does nothing", (*suite).endsTwice},
-	{"Partial feedback does not end a claim", (*suite).partialThenFinal},
+	{"Ongoing does not end a claim", (*suite).ongoingThenUnused},
 	{"the end of a claim releases its units", (*suite).releasesUnits},
 	{"extreme feedback keeps the bound", (*suite).extremeFeedback},
 	{"an older reading counts as the newest", (*suite).olderReadings},
 	{"the clock may stop, jump and step back", (*suite).irregularClocks},
 	{"random histories obey the bound", (*suite).histories},
 	{"concurrent claims obey the bound", (*suite).concurrentClaims},
+	{"Fresh means as a new limiter", (*suite).fresh},
+	{"NonBlocking means that ctx is not used", (*suite).nonBlocking},
+	{"EndsAtResponse means that the end of a claim releases nothing", (*suite).endsAtResponse},
+	{"BooksAhead means that Ahead is obeyed", (*suite).booksAhead},
+	{"Part is the one of Parts that rejects", (*suite).parts},
+	{"a wrapper forwards claims, decisions and Traits", (*suite).forwarding},
 	{"a wrapper hands back what it was given", (*suite).wrapper},
 }
 

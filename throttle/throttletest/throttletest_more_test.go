@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -25,6 +27,7 @@ func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 		{"slots", newConcurrencyLimiter(""), Spec{Concurrency: 5, WaitUnknown: true}, ""},
 		{"slots that leak", newConcurrencyLimiter("leaks"), Spec{Concurrency: 5, WaitUnknown: true}, "the end of a claim releases its units"},
 		{"slots free at More", newConcurrencyLimiter("more"), Spec{Concurrency: 5, WaitUnknown: true}, "random histories obey the bound"},
+		{"slots that end at the response", newConcurrencyLimiter("says EndsAtResponse"), Spec{Concurrency: 5, WaitUnknown: true}, "EndsAtResponse means that the end of a claim releases nothing"},
 		{"slots too many", newConcurrencyLimiter("six"), Spec{Concurrency: 5, WaitUnknown: true}, "concurrent claims obey the bound"},
 		{"slots that say they know", newConcurrencyLimiter(""), Spec{Concurrency: 5}, "a rejection takes nothing"},
 
@@ -34,7 +37,7 @@ func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 
 		{"wrapper", newWrapper(wrapper{}), wrapSpec(wrapper{}), ""},
 		{"wrapper that loses Observe", newWrapper(wrapper{losesObserve: true}), wrapSpec(wrapper{losesObserve: true}), wrapRequirement},
-		{"wrapper that loses Cancel", newWrapper(wrapper{losesCancel: true}), wrapSpec(wrapper{losesCancel: true}), "Cancel gives back"},
+		{"wrapper that loses Cancel", newWrapper(wrapper{losesCancel: true}), wrapSpec(wrapper{losesCancel: true}), "Unused returns the units"},
 		{"wrapper that copies field by field", newWrapper(wrapper{copiesFields: true}), wrapSpec(wrapper{copiesFields: true}), wrapRequirement},
 		{"wrapper that writes its own Grant", newWrapper(wrapper{writesGrant: true}), wrapSpec(wrapper{writesGrant: true}), wrapRequirement},
 		{"wrapper that hands back the latest", func(clk throttle.Clock) throttle.Limiter {
@@ -170,12 +173,26 @@ func (s *concurrencyLimiter) Report(ctx context.Context, c throttle.Claim, d thr
 }
 
 // Traits implements throttle.Limiter.
-func (*concurrencyLimiter) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+func (s *concurrencyLimiter) Traits() throttle.Traits {
+	return throttle.Traits{EndsAtResponse: s.fault == "says EndsAtResponse"}
+}
 
 // wrapper forwards all calls unless it is broken.
 type wrapper struct {
 	throttle.Limiter
 	losesObserve, losesCancel, copiesFields, writesGrant bool
+
+	changesClaim    func(*throttle.Claim)
+	changesDecision func(*throttle.Decision)
+	changesTraits   func(*throttle.Traits)
+}
+
+func (w wrapper) Traits() throttle.Traits {
+	t := w.Limiter.Traits()
+	if w.changesTraits != nil {
+		w.changesTraits(&t)
+	}
+	return t
 }
 
 func newWrapper(w wrapper) func(throttle.Clock) throttle.Limiter {
@@ -193,7 +210,13 @@ func wrapSpec(w wrapper) Spec {
 }
 
 func (w wrapper) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if w.changesClaim != nil {
+		w.changesClaim(&c)
+	}
 	d, err := w.Limiter.Reserve(ctx, c)
+	if w.changesDecision != nil {
+		w.changesDecision(&d)
+	}
 	if w.copiesFields {
 		d = throttle.Decision{OK: d.OK, Policy: d.Policy, At: d.At, Wait: d.Wait, Limit: d.Limit, Remaining: d.Remaining, ResetAfter: d.ResetAfter, Grant: d.Grant}
 	}
@@ -270,3 +293,38 @@ func (g wastefulPair) Report(ctx context.Context, c throttle.Claim, d throttle.D
 
 // Traits implements throttle.Limiter.
 func (wastefulPair) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+
+// A wrapper that changes what it forwards fails, unless the change is allowed.
+func TestTestLimiter_reportsWhatAWrapperChanges(t *testing.T) {
+	const forwards = "a wrapper forwards claims, decisions and Traits"
+	for name, w := range map[string]wrapper{
+		"Waits":          {changesClaim: func(c *throttle.Claim) { c.Waits = false }},
+		"Waited":         {changesClaim: func(c *throttle.Claim) { c.Waited = 0 }},
+		"Deadline":       {changesClaim: func(c *throttle.Claim) { c.Deadline = time.Time{} }},
+		"DryRun":         {changesClaim: func(c *throttle.Claim) { c.DryRun = false }},
+		"Key":            {changesClaim: func(c *throttle.Claim) { c.Key = "" }},
+		"Cost":           {changesClaim: func(c *throttle.Claim) { c.Cost = 1 }},
+		"Ahead":          {changesClaim: func(c *throttle.Claim) { c.Ahead = 0 }},
+		"QueueBound":     {changesDecision: func(d *throttle.Decision) { d.QueueBound = 0 }},
+		"Expected":       {changesDecision: func(d *throttle.Decision) { d.Expected = 0 }},
+		"ServerImposed":  {changesDecision: func(d *throttle.Decision) { d.ServerImposed = false }},
+		"Test":           {changesDecision: func(d *throttle.Decision) { d.Test = false }},
+		"Fresh":          {changesDecision: func(d *throttle.Decision) { d.Fresh = true }},
+		"NonBlocking":    {changesTraits: func(t *throttle.Traits) { t.NonBlocking = true }},
+		"EndsAtResponse": {changesTraits: func(t *throttle.Traits) { t.EndsAtResponse = true }},
+		"CountsRejected": {changesTraits: func(t *throttle.Traits) { t.CountsRejected = false }},
+	} {
+		failed := failuresByRequirement(t, newWrapper(w), wrapSpec(w))
+		require.NotEmpty(t, failed[forwards], "%s: %v", name, failed)
+	}
+	for name, w := range map[string]wrapper{
+		"Degraded":  {changesDecision: func(d *throttle.Decision) { d.Degraded = true }},
+		"not Fresh": {changesDecision: func(d *throttle.Decision) { d.Fresh = false }},
+		"not Ahead": {
+			changesClaim:  func(c *throttle.Claim) { c.Ahead = 0 },
+			changesTraits: func(t *throttle.Traits) { t.BooksAhead = false },
+		},
+	} {
+		require.Empty(t, failuresByRequirement(t, newWrapper(w), wrapSpec(w)), name)
+	}
+}

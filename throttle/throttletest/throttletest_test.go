@@ -65,9 +65,9 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 	}
 	for fault, requirement := range map[string]string{
 		"gives back the whole cost":           "random histories obey the bound",
-		"gives nothing back":                  "Cancel gives back",
-		"gives back what it rejected":         "Cancel of a rejection does nothing",
-		"gives nothing back when ctx is done": "Cancel works when ctx is done",
+		"gives nothing back":                  "Unused returns the units",
+		"gives back what it rejected":         "the report of a rejection does nothing",
+		"gives nothing back when ctx is done": "Unused works when ctx is done",
 		"a rejection takes":                   "a rejection takes nothing",
 		"a rejection advances the clock":      "a rejection takes nothing",
 		"a dry run takes":                     "a dry run takes nothing",
@@ -86,7 +86,7 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 		"has no top":                          "the clock may stop, jump and step back",
 		"does not look at Now":                "At is the reading of the clock",
 		"gives back what was used":            "random histories obey the bound",
-		"ends a claim at More":                "Partial feedback does not end a claim",
+		"ends a claim at More":                "Ongoing does not end a claim",
 		"loses updates":                       "concurrent claims obey the bound",
 		"shows too much":                      "Remaining is what is granted",
 		"refills too fast":                    "random histories obey the bound",
@@ -94,6 +94,10 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 		"rejects with an error":               "an equal claim after Wait is granted",
 		"books ahead unasked":                 "an equal claim after Wait is granted",
 		"overflows for large feedback":        "extreme feedback keeps the bound",
+		"says Fresh when used":                "Fresh means as a new limiter",
+		"says BooksAhead":                     "BooksAhead means that Ahead is obeyed",
+		"says NonBlocking, and uses ctx":      "NonBlocking means that ctx is not used",
+		"names the wrong part":                "Part is the one of Parts that rejects",
 	} {
 		failed := failuresByRequirement(t, newBucket(fault), Spec{Limit: five})
 		if failed[requirement] == "" {
@@ -123,7 +127,7 @@ func newBucket(fault string) func(throttle.Clock) throttle.Limiter {
 	}
 }
 
-func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	switch {
 	case err != nil && b.fault == "takes negative costs":
@@ -132,6 +136,12 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		return throttle.Decision{}, err
 	case c.Cost == 0 && b.fault == "takes no cost for nothing":
 		n = 0
+	}
+	if b.fault == "says NonBlocking, and uses ctx" {
+		select {
+		case <-ctx.Done():
+		default: // where a store would be waited for
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,6 +164,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		b.level, b.last, b.used = level, now, true
 	}
 	b.describe(&d, level)
+	d.Fresh = c.DryRun && (d.ResetAfter == 0 || b.fault == "says Fresh when used")
 	if !d.OK && b.fault == "rejects with an error" {
 		return d, errors.New("too many requests")
 	}
@@ -268,4 +279,10 @@ func (b *bucket) Report(ctx context.Context, c throttle.Claim, d throttle.Decisi
 }
 
 // Traits implements throttle.Limiter.
-func (*bucket) Traits() throttle.Traits { return throttle.Traits{EndsAtResponse: true} }
+func (b *bucket) Traits() throttle.Traits {
+	t := throttle.Traits{EndsAtResponse: true, BooksAhead: b.fault == "says BooksAhead", NonBlocking: b.fault == "says NonBlocking, and uses ctx"}
+	if b.fault == "names the wrong part" {
+		t.Parts = []throttle.Limiter{throttle.AllowAll}
+	}
+	return t
+}
