@@ -2,6 +2,7 @@ package throttle_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,5 +109,40 @@ func TestRefillBucket_claimsOlderThanTheBucket(t *testing.T) {
 	for range 3 {
 		require.True(t, reserve(t, b, throttle.Claim{Now: at}).OK)
 		at = at.Add(time.Second)
+	}
+}
+
+// A limiter that embeds another one and does not forward SetClock would silently keep the system clock.
+func TestWithClock_panicsIfAPartHidesItsClock(t *testing.T) {
+	type embeds struct{ throttle.Limiter }
+	type embedsTwice struct{ *embeds }
+	bucket := func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1)) }
+	for name, compose := range map[string]func(throttle.Limiter) throttle.Limiter{
+		"AllOf": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(bucket(), l) },
+		"Fallback": func(l throttle.Limiter) throttle.Limiter {
+			return throttle.NewFallback(throttle.FallbackConfig{Primary: l, Secondary: throttle.AllowAll})
+		},
+		"soft": func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
+		"hard": func(l throttle.Limiter) throttle.Limiter {
+			return throttle.NewSoftLimit(throttle.SoftLimitConfig{Soft: throttle.AllowAll, Hard: l})
+		},
+		"keyed": func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
+		},
+		"Buckets": func(l throttle.Limiter) throttle.Limiter {
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l})
+		},
+		"Ban": func(l throttle.Limiter) throttle.Limiter {
+			return keyed.NewBan(l, keyed.BanConfig{Rejections: 1, Within: 1, Duration: 1})
+		},
+	} {
+		clk := new(atomicClock)
+		for _, l := range []throttle.Limiter{embeds{bucket()}, &embeds{throttle.AllOf(bucket())}, embedsTwice{&embeds{bucket()}}} {
+			message := fmt.Sprintf("throttle: WithClock: a %T has no method SetClock(throttle.Clock)", l)
+			require.PanicsWithValue(t, message, func() { throttle.WithClock(compose(l), clk) }, name)
+		}
+		for _, l := range []throttle.Limiter{bucket(), throttle.AllowAll, failing{}, embeds{throttle.AllowAll}} { // the last three read no clock
+			require.NotPanics(t, func() { throttle.WithClock(compose(l), clk) }, name)
+		}
 	}
 }

@@ -159,10 +159,10 @@ func (k *Limiter) SetClock(c throttle.Clock) {
 	setClock(k.Overflow, c)
 }
 
-// setClock sets the clock of l if it reads one.
+// setClock sets the clock of l, which may be nil, as a limiter that is composed of others does.
 func setClock(l throttle.Limiter, c throttle.Clock) {
-	if s, ok := l.(interface{ SetClock(throttle.Clock) }); ok {
-		s.SetClock(c)
+	if l != nil {
+		throttle.WithClock(throttle.AllOf(l), c)
 	}
 }
 
