@@ -147,7 +147,7 @@ func (f *fixedWindow) SetLimit(l Limit) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := f.config
-	if q.Name, q.Count = l.Name, l.Count; !q.Align.isCalendar() {
+	if q.Name, q.Count = l.Name, l.Count; !q.Align.isCalendar() || l.Per < 0 { // a calendar has periods of its own
 		q.Per = l.Per
 	}
 	if err := q.Validate(); err != nil {

@@ -171,6 +171,8 @@ func TestFixedWindow_setLimitKeepsTheCalendar(t *testing.T) {
 	require.NoError(t, l.SetLimit(Limit{Name: "day", Count: 9}))
 	require.EqualValues(t, 6, remaining(l))
 	require.ErrorContains(t, l.SetLimit(Limit{Count: 0}), "Count is 0")
+	require.ErrorContains(t, l.SetLimit(Limit{Count: 3, Per: -1}), "Per is -1ns")
+	require.EqualValues(t, 6, remaining(l), "an error changes nothing")
 	require.NoError(t, l.SetLimit(PerHour(4)), "a day stays a day")
 	require.EqualValues(t, 1, remaining(l))
 	require.Equal(t, 24*time.Hour, ask(l, 1, 0).Per)
