@@ -50,8 +50,8 @@
 //
 // A wait that is known to end after the deadline of the context is not started; the last
 // response or an error is returned immediately. The units of the callers ahead count if they
-// are of the same tenant and priority and the limit states its rate. The same applies to a
-// wait for the server that is longer than RetryPolicy.MaxServerWait. [http.Client.Timeout]
+// have the same tenant, priority and limits, which all state their rates. The same applies to
+// a wait for the server that is longer than RetryPolicy.MaxServerWait. [http.Client.Timeout]
 // is a deadline of the context, so it includes the time in the queue.
 //
 // Use a [github.com/heed-go/heed/poll.Poller] for operations that take longer than one

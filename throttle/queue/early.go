@@ -39,9 +39,10 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 
 // checkAhead rejects w, which has just joined, if the waiters that go before it use so many
 // units that it cannot be granted in time. That is known only if these waiters are of the class
-// of w, all of the same priority, and one limit alone delays them, which states its rate.
+// of w, all of the same priority, and each limit that delays them states its rate. The time that each
+// needs for their units is a lower bound, so the longest decides.
 func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
-	var delayed throttle.Decision // by the limit that delays w
+	var delayed throttle.Decision // by the limit that delays w longest
 	var key limitKey
 	for _, k := range w.ticket.limits {
 		l, ok := k.limiter.(throttle.Limiter)
@@ -56,9 +57,9 @@ func (q *Queue) checkAhead(w *waiter, c throttle.Claim) {
 		}
 		after, known := behind(ahead, l, c, d)
 		switch {
-		case !known || !after.OK && delayed.Wait > 0:
+		case !known:
 			return
-		case !after.OK:
+		case !after.OK && after.At.Add(after.Wait).After(delayed.At.Add(delayed.Wait)):
 			delayed, key = after, k
 		}
 	}
@@ -119,8 +120,12 @@ func behind(ahead int64, l throttle.Limiter, c throttle.Claim, d throttle.Decisi
 		return d, false
 	}
 	after = ask(min(rest, d.Limit))
-	if after.OK || !known || d.Per <= 0 {
-		return after, known && after.OK && periods == 0
+	switch {
+	case !known || d.Per <= 0 && (!after.OK || periods > 0):
+		return after, false
+	case after.OK: // the first of the periods may end at any time
+		after.OK, after.Wait = periods <= 1, time.Duration(ticks.Mul(max(periods-1, 0), int64(d.Per)))
+		return after, true
 	}
 	if more := rest - d.Limit; more > 0 && left < d.Limit-1 { // restored at the pace of those before
 		pace := max(after.Wait-ask(left+1).Wait, 0)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // A plannedCall is one call of a history, in time since its start.
@@ -70,6 +71,10 @@ var limitsForEarly = map[string]func() [2]throttle.Limiter{
 	"two buckets": func() [2]throttle.Limiter {
 		return [2]throttle.Limiter{throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: 4}), bucket(50*time.Millisecond, 4)}
 	},
+	"per host and global": func() [2]throttle.Limiter {
+		perHost := &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20)) }}
+		return [2]throttle.Limiter{perHost, throttle.NewTokenBucket(throttle.PerSecond(5))}
+	},
 	"window": func() [2]throttle.Limiter {
 		return [2]throttle.Limiter{throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 8, Per: time.Second}), throttle.AllowAll}
 	},
@@ -125,7 +130,7 @@ func history(r *rand.Rand, mixed bool) []plannedCall {
 // claims of several units if a limit restores them neither one by one nor all together, and for
 // several limits. Then a waiter may leave that was taken to be granted before others.
 func TestQueue_rejectsOnlyWhatWouldBeGrantedTooLate(t *testing.T) {
-	bounds := map[string]bool{"two buckets": true, "window and bucket": true, "sliding log": true, "sliding counter": true}
+	bounds := map[string]bool{"two buckets": true, "window and bucket": true, "all of two": true, "sliding log": true, "sliding counter": true}
 	allEarly, allWrong := 0, 0
 	for name, newLimits := range limitsForEarly {
 		for _, mixed := range []bool{false, true} {
@@ -165,24 +170,34 @@ func TestQueue_rejectsOnlyWhatWouldBeGrantedTooLate(t *testing.T) {
 	require.LessOrEqual(t, allWrong, allEarly/100)
 }
 
-// A limit of one unit a second grants the waiters one after the other, so that a call behind five others waits six seconds.
+// Limits of which one grants a unit a second grant the waiters one after the other, so that a call behind five others
+// waits six seconds. The limits of docs/per-host-and-global.md delay all but the first as well.
 func TestQueue_rejectsWhatIsTooLateBehindOthers(t *testing.T) {
-	oneASecond := func() [2]throttle.Limiter {
-		return [2]throttle.Limiter{throttle.NewTokenBucket(throttle.PerSecond(1))}
-	}
-	for deadline, granted := range map[time.Duration]bool{3 * time.Second: false, 5900 * time.Millisecond: false, 6100 * time.Millisecond: true} {
-		calls := make([]plannedCall, 7)
-		for i := range calls {
-			calls[i] = plannedCall{at: time.Duration(i), deadline: time.Hour, costs: [2]int64{1, -1}}
-		}
-		last := len(calls) - 1
-		calls[last].deadline = deadline
-		o := replay(t, calls, oneASecond, -1)[last]
-		if granted {
-			require.NoError(t, o.err, deadline)
-			require.InDelta(t, 6*time.Second, o.ended, 10, deadline)
-		} else {
-			require.True(t, o.early(calls[last]), "%v: %v after %v", deadline, o.err, o.ended)
+	second := throttle.PerSecond(1)
+	for name, newLimits := range map[string]func() [2]throttle.Limiter{
+		"one limit": func() [2]throttle.Limiter { return [2]throttle.Limiter{throttle.NewTokenBucket(second)} },
+		"per host and global": func() [2]throttle.Limiter {
+			perHost := &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(10)) }}
+			return [2]throttle.Limiter{perHost, throttle.NewTokenBucket(second)}
+		},
+		"both delay": func() [2]throttle.Limiter {
+			return [2]throttle.Limiter{throttle.NewTokenBucket(throttle.PerSecond(4).WithBurst(2)), throttle.NewTokenBucket(second)}
+		},
+	} {
+		for deadline, granted := range map[time.Duration]bool{3 * time.Second: false, 5900 * time.Millisecond: false, 6100 * time.Millisecond: true} {
+			calls := make([]plannedCall, 7)
+			for i := range calls {
+				calls[i] = plannedCall{at: time.Duration(i), deadline: time.Hour, costs: [2]int64{1, 1}}
+			}
+			last := len(calls) - 1
+			calls[last].deadline = deadline
+			o := replay(t, calls, newLimits, -1)[last]
+			if granted {
+				require.NoError(t, o.err, "%s: %v", name, deadline)
+				require.InDelta(t, 6*time.Second, o.ended, 10, "%s: %v", name, deadline)
+			} else {
+				require.True(t, o.early(calls[last]), "%s: %v: %v after %v", name, deadline, o.err, o.ended)
+			}
 		}
 	}
 }
