@@ -127,6 +127,13 @@ func TestTracker_distinguishesAccountsOfProviders(t *testing.T) {
 		{"Mapbox", "https://api.mapbox.com/x?access_token=%s", ""},
 		{"Finnhub", "https://finnhub.io/api?token=%s", ""},
 		{"OpenWeather", "https://api.openweathermap.org/data?appid=%s", ""},
+		{"OpenWeather, upper case", "https://api.openweathermap.org/data?APPID=%s", ""},
+		{"CoinMarketCap, parameter", "https://pro-api.coinmarketcap.com/v1?CMC_PRO_API_KEY=%s", ""},
+		{"Pingdom", "https://api.pingdom.com/api", "App-Key"},
+		{"Podio", "https://api.podio.com/item?oauth_token=%s", ""},
+		{"Sentry", "https://sentry.io/api", "X-Sentry-Auth"},
+		{"Sentry, parameter", "https://o1.ingest.sentry.io/api?sentry_key=%s", ""},
+		{"Telegram, files", "https://api.telegram.org/file/bot%s/photo.jpg", ""},
 	} {
 		of := func(key string) *http.Request {
 			if c.header != "" {
@@ -137,6 +144,11 @@ func TestTracker_distinguishesAccountsOfProviders(t *testing.T) {
 		require.False(t, shareQuota(&tr, of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"), of("220201543:BBHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")), c.name)
 		require.True(t, shareQuota(&tr, of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"), of("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw")), c.name)
 	}
+	sentry := func(now, key string) *http.Request {
+		return request(t, "https://sentry.io/api", "X-Sentry-Auth", "Sentry sentry_version=7, sentry_timestamp="+now+", sentry_key="+key)
+	}
+	require.True(t, shareQuota(&tr, sentry("1", "a"), sentry("2", "a")), "the time of the request is no account")
+	require.False(t, shareQuota(&tr, sentry("1", "a"), sentry("1", "b")))
 	own := &Tracker{Reader: &headers.Reader{Hosts: map[string]headers.Provider{"api.test": {AccountHeaders: []string{"X-Acme-Key"}}}}}
 	require.False(t, shareQuota(own, request(t, "https://api.test:443/", "X-Acme-Key", "a"), request(t, "https://api.test/", "X-Acme-Key", "b")))
 	require.True(t, shareQuota(own, request(t, "https://other.test/", "X-Acme-Key", "a"), request(t, "https://other.test/", "X-Acme-Key", "b")))

@@ -60,10 +60,10 @@ var credentials = map[string]bool{
 var secrets = map[string]bool{
 	"Cookie": true, "Proxy-Authorization": true, "X-Csrf-Token": true,
 	"X-Amz-Security-Token": true,
-	"Access-Key":           true, "Apca-Api-Key-Id": true, "Apca-Api-Secret-Key": true, "Auth-Api-Token": true, "Cb-Access-Key": true,
+	"Access-Key":           true, "Apca-Api-Key-Id": true, "Apca-Api-Secret-Key": true, "App-Key": true, "Auth-Api-Token": true, "Cb-Access-Key": true,
 	"Fastly-Key": true, "Kc-Api-Key": true, "Wm_sec.access_token": true, "X-Bapi-Api-Key": true, "X-Cisco-Meraki-Api-Key": true,
 	"X-Cmc_pro_api_key": true, "X-Dnsme-Apikey": true, "X-Els-Apikey": true, "X-Finnhub-Token": true,
-	"X-Mailerlite-Apikey": true, "X-Nsone-Key": true,
+	"X-Mailerlite-Apikey": true, "X-Nsone-Key": true, "X-Sentry-Auth": true,
 }
 
 // IsCredential reports whether the header field with this name, in canonical form,

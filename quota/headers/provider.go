@@ -35,8 +35,8 @@ type Provider struct {
 	// successes.
 	InspectSuccessBody bool
 
-	// AccountParams are the query parameters that identify the account, in addition to
-	// api_key and apikey.
+	// AccountParams are the query parameters that identify the account, in any case, in addition
+	// to api_key and apikey.
 	AccountParams []string
 
 	// AccountHeaders are the request headers, in canonical form, that identify the account, in
@@ -44,7 +44,8 @@ type Provider struct {
 	AccountHeaders []string
 
 	// AccountSegment is the beginning of the path segment that identifies the account, if it is
-	// the first segment: "bot" for /bot<token>/sendMessage. Empty means that there is none.
+	// the first segment, or the first after /file: "bot" for /bot<token>/sendMessage and
+	// /file/bot<token>/photo.jpg. Empty means that there is none.
 	AccountSegment string
 
 	// ErrorCodes are the error codes of rejections because of a limit, on any status from

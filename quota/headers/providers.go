@@ -19,11 +19,12 @@ var amazonCodes = []string{
 var providers = []Provider{
 	{Name: "Airtable", Hosts: []string{"api.airtable.com"}, RejectionWait: 30 * time.Second},
 	{Name: "Airweave", LimitHints: []LimitHint{{Window: time.Minute}}},
-	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Rule{
+	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"}, Headers: map[string]Rule{
 		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
 		"X-Amzn-Errortype":       {Unique: true, Read: readAmazonErrorType},
 	}, ErrorCodes: amazonCodes},
 	{Name: "Alpaca", Hosts: []string{".alpaca.markets"}, AccountHeaders: []string{"Apca-Api-Key-Id"}},
+	{Name: "Anthropic", Hosts: []string{"api.anthropic.com"}, ErrorCodes: []string{"rate_limit_error"}},
 	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, LimitHints: []LimitHint{
 		{WithoutLimit: true},
 		{Unit: "points", Window: time.Hour},
@@ -63,7 +64,7 @@ var providers = []Provider{
 		"X-Codex-Secondary-Window-Minutes":      {Kind: KindWindow, Name: "secondary", Unit: unitPercent, Scale: time.Minute, Unique: true},
 		"X-Codex-Secondary-Reset-After-Seconds": {Kind: KindResetAfter, Name: "secondary", Unit: unitPercent, Scale: time.Second, Unique: true},
 	}},
-	{Name: "CoinMarketCap", Hosts: []string{"pro-api.coinmarketcap.com"}, AccountHeaders: []string{"X-Cmc_pro_api_key"}},
+	{Name: "CoinMarketCap", Hosts: []string{"pro-api.coinmarketcap.com"}, AccountHeaders: []string{"X-Cmc_pro_api_key"}, AccountParams: []string{"cmc_pro_api_key"}},
 	{Name: "Dataverse", Hosts: []string{".dynamics.com"}, Headers: map[string]Rule{
 		"X-Ms-Ratelimit-Time-Remaining-Xrm-Requests": {Unique: true}, // seconds of execution
 	}},
@@ -157,7 +158,7 @@ var providers = []Provider{
 	}},
 	{Name: "OpenWeather", Hosts: []string{".openweathermap.org"}, AccountParams: []string{"appid"}},
 	{Name: "Persona", Hosts: []string{"withpersona.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
-	{Name: "Pingdom", Hosts: []string{"api.pingdom.com"}, Headers: map[string]Rule{
+	{Name: "Pingdom", Hosts: []string{"api.pingdom.com"}, AccountHeaders: []string{"App-Key"}, Headers: map[string]Rule{
 		"Req-Limit-Short": {Unique: true, Read: func(v string, r *Report) { readPingdom("short", v, r) }},
 		"Req-Limit-Long":  {Unique: true, Read: func(v string, r *Report) { readPingdom("long", v, r) }},
 	}},
@@ -165,7 +166,7 @@ var providers = []Provider{
 		"X-Daily-Ratelimit-Token-Limit":     {Kind: KindLimit, Unit: "tokens", Unique: true},
 		"X-Daily-Ratelimit-Token-Remaining": {Kind: KindRemaining, Unit: "tokens", Unique: true},
 	}},
-	{Name: "Podio", Hosts: []string{"api.podio.com"}, ErrorCodes: []string{"rate_limit"}, RejectionWait: time.Hour,
+	{Name: "Podio", Hosts: []string{"api.podio.com"}, AccountParams: []string{"oauth_token"}, ErrorCodes: []string{"rate_limit"}, RejectionWait: time.Hour,
 		LimitHints: []LimitHint{{Window: time.Hour}}},
 	{Name: "Prisjakt", Headers: map[string]Rule{
 		"X-Rate-Limit-Reset": {Kind: KindResetAfter, Scale: time.Millisecond},
@@ -177,7 +178,7 @@ var providers = []Provider{
 	{Name: "Salesforce", Hosts: []string{".salesforce.com", ".force.com"}, LimitHints: []LimitHint{
 		{Name: "api-usage", Window: day},
 	}, ErrorCodes: []string{"REQUEST_LIMIT_EXCEEDED"}},
-	{Name: "Sentry", Hosts: []string{".sentry.io", "sentry.io"}, Headers: map[string]Rule{
+	{Name: "Sentry", Hosts: []string{".sentry.io", "sentry.io"}, AccountHeaders: []string{"X-Sentry-Auth"}, AccountParams: []string{"sentry_key"}, Headers: map[string]Rule{
 		"X-Sentry-Rate-Limits": {Unique: true, Read: readSentry},
 	}},
 	{Name: "Shopify", Hosts: []string{".myshopify.com"}, InspectSuccessBody: true, Headers: map[string]Rule{

@@ -24,8 +24,8 @@ func Of(req *http.Request, p *headers.Provider, found func(name, value string)) 
 			continue
 		}
 		value := values[0]
-		if name == authorization {
-			authorized, value = true, signingKey(value)
+		if name == authorization || name == "X-Sentry-Auth" {
+			authorized, value = authorized || name == authorization, signingKey(value)
 		}
 		found(name, value)
 	}
@@ -40,21 +40,24 @@ func Of(req *http.Request, p *headers.Provider, found func(name, value string)) 
 		name, value, _ := strings.Cut(pair, "=")
 		switch {
 		case value == "":
-		case isAPIKey(name) || slices.Contains(p.AccountParams, name):
+		case containsFold(apiKeys, name) || containsFold(p.AccountParams, name):
 			found("query", value)
 		case isSigningKey(name):
 			found(authorization, keyID(value)) // the account of requests that the key signs in the header
 		}
 	}
 	if p.AccountSegment != "" {
-		segment, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+		segment, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(req.URL.Path, "/file"), "/"), "/")
 		if id, ok := strings.CutPrefix(segment, p.AccountSegment); ok && id != "" {
 			found("path", id)
 		}
 	}
 }
 
-const authorization = "Authorization"
+const (
+	authorization = "Authorization"
+	cosmosKey     = "type%3Dmaster%26" // begins the field of Azure Cosmos DB, which is escaped
+)
 
 var unknown headers.Provider // of which nothing is known
 
@@ -71,10 +74,13 @@ func Join(each func(found func(name, value string))) string {
 	return strings.Join(all, "")
 }
 
-// isAPIKey reports whether name is api_key or apikey, in any case. Comparing the lengths excludes
-// letters outside ASCII that strings.EqualFold equates with an ASCII letter: they are longer.
-func isAPIKey(name string) bool {
-	return len(name) == len("api_key") && strings.EqualFold(name, "api_key") || len(name) == len("apikey") && strings.EqualFold(name, "apikey")
+// apiKeys are the query parameters that identify the account on all hosts.
+var apiKeys = []string{"api_key", "apikey"}
+
+// containsFold reports whether names contains name in any case. Comparing the lengths excludes letters
+// outside ASCII that strings.EqualFold equates with an ASCII letter: they are longer.
+func containsFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(s string) bool { return len(s) == len(name) && strings.EqualFold(s, name) })
 }
 
 // isSigningKey reports whether name is the query parameter with the key of a query-signed URL.
@@ -102,12 +108,13 @@ func keyID(credential string) string {
 }
 
 // signingKey returns the part of an Authorization header field that identifies the account. For schemes that
-// sign each request it is the identifier of the key, or the scheme if there is none, and the whole field for all
-// others.
+// sign each request it is the identifier of the key, or the scheme if the host is the account. It is the whole field
+// for all others, and if no identifier is found, so that two accounts are never taken for one.
 func signingKey(value string) string {
 	scheme, rest, _ := strings.Cut(value, " ")
 	switch scheme {
-	case "AWS", "GOOG1", "OSS", "SharedKey", "SharedKeyLite", "LOG", "MNS", "ODPS", "acs", "Qiniu", "QBox", "UCloud", "UPYUN", "VWS": // id:signature
+	case "AWS", "GOOG1", "OSS", "SharedKey", "SharedKeyLite", "LOG", "MNS", "ODPS", "acs", "Qiniu", "QBox", "UCloud", "UPYUN", "VWS",
+		"OBS", "NOS", "KSS", "APIAuth": // id:signature
 		id, _, _ := strings.Cut(rest, ":")
 		return id
 	case "Digest":
@@ -116,19 +123,21 @@ func signingKey(value string) string {
 		return parameterOf(rest, "id", value)
 	case "OAuth":
 		return parameterOf(rest, "oauth_token", parameterOf(rest, "oauth_consumer_key", value))
+	case "Sentry":
+		return parameterOf(rest, "sentry_key", value)
 	case "Signature": // HTTP signatures
-		return parameterOf(rest, "keyId", scheme)
+		return parameterOf(rest, "keyId", value)
 	case "SharedAccessSignature": // without a name the key is one of the resource
-		return parameterOf(rest, "skn", parameterOf(rest, "sr", scheme))
+		return parameterOf(rest, "skn", parameterOf(rest, "sr", value))
 	case "OSS2":
 		id, _, _ := strings.Cut(strings.TrimPrefix(rest, "AccessKeyId:"), ",")
 		return id
 	case "AWS3-HTTPS":
-		return parameterOf(rest, "AWSAccessKeyId", scheme)
+		return parameterOf(rest, "AWSAccessKeyId", value)
 	}
 	switch {
-	case strings.HasPrefix(scheme, "AWS4-"), strings.HasPrefix(scheme, "GOOG4-"), strings.Contains(scheme, "HMAC-"), strings.EqualFold(scheme, "hmac"):
-		for _, name := range [...]string{"Credential", "Access", "client_token", "username", "keyId"} {
+	case strings.HasPrefix(scheme, "AWS4-"), strings.HasPrefix(scheme, "GOOG4-"), strings.HasPrefix(scheme, "ACS3-"), strings.Contains(scheme, "HMAC-"), strings.EqualFold(scheme, "hmac"):
+		for _, name := range [...]string{"Credential", "Access", "client_token", "username", "keyId", "id"} {
 			id := parameterOf(rest, name, "")
 			switch {
 			case id == "":
@@ -138,7 +147,14 @@ func signingKey(value string) string {
 				return id
 			}
 		}
-		return scheme
+		if strings.HasPrefix(rest, "SignedHeaders=") { // Azure Communication Services: the host is the account
+			return scheme
+		}
+		if id, _, ok := strings.Cut(rest, ":"); ok && !strings.ContainsAny(id, "=, ") { // id:signature
+			return id
+		}
+	case len(value) > len(cosmosKey) && strings.EqualFold(value[:len(cosmosKey)], cosmosKey): // the host is the account
+		return cosmosKey
 	case strings.HasPrefix(value, "q-sign-algorithm="): // Tencent Cloud Object Storage
 		return parameterOf(value, "q-ak", value)
 	case strings.HasPrefix(value, "bce-auth-v1/"): // Baidu

@@ -86,6 +86,17 @@ func TestOf_schemesThatSignEachRequest(t *testing.T) {
 		"EMS-HMAC-SHA256 Credential=AKID/20260101/eu/x, SignedHeaders=host, Signature=%d": "AKID",
 		"JDCLOUD2-HMAC-SHA256 Credential=AKID/20260101/cn/x, Signature=%d":                "AKID",
 		"UCloud AKID:%d": "AKID",
+		"OBS AKID:%d":    "AKID",
+		"NOS AKID:%d":    "AKID",
+		"KSS AKID:%d":    "AKID",
+		"ACS3-RSA-SHA256 Credential=AKID,SignedHeaders=host,Signature=%d": "AKID",
+		"APIAuth AKID:%d":             "AKID",
+		"APIAuth-HMAC-SHA256 AKID:%d": "AKID",
+		"hmac AKID:%d":                "AKID",
+		"HMAC AKID:%d":                "AKID",
+		"VERACODE-HMAC-SHA-256 id=AKID,ts=%d,nonce=n,sig=s":               "AKID",
+		"type%%3dmaster%%26ver%%3d1.0%%26sig%%3d%d%%3d":                   "type%3Dmaster%26",
+		"type%%3Dmaster%%26ver%%3D1.0%%26sig%%3D%d":                       "type%3Dmaster%26",
 		`OAuth oauth_consumer_key="k", oauth_nonce="%d", oauth_token="t"`: "t",
 		`OAuth oauth_consumer_key="k", oauth_nonce="%d"`:                  "k",
 	} {
@@ -94,6 +105,12 @@ func TestOf_schemesThatSignEachRequest(t *testing.T) {
 			require.Equal(t, of("https://api.test/", "Placeholder")[:len("Authorization")+1], got[:len("Authorization")+1], value)
 			require.Equal(t, want, got[len("Authorization")+2:], value)
 		}
+	}
+	for _, token := range []string{ // without an identifier no two keys are one account
+		"HMAC-SHA256 Signature=1", "HMAC-SHA256 key=a,sig=b:c", "hmac 1", "ACS3-RSA-SHA256 Signature=1", "Signature signature=1",
+		"AWS3-HTTPS Signature=1", "SharedAccessSignature sig=1", "type%3Dresource%26ver%3D1%26sig%3D1", "type%3Dmaster%26",
+	} {
+		require.Equal(t, token, of("https://api.test/", token)[len("Authorization")+2:], "a token")
 	}
 	for _, token := range []string{"Bearer a:b", "Basic YTpi", "Token a:b", "Bearer eyJ.Signature=1", "a:b", "AWSX a:b"} {
 		require.Equal(t, token, of("https://api.test/", token)[len("Authorization")+2:], "a token")
@@ -113,9 +130,12 @@ func TestOf_schemesThatSignEachRequest(t *testing.T) {
 
 // A Provider may list headers, parameters and the beginning of a path segment that identify the account.
 func TestOf_placesOfAProvider(t *testing.T) {
-	p := &headers.Provider{AccountHeaders: []string{"X-Acme-Key"}, AccountParams: []string{"token"}, AccountSegment: "bot"}
+	p := &headers.Provider{AccountHeaders: []string{"X-Acme-Key"}, AccountParams: []string{"Token"}, AccountSegment: "bot"}
 	for url, want := range map[string]string{
 		"https://api.test/bot1:secret/send?token=t&x=1": "X-Acme-Key\x00\x01kpath\x00\x081:secretquery\x00\x01t",
+		"https://api.test/file/bot1:secret/a.jpg":       "X-Acme-Key\x00\x01kpath\x00\x081:secret",
+		"https://api.test/x?token=t&ToKEN=u":            "X-Acme-Key\x00\x01kquery\x00\x01tquery\x00\x01u",
+		"https://api.test/x?to\u212aen=t":               "X-Acme-Key\x00\x01k",
 		"https://api.test/bot/send":                     "X-Acme-Key\x00\x01k",
 		"https://api.test/robot1/send":                  "X-Acme-Key\x00\x01k",
 		"https://api.test/x/bot1":                       "X-Acme-Key\x00\x01k",
