@@ -98,7 +98,7 @@ func (b *bodyParser) value(m jsonContext, depth int) bool {
 	case json.Delim:
 		return b.members(t == '{', m, depth)
 	case string:
-		m.inError = m.inError || depth == 1 && m.key == "error"
+		m.inError = m.inError || depth == 1 && (m.key == "error" || m.key == "error_code")
 		b.string(m, depth, t)
 	case json.Number:
 		n, _ := parseDecimal(string(t))
@@ -178,7 +178,7 @@ func (b *bodyParser) string(m jsonContext, depth int, s string) {
 		b.documentedWait = b.delayUntil(func(now time.Time) time.Time { return now.Truncate(time.Hour).Add(time.Hour) })
 	case m.key == "message" && m.inError && b.status < 400:
 		b.throttled = b.throttled || s == "Throttled"
-	case isMessageKey(m.key) && b.status >= 400:
+	case isMessageKey(m.key) && (b.status >= 400 || m.key == "error_message"):
 		if m.atCodePath && depth <= 3 {
 			b.scanText(s)
 		}
@@ -194,6 +194,12 @@ func (b *bodyParser) string(m jsonContext, depth int, s string) {
 func (b *bodyParser) addCode(s string) {
 	if b.provider.hasErrorCode(s) {
 		b.throttled, b.documented = true, true
+		switch s {
+		case "dailyLimitExceeded": // Google
+			b.addDelay(b.delayUntil(nextPacificMidnight))
+		case "DAILY_LIMIT_EXCEEDED": // monday
+			b.addDelay(b.delayUntil(nextMidnight))
+		}
 		return
 	}
 	switch b.status {
@@ -283,7 +289,7 @@ func (b *bodyParser) scanText(s string) {
 	}
 	d, ok := waitInText(s)
 	if !ok && strings.Contains(s, "resume") && strings.Contains(s, "at gmt 00:00") { // Zoom's quotas per day
-		d = b.delayUntil(func(now time.Time) time.Time { return now.Truncate(day).Add(day) })
+		d = b.delayUntil(nextMidnight)
 	}
 	b.textDelay = max(b.textDelay, d)
 	if ok && b.status == http.StatusForbidden && strings.Contains(s, "quota will be replenished in ") {

@@ -102,6 +102,7 @@ func TestReadBody_usesProviderErrorCodes(t *testing.T) {
 	}{
 		{"dynamodb.eu-west-1.amazonaws.com", 400, `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`, true},
 		{"kinesis.eu-west-1.amazonaws.com:443", 400, `{"__type":"ThrottlingException","message":"Rate exceeded"}`, true},
+		{"dynamodb.us-east-1.api.aws", 400, `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`, true},
 		{"iam.amazonaws.com", 400, `<ErrorResponse><Error><Code>Throttling</Code></Error></ErrorResponse>`, true},
 		{"iam.amazonaws.com", 400, `<ErrorResponse><Error><Code>ValidationError</Code></Error></ErrorResponse>`, false},
 		{"dynamodb.eu-west-1.amazonaws.com", 400, `{"__type":"ValidationException","message":"Throttling is no table"}`, false},

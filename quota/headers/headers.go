@@ -107,14 +107,14 @@ func isRejection(p *Provider, status int, hasRetryAfter, exhausted bool) bool {
 }
 
 // Read returns what a response that was received at now states about limits: its headers,
-// and the first bytes of its body if these may state more. It does not read the body of a
-// rejection that states a delay. If it reads from a body, it replaces resp.Body by one that
-// returns all of its bytes, and waits at most 100 ms for the first ones. provider is the
-// result of Provider for the host; it may be nil.
+// and the first bytes of its body if these may state more. It reads the body of a rejection whose
+// headers state a delay only if provider has ErrorCodes. If it reads from a body, it replaces
+// resp.Body by one that returns all of its bytes, and waits at most 100 ms for the first ones.
+// provider is the result of Provider for the host; it may be nil.
 func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if resp.Body == nil || resp.Body == http.NoBody || r.Body == nil && rep.Throttled && rep.HasRetryAfter ||
-		!r.inspectsBody(provider, resp.StatusCode, resp.Header) {
+	enough := r.Body == nil && rep.Throttled && rep.HasRetryAfter && (provider == nil || len(provider.ErrorCodes) == 0)
+	if enough || resp.Body == nil || resp.Body == http.NoBody || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
 		return rep
 	}
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {

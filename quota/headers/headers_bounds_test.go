@@ -218,6 +218,11 @@ func TestReader_readsTheBodyOnlyIfItMayStateMore(t *testing.T) {
 		{"a rejection", "api.test", 429, "", limited, -1, nil, true, "retry 7s, rejected"},
 		{"a rejection with a delay", "api.test", 429, "Retry-After: 3", limited, -1, nil, false, "retry 3s, rejected"},
 		{"a rejection with a delay and an own reader", "api.test", 429, "Retry-After: 3", limited, -1, own, true, "retry 3s, rejected"},
+		{"a rejection with a delay of a host with codes", "api.anthropic.com", 429, "Retry-After: 3", limited, -1, nil, true, "retry 7s, rejected"},
+		{"the same, which waiting does not cure", "api.anthropic.com", 429, "Retry-After: 3",
+			`{"error":{"type":"rate_limit_error","details":{"error_code":"enforced_spend_limit_reached"}}}`, -1, nil, true, "retry 3s"},
+		{"a rejection with a delay until the end of the day", "generativelanguage.googleapis.com", 429, "Retry-After: 3\nDate: Mon, 02 Mar 2026 10:00:00 GMT",
+			`{"error":{"details":[{"violations":[{"quotaId":"GenerateRequestsPerDay"}]}]}}`, -1, nil, true, "retry 22h0m0s, rejected"},
 		{"a delay without a rejection", "api.test", 503, "Retry-After: 3", limited, -1, nil, true, "retry 7s"}, // the code is generic
 		{"a success", "api.test", 200, "", limited, -1, nil, false, ""},
 		{"a success of GraphQL", "api.github.com", 200, "", limited, -1, nil, true, "retry 7s, rejected"},
@@ -236,7 +241,7 @@ func TestReader_readsTheBodyOnlyIfItMayStateMore(t *testing.T) {
 		rep := r.Read(p, resp, time.Time{})
 		require.Equal(t, c.reads, src.reads > 0, c.name)
 		require.Equal(t, c.want, formatReport(rep), c.name)
-		require.Equal(t, c.own != nil && c.body != "", rep.Permanent, c.name)
+		require.Equal(t, c.own != nil && c.body != "" || strings.Contains(c.body, "spend"), rep.Permanent, c.name)
 		all, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, c.body, string(all), c.name)

@@ -561,6 +561,9 @@ func leadingClock(s string) (d time.Duration, rest string, ok bool) {
 	return time.Duration(ticks.Add(int64(n.duration(day)), int64(d))), s[len(clock):], ok && valid
 }
 
+// nextMidnight returns the first midnight after now in UTC.
+func nextMidnight(now time.Time) time.Time { return now.Truncate(day).Add(day) }
+
 // nextPacificMidnight returns the first midnight after now in Los Angeles. It does not need the database of
 // time zones, which some systems do not have.
 func nextPacificMidnight(now time.Time) time.Time {
