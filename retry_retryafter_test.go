@@ -12,6 +12,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,6 +115,52 @@ func TestTransport_obeysTheResetBesideARetryAfterOfZero(t *testing.T) {
 			require.Zero(t, early, "repeated before the reset, Retry-After: %q", retryAfter)
 			require.Zero(t, failed)
 		})
+	}
+}
+
+// TestTransport_retryAfterZeroDoesNotPassAUsedUpLimit checks that a Retry-After of 0, or in the past, does not make the
+// calls of the next seconds go beyond a limit that accepted responses have stated to be used up.
+func TestTransport_retryAfterZeroDoesNotPassAUsedUpLimit(t *testing.T) {
+	for _, mode := range []quota.Mode{quota.Full, quota.StatedOnly} {
+		for _, retryAfter := range []string{"0", "Mon, 01 Jan 1990 00:00:00 GMT"} {
+			for workers, most := range map[int]int{1: 6, 30: 18} { // 10 of 30 are rejected before any response has arrived
+				synctest.Test(t, func(t *testing.T) {
+					const limit, window = 20, 5 * time.Second
+					var reset time.Time
+					used, rejected := 0, 0
+					var mu sync.Mutex // guards the variables above
+					tr := &Transport{Quota: &quota.Tracker{Mode: mode}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+						time.Sleep(10 * time.Millisecond)
+						mu.Lock()
+						defer mu.Unlock()
+						now := time.Now()
+						if !now.Before(reset) {
+							used, reset = 0, now.Add(window)
+						}
+						if used == limit {
+							rejected++
+							return newResponse(429, "", "Retry-After", retryAfter), nil
+						}
+						used++
+						seconds := int((reset.Sub(now) + time.Second - 1) / time.Second)
+						return newResponse(200, "", "X-RateLimit-Limit", "20", "X-RateLimit-Remaining", strconv.Itoa(limit-used), "X-RateLimit-Reset", strconv.Itoa(seconds)), nil
+					})}
+					var wg sync.WaitGroup
+					var calls atomic.Int64
+					for range workers {
+						wg.Go(func() {
+							for calls.Add(1) <= 100 {
+								if resp, err := get(t, tr); assert.NoError(t, err) {
+									assert.Equal(t, 200, resp.StatusCode)
+								}
+							}
+						})
+					}
+					wg.Wait()
+					require.LessOrEqual(t, rejected, most, "mode %v, Retry-After: %s, %d workers", mode, retryAfter, workers)
+				})
+			}
+		}
 	}
 }
 

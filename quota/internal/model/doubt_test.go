@@ -146,6 +146,35 @@ func TestQuota_usedUpLimitsExplainRejections(t *testing.T) {
 	}
 }
 
+// A rejection that states a wait of 0 and no limit confirms one that earlier responses stated to be used up: callers then wait
+// for the reset, and nothing else need explain the rejection. Others may concern one resource, and begin a suspicion.
+func TestQuota_aWaitOfZeroConfirmsWhatIsUsedUp(t *testing.T) {
+	now := throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}
+	for name, tt := range map[string]struct {
+		limit throttle.RemoteLimit
+		f     throttle.Feedback
+		want  bool
+	}{
+		"without a time": {usedUp(start), bare, false},
+		"wait of 0":      {usedUp(start), now, true},
+		"some are left":  {throttle.RemoteLimit{Limit: 10, Remaining: 2, ResetAfter: time.Minute}, now, false},
+		"within a trip":  {throttle.RemoteLimit{Limit: 10, ResetAfter: 12 * ms}, now, false},
+	} {
+		q := known(0)
+		d := reserve(q, at(-rtt))
+		respond(q, d, states(accepted, tt.limit), start)
+		d = reserve(q, at(ms))
+		require.True(t, d.OK, name)
+		respond(q, d, tt.f, at(rtt))
+		require.Equal(t, tt.want, q.Estimates[0].Proven(), name)
+		require.Equal(t, tt.want, !q.Hold.Suspected, name)
+		require.True(t, !tt.want || !reserve(q, at(2*rtt)).OK, name)
+	}
+	q := known(0)
+	q.Estimates = []statedlimit.Estimate{concurrentEstimate(10, 0, at(time.Minute))}
+	require.False(t, q.updateEstimates(1, &now, false, start), "one of requests in flight has no reset")
+}
+
 // Only a rejection of a claim that was granted after the latest statement shows that windows are not what
 // they were taken for, or answers a probe.
 func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {

@@ -315,6 +315,8 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		case f.Outcome == throttle.Throttled && usedUp:
 			e.Probe = e.Probe && n <= e.LastSent // another limit is used up, so the rejection shows nothing about e
 			continue
+		case f.Cause == throttle.CauseRetryNow && e.Explains(n, q.firsts.tells(f.Repeated), q.trip.Typical(), now):
+			explained = true
 		}
 		before := bytesOf(q.Estimates[i : i+1])
 		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted, now, &q.InFlight)

@@ -517,6 +517,17 @@ func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *infl
 	return false
 }
 
+// Explains counts the rejection of claim n, whose response states a wait of 0 and not this limit, and reports whether the limit
+// explains it: by the count of the client nothing is left of it for longer than a response takes. repeated reports whether the
+// request was rejected before. A rejection that states another wait or none shows less: it may concern one resource.
+func (e *Estimate) Explains(n uint64, repeated bool, trip time.Duration, now time.Time) bool {
+	if e.concurrent || !e.TooFew(e.Remaining) || e.Reset.Sub(now) < trip {
+		return false
+	}
+	e.proof.rejected(n, repeated, false)
+	return !e.Distrusted()
+}
+
 // adaptProbePause adapts the pause between probes of a limit without a stated reset: it is shorter after an accepted probe,
 // which shows that a unit came back in it, and longer after a rejected one. l is what the response to claim n states.
 func (e *Estimate) adaptProbePause(l throttle.RemoteLimit, n uint64, rejected bool) {
