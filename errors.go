@@ -21,8 +21,7 @@ var (
 	// or that RetryPolicy.Backoff returned backoff.Stop.
 	ErrMaxAttempts = errors.New("heed: no attempts are left")
 
-	// ErrBodyNotReplayable means that the request body cannot be sent a second time. See
-	// RetryPolicy.MaxBodyBuffer.
+	// ErrBodyNotReplayable means that the request body cannot be sent a second time. See RetryPolicy.MaxBodyBuffer.
 	ErrBodyNotReplayable = errors.New("heed: the body cannot be sent again: set Request.GetBody")
 
 	// ErrMaxWait means that a wait would be longer than RequestOptions.MaxWait or
@@ -54,8 +53,7 @@ type settingError struct {
 func (e *settingError) Error() string { return fmt.Sprintf("%v: %s is %v", e.err, e.setting, e.value) }
 func (e *settingError) Unwrap() error { return e.err }
 
-// A GiveUpError describes a request that failed after it was sent or while it waited. It
-// is returned in these cases:
+// A GiveUpError describes a request that failed after it was sent or while it waited. It is returned in these cases:
 //
 //   - The request got no response, and it was sent more than once, or it was sent once
 //     and Reason is set.
@@ -65,12 +63,11 @@ func (e *settingError) Unwrap() error { return e.err }
 //     then could not be sent, or RetryPolicy.ShouldRetry or RetryPolicy.BeforeSend
 //     returned an error.
 //
-// Other errors are returned as they are: the error of Base if the request was sent once
-// and is not retried in any case (RequestOptions.NoRetry, or an error that is final); the
-// error of the Breaker, the Queue or a limiter, or one that wraps the error of
-// Transport.Limits or RetryPolicy.BeforeSend, if the request was not sent; and the cause of
-// the context's end if the context was canceled before the request was sent, or its deadline passed
-// before the request waited.
+// Other errors are returned as they are: the error of Base if the request was sent once and is not retried in any case
+// (RequestOptions.NoRetry, or an error that is final); the error of the Breaker, the Queue or a limiter, or one that
+// wraps the error of Transport.Limits or RetryPolicy.BeforeSend, if the request was not sent; and the cause of the
+// context's end if the context was canceled before the request was sent, or its deadline passed before the request
+// waited.
 //
 // A GiveUpError matches, in the sense of errors.Is and errors.As, Err and Reason. It
 // matches context.DeadlineExceeded if a deadline is the reason. It implements net.Error.
@@ -90,16 +87,14 @@ type GiveUpError struct {
 	// BackoffWait is the time that the request was delayed outside the queue, see Info.
 	BackoffWait time.Duration
 
-	// LongestWait describes the longest single wait in the queue. Its Waited is zero if there
-	// was none.
+	// LongestWait describes the longest single wait in the queue. Its Waited is zero if there was none.
 	LongestWait WaitInfo
 
 	// Reason states why the request was not sent again, or why it was not sent at all. It
 	// is nil if Err is an error that is never retried.
 	Reason error
 
-	// Err is the error of the last attempt. It is nil if that attempt got a response, or
-	// if the request was not sent.
+	// Err is the error of the last attempt. It is nil if that attempt got a response, or if the request was not sent.
 	Err error
 }
 
@@ -129,8 +124,7 @@ func (e *GiveUpError) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
-// Timeout implements net.Error. It reports whether the last attempt timed out, or Reason
-// is an exceeded deadline.
+// Timeout implements net.Error. It reports whether the last attempt timed out, or Reason is an exceeded deadline.
 func (e *GiveUpError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(e.Reason, context.DeadlineExceeded) || errors.As(e.Err, &t) && t.Timeout()
@@ -151,13 +145,11 @@ type Attempt struct {
 	// Err is the error of the attempt, or nil if there was a response.
 	Err error
 
-	// Body holds the first bytes of the response body, at most 256. It is "" if the body
-	// was not read.
+	// Body holds the first bytes of the response body, at most 256. It is "" if the body was not read.
 	Body string
 }
 
-// String returns the error, as GiveUpError.Error does, or the status and the body, such as
-// `503 "try later"`.
+// String returns the error, as GiveUpError.Error does, or the status and the body, such as `503 "try later"`.
 func (a Attempt) String() string {
 	switch {
 	case a.Err != nil:
@@ -168,8 +160,7 @@ func (a Attempt) String() string {
 	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
 }
 
-// errAttemptTimeout cancels an attempt that gets no response headers within
-// RetryPolicy.AttemptTimeout.
+// errAttemptTimeout cancels an attempt that gets no response headers within RetryPolicy.AttemptTimeout.
 var errAttemptTimeout error = attemptTimeoutError{}
 
 type attemptTimeoutError struct{}
@@ -180,9 +171,11 @@ func (attemptTimeoutError) Error() string {
 func (attemptTimeoutError) Timeout() bool   { return true }
 func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// errNoResult means that Base returned neither a response nor an error, which
-// http.RoundTripper forbids.
+// errNoResult means that Base returned neither a response nor an error, which http.RoundTripper forbids.
 var errNoResult = errors.New("heed: Base returned neither a response nor an error")
+
+// errNotSent is the result of an attempt that a Breaker allowed, and that was not sent.
+var errNotSent = fmt.Errorf("heed: the attempt was not sent: %w", context.Canceled)
 
 // An invalidRequestError describes why a request can never be sent as it is.
 type invalidRequestError string

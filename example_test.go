@@ -97,10 +97,11 @@ func ExampleTransport_limits() {
 	// /search has to wait too long: true
 }
 
-// The breaker of another library stops requests: while it is open, nothing is sent.
+// The breaker of another library stops requests: while it is open, nothing is sent, and no request waits for a limit.
 func ExampleBreaker() {
 	breaker := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures == 3 },
+		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) }, // canceled, or not sent
 	})
 	client := heed.NewClient(&heed.Transport{
 		Base:    &api{500},

@@ -125,8 +125,7 @@ var roundTripPool = sync.Pool{New: func() any {
 	return rt
 }}
 
-// begin reads the options of the call and sets its policy, how its body is sent, and its
-// longest waits.
+// begin reads the options of the call and sets its policy, how its body is sent, and its longest waits.
 func (rt *roundTrip) begin() {
 	t, req := rt.t, rt.req
 	if rt.attemptResources == nil {
@@ -222,9 +221,6 @@ func (rt *roundTrip) acquire() error {
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
-	if err != nil && !rt.opts.NoWait {
-		rt.reportGaveUp(err)
-	}
 	waited := rt.ticket.Waited()
 	if waited > 0 {
 		rt.addWait(waited, err)
@@ -252,10 +248,9 @@ func (rt *roundTrip) countForBudget() {
 	}
 }
 
-// reportGaveUp reports to the limit of the server that the call stops waiting because of err, unless that is the
-// decision of the caller.
-func (rt *roundTrip) reportGaveUp(err error) {
-	if d := rt.ticket.Demands[rt.quotaIndex]; d.Limiter != nil && !errors.Is(err, context.Canceled) {
+// reportGaveUp reports to the limit of the server that the call stops waiting.
+func (rt *roundTrip) reportGaveUp() {
+	if d := rt.ticket.Demands[rt.quotaIndex]; d.Limiter != nil {
 		d.Limiter.Report(rt.ctx, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
 	}
 }
@@ -267,9 +262,11 @@ func (rt *roundTrip) isSample(deadline time.Time) bool {
 	return rt.highLatency == 0 || rt.highLatency > deadline.Sub(rt.grantedAt)/8 || rt.grantedAt.UnixNano()>>10&15 == 0
 }
 
-// newAttempt returns the request of the next attempt: the caller's if nothing must differ,
-// or a copy. The Breaker is asked last, because it counts each request that it allows.
+// newAttempt returns the request of the next attempt: the caller's if nothing must differ, or a copy.
 func (rt *roundTrip) newAttempt() (*http.Request, error) {
+	if err := rt.askBreaker(); err != nil {
+		return nil, err
+	}
 	p, req := rt.retry, rt.req
 	if rt.info.Attempts > 0 || rt.body.pending != nil || p.AttemptTimeout != 0 || p.BeforeSend != nil || rt.idempotencyKey != "" {
 		ctx := rt.ctx
@@ -295,18 +292,25 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 	if rt.body.rewinder != nil { // set after BeforeSend, because getBody waits until Base has closed the body
 		req.GetBody = rt.body.rewinder.getBody
 	}
-	if rt.t.Breaker == nil {
-		return req, nil
+	return req, nil
+}
+
+// askBreaker asks the Breaker whether the next attempt may be sent, unless it has allowed that. It is called
+// before the request waits in the queue, or if it need not wait, before BeforeSend: a call that the limits reject
+// immediately must not count as one that the Breaker has allowed.
+func (rt *roundTrip) askBreaker() error {
+	if rt.t.Breaker == nil || rt.breakerDone != nil {
+		return nil
 	}
-	b := rt.t.Breaker(req)
+	b := rt.t.Breaker(rt.req)
 	if b == nil {
-		return req, nil
+		return nil
 	}
 	done, err := b.Allow()
 	if err == nil {
 		rt.breakerDone = done
 	}
-	return req, err
+	return err
 }
 
 // newAttemptContext returns a context for one attempt. It is canceled if there is no
@@ -318,8 +322,7 @@ func (rt *roundTrip) newAttemptContext() context.Context {
 	return ctx
 }
 
-// setHeaders gives req, a copy of the caller's request, its own header with the fields of
-// the attempt.
+// setHeaders gives req, a copy of the caller's request, its own header with the fields of the attempt.
 func (rt *roundTrip) setHeaders(req *http.Request) {
 	req.Header = req.Header.Clone()
 	if rt.idempotencyKey != "" {
@@ -330,9 +333,8 @@ func (rt *roundTrip) setHeaders(req *http.Request) {
 	}
 }
 
-// beforeSend calls RetryPolicy.BeforeSend for req, a copy of the caller's request. Its URL
-// is copied too, so that the hook may add a signature to the query. Units that were returned
-// meanwhile are claimed again.
+// beforeSend calls RetryPolicy.BeforeSend for req, a copy of the caller's request. Its URL is copied too, so that the
+// hook may add a signature to the query. Units that were returned meanwhile are claimed again.
 func (rt *roundTrip) beforeSend(req *http.Request) error {
 	u := *req.URL
 	req.URL = &u
@@ -349,9 +351,8 @@ func (rt *roundTrip) beforeSend(req *http.Request) error {
 	return rt.acquire()
 }
 
-// maxBeforeSend is the longest time for which a call of BeforeSend holds units of a limit that
-// holds them until the end. A hook that fetches a token may need such a unit itself, or wait for
-// another hook that does.
+// maxBeforeSend is the longest time for which a call of BeforeSend holds units of a limit that holds them until the
+// end. A hook that fetches a token may need such a unit itself, or wait for another hook that does.
 const maxBeforeSend = time.Second // on the system clock, like all network timeouts
 
 // callBeforeSend calls RetryPolicy.BeforeSend. If that takes longer than maxBeforeSend while a limit
@@ -465,8 +466,7 @@ func (rt *roundTrip) holdsUntilEnd() bool {
 	})
 }
 
-// sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper
-// requires.
+// sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper requires.
 func (rt *roundTrip) sendToBase(req *http.Request) {
 	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
 	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
@@ -594,9 +594,8 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	return nil, rt.giveUp()
 }
 
-// failedByWaiting reports whether err, which ended a call before its first attempt, is due to a wait that
-// is or was too long. The deadline of the context is also due to a wait, if there was one: the
-// GiveUpError then names the limit.
+// failedByWaiting reports whether err, which ended a call before its first attempt, is due to a wait that is or was too
+// long. The deadline of the context is also due to a wait, if there was one: the GiveUpError then names the limit.
 func (rt *roundTrip) failedByWaiting(err error) bool {
 	switch {
 	case rt.stoppedByHook:
@@ -636,7 +635,11 @@ func (l *attemptResources) release() {
 			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
 		}
 	}
-	l.reportToBreaker(errNoResult)
+	if l.sentToBase {
+		l.reportToBreaker(errNoResult)
+	} else {
+		l.reportToBreaker(errNotSent)
+	}
 }
 
 // reset clears l, which holds nothing, for the next call.
@@ -649,8 +652,7 @@ func (l *attemptResources) reset() {
 	*l = attemptResources{demandSpace: space}
 }
 
-// end releases what the call holds, also after a panic in a hook, a limiter or Base, and
-// returns it to the pool.
+// end releases what the call holds, also after a panic in a hook, a limiter or Base, and returns it to the pool.
 func (rt *roundTrip) end() {
 	rt.body.finish(rt.req)
 	if !rt.returned && rt.resp != nil {

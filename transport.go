@@ -17,9 +17,8 @@ import (
 
 // A Transport is an http.RoundTripper that limits, queues and retries requests.
 //
-// Before each attempt it waits until every limit grants the request: those of the program
-// (Limiter, Limits) and those of the server (Quota), which it learns from each response. It
-// retries failed attempts as Retry and RetryFor allow.
+// Before each attempt it waits until every limit grants the request: those of the program (Limiter, Limits) and those
+// of the server (Quota), which it learns from each response. It retries failed attempts as Retry and RetryFor allow.
 //
 // The zero Transport has no limits of its own, and retries where that is safe, see RetryPolicy.
 //
@@ -41,17 +40,15 @@ type Transport struct {
 	// RequestOptions.Cost units. Nil means no limit.
 	Limiter throttle.Limiter
 
-	// Key returns the key of a request for Limiter, such as its host: PerHost does. Only
-	// limiters with a limit for each key use it, such as those of package throttle/keyed.
-	// Key is called once per request and must not modify the request. Errors name the key, so
-	// a secret should be hashed, as the functions of package throttlehttp do. Nil means that
-	// all requests have the key "", and so share one limit.
+	// Key returns the key of a request for Limiter, such as its host: PerHost does. Only limiters with a limit for each
+	// key use it, such as those of package throttle/keyed. Key is called once per request and must not modify the
+	// request. Errors name the key, so a secret should be hashed, as the functions of package throttlehttp do. Nil
+	// means that all requests have the key "", and so share one limit.
 	Key func(*http.Request) string
 
-	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
-	// Weight. It is called once per request, before the first attempt. It must not modify the
-	// request, and must not retain the ticket, which is reused. After an error nothing is sent:
-	// RoundTrip returns an error that wraps it. Nil means no further limits.
+	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and Weight. It is called once per
+	// request, before the first attempt. It must not modify the request, and must not retain the ticket, which is
+	// reused. After an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
 	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds the known limits of servers. Nil means a Tracker of this Transport alone.
@@ -64,14 +61,14 @@ type Transport struct {
 	// Retry decides which attempts are retried, and when. Nil means the zero RetryPolicy.
 	Retry *RetryPolicy
 
-	// RetryFor returns the policy of a request, for example by its host or route. Nil, and a
-	// nil result, mean Retry. The policy replaces Retry as a whole: its zero fields have their
-	// defaults, but a nil Budget means that of Retry. RetryFor must not modify the request and
-	// must not block.
+	// RetryFor returns the policy of a request, for example by its host or route. Nil, and a nil result, mean Retry.
+	// The policy replaces Retry as a whole: its zero fields have their defaults, but a nil Budget means that of Retry.
+	// RetryFor must not modify the request and must not block.
 	RetryFor func(*http.Request) *RetryPolicy
 
-	// Breaker returns the circuit breaker for a request. It is called before each attempt, after
-	// its limits have granted it and BeforeSend. Nil, and a nil result, mean no breaker.
+	// Breaker returns the circuit breaker for a request, which must not be modified. The breaker is asked once per
+	// attempt, before RetryPolicy.BeforeSend: when the request begins to wait in the queue, or is granted without
+	// a wait. A request that waits keeps the permission. Nil, and a nil result, mean no breaker.
 	Breaker func(*http.Request) Breaker
 
 	// Trace holds functions that are called while requests are processed. JoinTraces
@@ -86,9 +83,8 @@ type Transport struct {
 	// until a random time below StartJitter after the first. Zero or less means no delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the delay of StartJitter, so that it is the same after each start.
-	// It must differ between programs, as the serial number of a device does. See
-	// backoff.OffsetFor. Empty means a random delay.
+	// StartSeed determines the delay of StartJitter, so that it is the same after each start. It must differ between
+	// programs, as the serial number of a device does. See backoff.OffsetFor. Empty means a random delay.
 	StartSeed string
 
 	once           sync.Once
@@ -112,9 +108,8 @@ type resolved struct {
 	openBodies openBodies
 }
 
-// NewClient returns an http.Client that sends its requests through t. If t is nil, the
-// client uses a new zero Transport. The client follows redirects like any http.Client;
-// each redirect is a separate request to t.
+// NewClient returns an http.Client that sends its requests through t. If t is nil, the client uses a new zero
+// Transport. The client follows redirects like any http.Client; each redirect is a separate request to t.
 //
 // A Timeout of the client limits a call with all its redirects, attempts, delays and time
 // in the queue. RetryPolicy.AttemptTimeout limits one attempt.
@@ -179,15 +174,13 @@ func (rt *roundTrip) run() (*http.Response, error) {
 	}
 }
 
-// validateRequest returns an error if req cannot be sent as it is. net/http detects
-// most of these errors too, but only after units were taken, and its errors have no type;
-// another Base may not check at all.
+// validateRequest returns an error if req cannot be sent as it is. net/http detects most of these errors too, but only
+// after units were taken, and its errors have no type; another Base may not check at all.
 //
 // The messages begin like those of net/http, because some programs search for that text.
 // The values of headers and of the URL may be secret, so the messages contain only names.
 //
-// Only Base knows the hosts and methods of other schemes, see
-// http.Transport.RegisterProtocol.
+// Only Base knows the hosts and methods of other schemes, see http.Transport.RegisterProtocol.
 func validateRequest(req *http.Request) error {
 	u := req.URL
 	if u == nil {
@@ -278,9 +271,8 @@ func (t *Transport) Parts() Parts {
 	return Parts{Quota: r.quota, Queue: r.queue, Budget: r.retry.Budget}
 }
 
-// A weakQueue wakes and renews the waits of a Queue, and does not keep it from being
-// collected, because a Tracker may outlive the Transports that use it. See
-// quota.Tracker.Notify.
+// A weakQueue wakes and renews the waits of a Queue, and does not keep it from being collected, because a Tracker may
+// outlive the Transports that use it. See quota.Tracker.Notify.
 type weakQueue struct{ weak.Pointer[queue.Queue] }
 
 func (w weakQueue) Alive() bool { return w.Value() != nil }
@@ -299,8 +291,8 @@ func (w weakQueue) Renew(l throttle.Limiter) {
 // A Breaker stops requests to a server that is down. The TwoStepCircuitBreaker[any] of
 // github.com/sony/gobreaker/v2 implements it.
 type Breaker interface {
-	// Allow returns an error if no request may be sent now. Otherwise it returns a
-	// function that must be called with the result of the request: nil if the server
-	// works.
+	// Allow returns an error if no request may be sent now. Otherwise it returns a function that must be called with
+	// the result of the request: nil if the server works. An error that matches context.Canceled should be ignored,
+	// see IsExcluded of gobreaker: the request was canceled, or not sent because its wait or BeforeSend failed.
 	Allow() (done func(error), err error)
 }

@@ -92,8 +92,7 @@ func (rt *roundTrip) waitForStart() error {
 	return rt.sleep(wait)
 }
 
-// sleep waits for d outside the queue. It returns the cause if the context of the request
-// ends before.
+// sleep waits for d outside the queue. It returns the cause if the context of the request ends before.
 func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	t := rt.t
 	start := t.resolved.clock.Now()
@@ -110,10 +109,9 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 	return err
 }
 
-// expectLatency sets the latency of the server in the ticket. The queue then rejects a wait
-// after which the response would probably arrive after the deadline, and prefers callers that
-// have enough time even for a slow response. If the wait must end earlier than the deadline, the
-// time from its end on counts for the response.
+// expectLatency sets the latency of the server in the ticket. The queue then rejects a wait after which the response
+// would probably arrive after the deadline, and prefers callers that have enough time even for a slow response. If the
+// wait must end earlier than the deadline, the time from its end on counts for the response.
 func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
 	typical, high := rt.t.resolved.quota.Latency(rt.req, rt.t.resolved.clock.Now())
 	after := time.Duration(0)
@@ -137,11 +135,23 @@ func (rt *roundTrip) wait() error {
 	if deadline, ok := rt.ctx.Deadline(); ok {
 		rt.expectLatency(deadline, rule.end)
 	}
+	hooks := rt.hooks
+	if rt.t.Breaker != nil {
+		c, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		ctx, hooks.Queued = c, func(p queue.Position) {
+			if err := rt.askBreaker(); err != nil {
+				stop(err)
+				return
+			}
+			rt.recordPosition(p)
+		}
+	}
 	var err error
 	if q := rt.t.resolved.queue; rt.opts.NoWait {
 		err = q.Try(ctx, &rt.ticket)
-	} else {
-		err = q.WaitHooks(ctx, &rt.ticket, rt.hooks)
+	} else if err = q.WaitHooks(ctx, &rt.ticket, hooks); err != nil && ctx.Err() != context.Canceled {
+		rt.reportGaveUp() // neither the caller nor the Breaker has ended the wait
 	}
 	if err != nil {
 		err = rt.addReason(err, rule)
@@ -149,8 +159,7 @@ func (rt *roundTrip) wait() error {
 	return err
 }
 
-// A waitRule is the rule other than the context that ends a wait in the queue first. It is
-// zero if there is none.
+// A waitRule is the rule other than the context that ends a wait in the queue first. It is zero if there is none.
 type waitRule struct {
 	limit  time.Duration // the longest wait
 	end    time.Time     // the end of limit
@@ -174,8 +183,7 @@ func (rt *roundTrip) waitRule() (r waitRule) {
 	return r
 }
 
-// addReason adds the rule that forbade the wait to err, the result of the queue. rule is that
-// of waitRule.
+// addReason adds the rule that forbade the wait to err, the result of the queue. rule is that of waitRule.
 func (rt *roundTrip) addReason(err error, rule waitRule) error {
 	var r *throttle.RejectedError
 	if context.Cause(rt.ctx) != nil || !errors.As(err, &r) {
