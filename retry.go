@@ -118,10 +118,10 @@ type RetryPolicy struct {
 	// attempt. It is sent from the second attempt on. Empty means none.
 	AttemptHeader string
 
-	// IdempotencyKey returns the Idempotency-Key header for a request that has none and is not
-	// idempotent. All its attempts have the same key, and it is retried like an idempotent
-	// request, also after a 409, which means that the server still processes an earlier
-	// attempt. Nil means that no key is added.
+	// IdempotencyKey returns the Idempotency-Key header for a request that has none and is not idempotent, also if it
+	// is not retried. All its attempts have the same key, and it is retried like an idempotent request, also after a
+	// 409, which means that the server still processes an earlier attempt. A program or an SDK that repeats the request
+	// itself gets another key each time, and must set its own. Nil means that no key is added.
 	IdempotencyKey func() string
 
 	// Idempotent reports whether a request that is not idempotent by the rules of RetryPolicy

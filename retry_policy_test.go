@@ -1,7 +1,9 @@
 package heed
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -292,4 +294,32 @@ func TestRetryPolicy_maxBackoff(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 50, s.sent())
 	})
+}
+
+// TestRetryPolicy_idempotencyKeyWithoutRetries checks that a request that is sent once has a key too: a server may
+// require one, or repeat its response for it.
+func TestRetryPolicy_idempotencyKeyWithoutRetries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts   RequestOptions
+		policy RetryPolicy
+		method string
+		header http.Header
+		want   string
+	}{
+		"retried":        {want: "key"},
+		"NoRetry":        {opts: RequestOptions{NoRetry: true}, want: "key"},
+		"MaxAttempts 1":  {policy: RetryPolicy{MaxAttempts: 1}, want: "key"},
+		"an SDK retries": {header: http.Header{"X-Stainless-Retry-Count": {"1"}}, want: "key"},
+		"its own key":    {opts: RequestOptions{NoRetry: true}, header: http.Header{"Idempotency-Key": {"own"}}, want: "own"},
+		"idempotent":     {opts: RequestOptions{NoRetry: true}, method: "PUT"},
+	} {
+		s := newScript(200)
+		tt.policy.IdempotencyKey = func() string { return "key" }
+		req := request(t, cmp.Or(tt.method, "POST"), "x")
+		maps.Copy(req.Header, tt.header)
+		_, err := (&Transport{Base: s, Retry: &tt.policy}).RoundTrip(req.WithContext(WithOptions(t.Context(), tt.opts)))
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, s.got[0].header.Get("Idempotency-Key"), name)
+		require.Equal(t, tt.header.Get("Idempotency-Key"), req.Header.Get("Idempotency-Key"), name) // the caller's request is not changed
+	}
 }

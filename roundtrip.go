@@ -153,9 +153,9 @@ func (rt *roundTrip) begin() {
 	rt.noRetry = rt.opts.NoRetry || p.MaxAttempts <= 1 || callerRetries(req.Header)
 	if !rt.noRetry {
 		rt.body = bodyOf(req, p.MaxBodyBuffer)
-		if p.IdempotencyKey != nil && !isIdempotent(req, rt.opts, p.Idempotent) {
-			rt.idempotencyKey = p.IdempotencyKey()
-		}
+	}
+	if p.IdempotencyKey != nil && !isIdempotent(req, rt.opts, p.Idempotent) {
+		rt.idempotencyKey = p.IdempotencyKey()
 	}
 	rt.maxWait = cmp.Or(rt.opts.MaxWait, p.MaxServerWait)
 	if rt.opts.NoWait {
