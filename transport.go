@@ -75,8 +75,9 @@ type Transport struct {
 	// combines several, and WithTrace adds one for a single request. Nil means none.
 	Trace *Trace
 
-	// Clock is the source of time and of timers. Nil means the system clock. Deadlines of
-	// contexts always refer to the system clock.
+	// Clock is the source of time and of timers for waits and delays, also of a nil Quota and Queue. Nil means the
+	// system clock. That clock always applies to deadlines of contexts, to RetryPolicy.AttemptTimeout, to MaxWait and
+	// MaxElapsed while a request is in the queue, to a BeforeSend that is slow, and to reading and closing bodies.
 	Clock throttle.Clock
 
 	// StartJitter spreads the first requests of programs that start at the same time: all wait

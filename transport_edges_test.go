@@ -2,6 +2,7 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -309,5 +310,64 @@ func TestRetryPolicy_waitsWithDefaults(t *testing.T) {
 	} {
 		p := (&RetryPolicy{MaxServerWait: d, MaxElapsed: d}).withDefaults(nil)
 		require.Equal(t, want, [2]time.Duration{p.MaxServerWait, p.MaxElapsed}, d)
+	}
+}
+
+// A stoppedClock does not advance, and its timers do not fire.
+type stoppedClock struct{ now time.Time }
+
+func (c stoppedClock) Now() time.Time                     { return c.now }
+func (stoppedClock) After(time.Duration) <-chan time.Time { return nil }
+
+// TestTransport_clockIsForWaitsAndDelays checks which times Transport.Clock measures: with a clock that stands still, delays do
+// not end, and the times that Clock names as those of the system clock do.
+func TestTransport_clockIsForWaitsAndDelays(t *testing.T) {
+	hangs := baseFunc(func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	})
+	taken := func() throttle.Limiter {
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
+		l.Reserve(t.Context(), throttle.Claim{})
+		return l
+	}
+	free := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
+	slow := func(*http.Request, int) error {
+		time.Sleep(1500 * time.Millisecond)
+		d, err := free.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		if err == nil && !d.OK {
+			err = errors.New("BeforeSend holds its unit")
+		}
+		return err
+	}
+	for name, tt := range map[string]struct {
+		tr   *Transport
+		opts RequestOptions
+		took time.Duration
+		want error
+	}{
+		"the delay before a retry": {&Transport{Base: newScript(500)}, RequestOptions{}, time.Hour, context.DeadlineExceeded},
+		"a stated wait": {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second})},
+			RequestOptions{}, time.Hour, context.DeadlineExceeded},
+		"AttemptTimeout": {&Transport{Base: hangs, Retry: &RetryPolicy{MaxAttempts: 1, AttemptTimeout: time.Second}}, RequestOptions{}, time.Second, errAttemptTimeout},
+		"MaxWait":        {&Transport{Base: newScript(200), Limiter: taken()}, RequestOptions{MaxWait: time.Second}, time.Second, ErrMaxWait},
+		"a deadline":     {&Transport{Base: newScript(200), Limiter: taken()}, RequestOptions{}, time.Hour, context.DeadlineExceeded},
+		"BeforeSend":     {&Transport{Base: newScript(200), Limiter: free, Retry: &RetryPolicy{BeforeSend: slow}}, RequestOptions{}, 1500 * time.Millisecond, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tt.tr.Clock = stoppedClock{time.Now()}
+				if name == "a stated wait" {
+					_, err := get(t, tt.tr)
+					require.NoError(t, err)
+				}
+				ctx, cancel := context.WithTimeout(WithOptions(t.Context(), tt.opts), time.Hour)
+				defer cancel()
+				start := time.Now()
+				_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+				require.Equal(t, tt.took, time.Since(start), "%v", err)
+				require.ErrorIs(t, err, tt.want)
+			})
+		})
 	}
 }
