@@ -98,23 +98,25 @@ type GiveUpError struct {
 	Err error
 }
 
-// Error returns a message with the number of attempts, the longest wait in the queue, the
-// result of each attempt, and the reason, which names the key of a limit if it has one. URLs
-// in it have no user, query and fragment. It has no Method and URL, which http.Client adds.
+// Error returns a message with the reason, which names the key of a limit if it has one, the number of attempts, the
+// longest wait in the queue, and the result of each attempt. Durations are rounded, and URLs have no user, query and
+// fragment. It has no Method and URL, which http.Client adds.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
-	b.WriteString("heed: gave up " + afterAttempts(len(e.Attempts)))
-	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
-		b.WriteString(" and " + w.String() + " of waiting")
+	tried := afterAttempts(len(e.Attempts))
+	if w := e.QueueWait + e.BackoffWait; w >= time.Millisecond/2 {
+		tried += ", " + explain.Duration(w) + " of waiting"
+	}
+	if b.WriteString("heed: gave up"); e.Reason != nil && !errors.Is(e.Err, e.Reason) {
+		b.WriteString(": " + explain.RoundDurations(explain.Error(e.Reason)) + " (" + tried + ")")
+	} else {
+		b.WriteString(" " + tried)
 	}
 	if e.LongestWait.Waited > 0 {
 		b.WriteString(": " + e.LongestWait.String())
 	}
 	for i, a := range e.Attempts {
 		b.WriteString(": " + strconv.Itoa(i+1) + ": " + a.String())
-	}
-	if e.Reason != nil && !errors.Is(e.Err, e.Reason) {
-		b.WriteString(": " + explain.Error(e.Reason))
 	}
 	return b.String()
 }

@@ -202,10 +202,10 @@ func TestGiveUpError_namesTheLimitOfAWaitWithoutAnEnd(t *testing.T) {
 	}{
 		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, time.Hour)
-		}, context.DeadlineExceeded, `heed: gave up before the first attempt and 1h0m0s of waiting: waited 1 h for limit uploads: context deadline exceeded`},
+		}, context.DeadlineExceeded, `heed: gave up: context deadline exceeded (before the first attempt, 1 h of waiting): waited 1 h for limit uploads`},
 		"deadline with a cause": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeoutCause(ctx, time.Hour, gone)
-		}, gone, `heed: gave up before the first attempt and 1h0m0s of waiting: waited 1 h for limit uploads: gone`},
+		}, gone, `heed: gave up: gone (before the first attempt, 1 h of waiting): waited 1 h for limit uploads`},
 		"canceled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Hour, cancel)

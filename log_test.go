@@ -239,7 +239,7 @@ func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 		wg.Wait()
 		const sentence = "waited 5 s for quota api.test (retry-after), 1 ahead"
 		require.Equal(t, sentence, events[1].String())
-		require.ErrorContains(t, err, "heed: gave up after 1 attempt and 5s of waiting: "+sentence+": 1: broken: ")
+		require.ErrorContains(t, err, " (after 1 attempt, 5 s of waiting): "+sentence+": 1: broken")
 		require.Contains(t, strings.Join(lines(), "\n"), `msg="`+sentence+`"`)
 		var g *GiveUpError
 		require.ErrorAs(t, err, &g)

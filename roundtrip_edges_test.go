@@ -195,14 +195,21 @@ func TestRequestAttrs_ofAnIncompleteRequest(t *testing.T) {
 func TestGiveUpError_text(t *testing.T) {
 	wrapped := fmt.Errorf("wrapped: %w", errBroken)
 	for want, e := range map[string]*GiveUpError{
-		"heed: gave up before the first attempt":                                                             {},
-		"heed: gave up before the first attempt: broken":                                                     {Reason: errBroken},
-		"heed: gave up after 1 attempt: 1: broken":                                                           {Attempts: []Attempt{{Err: errBroken}}, Err: errBroken},
-		"heed: gave up after 1 attempt: 1: wrapped: broken":                                                  {Attempts: []Attempt{{Err: wrapped}}, Err: wrapped, Reason: errBroken},
-		"heed: gave up after 2 attempts: 1: 500 Internal Server Error: 2: broken: " + ErrMaxAttempts.Error(): {Attempts: []Attempt{{Status: 500}, {Err: errBroken}}, Err: errBroken, Reason: ErrMaxAttempts},
-		"heed: gave up after 1 attempt: 1: 404 Not Found":                                                    {Attempts: []Attempt{{Status: 404}}, QueueWait: 499 * time.Microsecond},
-		"heed: gave up after 1 attempt and 1ms of waiting: 1: 404 Not Found":                                 {Attempts: []Attempt{{Status: 404}}, QueueWait: 300 * time.Microsecond, BackoffWait: 300 * time.Microsecond},
-		"heed: gave up after 1 attempt and 3s of waiting: waited 2 s for limit own: 1: 404 Not Found": {
+		"heed: gave up before the first attempt":                                                                    {},
+		"heed: gave up: broken (before the first attempt)":                                                          {Reason: errBroken},
+		"heed: gave up after 1 attempt: 1: broken":                                                                  {Attempts: []Attempt{{Err: errBroken}}, Err: errBroken},
+		"heed: gave up after 1 attempt: 1: wrapped: broken":                                                         {Attempts: []Attempt{{Err: wrapped}}, Err: wrapped, Reason: errBroken},
+		"heed: gave up: " + ErrMaxAttempts.Error() + " (after 2 attempts): 1: 500 Internal Server Error: 2: broken": {Attempts: []Attempt{{Status: 500}, {Err: errBroken}}, Err: errBroken, Reason: ErrMaxAttempts},
+		"heed: gave up after 1 attempt: 1: 404 Not Found":                                                           {Attempts: []Attempt{{Status: 404}}, QueueWait: 499 * time.Microsecond},
+		"heed: gave up after 1 attempt, 0.6 ms of waiting: 1: 404 Not Found":                                        {Attempts: []Attempt{{Status: 404}}, QueueWait: 300 * time.Microsecond, BackoffWait: 300 * time.Microsecond},
+		`heed: gave up: throttle: rejected by limit "api": ask again in 8.6 s: context deadline exceeded (before the first attempt, 1.5 s of waiting)`: {
+			QueueWait: 1_500_400 * time.Microsecond,
+			Reason:    &throttle.RejectedError{Decision: throttle.Decision{Policy: "api", Wait: 8_510_194_005}, Reason: context.DeadlineExceeded},
+		},
+		"heed: gave up: heed: the time for retries has elapsed: RetryPolicy.MaxElapsed is 15 min (after 1 attempt): 1: 404 Not Found": {
+			Attempts: []Attempt{{Status: 404}}, Reason: &settingError{ErrMaxElapsed, "RetryPolicy.MaxElapsed", 15 * time.Minute},
+		},
+		"heed: gave up after 1 attempt, 3 s of waiting: waited 2 s for limit own: 1: 404 Not Found": {
 			Attempts: []Attempt{{Status: 404}}, QueueWait: 2 * time.Second, BackoffWait: time.Second, LongestWait: WaitInfo{Waited: 2 * time.Second, Limit: "own"},
 		},
 	} {

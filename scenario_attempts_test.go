@@ -49,7 +49,7 @@ var attemptScenarios = []scenario{
 	}},
 	{number: 44, summary: "the error has method, URL and attempts", run: func(t *testing.T) {
 		_, err := send(t, newScript(errBroken), "GET")
-		require.ErrorContains(t, err, "gave up after 3 attempts and 2s of waiting: 1: broken: 2: broken: 3: broken")
+		require.ErrorContains(t, err, " (after 3 attempts, 2 s of waiting): 1: broken: 2: broken: 3: broken")
 		var g *GiveUpError
 		require.ErrorAs(t, err, &g) // http.Client adds method and URL to the text
 		require.Equal(t, "GET http://api.test/items", g.Method+" "+g.URL)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -127,7 +128,7 @@ func TestTransport_startJitterBeyondTheDeadlineFails(t *testing.T) {
 			req.Body = body
 			_, err := tr.RoundTrip(req.WithContext(ctx))
 			require.ErrorIs(t, err, why)
-			require.ErrorContains(t, err, "before the first attempt: heed: Transport.StartJitter delays the first request by another "+backoff.OffsetFor(deviceSeed).In(time.Minute).String())
+			require.ErrorContains(t, err, "gave up: heed: Transport.StartJitter delays the first request by another "+explain.DurationUp(backoff.OffsetFor(deviceSeed).In(time.Minute)))
 			require.Equal(t, 1, body.closed)
 		}
 		require.Zero(t, time.Since(s.start))

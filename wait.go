@@ -87,7 +87,7 @@ func (rt *roundTrip) waitForStart() error {
 		return nil
 	}
 	if err := rt.checkWait(now, wait, cmp.Or(rt.opts.MaxWait, throttle.Forever)); err != nil {
-		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, err)
+		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %s: %w", explain.DurationUp(wait), err)
 	}
 	return rt.sleep(wait)
 }

@@ -136,7 +136,7 @@ func TestLimiter_errors(t *testing.T) {
 	require.True(t, v.Reserve().OK())
 	r = v.Reserve()
 	require.ErrorContains(t, r.Err(), "books ahead")
-	require.ErrorContains(t, r.Err(), "100ms")
+	require.ErrorContains(t, r.Err(), "100 ms")
 	rejected := new(throttle.RejectedError)
 	require.ErrorAs(t, r.Err(), &rejected)
 	require.Equal(t, "ten", rejected.Decision.Policy)

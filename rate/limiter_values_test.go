@@ -368,7 +368,7 @@ func TestLimiter_waitFailsImmediatelyIfItCannotEnd(t *testing.T) {
 		defer cancel()
 		err := l.WaitN(ctx, 2)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.EqualError(t, err, `throttle: rejected by limit "10 per second, burst 2": ask again in 200ms: context deadline exceeded`)
+		require.EqualError(t, err, `throttle: rejected by limit "10 per second, burst 2": ask again in 200 ms: context deadline exceeded`)
 		err = l.WaitN(t.Context(), 3)
 		require.EqualError(t, err, `throttle: rejected by limit "10 per second, burst 2": it can never grant this claim; at most 2 units can be granted together`)
 		l.SetLimit(0)

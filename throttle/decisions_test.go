@@ -22,10 +22,10 @@ func TestDecision_texts(t *testing.T) {
 		"123 each day":          throttle.FixedWindowConfig{Count: 123, Align: throttle.EachDay}.String(),
 		"456 each month":        throttle.FixedWindowConfig{Count: 456, Align: throttle.EachMonth}.String(),
 		`throttle: rejected by limit "a": ask again later`:                                                         (&throttle.RejectedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
-		`throttle: rejected by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RejectedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
+		`throttle: rejected by limit "a" for key "k": ask again in 1 s`:                                            (&throttle.RejectedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
 		`throttle: rejected by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RejectedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
 		`throttle: rejected by limit "blocked": it can never grant this claim`:                                     (&throttle.RejectedError{Decision: throttle.Decision{Policy: "blocked", Wait: throttle.Forever}}).Error(),
-		`throttle: rejected by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RejectedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
+		`throttle: rejected by limit "" for key "\n": ask again in 0.1 ms: context deadline exceeded`:              (&throttle.RejectedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
 	} {
 		require.Equal(t, want, got)
 	}

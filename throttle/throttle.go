@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/heed-go/heed/internal/explain"
 )
 
 // Forever is a wait that does not end.
@@ -424,7 +426,7 @@ func (e *RejectedError) Error() string {
 	case 0:
 		s += ": ask again later"
 	default:
-		s += ": ask again in " + e.Decision.Wait.String()
+		s += ": ask again in " + explain.DurationUp(e.Decision.Wait)
 	}
 	if e.Reason != nil {
 		s += ": " + e.Reason.Error()

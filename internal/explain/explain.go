@@ -86,6 +86,27 @@ func Duration(d time.Duration) string {
 	return pair(d.Round(time.Hour), 24*time.Hour, "d", time.Hour, "h")
 }
 
+// DurationUp is like Duration, and never shorter than d: for waits.
+func DurationUp(d time.Duration) string {
+	digit := time.Hour
+	switch {
+	case d < 10*time.Millisecond:
+		digit = 100 * time.Microsecond
+	case d < time.Second:
+		digit = time.Millisecond
+	case d < time.Minute:
+		digit = 100 * time.Millisecond
+	case d < time.Hour:
+		digit = time.Second
+	case d < 24*time.Hour:
+		digit = time.Minute
+	}
+	if rest := d % digit; rest > 0 && d < math.MaxInt64-digit {
+		d += digit - rest
+	}
+	return Duration(d)
+}
+
 // decimal returns d in units with one digit after the point, which is omitted if it is 0.
 func decimal(d, unit time.Duration) string {
 	s := strconv.FormatFloat(float64(d)/float64(unit), 'f', 1, 64)

@@ -93,6 +93,28 @@ func TestDuration_hasAtMostTwoUnits(t *testing.T) {
 	}
 }
 
+func TestDurationUp_isNeverShorter(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		8_570_194_005:                "8.6 s",
+		8_500_000_001:                "8.6 s",
+		8_500_000_000:                "8.5 s",
+		1:                            "0.1 ms",
+		9_900_001:                    "10 ms",
+		10_000_001:                   "11 ms",
+		999_000_001:                  "1 s",
+		59_900_000_001:               "1 min",
+		time.Minute + 1:              "1 min 1 s",
+		time.Hour + 1:                "1 h 1 min",
+		24*time.Hour + 1:             "1 d 1 h",
+		24*time.Hour - 1:             "1 d",
+		0:                            "0 s",
+		-1500 * time.Millisecond:     "-1.5 s",
+		time.Duration(math.MaxInt64): "106751 d 23 h",
+	} {
+		require.Equal(t, want, DurationUp(d), "%d", d)
+	}
+}
+
 func TestError_hasNoSecrets(t *testing.T) {
 	for text, want := range map[string]string{
 		`plain`: `plain`,

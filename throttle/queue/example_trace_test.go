@@ -31,5 +31,5 @@ func ExampleTrace() {
 	}
 	// Output:
 	// ann: granted after 0s
-	// bob: throttle: rejected by limit "mails": ask again in 1h0m0s
+	// bob: throttle: rejected by limit "mails": ask again in 1 h
 }

@@ -33,5 +33,5 @@ func ExampleQueue_Try() {
 	}
 	// Output:
 	// refreshed
-	// skipped: throttle: rejected by limit "refresh": ask again in 1m0s
+	// skipped: throttle: rejected by limit "refresh": ask again in 1 min
 }
