@@ -49,6 +49,9 @@ type Transport struct {
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and Weight. It is called once per
 	// request, before the first attempt. It must not modify the request, and must not retain the ticket, which is
 	// reused. After an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
+	//
+	// A request that needs more units of one Limiter than it has fails immediately. It waits until its deadline if a
+	// wrapper hides that its demands have one Limiter, or if Base is a Transport that needs the other units.
 	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds the known limits of servers. Nil means a Tracker of this Transport alone.

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -255,6 +256,39 @@ func TestTransport_sameLimiterTwiceFails(t *testing.T) {
 			_, err := get(t, tr)
 			require.ErrorIs(t, err, throttle.ErrRejected, name)
 			require.Zero(t, time.Since(start), name)
+		})
+	}
+}
+
+// TestTransport_sameLimiterTwiceIsNotAlwaysSeen checks what happens where it is not seen that a request needs two units
+// of a limit of one: it waits until its deadline, the error names the limit, and no unit is lost.
+func TestTransport_sameLimiterTwiceIsNotAlwaysSeen(t *testing.T) {
+	for name, transport := range map[string]func(l throttle.Limiter, base http.RoundTripper) http.RoundTripper{
+		"nested Transports": func(l throttle.Limiter, base http.RoundTripper) http.RoundTripper {
+			q := new(queue.Queue)
+			return &Transport{Limiter: l, Queue: q, Base: &Transport{Limiter: l, Queue: q, Base: base}}
+		},
+		"a wrapper": func(l throttle.Limiter, base http.RoundTripper) http.RoundTripper {
+			return &Transport{Limiter: l, Base: base, Limits: func(_ *http.Request, tk *queue.Ticket) error {
+				tk.Add(throttle.Demand{Limiter: struct{ throttle.Limiter }{l}})
+				return nil
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, s := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, Name: "slots"}), newScript(200)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				_, err := transport(l, s).RoundTrip(request(t, "GET", "").WithContext(ctx))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, "waited 1 h for limit slots")
+				require.Equal(t, time.Hour, time.Since(s.start))
+				require.Zero(t, s.sent())
+				d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+				require.NoError(t, err)
+				require.True(t, d.OK)
+			})
 		})
 	}
 }

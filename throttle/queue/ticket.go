@@ -20,7 +20,8 @@ import (
 // Ticket must be ended by one Report without State Ongoing. Then it may be used again for a retry, which keeps its
 // time of arrival and so goes before tickets that arrived later.
 type Ticket struct {
-	// Demands are the limits and the units to take of each. Those with a nil Limiter are ignored.
+	// Demands are the limits and the units to take of each. Those with a nil Limiter are ignored. If a limit has too few
+	// units for all that ask for it, Wait fails immediately, unless a wrapper hides that they have one Limiter.
 	Demands []throttle.Demand
 
 	// Priority orders the tickets of a tenant: higher ones go first, see Queue.Aging. Zero
@@ -137,9 +138,8 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 // reserve grants t, which is not granted. If a limiter rejects its demand, reserve sets rejection
 // and returns the index of the demand.
 //
-// The claim c has the fields that are common to all demands. After a rejection the units of
-// other limits are returned as of c.Now, or as of the current time if a blocking limiter was
-// asked: see AllOf.
+// The claim c has the fields that are common to all demands. After a rejection the units of other limits are returned
+// as of c.Now, or as of the current time if a blocking limiter was asked: see AllOf.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throttle.Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
 	g.parts = slices.Grow(g.parts, len(t.Demands))[:len(t.Demands)]
@@ -183,28 +183,36 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, rejection *throt
 }
 
 // checkRepeated sets rejection.Wait, of the rejection of demand i with the claim c, to throttle.Forever
-// if other demands of t have the same limit and it never has enough units for all of them.
+// if other demands of t have the same limit, or an AllOf of it, and it never has enough units for all of them.
 func (t *Ticket) checkRepeated(ctx context.Context, c throttle.Claim, i int, rejection *throttle.Decision) {
 	m := &t.Demands[i]
-	repeated := false
-	c.Cost = max(m.Cost, 1)
-	for k := range t.Demands {
-		if o := &t.Demands[k]; k != i && o.Key == m.Key && isSameLimiter(o.Limiter, m.Limiter) {
-			c.Cost, repeated = ticks.Add(c.Cost, max(o.Cost, 1)), true
+	for n := range numLimits(m) {
+		l, repeated := m.Limiter, false
+		if parts := partsOf(l); len(parts) > 0 {
+			l = parts[n]
 		}
-	}
-	if !repeated {
-		return
-	}
-	c.DryRun = true
-	if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.Wait == throttle.Forever {
-		rejection.Wait = d.Wait
+		c.Cost = max(m.Cost, 1)
+		for k := range t.Demands {
+			if o := &t.Demands[k]; k != i && o.Key == m.Key && hasPart(o.Limiter, l) {
+				c.Cost, repeated = ticks.Add(c.Cost, max(o.Cost, 1)), true
+			}
+		}
+		if !repeated {
+			continue
+		}
+		c.DryRun = true
+		if d, err := l.Reserve(ctx, c); err == nil && d.Wait == throttle.Forever {
+			rejection.Wait = d.Wait
+		}
 	}
 }
 
-// isSameLimiter reports whether a and b are the same pointer.
-func isSameLimiter(a, b throttle.Limiter) bool {
-	return a != nil && reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
+// hasPart reports whether l is part, or an AllOf of it. They are the same if they are the same pointer.
+func hasPart(l, part throttle.Limiter) bool {
+	if l == nil || reflect.TypeOf(part).Kind() != reflect.Pointer {
+		return false
+	}
+	return l == part || slices.Contains(partsOf(l), part)
 }
 
 func (t *Ticket) isNonBlocking() bool {
@@ -243,8 +251,7 @@ func (t *Ticket) Report(ctx context.Context, f throttle.Feedback) {
 	t.report(ctx, 0, t.grant, f)
 }
 
-// report reports f to the limits of the demands from i on that are granted by g, even if one of
-// them panics.
+// report reports f to the limits of the demands from i on that are granted by g, even if one of them panics.
 func (t *Ticket) report(ctx context.Context, i int, g *grant, f throttle.Feedback) {
 	n := min(len(g.parts), len(t.Demands))
 	for i < n && (!g.parts[i].decision.OK || t.Demands[i].Limiter == nil) {

@@ -334,6 +334,11 @@ func TestTicket_sameLimitInSeveralDemands(t *testing.T) {
 		"costs, of two":         {demands{{Limiter: two}, {Limiter: two, Cost: 2}}, true},
 		"bucket":                {demands{{Limiter: three, Cost: 2}, {Limiter: three}}, false},
 		"bucket, too many":      {demands{{Limiter: three, Cost: 2}, {Limiter: three, Cost: 2}}, true},
+		"beside an AllOf":       {demands{{Limiter: one}, {Limiter: throttle.AllOf(three, one)}}, true},
+		"after an AllOf":        {demands{{Limiter: throttle.AllOf(one, three)}, {Limiter: one}}, true},
+		"in two AllOfs":         {demands{{Limiter: throttle.AllOf(one, three)}, {Limiter: throttle.AllOf(two, one)}}, true},
+		"AllOf, of two":         {demands{{Limiter: throttle.AllOf(two, one)}, {Limiter: two}}, false},
+		"incomparable parts":    {demands{{Limiter: throttle.AllOf(incomparable{}, three)}, {Limiter: incomparable{}}}, false},
 		"incomparable limiters": {demands{{Limiter: incomparable{}}, {Limiter: incomparable{}}}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
