@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,10 +123,50 @@ func TestRunner_findsConstantsThatMatter(t *testing.T) {
 	require.Equal(t, module["quota/quota.go"], string(text), "the checkout does not change")
 }
 
-func TestRunner_needsACommandThatMeetsTheGoals(t *testing.T) {
-	r := runner{command: "echo 3 rows miss a goal; false", timeout: time.Minute, dir: t.TempDir()}
+// A command that misses goals without a change was an error. Nothing could be measured then while any goal was missed.
+func TestRunner_countsWhatAChangeAdds(t *testing.T) {
+	root := write(t)
+	numbers, err := find(root)
+	require.NoError(t, err)
+	shorter := numbers[slices.IndexFunc(numbers, func(n number) bool { return n.Name == "wait" })].changes()
+	command := "cd " + quote(root) + ` && go test ./quota; echo "row 1  | 1.5 x | missed: 3 sent early"; false`
+	r := runner{command: command, timeout: time.Minute, dir: t.TempDir()}
+	results, err := r.all(t.Context(), shorter, func(result) {})
+	require.NoError(t, err)
+	require.Len(t, results, 2)
+	require.Equal(t, missesGoals, results[0].Outcome, "half as long")
+	require.Equal(t, []string{"--- FAIL: TestWait"}, results[0].Missed, "not what is missed without a change")
+	require.Equal(t, meetsGoals, results[1].Outcome, "twice as long")
+}
+
+func TestRunner_aRunThatIsKilledMissesAGoal(t *testing.T) {
+	r := runner{command: "echo row: missed: a; kill -9 $$", timeout: time.Minute, dir: t.TempDir(), known: map[string]int{"row: a": 1}}
+	added, _ := r.added(t.Context(), "")
+	require.Equal(t, []string{"the command fails"}, added)
+	r.command = "echo no row; false"
+	added, _ = r.added(t.Context(), "")
+	require.Equal(t, []string{"the command fails"}, added)
+}
+
+func TestRunner_needsACommandThatNamesMissedGoals(t *testing.T) {
+	r := runner{command: "echo no such file; false", timeout: time.Minute, dir: t.TempDir()}
 	_, err := r.all(t.Context(), nil, nil)
-	require.ErrorContains(t, err, "3 rows miss a goal")
+	require.ErrorContains(t, err, "no such file")
+}
+
+func TestMisses_namesGoalsWithoutFigures(t *testing.T) {
+	require.Equal(t, map[string]int{
+		"closed 429 5 %: # sent early": 1, "closed 429 5 %: # x the time of plain": 1, "nginx, 429, 20/s, job 1: # wasted of at most #": 1,
+		"own: ": 2, "--- FAIL: TestA/b": 1,
+	}, misses(`
+closed 429 5 %   | plain 1.2 | missed: 3 sent early, 1.2 x the time of plain
+closed 429 1 %   | plain 1.2 | met
+nginx, 429, 20/s, job 1: missed: 34 wasted of at most 30
+own      20    10ms heed 93.0% missed
+own     100    10ms heed 94.0% missed
+2 of 3 rows miss a goal
+    --- FAIL: TestA/b (0.01s)
+`))
 }
 
 func TestRunner_endsACommandThatTakesTooLong(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/bench/internal/simulation"
 	"github.com/heed-go/heed/internal/serverrules"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -154,8 +155,11 @@ func (r row) newClient(base http.RoundTripper) *http.Client {
 	switch r.client {
 	case "heed":
 		t := &heed.Transport{Base: base}
-		if r.limit == "own" {
+		switch r.limit {
+		case "own":
 			t.Limiter = throttle.NewTokenBucket(throttle.PerSecond(perSecond))
+		case "learned":
+			t.Quota = &quota.Tracker{Mode: quota.Full} // the default Mode learns no rate from rejections alone
 		}
 		return heed.NewClient(t)
 	case "plain":

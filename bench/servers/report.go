@@ -87,7 +87,7 @@ func (r *report) misses() (lines []string) {
 	for _, row := range r.rows {
 		for job := 1; job <= 2; job++ {
 			if missed := r.missedBy(row, job); len(missed) > 0 {
-				lines = append(lines, fmt.Sprintf("%s, job %d: %s", row.server, job, strings.Join(missed, ", ")))
+				lines = append(lines, fmt.Sprintf("%s, job %d: missed: %s", row.server, job, strings.Join(missed, ", ")))
 			}
 		}
 	}
