@@ -39,6 +39,15 @@ func TestRow_heedUsesAStatedLimit(t *testing.T) {
 	}
 }
 
+// The default Mode learns no rate from rejections alone: 10 times as many requests are rejected with it.
+func TestRow_heedLearnsALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := row{"learned", 20, 10 * time.Millisecond, 0, "heed"}.run(1, 2*time.Minute)
+		require.True(t, r.meetsGoal(), "%+v", r)
+		require.Less(t, r.Rejected, 200)
+	})
+}
+
 func TestRow_serversEnforceTheirLimits(t *testing.T) {
 	for _, limit := range []string{"stated", "learned"} {
 		synctest.Test(t, func(t *testing.T) {
