@@ -17,8 +17,8 @@ import (
 
 // The outcomes of a run.
 const (
-	meetsGoals  = "meets the goals"
-	missesGoals = "MISSES THE GOALS"
+	meetsGoals  = "adds no missed goal"
+	missesGoals = "ADDS MISSED GOALS"
 	fails       = "does not build"
 )
 
