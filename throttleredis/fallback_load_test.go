@@ -83,7 +83,7 @@ func get(c *http.Client, url string) int {
 
 // Redis is down, and its limits admit all requests. The number of requests in flight is
 // still limited on both sides. When the API does not respond either, the timeout of an
-// attempt ends the calls, and the breaker stops them.
+// attempt ends the calls, and the breaker stops further ones.
 func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	redis := redistest.Start(t)
 	client := connect(t, redis.Addr)
@@ -146,5 +146,6 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	call(ours, 10)
 	require.LessOrEqual(t, serving.max.Load(), int64(allPlaces))
 	require.LessOrEqual(t, sending.max.Load(), int64(4))
-	require.LessOrEqual(t, sending.total.Load()-before, int64(10+4))
+	// Those that waited when the breaker opened had its permission, which is asked for before the wait (issue 25).
+	require.LessOrEqual(t, sending.total.Load()-before, int64(10+32))
 }
