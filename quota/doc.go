@@ -114,9 +114,9 @@
 // # Overload
 //
 // While a fifth of the latest 64 responses are failures or rejections without a time, the requests
-// in flight are bounded: by 0.7 times as many after each round trip with a failure, and one more
-// after each without. Failures are compared with few and with many requests in flight. If they do
-// not depend on the number, it is restored, and the rule rests for a minute or longer.
+// in flight are bounded: by a quarter of them, until failures are likely to be a quarter as frequent, and then by 0.7 times
+// as many after each round trip with a failure, and more after each without. If failures are as frequent
+// with few in flight, the number is restored, and the rule rests for a minute or longer.
 //
 // # Internal packages
 //

@@ -298,15 +298,15 @@ func Example_bareBucket() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▂▆▇▂                     ▂▇▆▂▁
-	//                │███▇██████▇█████▇███████████████▇██████▇█████▇████████▇████▅
-	// rejected       │++                      695                      685
-	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────
+	//                │█                    ▃█                     ▄▄
+	//                │██▆███████████████████████████████████████████████████████▄
+	// rejected       │++1                    +4                    59
+	// waits for      │srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.6 s  quota api.example.com (learned rate): learned limit of 17.7 per second
-	// 600 calls: 743 requests sent, 143 rejected, 0 calls failed, 29.8 s (ideal 28.9 s)
+	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
+	//   0.6 s  quota api.example.com (learned rate): learned limit of 20.8 per second
+	// 600 calls: 737 requests sent, 137 rejected, 0 calls failed, 29.2 s (ideal 28.9 s)
 }
 
 var bare503 = scenario{
@@ -326,15 +326,15 @@ func Example_bare503() {
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
 	// accepted    30 │█
-	//                │█                    ▄█▁                 ▄
-	//                │██████████████████████████████████████████████████████████▃
-	// rejected       │+3                     1 1                1
+	//                │█                    ▂▇▅                 ▂▁
+	//                │██████████████████████████████████████████████████████████▁
+	// rejected       │++                     1  1               1
 	// waits for      │orrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, r = learned rate, o = overload
-	//   0.5 s  quota api.example.com (learned rate): learned limit of 18.5 per second
-	// 600 calls: 690 requests sent, 91 rejected, 1 calls failed, 29.1 s (ideal 28.9 s)
+	//   0.7 s  quota api.example.com (learned rate): learned limit of 18.4 per second
+	// 600 calls: 710 requests sent, 112 rejected, 2 calls failed, 29.1 s (ideal 28.9 s)
 }
 
 var ban = scenario{
@@ -415,18 +415,15 @@ func Example_lateRejections() {
 	// arrivals   119 │█
 	//                │█▅▅▅▅▁
 	//                │██████
-	// accepted    50 │█    █   ▁      █     █
-	//                │█    █   █▇     █     █  ▇▃▄▄
-	//                │█    █ ▂███     █     █ ▃████▄ ▁▁
-	// rejected       │+++7      ++++1 ++++1 ++2
-	// waits for      │   rrrrrrrrrrrrrrrrrrrrrrrrrrr
-	//                └┬────┬────┬────┬────┬────┬────┬──
-	//                 0 s  10 s 20 s 30 s 40 s 50 s 60 s
-	// 1 column = 2 s, + = 10 or more, r = learned rate
-	//  10.2 s  quota api.example.com (learned rate): learned limit of 50 per 10 s
-	//  15.2 s  quota api.example.com (learned rate): dropped learned limit
-	//  15.2 s  quota api.example.com (learned rate): learned limit of 4.84 per second
-	// 400 calls: 1554 requests sent, 1154 rejected, 0 calls failed, 64.2 s (ideal 16 s)
+	// accepted    50 │█ ▅ ▇▂ ▇ ▂  █
+	//                │█ █ ██ █ ██ █▄ ▄
+	//                │█ █ ██ ████ ██ █
+	// rejected       │+++6++8+ ++ ++
+	// waits for      │ ooooooooooooooo
+	//                └┬────┬────┬────┬
+	//                 0 s  10 s 20 s 30 s
+	// 1 column = 2 s, + = 10 or more, o = overload
+	// 400 calls: 729 requests sent, 329 rejected, 0 calls failed, 31.3 s (ideal 16 s)
 }
 
 var overloaded = scenario{
@@ -445,15 +442,15 @@ func Example_overloaded() {
 	// arrivals    15 │▇███████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████
 	//                │████████████████████████████████████████████████████████████▂
-	// accepted    26 │                                  ████████████████████
-	//                │▅▆▆▆▆▆▆▆▆▆▆▆                      ████████████████████▇▆▆▆▆▆
-	//                │████████████▆ ▅▅▅▅▆▅▅▆▅▅▅▆▅▅▅▆▅▅▅▇██████████████████████████▁
-	// rejected       │            +
-	// waits for      │            ooooooooooooooooooooooooooooooooooooooooooo
+	// accepted    27 │                                  ████████▇████▇███▇█▂
+	//                │▅▆▆▆▆▆▆▆▆▆▆▆      ▁▁             ▆████████████████████▆▆▆▆▆▆
+	//                │████████████▆   ▄▇███ ▅▅▅▅▆▅▅▆▅▅▅███████████████████████████▁
+	// rejected       │            +       1
+	// waits for      │            oooooooooooooooooooooooooooooooooooooooooo
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
 	// 1 column = 500 ms, + = 10 or more, o = overload
-	// 900 calls: 913 requests sent, 13 rejected, 0 calls failed, 30 s (ideal 30 s)
+	// 900 calls: 914 requests sent, 14 rejected, 0 calls failed, 30 s (ideal 30 s)
 }
 
 var shared = scenario{

@@ -172,7 +172,7 @@ func TestQuotaSnapshot_hold(t *testing.T) {
 // limitOverload makes g limit the requests in flight to n; 0: it does not.
 func limitOverload(g *concurrency.AdaptiveLimiter, n int64, now time.Time) {
 	for i := uint64(1); n > 0 && g.Limit() != n && i < 100; i++ {
-		g.Add(concurrency.Outcome{Claim: i, Failed: true, With: n + 1, Open: n + 2, Sent: 100, RoundTrip: time.Millisecond}, now.Add(time.Duration(i)*time.Millisecond))
+		g.Add(concurrency.Outcome{Claim: i, Failed: true, With: 4 * n, Open: 4 * n, Sent: 100, RoundTrip: time.Millisecond}, now.Add(time.Duration(i)*time.Millisecond))
 	}
 }
 

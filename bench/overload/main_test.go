@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
 )
 
 // bounded sends at most as many requests at the same time as fit into its channel.
@@ -67,6 +70,18 @@ func TestRows_overloadAPlainClient(t *testing.T) {
 			require.InDelta(t, failed, r.run("plain", 1).failed(), 6, name)
 		})
 	}
+}
+
+// With quota.Full, heed has as few requests in flight as a server can process, if it fails more.
+func TestRows_fullFindsTheCapacity(t *testing.T) {
+	r := named(t, "capacity 8, drop 60 %, noise 0")
+	synctest.Test(t, func(t *testing.T) {
+		x := r.Run(func(base http.RoundTripper) *http.Client {
+			return heed.NewClient(&heed.Transport{Base: base, Quota: &quota.Tracker{Mode: quota.Full}})
+		}, 1, nil)
+		require.Less(t, x.Failed, 2*x.Calls/100)
+		require.Less(t, x.Overloaded, 5*time.Second)
+	})
 }
 
 func TestMisses_knowsTheGoals(t *testing.T) {

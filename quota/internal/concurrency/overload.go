@@ -9,69 +9,69 @@ import (
 // A AdaptiveLimiter sends fewer requests at a time while a fifth of them fails, if that makes failures rarer. Failures that
 // do not depend on the requests in flight are none of its business: one bad backend, a bug, an outage.
 //
-// It counts outcomes by the number of requests that were in flight when each was sent, in powers of two. When
-// there are enough with many and with few in flight, their shares decide:
+// To find out, it divides the requests in flight by four when one of these fails too early for failures to have become
+// rare, until they are likely to be at most a quarter as frequent as before. If they are as frequent with few in
+// flight, or responses are so slow that it would take too long, it rests:
 //
-//	                       share of failures with
-//	                       few in flight    many        the limiter
-//	overload                    2 %         40 %        limits
-//	a bad backend              10 %         11 %        rests
+//	                 share of failures with
+//	                 100     25      6 in flight
+//	overload         40 %    38 %    2 %             limits
+//	a bad backend    40 %    35 %   42 %, ...        rests
 //
-// While the load does not vary by itself, the limiter lowers its limit to find out. The limit changes as in TCP:
-// it is multiplied by 0.7 at most once per round trip in which there is a failure, and grows by one in a round
-// trip without. When failures do not depend on the load, or more calls give up than failed before, the limit is
-// dropped and the limiter rests. It reads no latency, because latency varies for other reasons, too.
+// Then the limit changes as in TCP: it doubles per round trip until there is a failure, which multiplies it by 0.7, at
+// most once per round trip, and grows by one in a round trip without. When failures turn out not to depend on the
+// load, or more calls give up than failed before, the limit is dropped and the limiter rests. It reads no latency,
+// because latency varies for other reasons, too.
 //
 // The zero AdaptiveLimiter does not limit. It is not safe for concurrent use.
 type AdaptiveLimiter struct {
 	recent uint64 // the latest outcomes, a bit each, the latest one lowest: 1 is a failure
 	n      uint8  // bits of recent in use
 
-	levels [levels]level // outcomes by the logarithm of the requests in flight
-	most   float64       // requests in flight with which others were accepted of late
+	most float64 // requests in flight with which others were accepted of late
 
 	latest  time.Time // when the latest outcome was known
 	first   time.Time // when the first of the recent failures was known; zero: there are none
 	limit   float64   // requests in flight; 0: not limited
 	lastCut uint64    // latest claim that was sent at the last cut
 	share   float64   // of failures when the limit was set
-	least   float64   // the limit is not lowered further
+	least   float64   // the limit is not lowered further to find out
 	known   bool      // failures are known to depend on it
-	since   time.Time // when it was set
-	sent    int       // outcomes since then
-	bad     int       // failures of these
+	fast    bool      // none has failed since: it doubles
+	atLimit counts    // outcomes of what was sent since the last cut, within the limit
+	since   counts    // outcomes since the limit was set, or failures were known to depend on it
 	gaveUp  int       // calls that gave up since then
-	floor   level     // outcomes with one request in flight since then
 
 	restUntil time.Time
 	rests     uint8 // in a row
 }
 
-// A level counts the outcomes of requests that were sent with 2^i to 2^(i+1)-1 requests in flight.
-type level struct{ n, bad uint16 }
+// A counts counts outcomes.
+type counts struct{ n, bad int }
 
 const (
-	levels      = 14  // more than 8191 in flight count as 8192
-	oneIn       = 5   // of the latest outcomes, in which a failure makes the limiter act
-	minFailures = 6   // of the latest outcomes, for that
-	cut         = 0.7 // factor of the limit
-	lowest      = 2   // the limit is lowered to this part, before failures are known to depend on it
-	minSide     = 8   // outcomes with few and with many in flight that can be compared
-	ratio       = 1.5 // of the shares of failures that depend on the load
-	maxOutcomes = 256 // beyond it all counts are halved
-	mostWeight  = 64  // accepted requests, after which most of their number in flight is forgotten
+	oneIn       = 5               // of the latest outcomes, in which a failure makes the limiter act
+	minFailures = 6               // of the latest outcomes, for that
+	step        = .25             // factor of the limit, to find out
+	few         = 2               // in flight: the limit is not lowered further
+	fewOf       = 1. / 32         // of those in flight before: it is not lowered further to find out
+	rarer       = 4.0             // factor by which failures that depend on the load become rarer
+	likely      = 2.0             // logarithm of the likelihood ratio that decides; half of it lowers the limit
+	cut         = 0.7             // factor of the limit, when failures are known to depend on it
+	minGiveUps  = 8               // calls that give up and show that the limit is no use
+	slow        = 2 * time.Second // round trips with which it takes too long to find out
+	maxAtLimit  = 64              // outcomes at a limit, beyond which the counts are halved
+	mostWeight  = 64              // accepted requests, after which most of their number in flight is forgotten
 	firstRest   = time.Minute
 	oldAfter    = 10 * time.Second // without an outcome, after which those before are forgotten, or oldTrips round trips
 	oldTrips    = 4
 	maxRests    = 6  // doublings of it
 	restTrips   = 50 // round trips that a rest lasts at least
-	effectTrips = 3  // round trips after which outcomes show the effect of a limit
-	testTrips   = 20 // round trips after which a limit that shows nothing is dropped
 )
 
 // Share returns the part of the latest outcomes that were failures.
 func (g *AdaptiveLimiter) Share() float64 {
-	return (float64(bits.OnesCount64(g.recent)) + .5) / (float64(g.n) + minSide)
+	return (float64(bits.OnesCount64(g.recent)) + .5) / (float64(g.n) + 8)
 }
 
 // Accepts reports whether a request that is sent with so many in flight was accepted of late. The number of the accepted
@@ -131,52 +131,38 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 	}
 	if g.limit == 0 {
 		k := bits.OnesCount64(g.recent)
-		if !o.Failed || k < minFailures || oneIn*k < int(g.n) || now.Before(g.restUntil) {
+		n := float64(max(o.With, o.Open))
+		if !o.Failed || n < 2*few || o.RoundTrip > slow || k < minFailures || oneIn*k < int(g.n) || now.Before(g.restUntil) {
 			return Unknown
 		}
-		v := g.verdict()
-		if v == Independent {
-			g.rest(o.RoundTrip, now)
-			return Independent
-		}
-		g.limit, g.since, g.sent, g.bad, g.gaveUp, g.floor = float64(max(o.Open, 1)), now, 0, 0, 0, level{}
-		g.share, g.least, g.known = float64(k)/float64(g.n), max(g.limit/lowest, 1), false
-		if v == Dependent {
-			g.least, g.known = 1, true
-		}
-		g.lower(o)
-		return v
+		g.limit, g.least, g.known, g.since, g.gaveUp = n, max(n*fewOf, few), false, counts{}, 0
+		g.share = min(float64(k)/float64(bits.Len64(g.recent)), .9) // since the first of them
+		g.lower(o, step)
+		return Unknown
 	}
-	g.sent++
-	if o.Failed {
-		g.bad++
-	}
-	if g.limit < 2 && o.Claim > g.lastCut { // few in flight fail, too
-		if g.floor.n == math.MaxUint16 {
-			g.floor.n, g.floor.bad = g.floor.n/2, g.floor.bad/2
-		}
-		g.floor.n++
-		if o.Failed {
-			g.floor.bad++
-		}
-		if g.floor.n >= minSide && 2*float64(g.floor.bad) >= g.share*float64(g.floor.n) {
-			g.rest(o.RoundTrip, now)
-			return Independent
+	g.since.add(o.Failed)
+	within := o.Claim > g.lastCut && o.With <= int64(g.limit) // calls without time to wait are sent beyond it
+	if within {
+		g.atLimit.add(o.Failed)
+		if g.atLimit.n > maxAtLimit {
+			g.atLimit.n, g.atLimit.bad = g.atLimit.n/2, g.atLimit.bad/2
 		}
 	}
-	v := g.verdict()
-	switch {
-	case v == Dependent:
-		g.least, g.known = 1, true
-	case v == Independent && now.Sub(g.since) > effectTrips*o.RoundTrip && g.sent >= minSide,
-		!g.known && now.Sub(g.since) > testTrips*o.RoundTrip && g.sent >= minSide:
+	switch same := g.atLimit.same(g.share); {
+	case same >= likely && g.limit < g.least+1, !g.known && o.RoundTrip > slow:
 		g.rest(o.RoundTrip, now)
 		return Independent
-	}
-	switch {
-	case o.Failed && o.Claim > g.lastCut:
-		g.lower(o)
-	case o.Failed:
+	case same >= likely/2 && !g.known && g.limit >= g.least+1:
+		g.lower(o, step)
+	case same <= -likely && !g.known:
+		g.known, g.fast = true, true
+		g.since, g.gaveUp = counts{}, 0
+		return Dependent
+	case o.Failed && g.known && within:
+		g.lower(o, cut)
+	case o.Failed || !g.known:
+	case 2*o.Open >= int64(g.limit) && g.fast:
+		g.limit++
 	case 2*o.Open >= int64(g.limit):
 		g.limit += 1 / g.limit
 	case g.recent == 0 && g.n == 64:
@@ -186,55 +172,35 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 }
 
 // lower lowers the limit.
-func (g *AdaptiveLimiter) lower(o Outcome) {
-	g.limit = max(min(g.limit, float64(o.Open))*cut, g.least, 1)
+func (g *AdaptiveLimiter) lower(o Outcome, factor float64) {
+	if g.limit >= g.least+1 {
+		g.atLimit = counts{}
+	}
+	g.fast = false
+	g.limit = max(min(g.limit, float64(o.Open))*factor, few)
 	g.lastCut = o.Sent
 }
 
-// count adds an outcome to the counts.
+// count adds an outcome to the latest ones.
 func (g *AdaptiveLimiter) count(o Outcome) {
 	g.recent, g.n = g.recent<<1, min(g.n+1, 64)
-	l := &g.levels[min(bits.Len64(uint64(max(o.With, 1)))-1, levels-1)]
-	l.n++
 	if o.Failed {
 		g.recent |= 1
-		l.bad++
 	} else {
 		g.most = max(g.most+(float64(o.With)-g.most)/mostWeight, float64(o.With))
 	}
-	all := 0
-	for i := range g.levels {
-		all += int(g.levels[i].n)
-	}
-	if all > maxOutcomes {
-		for i := range g.levels {
-			g.levels[i].n /= 2
-			g.levels[i].bad /= 2
-		}
+}
+
+func (c *counts) add(failed bool) {
+	if c.n++; failed {
+		c.bad++
 	}
 }
 
-// verdict compares the outcomes with few and with many requests in flight: the levels below the median, and the
-// others.
-func (g *AdaptiveLimiter) verdict() Verdict {
-	var few, many level
-	for _, l := range g.levels {
-		many.n, many.bad = many.n+l.n, many.bad+l.bad
-	}
-	all := many.n
-	for _, l := range g.levels {
-		if few.n >= minSide && 2*(few.n+l.n) > all || many.n < l.n+minSide {
-			break
-		}
-		few.n, few.bad, many.n, many.bad = few.n+l.n, few.bad+l.bad, many.n-l.n, many.bad-l.bad
-	}
-	if few.n < minSide || many.n < minSide || few.bad+many.bad < minFailures {
-		return Unknown
-	}
-	if float64(many.bad)*float64(few.n) >= ratio*float64(few.bad)*float64(many.n) {
-		return Dependent
-	}
-	return Independent
+// same returns the logarithm of how much likelier the outcomes are if failures are as frequent as they were than if they are
+// rarer.
+func (c counts) same(share float64) float64 {
+	return float64(c.bad)*math.Log(rarer) - float64(c.n-c.bad)*math.Log((1-share/rarer)/(1-share))
 }
 
 // GaveUp applies that a call has given up because of the limit. It reports whether the limit is dropped: more
@@ -244,7 +210,7 @@ func (g *AdaptiveLimiter) GaveUp(roundTrip time.Duration, now time.Time) (droppe
 		return false
 	}
 	g.gaveUp++
-	if g.gaveUp < minSide || float64(g.gaveUp+g.bad) <= g.share*float64(g.gaveUp+g.sent) {
+	if g.gaveUp < minGiveUps || float64(g.gaveUp+g.since.bad) <= g.share*float64(g.gaveUp+g.since.n) {
 		return false
 	}
 	g.rest(roundTrip, now)

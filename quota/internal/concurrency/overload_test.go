@@ -131,7 +131,7 @@ func TestAdaptiveLimiter_restsIfFailuresAreIndependent(t *testing.T) {
 					s := server{of: of, beyond: of, failsAfter: failsAfter, noise: noise, to: time.Hour}
 					c := s.run(workers, 3*time.Second)
 					require.Equal(t, []int64{0, 0}, []int64{c.limits[0], c.limits[len(c.limits)-1]}, "%+v, %d workers", s, workers)
-					require.Equal(t, 1, c.verdicts[Independent], "%+v, %d workers", s, workers)
+					require.Equal(t, workers > 3, c.verdicts[Independent] == 1, "%+v, %d workers: three are few", s, workers)
 				}
 			}
 		}
@@ -176,7 +176,7 @@ func (g *AdaptiveLimiter) add(text string, with int64, claim *uint64, now time.T
 	return now, last
 }
 
-// What the limiter makes of outcomes with few and with many in flight, in this order.
+// What the limiter makes of outcomes with many in flight, and then within its limit, a quarter of these in each step.
 func TestAdaptiveLimiter_verdicts(t *testing.T) {
 	type batch struct {
 		with int64
@@ -186,70 +186,68 @@ func TestAdaptiveLimiter_verdicts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		batches []batch
 		verdict Verdict
-		limited bool
+		limit   int64
 	}{
-		"all are accepted":             {[]batch{{1, r(".", 64)}, {40, r(".", 80)}}, Unknown, false},
-		"one in six":                   {[]batch{{1, r(".", 64)}, {40, r(".....x", 20)}}, Unknown, false},
-		"few failures":                 {[]batch{{1, "xxxxx"}}, Unknown, false},
-		"overload":                     {[]batch{{2, r(".", 40)}, {40, r(".x", 40)}}, Dependent, true},
-		"too few to compare":           {[]batch{{2, r(".", 7)}, {40, r(".x", 20)}}, Unknown, true},
-		"enough to compare":            {[]batch{{2, r(".", 8)}, {40, r(".x", 20)}}, Dependent, true},
-		"it always fails as much":      {[]batch{{2, r(".x", 20)}, {40, r(".x", 20)}}, Independent, false},
-		"a third more":                 {[]batch{{2, r("...x", 20)}, {40, r("..x", 40)}}, Independent, false},
-		"twice as much":                {[]batch{{2, r("...x", 20)}, {40, r(".x", 40)}}, Independent, false}, // known too early
-		"more with few":                {[]batch{{2, r("x", 20)}, {40, r("..x", 20)}}, Independent, false},
-		"only with so many":            {[]batch{{40, r(".x", 20)}}, Unknown, true},
-		"less than twice as many":      {[]batch{{9, r(".", 40)}, {15, r(".x", 20)}}, Unknown, true},
-		"more than 8191 are in flight": {[]batch{{2, r(".", 9)}, {1 << 40, r(".x", 20)}}, Dependent, true},
+		"all are accepted":              {[]batch{{40, r(".", 80)}}, Unknown, 0},
+		"one in six":                    {[]batch{{40, r(".....x", 20)}}, Unknown, 0},
+		"few failures":                  {[]batch{{40, "xxxxx"}}, Unknown, 0},
+		"few in flight":                 {[]batch{{3, r("x", 80)}}, Unknown, 0},
+		"a fifth":                       {[]batch{{40, r(".x", 40)}}, Unknown, 10},
+		"rarer with a quarter":          {[]batch{{40, r(".x", 40)}, {10, "....."}}, Dependent, 11},
+		"too few to know":               {[]batch{{40, r(".x", 40)}, {10, "..."}}, Unknown, 10},
+		"as frequent with a quarter":    {[]batch{{40, r(".x", 40)}, {10, "x........."}}, Unknown, 2},
+		"rarer with a few":              {[]batch{{40, r(".x", 40)}, {10, "x........."}, {2, "....."}}, Dependent, 3},
+		"as frequent with a few":        {[]batch{{40, r(".x", 40)}, {10, "x........."}, {2, "xx"}}, Independent, 0},
+		"it always fails as much":       {[]batch{{40, r(".x", 40)}, {10, r("x.", 5)}, {2, r(".x", 3)}}, Independent, 0},
+		"more in flight than the limit": {[]batch{{40, r(".x", 40)}, {40, r("x", 40)}}, Unknown, 10},
 	} {
 		var g AdaptiveLimiter
 		claim, now, verdict := uint64(0), start, Unknown
 		for _, b := range tt.batches {
 			var v Verdict
-			if now, v = g.add(b.text[:len(b.text)/2], b.with, &claim, now); v != Unknown {
-				verdict = v
-			}
-			if now, v = g.add(b.text[len(b.text)/2:], b.with, &claim, now); v != Unknown {
+			if now, v = g.add(b.text, b.with, &claim, now); v != Unknown {
 				verdict = v
 			}
 		}
 		require.Equal(t, tt.verdict, verdict, name)
-		require.Equal(t, tt.limited, g.Limit() > 0, name)
+		require.Equal(t, tt.limit, g.Limit(), name)
 	}
 }
 
-// A limit is multiplied by 0.7 at most once per round trip, and grows by one in a round trip without a
-// failure. It is not lowered below a half before failures are known to depend on the load.
+// A limit below which failures are rarer doubles per round trip until there is a failure. It is multiplied by 0.7 at most
+// once per round trip, and grows by one in a round trip without a failure. It is not lowered below two.
 func TestAdaptiveLimiter_limitChangesPerRoundTrip(t *testing.T) {
 	outcome := func(claim uint64, failed bool, open int64, sent uint64) Outcome {
 		return Outcome{Claim: claim, Failed: failed, With: 40, Open: open, Sent: sent, RoundTrip: time.Hour}
 	}
+	beyond := outcome(11, true, 40, 50)
+	beyond.With = 41
 	for name, tt := range map[string]struct {
-		o     Outcome
-		least float64
-		want  float64
+		o    Outcome
+		fast bool
+		want float64
 	}{
-		"a failure":                       {outcome(11, true, 40, 50), 20, 28},
-		"sent before the last cut":        {outcome(10, true, 40, 50), 20, 40},
-		"fewer are in flight":             {outcome(11, true, 35, 50), 20, 24.5},
-		"not below a half":                {outcome(11, true, 25, 50), 20, 20},
-		"if it is known":                  {outcome(11, true, 25, 50), 1, 17.5},
-		"at least one":                    {outcome(11, true, 1, 50), 1, 1},
-		"a success":                       {outcome(11, false, 40, 50), 20, 40 + 1./40},
-		"it is hardly used":               {outcome(11, false, 19, 50), 20, 40},
-		"it is used up to a half":         {outcome(11, false, 20, 50), 20, 40 + 1./40},
-		"a success before the last cut":   {outcome(10, false, 40, 50), 20, 40 + 1./40},
-		"a failure while it is hardly us": {outcome(11, true, 1, 50), 20, 20},
+		"a failure":                     {outcome(11, true, 40, 50), false, 28},
+		"the first failure":             {outcome(11, true, 40, 50), true, 28},
+		"sent before the last cut":      {outcome(10, true, 40, 50), false, 40},
+		"sent beyond the limit":         {beyond, false, 40},
+		"fewer are in flight":           {outcome(11, true, 35, 50), false, 24.5},
+		"at least two":                  {outcome(11, true, 1, 50), false, 2},
+		"a success":                     {outcome(11, false, 40, 50), false, 40 + 1./40},
+		"a success before a failure":    {outcome(11, false, 40, 50), true, 41},
+		"it is hardly used":             {outcome(11, false, 19, 50), true, 40},
+		"it is used up to a half":       {outcome(11, false, 20, 50), false, 40 + 1./40},
+		"a success before the last cut": {outcome(10, false, 40, 50), false, 40 + 1./40},
 	} {
-		g := AdaptiveLimiter{limit: 40, least: tt.least, lastCut: 10, since: start, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		g := AdaptiveLimiter{limit: 40, least: 2, fast: tt.fast, lastCut: 10, known: true, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
 		require.Equal(t, Unknown, g.Add(tt.o, start), name)
 		require.InDelta(t, tt.want, g.limit, 1e-9, name)
-		cutNow := tt.o.Failed && tt.o.Claim > 10
-		require.Equal(t, cutNow, g.lastCut == 50, name)
+		require.Equal(t, tt.want < 40, g.lastCut == 50, name)
+		require.Equal(t, tt.fast && !tt.o.Failed, g.fast, name)
 		require.Equal(t, g.limit == 0 || 30 < g.Limit(), g.Check(30, trip, start), name)
 	}
 	for failed, limit := range map[int]int64{0: 0, 1: 40} {
-		g := AdaptiveLimiter{limit: 40, least: 20, since: start, latest: start, recent: uint64(failed) << 62, n: 64, rests: 3}
+		g := AdaptiveLimiter{limit: 40, least: 2, known: true, latest: start, recent: uint64(failed) << 62, n: 64, rests: 3}
 		g.Add(outcome(1, false, 5, 1), start)
 		require.Equal(t, limit, g.Limit(), "it is dropped after 64 successes if it is hardly used")
 		require.Equal(t, limit == 0, g.rests == 0)
@@ -284,7 +282,7 @@ func TestAdaptiveLimiter_giveUpsDropTheLimit(t *testing.T) {
 		"and more would":       {.5, 100, 49, 8, true},
 		"most end as they did": {.5, 100, 0, 99, false},
 	} {
-		g := AdaptiveLimiter{limit: 10, latest: start, share: tt.share, sent: tt.sent, bad: tt.bad}
+		g := AdaptiveLimiter{limit: 10, latest: start, share: tt.share, since: counts{tt.sent, tt.bad}}
 		dropped := false
 		for range tt.gaveUp {
 			require.False(t, dropped, name)
@@ -366,23 +364,26 @@ func TestAdaptiveLimiter_shares(t *testing.T) {
 	}
 }
 
-// Outcomes with few and with many in flight are compared: those below the median, and the others.
-func TestAdaptiveLimiter_comparesShares(t *testing.T) {
+// Outcomes with fewer in flight are compared with the share of failures before, by what is likelier: the same share, or a
+// quarter of it.
+func TestCounts_same(t *testing.T) {
 	for name, tt := range map[string]struct {
-		few, many level
-		want      Verdict
+		share float64
+		at    counts
+		want  int // times likely
 	}{
-		"half as much again": {level{40, 8}, level{40, 12}, Dependent},
-		"a little less":      {level{40, 8}, level{40, 11}, Independent},
-		"none with few":      {level{8, 0}, level{40, 6}, Dependent},
-		"few failures":       {level{8, 0}, level{40, 5}, Unknown},
-		"only with few":      {level{40, 8}, level{40, 0}, Independent},
-		"few with few":       {level{7, 0}, level{40, 20}, Unknown},
-		"few with many":      {level{40, 0}, level{7, 7}, Unknown},
+		"nothing is known":     {.5, counts{}, 0},
+		"a failure":            {.5, counts{1, 1}, 0},
+		"two failures":         {.5, counts{2, 2}, 1},
+		"three are accepted":   {.5, counts{3, 0}, 0},
+		"four are accepted":    {.5, counts{4, 0}, -1},
+		"a fifth, and eleven":  {.2, counts{11, 0}, 0},
+		"a fifth, and twelve":  {.2, counts{12, 0}, -1},
+		"an eighth of a half":  {.5, counts{16, 1}, -3},
+		"a half as before":     {.5, counts{8, 4}, 1},
+		"an eighth of a fifth": {.2, counts{40, 1}, -2},
 	} {
-		var g AdaptiveLimiter
-		g.levels[1], g.levels[6] = tt.few, tt.many
-		require.Equal(t, tt.want, g.verdict(), name)
+		require.Equal(t, tt.want, int(tt.at.same(tt.share)/likely), name)
 	}
 }
 
@@ -404,8 +405,8 @@ func TestAdaptiveLimiter_forgetsOldOutcomes(t *testing.T) {
 		"no outcome in between": {3 * s, 0, false},
 	} {
 		g := AdaptiveLimiter{
-			recent: 1, n: 9, levels: [levels]level{2: {9, 1}}, most: 7, latest: start, first: start, limit: 20, lastCut: 4,
-			share: .5, least: 3, known: true, since: start, sent: 1, bad: 1, gaveUp: 1, floor: level{1, 1}, restUntil: rest, rests: 2,
+			recent: 1, n: 9, most: 7, latest: start, first: start, limit: 20, lastCut: 4,
+			share: .5, least: 3, known: true, fast: true, atLimit: counts{1, 1}, since: counts{1, 1}, gaveUp: 1, restUntil: rest, rests: 2,
 		}
 		now := start.Add(tt.after)
 		require.True(t, g.Check(19, tt.roundTrip, now), name)
@@ -418,7 +419,7 @@ func TestAdaptiveLimiter_forgetsOldOutcomes(t *testing.T) {
 			continue
 		}
 		require.Equal(t, AdaptiveLimiter{
-			recent: 1, n: 1, levels: [levels]level{0: {1, 1}}, most: 7, latest: now, first: now, restUntil: rest, rests: 2,
+			recent: 1, n: 1, most: 7, latest: now, first: now, restUntil: rest, rests: 2,
 		}, g, name)
 	}
 	var g AdaptiveLimiter
@@ -444,81 +445,52 @@ func TestAdaptiveLimiter_explained(t *testing.T) {
 	require.Zero(t, g.Limit(), "it rests")
 }
 
-// If a limit below two does not make failures half as rare as before, they do not depend on the requests in flight.
-// Only outcomes of requests that were sent since the last cut show that.
-func TestAdaptiveLimiter_dropsALimitOfOneThatDoesNotHelp(t *testing.T) {
+// A limit that is not lowered further is dropped if failures are as frequent as before, also if they were rarer in the
+// meantime. Only outcomes of requests that were sent since the last cut show that.
+func TestAdaptiveLimiter_dropsALimitThatDoesNotHelp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		limit  float64
-		share  float64 // of failures without the limit
-		before level   // outcomes at the limit before
-		claim  uint64  // the last cut was at 10
-		failed bool
-		want   Verdict
+		limit, least float64
+		known        bool
+		before       counts // outcomes at the limit before
+		claim        uint64 // the last cut was at 10
+		failed       bool
+		want         Verdict
 	}{
-		"half as often":              {1, .5, level{7, 1}, 11, true, Independent},
-		"less than half as often":    {1, .5, level{7, 1}, 11, false, Unknown},
-		"the same, after a failure":  {1, .5, level{7, 2}, 11, false, Independent},
-		"a little less than half":    {1, .51, level{7, 1}, 11, true, Unknown},
-		"seven outcomes":             {1, .5, level{6, 6}, 11, true, Unknown},
-		"twenty outcomes":            {1, .5, level{19, 4}, 11, true, Independent},
-		"fewer of twenty":            {1, .5, level{19, 3}, 11, true, Unknown},
-		"all failed before":          {1, 1, level{7, 3}, 11, true, Independent},
-		"all failed, and fewer now":  {1, 1, level{7, 2}, 11, true, Unknown},
-		"nearly two":                 {1.99, .5, level{7, 1}, 11, true, Independent},
-		"two":                        {2, .5, level{7, 7}, 11, true, Unknown},
-		"sent before the last cut":   {1, .5, level{7, 7}, 10, true, Unknown},
-		"only successes were better": {1, .5, level{100, 0}, 11, false, Unknown},
+		"as often":                      {2, 2, false, counts{1, 1}, 11, true, Independent},
+		"as often, after a failure":     {2, 2, false, counts{4, 3}, 11, false, Independent},
+		"it helped before":              {2, 2, true, counts{1, 1}, 11, true, Independent},
+		"a part of many":                {31.9, 31, false, counts{1, 1}, 11, true, Independent},
+		"it can be lowered":             {3, 2, false, counts{1, 1}, 11, true, Unknown},
+		"one failure":                   {2, 2, false, counts{}, 11, true, Unknown},
+		"sent before the last cut":      {2, 2, false, counts{1, 1}, 10, true, Unknown},
+		"rarer":                         {2, 2, false, counts{3, 0}, 11, false, Dependent},
+		"rarer, as is known":            {2, 2, true, counts{3, 0}, 11, false, Unknown},
+		"rarer, before the last cut":    {2, 2, false, counts{3, 0}, 10, false, Unknown},
+		"not any more after 64 of them": {2, 2, true, counts{64, 15}, 11, true, Unknown},
 	} {
 		g := AdaptiveLimiter{
-			limit: tt.limit, least: 1, known: true, share: tt.share, floor: tt.before, lastCut: 10,
-			since: start.Add(-time.Hour), latest: start, first: start.Add(-time.Hour), recent: 1, n: 64,
+			limit: tt.limit, least: tt.least, known: tt.known, share: .5, atLimit: tt.before, lastCut: 10,
+			latest: start, first: start.Add(-time.Hour), recent: 1, n: 64,
 		}
 		require.Equal(t, tt.want, g.Add(Outcome{Claim: tt.claim, Failed: tt.failed, With: 1, Open: 1, Sent: 20, RoundTrip: trip}, start), name)
 		require.Equal(t, tt.want == Independent, g.Limit() == 0, name)
 		require.Equal(t, tt.want == Independent, start.Before(g.restUntil), name)
-		counted := tt.limit < 2 && tt.claim > 10
-		require.Equal(t, counted, g.floor.n == tt.before.n+1, name)
-		require.Equal(t, counted && tt.failed, g.floor.bad == tt.before.bad+1, name)
+		require.LessOrEqual(t, g.atLimit.n, 64, name)
 	}
-	g := AdaptiveLimiter{latest: start, first: start.Add(-time.Hour), recent: 1<<5 - 1, n: 8, floor: level{7, 7}, sent: 7, bad: 7, gaveUp: 7}
-	require.Equal(t, Unknown, g.Add(Outcome{Claim: 11, Failed: true, With: 1, Open: 1, Sent: 20, RoundTrip: trip}, start))
-	require.EqualValues(t, 1, g.Limit())
-	require.Equal(t, []any{level{}, 0, 0, 0}, []any{g.floor, g.sent, g.bad, g.gaveUp}, "those of an earlier limit do not count")
+	g := AdaptiveLimiter{latest: start, first: start.Add(-time.Hour), recent: 1<<5 - 1, n: 8, atLimit: counts{7, 7}, since: counts{7, 7}, gaveUp: 7, known: true, fast: true}
+	require.Equal(t, Unknown, g.Add(Outcome{Claim: 11, Failed: true, With: 9, Open: 1, Sent: 20, RoundTrip: trip}, start))
+	require.EqualValues(t, 2, g.Limit())
+	require.Equal(t, []any{counts{}, counts{}, 0, false, false}, []any{g.atLimit, g.since, g.gaveUp, g.known, g.fast}, "those of an earlier limit do not count")
+	require.EqualValues(t, .9, g.share, "six of six")
 }
 
-// A limit of one that helps is not dropped, however long it lasts: a failure in four where nine in ten failed before.
-func TestAdaptiveLimiter_keepsALimitOfOneThatHelps(t *testing.T) {
-	g := AdaptiveLimiter{limit: 1, least: 1, known: true, share: .9, since: start, latest: start, first: start, recent: 1, n: 64}
+// A limit of two that helps is not dropped, however long it lasts: a failure in four where nine in ten failed before.
+func TestAdaptiveLimiter_keepsALimitThatHelps(t *testing.T) {
+	g := AdaptiveLimiter{limit: 2, least: 2, known: true, share: .9, latest: start, first: start, recent: 1, n: 64}
 	for i := range 200_000 {
 		o := Outcome{Claim: uint64(i + 1), Failed: i%4 == 0, With: 1, Open: 1, Sent: uint64(i), RoundTrip: trip}
 		require.Equal(t, Unknown, g.Add(o, start.Add(time.Duration(i+1)*trip)), "outcome %d", i)
-		g.limit = 1 // it was lowered again
-	}
-}
-
-// A limit is judged when its outcomes show its effect, after three round trips. One whose outcomes show nothing
-// is dropped after 20.
-func TestAdaptiveLimiter_judgesALimit(t *testing.T) {
-	same := [levels]level{1: {40, 20}, 6: {40, 20}}
-	one := [levels]level{0: {200, 200}}
-	for name, tt := range map[string]struct {
-		levels [levels]level
-		known  bool
-		sent   int
-		after  time.Duration
-		want   Verdict
-	}{
-		"too early":               {same, false, 50, 3 * trip, Unknown},
-		"independent":             {same, false, 50, 3*trip + 1, Independent},
-		"after it was dependent":  {same, true, 50, 3*trip + 1, Independent},
-		"few outcomes":            {same, false, 6, time.Hour, Unknown},
-		"nothing is shown":        {one, false, 50, 20 * trip, Unknown},
-		"nothing was shown":       {one, false, 50, 20*trip + 1, Independent},
-		"it was dependent before": {one, true, 50, time.Hour, Unknown},
-	} {
-		g := AdaptiveLimiter{limit: 1, least: 1, known: tt.known, levels: tt.levels, since: start, latest: start.Add(tt.after), first: start.Add(-time.Hour), recent: 1, n: 64, sent: tt.sent}
-		require.Equal(t, tt.want, g.Add(Outcome{Failed: true, With: 1, Open: 1, RoundTrip: trip}, start.Add(tt.after)), name)
-		require.Equal(t, tt.want == Independent, g.Limit() == 0, name)
+		g.limit = 2 // it was lowered again
 	}
 }
 

@@ -98,15 +98,19 @@ func (q *Quota) states() bool {
 	return slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Proven() })
 }
 
-// testRate puts a rate on test if many requests are rejected, or fail although their number in flight is not limited. f
+// testRate puts a rate on test if many requests are rejected or fail although their number in flight is not limited. f
 // is the response to claim n.
 func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 	rejected := f.Outcome != throttle.Accepted
-	if !rejected && q.Learned == nil || !q.Account.Full || q.states() || f.Outcome == throttle.Failed && q.Overload.Limit() > 0 {
+	if !rejected && q.Learned == nil || !q.Account.Full || q.states() {
 		return
 	}
 	l := q.remember(now)
 	if l == nil || l.Limits() || now.Before(l.next) {
+		return
+	}
+	if q.Overload.Limit() > 0 { // the rate would be that of the few in flight
+		l.test = learnedlimit.RateTest{}
 		return
 	}
 	if rate := l.test.Measure(n, q.InFlight.Sent, rejected, q.trip.Typical(), now); rate > 0 {
