@@ -503,3 +503,20 @@ func TestAdaptiveLimiter_acceptsAsManyAsUsual(t *testing.T) {
 	require.True(t, g.Accepts(5))
 	require.False(t, g.Accepts(6))
 }
+
+// Where round trips take longer than two seconds, the limiter does not find out, and stops if it turns out late. A limit
+// that is known to help stays.
+func TestAdaptiveLimiter_slowServers(t *testing.T) {
+	for trip, slow := range map[time.Duration]bool{2 * time.Second: false, 2*time.Second + 1: true} {
+		o := Outcome{Claim: 11, Failed: true, With: 40, Open: 40, Sent: 50, RoundTrip: trip}
+		g := AdaptiveLimiter{latest: start, first: start.Add(-time.Hour), recent: 1<<8 - 1, n: 8}
+		g.Add(o, start)
+		require.Equal(t, slow, g.Limit() == 0, trip)
+		g = AdaptiveLimiter{limit: 40, least: 2, share: .5, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		require.Equal(t, slow, g.Add(o, start) == Independent, trip)
+		require.Equal(t, slow, start.Before(g.restUntil), trip)
+		g = AdaptiveLimiter{limit: 40, least: 2, share: .5, known: true, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		require.Equal(t, Unknown, g.Add(o, start), trip)
+		require.Positive(t, g.Limit(), trip)
+	}
+}

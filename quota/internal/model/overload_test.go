@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota/internal/concurrency"
+	"github.com/heed-go/heed/quota/internal/learnedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -122,5 +123,24 @@ func TestQuota_theLimiterForgets(t *testing.T) {
 		d := reserve(q, at(s+old))
 		require.Equal(t, []any{false, "overload"}, []any{d.OK, d.Policy}, trip)
 		require.True(t, reserve(q, at(s+old+1)).OK, trip)
+	}
+}
+
+// While requests in flight are limited, no rate is put on test: it would be that of the few. What was measured does not count.
+func TestQuota_noRateIsMeasuredWhileFewAreInFlight(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		q := known(0)
+		l := q.remember(start)
+		exchange(q, start, bare)
+		measured := l.test
+		if limited {
+			for i := range 30 {
+				q.Overload.Add(concurrency.Outcome{Claim: uint64(i + 1), Failed: true, With: 40, Open: 40, Sent: 40, RoundTrip: rtt}, at(time.Duration(i)*rtt))
+			}
+		}
+		require.Equal(t, limited, q.Overload.Limit() > 0)
+		q.testRate(99, &bare, at(s))
+		require.Equal(t, limited, l.test == learnedlimit.RateTest{})
+		require.NotEqual(t, learnedlimit.RateTest{}, measured)
 	}
 }
