@@ -166,11 +166,11 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	clock.Stop()
 }
 
-// Learn lets tracker learn a rate of one server and a number of requests in flight of another one,
-// without a Transport.
+// Learn lets tracker learn a rate of one server, with too few requests in flight for a limit on these, and a number of
+// requests in flight of another one, which serves half of 16 at a time, without a Transport.
 func Learn(t *testing.T, tracker *quota.Tracker) {
 	for range 60 {
-		exchange(t, tracker, "https://learned.test/", 4, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated})
+		exchange(t, tracker, "https://learned.test/", 3, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated})
 		exchange(t, tracker, "https://busy.test/", 16, throttle.Feedback{Outcome: throttle.Failed})
 	}
 }
@@ -289,8 +289,8 @@ func Want() map[string]Value {
 		"quota.remaining{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":             {Sum: 40},
 		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":           {Sum: .6},
 		"quota.reset{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 20.3},
-		"quota.rate{server.address=learned.test}":                                                                                       {Sum: 9.9},
-		"quota.concurrency{server.address=busy.test,heed.reason=overload}":                                                              {Sum: 3},
+		"quota.rate{server.address=learned.test}":                                                                                       {Sum: 4.95},
+		"quota.concurrency{server.address=busy.test,heed.reason=overload}":                                                              {Sum: 8},
 		"retry_budget.remaining{}":                                     {Sum: 30},
 		"quota.hold{server.address=held.test,heed.reason=retry-after}": {Sum: 53.95},
 	} {
