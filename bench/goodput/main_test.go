@@ -26,14 +26,14 @@ func TestRow_heedUsesItsOwnLimit(t *testing.T) {
 	}
 }
 
-// Fails on 9d1ebde0: 61 to 85 % of the units end in time, because callers leave the queue when less time is left than
-// three of four responses take.
+// Fails on 9d1ebde0: 71 to 80 % of the units end in time, because callers leave the queue when less time is left than
+// three of four responses take. Of two minutes the first seconds weigh more than of the ten for which the goal is meant.
 func TestRow_heedUsesAStatedLimit(t *testing.T) {
 	for _, demand := range []int{20, 100} {
 		for _, noise := range []float64{0, .5} {
 			synctest.Test(t, func(t *testing.T) {
 				r := row{"stated", demand, 100 * time.Millisecond, noise, "heed"}.run(1, 2*time.Minute)
-				require.True(t, r.meetsGoal(), "%+v", r)
+				require.Greater(t, r.Share, .86, "%+v", r)
 			})
 		}
 	}
