@@ -25,8 +25,11 @@ type resetUnit struct {
 }
 
 const (
-	shortest    = 500 * time.Second // that is taken for milliseconds: few windows last less than half a second, and short resets of several windows look like it
-	showSeconds = 3                 // responses in a row that show seconds, after which none is compared any more
+	// leastReset is the shortest reset, read as seconds, that may be taken for milliseconds. Few windows last less than
+	// half a second, and short resets of several windows may differ by as many units as there are milliseconds between.
+	leastReset = 500 * time.Second
+
+	showSeconds = 3 // responses in a row that show seconds, after which none is compared any more
 
 	resetUnitBytes = int64(unsafe.Sizeof(resetUnit{}))
 )
@@ -79,7 +82,7 @@ func (u *resetUnit) observe(key uint64, reset time.Duration, now time.Time) (sec
 	over := since >= u.first/1000 // the window is over if they count milliseconds
 	if u.at.IsZero() || key != u.key || since < 0 || reset > u.last {
 		over = true // another window
-	} else if u.first >= shortest && since >= 5*time.Millisecond && (fell/1000-since).Abs() <= since/4+2*time.Millisecond {
+	} else if u.first >= leastReset && since >= 5*time.Millisecond && (fell/1000-since).Abs() <= since/4+2*time.Millisecond {
 		u.millis, u.seconds = true, 0
 	} else if since >= time.Second && fell <= since+time.Second && (!over || fell > 0 && fell >= since-time.Second) {
 		u.millis, u.seconds = false, u.seconds+1
