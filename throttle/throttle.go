@@ -232,14 +232,6 @@ type Decision struct {
 // is 0 for grants and for other limiters.
 func (d Decision) Part() int { return int(d.rejectedBy) }
 
-// AsRejection returns d as a rejection with no units remaining. A limiter that wraps another
-// one uses it to reject a claim that the inner limiter granted in a dry run, or rejected
-// with a shorter Wait. AsRejection does not change Wait; the caller must set it.
-func (d Decision) AsRejection() Decision {
-	d.OK, d.Fresh, d.Remaining, d.subGrant = false, false, 0, nil
-	return d
-}
-
 // boundQueue sets d.QueueBound to units if d is a rejection of c and c.Waits is set.
 func (d *Decision) boundQueue(c *Claim, units int64) {
 	if !c.Waits || d.OK || units == math.MaxInt64 {

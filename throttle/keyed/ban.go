@@ -148,7 +148,7 @@ func (p *banLimiter) banned(d throttle.Decision, until, now int64) throttle.Deci
 	if d.OK {
 		d.Wait = 0
 	}
-	d = d.AsRejection()
+	d.OK, d.Fresh, d.Remaining = false, false, 0
 	if left > d.Wait {
 		d.Wait, d.Policy = left, p.config.Name
 	}
