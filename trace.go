@@ -336,12 +336,11 @@ func statusOf(resp *http.Response) int {
 // waitDoneInfo describes the wait that has just ended with err.
 func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
 	i := rt.waitStart
-	i.Limit, i.Err = rt.ticket.WaitedFor(), err
+	i.Limit, i.ServerImposed, i.Estimated = rt.ticket.WaitedFor()
 	if !i.At.IsZero() {
 		i.Waited = max(rt.ticket.Waited(), 1)
 	}
-	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
-	if err != nil {
+	if i.Err = err; err != nil {
 		i.addRejection(err)
 	}
 	_, i.Reason = explain.SplitLimit(i.Limit)

@@ -226,6 +226,7 @@ func (rt *roundTrip) addWait(waited time.Duration, err error) {
 		rt.betweenAttempts += waited
 	}
 	if waited > rt.longestWait.Waited {
-		rt.longestWait, rt.info.Limit = rt.waitDoneInfo(err), rt.ticket.WaitedFor()
+		rt.longestWait = rt.waitDoneInfo(err)
+		rt.info.Limit, _, _ = rt.ticket.WaitedFor()
 	}
 }

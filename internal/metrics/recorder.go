@@ -271,7 +271,8 @@ func (r *Recorder) MiddlewareTrace() *throttlehttp.Trace {
 func (r *Recorder) ServerQueueTrace() *queue.Trace {
 	record := func(t *queue.Ticket, err error) {
 		if t.Waited() > 0 {
-			r.sink.Record(context.Background(), &serverTimeInQueue, t.Waited().Seconds(), Labels{r.limits.value(t.WaitedFor()), resultOf(context.Background(), err)})
+			limit, _, _ := t.WaitedFor()
+			r.sink.Record(context.Background(), &serverTimeInQueue, t.Waited().Seconds(), Labels{r.limits.value(limit), resultOf(context.Background(), err)})
 		}
 	}
 	return &queue.Trace{Granted: func(t *queue.Ticket) { record(t, nil) }, Failed: record}

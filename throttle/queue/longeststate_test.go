@@ -43,19 +43,19 @@ func TestQueue_waitedForTheLongestReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)
 		l := &phaseLimiter{time.Now(), []phase{{name: "quota", lasts: 2 * time.Second}, {name: "retry-after", lasts: 5 * time.Second}, {name: "slow start", lasts: time.Second}}}
-		waitedFor := func() string {
+		longest := func() string {
 			tk := &Ticket{Demands: []throttle.Demand{{Limiter: l}}}
 			require.NoError(t, q.Wait(t.Context(), tk))
-			return tk.WaitedFor()
+			return waitedFor(tk)
 		}
 		early, late := make(chan string, 1), make(chan string, 1)
-		go func() { early <- waitedFor() }()
+		go func() { early <- longest() }()
 		time.Sleep(6500 * time.Millisecond)
-		go func() { late <- waitedFor() }()
+		go func() { late <- longest() }()
 		require.Equal(t, "retry-after", <-early)
 		require.Equal(t, "slow start", <-late)
 		l.start = time.Now()
 		l.phases = []phase{{name: "quota", lasts: 100 * time.Millisecond}, {name: "slow start", lasts: 10 * time.Millisecond}}
-		require.Equal(t, "quota", waitedFor(), "states of before do not count")
+		require.Equal(t, "quota", longest(), "states of before do not count")
 	})
 }

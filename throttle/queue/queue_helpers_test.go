@@ -21,6 +21,12 @@ func ticket(ls ...throttle.Limiter) *Ticket {
 	return t
 }
 
+// waitedFor returns the name of the limit that t waited for longest.
+func waitedFor(t *Ticket) string {
+	limit, _, _ := t.WaitedFor()
+	return limit
+}
+
 func bucket(every time.Duration, burst int64) throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst})
 }

@@ -141,7 +141,7 @@ func TestQueue_renewToNoLimit(t *testing.T) {
 		tk := ticket(l)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if q.WaitHooks(t.Context(), tk, Hooks{Renew: moveTo(tk, nil)}) != nil || tk.Waited() != time.Second || tk.WaitedFor() != "slots" {
+			if q.WaitHooks(t.Context(), tk, Hooks{Renew: moveTo(tk, nil)}) != nil || tk.Waited() != time.Second || waitedFor(tk) != "slots" {
 				t.Error("not granted as it should be")
 			}
 		})

@@ -135,7 +135,7 @@ func TestQueue_trace(t *testing.T) {
 		}
 		q := &Queue{MaxPerClass: 2, Trace: &Trace{
 			Queued:  func(_ *Ticket, l ClassSnapshot) { add("queued at %s, place %d", l.Limit, l.Waiting) },
-			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
+			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), waitedFor(t)) },
 			Failed:  func(_ *Ticket, err error) { add("rejected: %v", err) },
 		}}
 		g, l := &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Second, 1)
@@ -178,7 +178,7 @@ func TestQueue_waitedForIgnoresLongPastWaits(t *testing.T) {
 		time.Sleep(time.Hour + time.Minute)
 		last := ticket(g, l)
 		require.NoError(t, q.Wait(ctx, last))
-		require.Equal(t, "1s", last.WaitedFor())
+		require.Equal(t, "1s", waitedFor(last))
 		require.LessOrEqual(t, last.Waited(), 4*time.Second)
 		stop()
 		wg.Wait()
@@ -298,7 +298,7 @@ func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
 		tk := ticket(a, b)
 		require.NoError(t, q.Wait(t.Context(), tk))
 		require.Equal(t, 11*time.Second, tk.Waited())
-		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
+		require.Equal(t, "10s", waitedFor(tk), "10 s for the one, then 1 s for the other")
 	})
 }
 

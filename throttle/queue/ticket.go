@@ -102,14 +102,11 @@ func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 // Waited returns how long the last Wait of t waited.
 func (t *Ticket) Waited() time.Duration { return t.waited }
 
-// WaitedFor returns the name of the limit that the last Wait of t waited for longest. It returns "" if t did not wait.
-func (t *Ticket) WaitedFor() string { return cmp.Or(t.longestWait, new(limitState)).name }
-
-// WaitedForServer reports whether the limit of WaitedFor is imposed by the server, and whether it is an estimate, see
-// throttle.Decision. Both are false if t did not wait.
-func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
+// WaitedFor returns the name of the limit that the last Wait of t waited for longest, whether the server imposes it, and
+// whether it is an estimate, see throttle.Decision. It returns "" and false if t did not wait.
+func (t *Ticket) WaitedFor() (limit string, serverImposed, estimated bool) {
 	longest := cmp.Or(t.longestWait, new(limitState))
-	return longest.serverImposed, longest.estimated
+	return longest.name, longest.serverImposed, longest.estimated
 }
 
 // GrantedAt returns when t was granted; zero if t holds no grant, or has no demands.

@@ -91,7 +91,7 @@ func TestQueue_traceOfWaitAndTry(t *testing.T) {
 		all := &Trace{
 			Queued: func(_ *Ticket, s ClassSnapshot) { got = append(got, fmt.Sprint("queued ", s.Limit, " ", s.Waiting)) },
 			Granted: func(tk *Ticket) {
-				got = append(got, fmt.Sprint("granted after ", tk.Waited(), " for ", tk.WaitedFor()))
+				got = append(got, fmt.Sprint("granted after ", tk.Waited(), " for ", waitedFor(tk)))
 			},
 			Failed: func(tk *Ticket, _ error) { got = append(got, fmt.Sprint("failed after ", tk.Waited())) },
 		}
@@ -137,14 +137,14 @@ func TestQueue_fullQueueDoesNotWait(t *testing.T) {
 		require.ErrorAs(t, q.Wait(t.Context(), tk), &full)
 		require.Equal(t, FullError{Waiting: 1, Max: 1}, *full)
 		require.Zero(t, tk.Waited())
-		require.Empty(t, tk.WaitedFor())
+		require.Empty(t, waitedFor(tk))
 		wg.Wait()
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(3*time.Second, cancel)
 		require.ErrorIs(t, q.Wait(ctx, tk), context.Canceled)
 		require.Equal(t, 3*time.Second, tk.Waited())
-		require.Equal(t, "10s", tk.WaitedFor())
+		require.Equal(t, "10s", waitedFor(tk))
 		requireEmpty(t, q)
 	})
 }
