@@ -32,7 +32,7 @@ var importOrder = [][]string{
 	{"internal/ticks", "internal/explain", "internal/closenotify", "internal/networks"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/h2error", "internal/httpbody", "internal/memhttp", "internal/journal", "internal/turns", "internal/scorecard"},
 	{"throttle", "backoff/cenkalti"},
-	{"throttle/adaptive", "internal/limitertest"},
+	{"throttle/adaptive", "internal/limitertest", "internal/queuelink"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "internal/inventedkeys", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
 	{"quota/internal/hold", "quota/internal/concurrency", "quota/internal/credentials"},

@@ -18,6 +18,7 @@ import (
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/internal/httphost"
+	"github.com/heed-go/heed/internal/queuelink"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -220,7 +221,7 @@ func (rt *roundTrip) acquire() error {
 	rt.waitStart = WaitInfo{Attempt: rt.info.Attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
-	rt.granted, rt.grantedAt = err == nil, rt.ticket.GrantedAt()
+	rt.granted, rt.grantedAt = err == nil, queuelink.GrantedAt(&rt.ticket)
 	waited := rt.ticket.Waited()
 	if waited > 0 {
 		rt.addWait(waited, err)

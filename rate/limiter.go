@@ -3,8 +3,10 @@ package rate
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/queuelink"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -32,11 +34,12 @@ type Limiter struct {
 	// Queue. Nil means the system clock, or that of the throttle.Limiter if it has another.
 	Clock throttle.Clock
 
-	once    sync.Once
-	limiter throttle.Limiter
-	bucket  *bucket // equal to limiter, unless New made the Limiter
-	waiters *queue.Queue
-	setMu   sync.Mutex // held while a limit of New changes
+	once       sync.Once
+	limiter    throttle.Limiter
+	bucket     *bucket // equal to limiter, unless New made the Limiter
+	waiters    *queue.Queue
+	numWaiting *atomic.Int64 // in waiters, or more than that
+	setMu      sync.Mutex    // held while a limit of New changes
 }
 
 // NewLimiter returns a Limiter with a token bucket that restores limit units per second and
@@ -78,6 +81,7 @@ func (v *Limiter) init() {
 	if v.waiters = v.Queue; v.waiters == nil {
 		v.waiters = &queue.Queue{Clock: v.Clock}
 	}
+	v.numWaiting = queuelink.NumWaiting(v.waiters)
 }
 
 // time returns now. If it is zero and the Limiter has a Clock, time reads it.
@@ -115,10 +119,15 @@ func (v *Limiter) AllowN(now time.Time, n int) bool {
 		return false
 	case n == 0:
 		return v.bucket == nil || v.bucket.debt(v.time(now)) == 0
-	case !v.waiters.CanBypass(v.limiter, v.Key):
+	case !v.canBypass():
 		return false
 	}
 	return v.take(now, n)
+}
+
+// canBypass reports whether no caller waits for units, and the Queue is not closed.
+func (v *Limiter) canBypass() bool {
+	return v.numWaiting.Load() == 0 || queuelink.CanBypass(v.waiters, v.limiter, v.Key)
 }
 
 // take takes n units if they may be used as of now.
@@ -159,7 +168,7 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 		return nil
 	case n == 0:
 		limiter = noUnits{v.bucket}
-	case v.bucket != nil && v.waiters.CanBypass(limiter, v.Key) && v.take(time.Time{}, n):
+	case v.bucket != nil && v.canBypass() && v.take(time.Time{}, n):
 		return nil
 	}
 	t := ticketPool.Get().(*queue.Ticket)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/heed-go/heed/internal/queuelink"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -46,9 +47,8 @@ type Middleware struct {
 	// one queue, and MaxTotal the maximum in all queues, including those of other users of
 	// the Queue. A request is rejected immediately if its queue is full, or if its limit will
 	// not grant it within MaxWait. Zero means a MaxWait of 1 minute and a MaxTotal of 1,024,
-	// because Handler calls SetDefaults, and a MaxPerClass of 64 for each key of a limit, so
-	// that one client cannot take all places; a negative value means no bound. Nil means that
-	// no request is delayed.
+	// and a MaxPerClass of 64 for each key of a limit, so that one client cannot take all
+	// places; a negative value means no bound. Nil means that no request is delayed.
 	//
 	// A request leaves the queue when its client disconnects. A server of net/http notices
 	// that only after the body of the request has been read. Therefore a body of HTTP/1 of up
@@ -132,7 +132,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		m.Rules[i].check(i)
 	}
 	if m.Queue != nil {
-		m.Queue.SetDefaults(defaultMaxTotal, defaultMaxWait)
+		queuelink.SetDefaults(m.Queue, defaultMaxTotal, defaultMaxWait)
 	}
 	waiting := new(waitingKeys)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

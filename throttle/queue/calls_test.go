@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/queuelink"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -401,8 +402,8 @@ func TestQueue_maxTotalPrecedesItsDefault(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, l := &Queue{MaxTotal: c.maxTotal}, new(slotLimiter)
-			q.SetDefaults(9, 0)
-			q.SetDefaults(c.byDefault, 0)
+			queuelink.SetDefaults(q, 9, 0)
+			queuelink.SetDefaults(q, c.byDefault, 0)
 			var wg sync.WaitGroup
 			for i := range 5 {
 				wg.Go(func() {
@@ -429,7 +430,7 @@ func TestQueue_maxWaitPrecedesItsDefault(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q, l := &Queue{MaxWait: c.maxWait * time.Second}, new(slotLimiter)
-			q.SetDefaults(0, c.byDefault*time.Second)
+			queuelink.SetDefaults(q, 0, c.byDefault*time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			start := time.Now()
@@ -500,7 +501,7 @@ func TestQueue_returnsUnitsThatAreGrantedTooLate(t *testing.T) {
 			require.ErrorIs(t, q.Wait(t.Context(), tk), tt.want, name)
 			require.Equal(t, 3*time.Second, time.Since(start), name)
 			require.Equal(t, 1, l.returned, name)
-			require.True(t, tk.GrantedAt().IsZero(), name)
+			require.True(t, tk.grantedAt().IsZero(), name)
 			requireEmpty(t, q)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/indexheap"
+	"github.com/heed-go/heed/internal/queuelink"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
@@ -30,15 +31,15 @@ type Queue struct {
 	Clock throttle.Clock
 
 	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a *throttle.RejectedError. Zero
-	// means the value of SetDefaults; a negative value means as long as ctx allows.
+	// means no maximum, unless a throttlehttp.Middleware with the Queue sets one; a negative value always means none.
 	MaxWait time.Duration
 
 	// MaxPerClass is the maximum number of waiters in a class. Further callers are rejected
 	// with a *FullError, except retries. Zero or less means no maximum.
 	MaxPerClass int
 
-	// MaxTotal is the same for all classes together. Zero means the value of SetDefaults; a
-	// negative value means no maximum.
+	// MaxTotal is the same for all classes together. Zero means no maximum, unless a throttlehttp.Middleware
+	// with the Queue sets one; a negative value always means none.
 	MaxTotal int
 
 	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead: a ticket goes before one whose
@@ -91,7 +92,7 @@ type FullError struct {
 	// Waiting is the number of waiters in the class, or in the Queue.
 	Waiting int
 
-	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of SetDefaults.
+	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or its default.
 	Max int
 }
 
@@ -265,11 +266,16 @@ func (q *Queue) rejectNew() {
 	}
 }
 
-// SetDefaults sets MaxTotal and MaxWait for the case that they are zero. Zero or less, the initial values, mean no
-// maximum. Callers that wait already may keep the previous values.
-func (q *Queue) SetDefaults(maxTotal int, maxWait time.Duration) {
-	q.defaultMaxTotal.Store(int64(maxTotal))
-	q.defaultMaxWait.Store(int64(maxWait))
+func init() {
+	queuelink.NumWaiting = func(q any) *atomic.Int64 { return &q.(*Queue).numWaiting }
+	queuelink.CanBypass = func(q any, l throttle.Limiter, key string) bool {
+		return q.(*Queue).canBypass(&Ticket{Demands: []throttle.Demand{{Limiter: l, Key: key}}})
+	}
+	queuelink.SetDefaults = func(q any, maxTotal int, maxWait time.Duration) {
+		q.(*Queue).defaultMaxTotal.Store(int64(maxTotal))
+		q.(*Queue).defaultMaxWait.Store(int64(maxWait))
+	}
+	queuelink.GrantedAt = func(t any) time.Time { return t.(*Ticket).grantedAt() }
 }
 
 // Validate returns an error if Aging is negative. Wait and Try return the same error.
@@ -300,15 +306,6 @@ func (q *Queue) nextArrival(now int64) int64 {
 			return next
 		}
 	}
-}
-
-// CanBypass reports whether no caller waits for l with the given key. It is false after
-// Close and Drain. AllowN of package rate uses it.
-func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
-	if q.numWaiting.Load() == 0 {
-		return true
-	}
-	return q.canBypass(&Ticket{Demands: []throttle.Demand{{Limiter: l, Key: key}}})
 }
 
 // canBypass reports whether no caller waits for a limit of t, and q is not closed.

@@ -109,8 +109,8 @@ func (t *Ticket) WaitedFor() (limit string, serverImposed, estimated bool) {
 	return longest.name, longest.serverImposed, longest.estimated
 }
 
-// GrantedAt returns when t was granted; zero if t holds no grant, or has no demands.
-func (t *Ticket) GrantedAt() time.Time {
+// grantedAt returns when t was granted; zero if t holds no grant, or has no demands.
+func (t *Ticket) grantedAt() time.Time {
 	if !t.isGranted() {
 		return time.Time{}
 	}

@@ -50,14 +50,14 @@ func TestTicket_reserveReadsOneClock(t *testing.T) {
 				want = first
 			}
 			require.Equal(t, throttle.Decision{OK: true, At: want}, d)
-			require.Equal(t, want, tk.GrantedAt())
+			require.Equal(t, want, tk.grantedAt())
 			require.Equal(t, [][]time.Time{{now}, {want}}, [][]time.Time{a.read, b.read})
 			tk.Report(t.Context(), throttle.Feedback{Now: want, State: throttle.Unused})
 		}
 	}
 }
 
-// TestTicket_grantedAtWhileGranted checks GrantedAt before, during and after a grant, and of a
+// TestTicket_grantedAtWhileGranted checks grantedAt before, during and after a grant, and of a
 // copy.
 func TestTicket_grantedAtWhileGranted(t *testing.T) {
 	for name, end := range map[string]func(*Ticket){
@@ -68,16 +68,16 @@ func TestTicket_grantedAtWhileGranted(t *testing.T) {
 	} {
 		now, l := time.Unix(1000, 0), bucket(time.Hour, 1)
 		tk := ticket(l)
-		require.Zero(t, tk.GrantedAt(), name)
+		require.Zero(t, tk.grantedAt(), name)
 		_, err := tk.Reserve(t.Context(), now)
 		require.NoError(t, err)
-		require.Equal(t, now, tk.GrantedAt(), name)
+		require.Equal(t, now, tk.grantedAt(), name)
 		other := *tk
-		require.Zero(t, other.GrantedAt(), name)
+		require.Zero(t, other.grantedAt(), name)
 		tk.Report(t.Context(), throttle.Feedback{State: throttle.Ongoing})
-		require.Equal(t, now, tk.GrantedAt(), "partial feedback does not end the grant")
+		require.Equal(t, now, tk.grantedAt(), "partial feedback does not end the grant")
 		end(tk)
-		require.Zero(t, tk.GrantedAt(), name)
+		require.Zero(t, tk.grantedAt(), name)
 		d, err := tk.Reserve(t.Context(), now)
 		require.NoError(t, err, "it may be used again")
 		require.Equal(t, name == "Cancel", d.OK, name)
