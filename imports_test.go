@@ -35,7 +35,7 @@ var importOrder = [][]string{
 	{"throttle/adaptive", "internal/limitertest", "internal/queuelink"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "internal/inventedkeys", "warmup", "sketch", "quota/headers", "internal/serverrules", "quota/internal/inflight", "quota/internal/routes"},
-	{"quota/internal/hold", "quota/internal/concurrency", "quota/internal/credentials"},
+	{"quota/internal/hold", "quota/internal/concurrency", "quota/internal/credentials", "internal/quotalink"},
 	{"quota/internal/statedlimit"},
 	{"quota/internal/learnedlimit", "quota/internal/peers"},
 	{"quota/internal/model"},

@@ -129,16 +129,14 @@ type RetryPolicy struct {
 	// call it. Nil means that only the rules apply.
 	Idempotent func(req *http.Request) bool
 
-	// BeforeSend is called before each attempt, after all limits have granted it, so that what
-	// it adds does not expire while the request waits: a signature, a short-lived token. It
-	// gets the number of the attempt, starting at 1, and a copy of the request whose header and
-	// URL it may change, but not the scheme and host. It must not read Body. GetBody returns a
-	// copy of the body; it is nil if the caller did not set it, as http.NewRequest does not for
-	// files and streams. The context of the request ends after AttemptTimeout. After an error
-	// the attempt is not sent, its units are returned to the limits, and the call ends with an
-	// error that wraps it, also if an earlier attempt got a response. It is not called after a
-	// redirect to another host that is not a subdomain of the first one, as http.Client removes
-	// credentials then.
+	// BeforeSend is called before each attempt, after all limits have granted it, so that what it adds does not expire
+	// while the request waits: a signature, a short-lived token. It gets the number of the attempt, starting at 1, and
+	// a copy of the request whose header and URL it may change, but not the scheme and host. It must not read Body.
+	// GetBody returns a copy of the body; it is nil if the caller did not set it, as http.NewRequest does not for files
+	// and streams. The context of the request ends after AttemptTimeout. After an error the attempt is not sent, its
+	// units are returned to the limits, and the call ends with an error that wraps it, also if an earlier attempt got a
+	// response. It is not called after a redirect to another host that is not a subdomain of the first one, as
+	// http.Client removes credentials then.
 	//
 	// If a call takes longer than a second while the request holds units of a concurrency
 	// limit, such as a call that fetches a token, its units are returned, and the request

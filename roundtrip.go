@@ -19,6 +19,7 @@ import (
 	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/internal/queuelink"
+	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -421,7 +422,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.resolved.clock.Now()
 	}
-	f := rt.t.resolved.quota.FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
+	f := quotalink.Of(rt.t.resolved.quota).FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
 	f.Repeated = rt.failures < rt.info.Attempts-1 // an earlier attempt was throttled
 	if err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing
@@ -450,12 +451,12 @@ func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	end := rt.resultAt()
 	took := end.Sub(rt.grantedAt)
 	if rt.outcome == throttle.Accepted {
-		rt.t.resolved.quota.ObserveLatency(rt.req, took, end)
+		quotalink.Of(rt.t.resolved.quota).ObserveLatency(rt.req, took, end)
 		return
 	}
 	deadline, hasDeadline := rt.ctx.Deadline()
 	if waited := rt.ticket.Waited(); waited > 0 && cause == throttle.CauseCanceled && hasDeadline && time.Until(deadline) <= 0 {
-		rt.t.resolved.quota.ObserveExpired(rt.req, took, waited, end)
+		quotalink.Of(rt.t.resolved.quota).ObserveExpired(rt.req, took, waited, end)
 	}
 }
 

@@ -24,13 +24,11 @@ import (
 // all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	var report headers.Report
-	return t.FeedbackReport(req, d, resp, err, now, buf, &report)
+	return (*linked)(t).FeedbackReport(req, d, resp, err, now, buf, &report)
 }
 
-// FeedbackReport is like Feedback. It also sets report to what the response states about limits, in
-// its headers and in what it has read of its body. It leaves report unchanged if there is no response,
-// and may leave it unchanged for a success, because the headers of most successes are not read.
-func (t *Tracker) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
+func (lt *linked) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
+	t := (*Tracker)(lt)
 	t.once.Do(t.init)
 	if l := t.listeners.Load(); l != nil {
 		defer l.deliver()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/internal/serverrules"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
@@ -282,7 +283,7 @@ func (c *simulatedClient) receive(one *call, claim throttle.Claim, d throttle.De
 	one.demand.Limiter.Report(context.Background(), claim, d, f)
 	switch {
 	case reply.OK():
-		c.tracker.ObserveLatency(c.req, c.s.now.Sub(sent), c.s.now)
+		quotalink.Of(c.tracker).ObserveLatency(c.req, c.s.now.Sub(sent), c.s.now)
 		c.s.open--
 	case !c.retry(one, f):
 		c.s.open--
