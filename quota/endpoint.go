@@ -158,7 +158,7 @@ func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedbac
 // request, what that one must not apply.
 func concernsOther(f *throttle.Feedback) {
 	if f.Outcome == throttle.Throttled && model.Explains(f.RemoteLimits) {
-		f.Cause = throttle.CauseOtherQuota
+		f.Cause = model.CauseOtherQuota
 	}
 	f.RemoteLimits = nil
 }

@@ -122,7 +122,7 @@ func (q *quota) Report(ctx context.Context, c throttle.Claim, d throttle.Decisio
 		if !q.InFlight.End(model.Number(d.Grant)) {
 			return
 		}
-		usedUp := len(q.units) > 0 && f.Cause != throttle.CauseOtherQuota && q.applyUnits(f.RemoteLimits, now)
+		usedUp := len(q.units) > 0 && f.Cause != model.CauseOtherQuota && q.applyUnits(f.RemoteLimits, now)
 		q.Responded(d.Grant, &f, usedUp, now)
 	})
 	if sooner {

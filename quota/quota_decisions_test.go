@@ -103,7 +103,7 @@ func TestEndpoint_rejectionsOfAnotherQuota(t *testing.T) {
 		limits  []throttle.RemoteLimit
 		want    throttle.Cause
 	}{
-		"rejected, used up":   {throttle.Throttled, usedUp, throttle.CauseOtherQuota},
+		"rejected, used up":   {throttle.Throttled, usedUp, model.CauseOtherQuota},
 		"rejected, some left": {throttle.Throttled, left, throttle.CauseStated},
 		"accepted, used up":   {throttle.Accepted, usedUp, throttle.CauseStated},
 	} {

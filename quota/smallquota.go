@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/quota/internal/routes"
 	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
@@ -366,7 +367,7 @@ func (q *smallQuota) Report(_ context.Context, _ throttle.Claim, d throttle.Deci
 		q.end()
 		test = q.endTest(d)
 	}
-	if f.State == throttle.Unused || f.Outcome == throttle.Failed || f.Cause == throttle.CauseOtherQuota {
+	if f.State == throttle.Unused || f.Outcome == throttle.Failed || f.Cause == model.CauseOtherQuota {
 		return
 	}
 	q.judge(test, &f, now)

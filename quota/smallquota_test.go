@@ -617,6 +617,6 @@ func TestSmallQuotas_renewWaitsOfRoutesWithoutMemory(t *testing.T) {
 func TestSmallQuota_rejectionsOfOthers(t *testing.T) {
 	q, now := newSmall(t, &Tracker{}, 10, 8, time.Minute)
 	q.sent, q.open = 1, 1
-	q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 1}, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota, RetryAfter: time.Hour})
+	q.Report(t.Context(), throttle.Claim{}, throttle.Decision{OK: true, Grant: 1}, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: model.CauseOtherQuota, RetryAfter: time.Hour})
 	require.Equal(t, []int64{8, 0, int64(time.Minute)}, []int64{int64(q.remaining), int64(q.open), int64(q.reset)})
 }

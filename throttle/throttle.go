@@ -358,7 +358,8 @@ func nameOf(names []string, i uint8, kind string) string {
 	return kind + " " + strconv.Itoa(int(i))
 }
 
-// Cause describes a rejection or a failure, for limiters that estimate limits of the server.
+// Cause describes a rejection or a failure, for limiters that estimate limits of the server. Package quota has one more
+// for its own limiters, "other quota", which other limiters treat as CauseStated.
 type Cause uint8
 
 // CauseUnknown is the zero Cause: only the Outcome is known.
@@ -371,12 +372,11 @@ const (
 	CauseDropped           // the connection was closed before a response
 	CauseTimeout           // no response in time, other than by the caller's own deadline
 	CauseCanceled          // no response, because the caller gave up: its context has ended
-	CauseOtherQuota        // as CauseStated, but the limit that is used up is not one of the limiter that granted the claim
 )
 
 var causes = [...]string{
 	CauseUnknown: "unknown", CauseStated: "stated", CauseRetryNow: "retry now", CauseUnstated: "unstated", CauseUnavailable: "unavailable",
-	CauseDropped: "dropped", CauseTimeout: "timeout", CauseCanceled: "canceled", CauseOtherQuota: "other quota",
+	CauseDropped: "dropped", CauseTimeout: "timeout", CauseCanceled: "canceled", CauseCanceled + 1: "other quota",
 }
 
 // String returns the name of c in lower case, without the word cause.

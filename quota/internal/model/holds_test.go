@@ -38,7 +38,7 @@ func TestQuota_rejectionsThatConfirmNothing(t *testing.T) {
 	repeated := bare
 	repeated.Repeated = true
 	other := bare
-	other.Cause = throttle.CauseOtherQuota
+	other.Cause = CauseOtherQuota
 	for name, send := range map[string]func(q *Quota, now time.Time){
 		"sent before the first one arrived": nil,
 		"the same request again":            func(q *Quota, now time.Time) { exchange(q, now, repeated) },

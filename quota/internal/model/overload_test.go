@@ -71,7 +71,7 @@ func TestQuota_theLimiterCountsWhatNothingElseExplains(t *testing.T) {
 		"a bare 429":                       {func(*Quota) {}, bare, true},
 		"accepted":                         {func(*Quota) {}, accepted, true},
 		"canceled":                         {func(*Quota) {}, canceled, false},
-		"of another quota":                 {func(*Quota) {}, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota}, false},
+		"of another quota":                 {func(*Quota) {}, throttle.Feedback{Outcome: throttle.Throttled, Cause: CauseOtherQuota}, false},
 		"a stated limit is used up":        {func(*Quota) {}, states(bare, usedUp(start)), false},
 		"a learned rate, a bare 429":       {func(q *Quota) { q.remember(start).Loop.BeginAt(throttle.CauseUnstated, 9, 0, start) }, bare, false},
 		"a learned rate, a 500":            {func(q *Quota) { q.remember(start).Loop.BeginAt(throttle.CauseUnstated, 9, 0, start) }, failed, true},

@@ -12,6 +12,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
+// CauseOtherQuota is the Cause of a rejection that states that a limit of another quota than the one that granted the
+// request is used up.
+const CauseOtherQuota = throttle.CauseCanceled + 1
+
 // Responded applies f, the response to the claim of grant, which has ended. unitsUsedUp reports whether f states
 // that another unit than requests is used up.
 //
@@ -30,14 +34,14 @@ func (q *Quota) Responded(grant uint64, f *throttle.Feedback, unitsUsedUp bool, 
 		q.tests.claim = 0
 	}
 	if last {
-		shows := !canceled && f.Cause != throttle.CauseOtherQuota
+		shows := !canceled && f.Cause != CauseOtherQuota
 		q.tests.chanceEnded(shows && f.Outcome == throttle.Accepted, shows && f.Outcome == throttle.Throttled)
 	}
 	switch {
 	case canceled:
 		q.canceledInFlight(n, now)
 		return
-	case f.Cause == throttle.CauseOtherQuota:
+	case f.Cause == CauseOtherQuota:
 		return
 	}
 	q.firsts.add(f)

@@ -312,7 +312,7 @@ func TestQuota_returnsChances(t *testing.T) {
 		"failed":   {func(q *Quota, d throttle.Decision) { respond(q, d, failed, at(2*rtt)) }, 10},
 		"canceled": {func(q *Quota, d throttle.Decision) { respond(q, d, canceled, at(2*rtt)) }, 10},
 		"another quota": {func(q *Quota, d throttle.Decision) {
-			respond(q, d, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseOtherQuota}, at(2*rtt))
+			respond(q, d, throttle.Feedback{Outcome: throttle.Throttled, Cause: CauseOtherQuota}, at(2*rtt))
 		}, 10},
 		"not sent": {func(q *Quota, d throttle.Decision) { q.Canceled(d.Grant, 1) }, 10},
 	} {
