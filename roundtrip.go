@@ -45,7 +45,7 @@ import (
 // the body of the response too.
 type roundTrip struct {
 	*attemptResources
-	hooks queue.Hooks // call recordPosition and addQuotaDemands; kept in the pool
+	hooks queue.Hooks // call queued and addQuotaDemands; kept in the pool
 
 	t         *Transport
 	req       *http.Request
@@ -123,7 +123,7 @@ var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResourc
 
 var roundTripPool = sync.Pool{New: func() any {
 	rt := new(roundTrip)
-	rt.hooks = queue.Hooks{Queued: rt.recordPosition, Renew: func() error { rt.addQuotaDemands(); return nil }}
+	rt.hooks = queue.Hooks{Queued: rt.queued, Renew: func() error { rt.addQuotaDemands(); return nil }}
 	return rt
 }}
 

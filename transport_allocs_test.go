@@ -40,10 +40,16 @@ func rounds() []round {
 		{"bare", 0, plain},
 		{"zero", 0, &Transport{Base: plain}},
 		{"limiter", 0, &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many)}},
+		{"breaker", 0, &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many), Breaker: oneBreaker(allowAll{})}},
 		{"headers", 2, &Transport{Base: withLimits, Limiter: throttle.NewTokenBucket(many)}},
 		{"body", 2, &Transport{Base: &bodyTransport{header: limits}, Limiter: throttle.NewTokenBucket(many)}},
 	}
 }
+
+// allowAll is a Breaker that allows all requests and allocates nothing.
+type allowAll struct{}
+
+func (allowAll) Allow() (func(error), error) { return func(error) {}, nil }
 
 // bodyTransport returns the same response with a body for every request.
 type bodyTransport struct {

@@ -136,23 +136,11 @@ func (rt *roundTrip) wait() error {
 	if deadline, ok := rt.ctx.Deadline(); ok {
 		rt.expectLatency(deadline, rule.end)
 	}
-	hooks := rt.hooks
-	if rt.t.Breaker != nil {
-		c, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		ctx, hooks.Queued = c, func(p queue.Position) {
-			if err := rt.askBreaker(); err != nil {
-				stop(err)
-				return
-			}
-			rt.recordPosition(p)
-		}
-	}
 	var err error
 	if q := rt.t.resolved.queue; rt.opts.NoWait {
 		err = q.Try(ctx, &rt.ticket)
-	} else if err = q.WaitHooks(ctx, &rt.ticket, hooks); err != nil && ctx.Err() != context.Canceled {
-		rt.reportGaveUp() // neither the caller nor the Breaker has ended the wait
+	} else if err = q.WaitHooks(ctx, &rt.ticket, rt.hooks); errors.Is(err, throttle.ErrRejected) || err != nil && ctx.Err() == context.DeadlineExceeded {
+		rt.reportGaveUp() // a limit or a deadline has ended the wait
 	}
 	if err != nil {
 		err = rt.addReason(err, rule)
@@ -209,8 +197,11 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 	return &throttle.RejectedError{Key: r.Key, Decision: r.Decision, Reason: reason}
 }
 
-// recordPosition records and traces that the request begins to wait in the queue.
-func (rt *roundTrip) recordPosition(p queue.Position) {
+// queued asks the Breaker when the request begins to wait in the queue, and records and traces the beginning.
+func (rt *roundTrip) queued(p queue.Position) error {
+	if err := rt.askBreaker(); err != nil {
+		return err
+	}
 	i := &rt.waitStart
 	i.StartLimit = p.Limit
 	i.At, i.Limit, i.ServerImposed, i.Estimated, i.Ahead, i.ExpectedEnd = p.At, p.Limit, p.ServerImposed, p.Estimated, p.Ahead, p.ExpectedEnd
@@ -218,6 +209,7 @@ func (rt *roundTrip) recordPosition(p queue.Position) {
 	if f := rt.trace.WaitStart; f != nil {
 		f(rt.req, rt.waitStart)
 	}
+	return nil
 }
 
 // addWait adds the time of a wait in the queue that has ended with err.

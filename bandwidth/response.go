@@ -39,10 +39,11 @@ const detectLength = 4 << 10
 // flushBeforeWait flushes the response when a Write waits, so that bytes that are granted are
 // also sent, and not collected by the server. It does not while the server may still find
 // the length of the body.
-func (a *response) flushBeforeWait(queue.Position) {
+func (a *response) flushBeforeWait(queue.Position) error {
 	if a.written > detectLength && a.unflushed > 0 {
 		_ = a.flush() // the next Write reports an error of the connection
 	}
+	return nil
 }
 
 func (a *response) flush() error {

@@ -25,7 +25,7 @@ type stream struct {
 	key     string
 	tenant  string
 	queue   *queue.Queue
-	onWait  func(queue.Position) // called when a claim begins to wait; nil: not called
+	onWait  func(queue.Position) error // called when a claim begins to wait; nil: not called
 	waits   waits
 
 	closed atomic.Bool  // close was called

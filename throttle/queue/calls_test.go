@@ -568,7 +568,7 @@ func TestQueue_anImmediateRejectionIsNoWait(t *testing.T) {
 		tk.Add(throttle.Demand{Limiter: l, Cost: tt.cost})
 		tk.Add(throttle.Demand{Limiter: &holdLimiter{until: time.Unix(60, 0), serverImposed: true}})
 		queued := 0
-		err = q.WaitHooks(t.Context(), tk, Hooks{Queued: func(Position) { queued++ }})
+		err = q.WaitHooks(t.Context(), tk, Hooks{Queued: func(Position) error { queued++; return nil }})
 		require.ErrorIs(t, err, throttle.ErrRejected, name)
 		require.Zero(t, queued, name)
 		require.Zero(t, tk.Waited(), name)

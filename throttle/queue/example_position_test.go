@@ -21,13 +21,13 @@ func ExampleQueue_WaitHooks() {
 		fmt.Println(err)
 		return
 	}
-	ctx, leave := context.WithCancelCause(context.Background())
-	err := q.WaitHooks(ctx, newTicket(), queue.Hooks{Queued: func(p queue.Position) {
+	err := q.WaitHooks(context.Background(), newTicket(), queue.Hooks{Queued: func(p queue.Position) error {
 		wait := p.ExpectedEnd.Sub(p.At).Round(time.Minute)
 		fmt.Printf("waits for %s, %d ahead, about %v\n", p.Limit, p.Ahead, wait)
 		if wait > time.Minute {
-			leave(errors.New("the report is needed sooner"))
+			return errors.New("the report is needed sooner")
 		}
+		return nil
 	}})
 	fmt.Println(err)
 	// Output:

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,10 +17,11 @@ type positions struct {
 	all []Position
 }
 
-func (p *positions) add(x Position) {
+func (p *positions) add(x Position) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = append(p.all, x)
+	return nil
 }
 
 func TestQueue_waitQueuedTellsThePosition(t *testing.T) {
@@ -86,9 +88,21 @@ func TestQueue_waiterLeavesWhenQueuedPanics(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, s := new(Queue), &slotLimiter{}
 		l := wrap(s)
-		require.PanicsWithValue(t, "queued", func() { q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) { panic("queued") }}) })
+		require.PanicsWithValue(t, "queued", func() { q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) error { panic("queued") }}) })
 		s.end()
 		q.Wake()
+		requireEmpty(t, q)
+		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
+	})
+}
+
+func TestQueue_waiterLeavesWhenQueuedFails(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, s, failed := new(Queue), &slotLimiter{}, errors.New("queued")
+		l := wrap(s)
+		require.ErrorIs(t, q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) error { return failed }}), failed)
+		err := q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) error { s.end(); q.Wake(); return failed }})
+		require.ErrorIs(t, err, failed, "the limit granted it meanwhile")
 		requireEmpty(t, q)
 		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
 	})

@@ -118,8 +118,8 @@ func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitHooks(
 
 // Hooks are functions, or nil, that WaitHooks calls on the goroutine of its caller.
 type Hooks struct {
-	// Queued is called when the ticket begins to wait, at most once.
-	Queued func(Position)
+	// Queued is called when the ticket begins to wait, at most once. An error ends the wait.
+	Queued func(Position) error
 
 	// Renew is called before the ticket begins to wait, and again after Queue.Renew was called for a limiter that it
 	// waits for. It may change Ticket.Demands; the time that the ticket has waited counts. An error ends the wait.

@@ -45,10 +45,10 @@ type Position struct {
 const maxCompared = 256
 
 // announce calls Queued of trace, and queued, if w waits. Both may be nil.
-func (q *Queue) announce(w *waiter, trace *Trace, queued func(Position)) {
+func (q *Queue) announce(w *waiter, trace *Trace, queued func(Position) error) error {
 	traced := trace != nil && trace.Queued != nil
 	if !traced && queued == nil {
-		return
+		return nil
 	}
 	var s ClassSnapshot
 	var p Position
@@ -65,8 +65,9 @@ func (q *Queue) announce(w *waiter, trace *Trace, queued func(Position)) {
 		trace.Queued(w.ticket, s)
 	}
 	if waiting && queued != nil {
-		queued(p)
+		return queued(p)
 	}
+	return nil
 }
 
 // position describes w, which waits. The caller holds the lock.

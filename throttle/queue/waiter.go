@@ -21,10 +21,10 @@ type waiter struct {
 
 // A join says how a ticket joins its class.
 type join struct {
-	since    int64          // when its wait began; 0: it begins now
-	again    bool           // it was granted or has waited before, so limits on the number of waiters do not apply
-	renewals int64          // Queue.renewals before its demands were determined; never: it is not renewed
-	queued   func(Position) // Hooks.Queued; nil: it is not called
+	since    int64                // when its wait began; 0: it begins now
+	again    bool                 // it was granted or has waited before, so limits on the number of waiters do not apply
+	renewals int64                // Queue.renewals before its demands were determined; never: it is not renewed
+	queued   func(Position) error // Hooks.Queued; nil: it is not called
 }
 
 // waitInQueue adds w to its class, and returns when w has been granted or rejected, or when ctx
@@ -47,9 +47,11 @@ func (q *Queue) waitInQueue(ctx context.Context, w *waiter, j join) error {
 		if done, err := q.reserveRemote(ctx, w); done {
 			return err
 		}
-		if asking && j.queued != nil {
-			q.callFor(w, func() { q.announce(w, nil, j.queued) })
+		if asking {
 			asking = false
+			if err = q.callFor(w, func() error { return q.announce(w, nil, j.queued) }); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -77,10 +79,9 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 	if done {
 		return false, nil
 	}
-	q.callFor(w, func() {
+	return asking, q.callFor(w, func() error {
 		if asking {
-			q.announce(w, q.Trace, nil)
-			return
+			return q.announce(w, q.Trace, nil)
 		}
 		q.checkUpFront(w, c)
 		if j.since == 0 && len(w.wake) > 0 { // the time that it took to ask the limiters is no wait
@@ -90,9 +91,8 @@ func (q *Queue) enqueue(w *waiter, j join) (asking bool, err error) {
 			}
 			q.unlock()
 		}
-		q.announce(w, q.Trace, j.queued)
+		return q.announce(w, q.Trace, j.queued)
 	})
-	return asking, nil
 }
 
 func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
@@ -141,16 +141,17 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w. If f panics, w leaves its class.
-func (q *Queue) callFor(w *waiter, f func()) {
-	returned := false
+// callFor calls f, which calls limiters or hooks, on the goroutine of the caller of w, and returns its error. If there is
+// one, or f panics, w leaves its class.
+func (q *Queue) callFor(w *waiter, f func() error) error {
+	err := errAbandoned
 	defer func() {
-		if !returned {
-			_ = q.abandon(context.Background(), w) // the panic is the result
+		if err != nil {
+			_ = q.abandon(context.Background(), w) // the error or the panic is the result
 		}
 	}()
-	f()
-	returned = true
+	err = f()
+	return err
 }
 
 // rejectSoon rejects w with err, or if its limiters are being asked when these have rejected it.
