@@ -21,11 +21,14 @@ const (
 	drainTimeout = 100 * time.Millisecond // on the system clock, like all network timeouts
 )
 
-// A drained holds what was read of a discarded response. A complete one can be returned.
+// A drained is a discarded response, and what was read of it. A complete one can be returned.
 type drained struct {
 	data     []byte
 	complete bool
 	err      error // the read error other than io.EOF; nil if there was none
+
+	resp *http.Response
+	sent *http.Request // its request
 }
 
 // drain reads and closes the body of resp, which must have one, within maxDrain and
@@ -41,7 +44,7 @@ func drain(ctx context.Context, resp *http.Response) drained {
 	done := make(chan drained, 1)
 	go func() {
 		data, err := io.ReadAll(io.LimitReader(resp.Body, maxDrain+1))
-		done <- drained{data, len(data) <= maxDrain, err}
+		done <- drained{data: data, complete: len(data) <= maxDrain, err: err}
 	}()
 	select {
 	case r := <-done:
@@ -74,26 +77,26 @@ func (r drained) reader() io.ReadCloser {
 	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), httpbody.ErrReader{Err: r.err}))
 }
 
-// A bodyEOFSignal is a response body that releases resources at its end.
+// A bodyEOFSignal is a response body that ends its attempt at its end.
 type bodyEOFSignal struct {
 	io.ReadCloser
-	resources *attemptResources // owned by the goroutine that sets ended
-	ctx       context.Context   // its end also ends the body; nil if not listed in openBodies
-	index     int32             // position in openBodies, starting at 1; 0 if not listed; guarded by openBodies.mu
-	ended     atomic.Bool
+	attempt *attempt        // owned by the goroutine that sets ended
+	ctx     context.Context // its end also ends the body; nil if not listed in openBodies
+	index   int32           // position in openBodies, starting at 1; 0 if not listed; guarded by openBodies.mu
+	ended   atomic.Bool
 }
 
-// observeBodyEnd returns a body for resp that releases l when the caller has read it to its
+// observeBodyEnd returns a body for resp that ends a when the caller has read it to its
 // end or closed it, or at most abandonedAfter after the end of the context. The body of a
 // 101 response is a connection: it outlives the context, and only Close ends it.
-func (l *attemptResources) observeBodyEnd(resp *http.Response) io.ReadCloser {
-	b := &bodyEOFSignal{ReadCloser: resp.Body, resources: l}
+func (a *attempt) observeBodyEnd(resp *http.Response) io.ReadCloser {
+	b := &bodyEOFSignal{ReadCloser: resp.Body, attempt: a}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return b.upgraded()
 	}
-	if l.granted && l.ctx.Done() != nil { // without a grant there is only the context of the attempt, which ends with its parent
-		b.ctx = l.ctx
-		l.t.resolved.openBodies.add(b)
+	if a.granted && a.ctx.Done() != nil { // without a grant there is only the context of the attempt, which ends with its parent
+		b.ctx = a.ctx
+		a.t.resolved.openBodies.add(b)
 	}
 	return b
 }
@@ -111,18 +114,17 @@ func (b *bodyEOFSignal) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end releases the resources and returns them to the pool, on its first call only.
+// end ends the attempt and returns it to the pool, on its first call only.
 func (b *bodyEOFSignal) end() {
 	if !b.ended.CompareAndSwap(false, true) {
 		return
 	}
-	l := b.resources
+	a := b.attempt
 	if b.ctx != nil {
-		l.t.resolved.openBodies.remove(b)
+		a.t.resolved.openBodies.remove(b)
 	}
-	l.release()
-	l.reset()
-	attemptResourcesPool.Put(l)
+	a.endCall()
+	attemptPool.Put(a)
 }
 
 // upgraded returns b with the methods that the body of a 101 response has.

@@ -352,19 +352,19 @@ func callerRetries(h http.Header) bool {
 // failed attempt is not retried, it sets info.StopReason.
 func (rt *roundTrip) shouldRetry() bool {
 	rt.info.StopReason = nil
-	p, resp, err := rt.retry, rt.resp, rt.err
-	succeeded := err == nil && resp.StatusCode < 400 && rt.outcome != throttle.Throttled
+	a, p := rt.attempt, rt.retry
+	succeeded := a.err == nil && a.resp.StatusCode < 400 && a.outcome != throttle.Throttled
 	switch {
 	case rt.noRetry, succeeded && p.ShouldRetry == nil:
 		return false
-	case err != nil && rt.isTerminal(), resp != nil && resp.Request != rt.sent && gaveUpBelow(resp):
+	case a.err != nil && rt.isTerminal(), a.resp != nil && a.resp.Request != a.sent && gaveUpBelow(a.resp):
 		return false
 	}
 	class := rt.classify()
 	safe := rt.idempotencyKey != "" || isIdempotent(rt.req, rt.opts, p.Idempotent)
 	retry := class == retryAlways || class == retryIdempotent && safe
 	if p.ShouldRetry != nil {
-		retry, rt.info.StopReason = p.ShouldRetry(rt.req, resp, err, retry)
+		retry, rt.info.StopReason = p.ShouldRetry(rt.req, a.resp, a.err, retry)
 		rt.stoppedByHook = rt.info.StopReason != nil
 	}
 	switch {
@@ -394,7 +394,7 @@ func (rt *roundTrip) isTerminal() bool {
 		}
 		return true
 	}
-	return hasType[*GiveUpError](rt.err)
+	return hasType[*GiveUpError](rt.attempt.err)
 }
 
 // gaveUpBelow reports whether resp is of another Transport below this one that has given
@@ -405,28 +405,28 @@ func gaveUpBelow(resp *http.Response) bool {
 }
 
 func (rt *roundTrip) classify() retryClass {
-	r := &rt.report
-	if rt.err != nil {
+	a, r := rt.attempt, &rt.attempt.report
+	if a.err != nil {
 		*r = headers.Report{}
-		class := classifyError(rt.err)
-		if s := rt.req.URL.Scheme; class == retryIdempotent && s != "https" && s != "http" && !isNetworkError(rt.err) {
+		class := classifyError(a.err)
+		if s := rt.req.URL.Scheme; class == retryIdempotent && s != "https" && s != "http" && !isNetworkError(a.err) {
 			class = retryNever // probably an unregistered scheme, whose error has no type
 		}
 		return class
 	}
-	if rt.resp.StatusCode < 400 && rt.outcome != throttle.Throttled { // the Tracker may not have read it
-		*r = parseReport(rt.t.resolved.quota.Reader, rt.req, rt.resp, rt.resultAt())
+	if a.resp.StatusCode < 400 && a.outcome != throttle.Throttled { // the Tracker may not have read it
+		*r = parseReport(rt.t.resolved.quota.Reader, rt.req, a.resp, a.resultAt())
 	}
-	if rt.retryAfter > r.RetryAfter { // what the API documents, or a limit states
-		r.RetryAfter, r.HasRetryAfter = rt.retryAfter, true
+	if a.retryAfter > r.RetryAfter { // what the API documents, or a limit states
+		r.RetryAfter, r.HasRetryAfter = a.retryAfter, true
 	}
 	if r.HasRetryAfter {
 		r.MinDelay = 0 // which is for rejections that state no time
 	}
-	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
+	if rt.idempotencyKey != "" && a.resp.StatusCode == http.StatusConflict {
 		return retryIdempotent // the server still processes an earlier attempt with this key
 	}
-	class := classifyResponse(rt.resp, rt.outcome, r)
+	class := classifyResponse(a.resp, a.outcome, r)
 	if r.Permanent && class != retryForbidden {
 		return retryNever // a retry would be rejected too
 	}
@@ -436,15 +436,15 @@ func (rt *roundTrip) classify() retryClass {
 // prepareRetry sets the delay and opens the body for the next attempt. It returns the
 // reason if there can be none.
 func (rt *roundTrip) prepareRetry() error {
-	r := &rt.report
-	p, now := rt.retry, rt.resultAt()
+	a, p := rt.attempt, rt.retry
+	r, now := &a.report, a.resultAt()
 	if rt.backoffPolicy == nil { // the first failure
 		rt.backoffPolicy = backoff.ForCall(p.Backoff)
 		if p.MaxElapsed < throttle.Forever {
 			rt.until = now.Add(p.MaxElapsed)
 		}
 	}
-	throttled := rt.outcome == throttle.Throttled
+	throttled := a.outcome == throttle.Throttled
 	if !throttled {
 		rt.failures++
 	}
@@ -479,7 +479,7 @@ func (rt *roundTrip) prepareRetry() error {
 		}
 		rt.lastDelay = d
 		rt.delay = boundDelay(r, d)
-		if rt.resp == nil || rt.resp.StatusCode >= 500 {
+		if a.resp == nil || a.resp.StatusCode >= 500 {
 			rt.backoff += max(min(rt.delay, throttle.Forever-rt.backoff), 0)
 		}
 	}
@@ -488,8 +488,8 @@ func (rt *roundTrip) prepareRetry() error {
 		return &settingError{ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop"}
 	}
 	maxWait := rt.maxWait
-	if held && rt.retryAfter <= maxWait {
-		maxWait = rt.ticket.MaxServerWait
+	if held && a.retryAfter <= maxWait {
+		maxWait = a.ticket.MaxServerWait
 	}
 	if err := rt.checkWait(now, max(wait, statedWait), maxWait); err != nil {
 		return err
@@ -569,7 +569,7 @@ func (rt *roundTrip) retryAfterDelay(retryAfter time.Duration) time.Duration {
 // isZeroRetryAfter reports whether the server stated a Retry-After of 0, for which
 // RetryPolicy.RetryAfterJitter sets no minimum. A date in the past is no 0: clocks differ.
 func (rt *roundTrip) isZeroRetryAfter() bool {
-	r := &rt.report
+	r := &rt.attempt.report
 	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis
 	return relative && r.RetryAfter < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }

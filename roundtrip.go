@@ -26,69 +26,67 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A roundTrip is the state of one call of Transport.RoundTrip. roundTrips are pooled: a
-// request that is granted immediately and succeeds does not allocate.
-//
-//	                                ┌───────────────────────────────────────────────────────┐
-//	                                ▼                                                       │
-//	addDemands ─▶ waitForStart ─▶ acquire ─▶ newAttempt ─▶ send ─▶ shouldRetry ─ yes ─▶ waitForRetry
-//	  │ error       │ error         │ error    │ error               │ no                 │ error
-//	  ▼             ▼               ▼          ▼                     ▼                    ▼
-//	fail          fail            fail       fail                  finish               fail
-//
-// begin comes before these steps. A step that a call does not need is skipped: addDemands
-// without limits of the program, waitForStart without a StartJitter.
-//
-// Each value has one owner. The attemptResources own the claims and the context of an attempt: finish gives them to the body
-// of a response that needs them, and fail and waitForRetry end them. body owns the body of the request, until Base gets it.
-// end closes and releases what the roundTrip still owns, also if a hook, a limiter or Base panics; then it closes
-// the body of the response too.
+// A roundTrip is the state of one call of Transport.RoundTrip. Its steps are those of run. end closes and releases what
+// it still holds, also if a hook, a limiter or Base panics. roundTrips are pooled: a request that is granted
+// immediately and succeeds does not allocate.
 type roundTrip struct {
-	*attemptResources
-	hooks queue.Hooks // call queued and addQuotaDemands; kept in the pool
+	attempt *attempt    // the attempt that is prepared, sent or judged; never nil
+	hooks   queue.Hooks // call queued and addQuotaDemands; kept in the pool
 
 	t         *Transport
 	req       *http.Request
-	opts      RequestOptions // the options in the context of req
-	trace     *Trace         // of the Transport and of WithTrace; never nil
-	startedAt time.Time      // when the call began; zero if no hook of the Trace needs it
+	ctx       context.Context // of req
+	opts      RequestOptions  // the options in ctx
+	trace     *Trace          // of the Transport and of WithTrace; never nil
+	startedAt time.Time       // when the call began; zero if no hook of the Trace needs it
 
 	noRetry        bool          // the request is sent at most once
 	retry          *RetryPolicy  // the policy of the call, with defaults
 	routePolicy    RetryPolicy   // the policy of Transport.RetryFor
 	maxWait        time.Duration // the longest delay before a retry, and the longest wait that a server may state
-	highLatency    time.Duration // the longest of the latest latencies of the route; 0: not known
 	idempotencyKey string        // the generated Idempotency-Key; "" if there is none
-	body           body
+	body           body          // the body of the request, until Base gets it
 
 	hasDemands bool // whether the ticket has demands, or had some for an earlier attempt
 	quotaIndex int  // index of the Tracker's demand, which may have no Limiter; those for RequestOptions.Costs follow it
 
-	// How the next attempt, or the latest, was granted; set by acquire.
-	waitStart WaitInfo  // the beginning of the wait
-	grantedAt time.Time // zero if no limit granted it
-	measured  bool      // the Tracker gets the time that the server takes to accept the attempt
-
-	attempt  // the latest attempt
 	retrying // what is kept from one attempt to the next
 
 	info          Info     // what has happened so far
 	longestWait   WaitInfo // the longest wait of the call in the queue
 	stoppedByHook bool     // info.StopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
-	returned      bool     // RoundTrip returns without a panic
 }
 
-// An attempt is what was sent, and its result. send replaces it.
+// An attempt is what one attempt holds until it ends, and its result. It is a value of its own, and has the ticket of the
+// call, because it may outlive the call: the body of a response that needs claims or the context until its end owns the
+// attempt after the return of RoundTrip. end ends what it holds, whatever owns it. attempts are pooled.
 type attempt struct {
-	sent       *http.Request
+	t           *Transport
+	ctx         context.Context   // of the call
+	ticket      queue.Ticket      // kept for the next attempt, which keeps the place in the queue
+	demandSpace []throttle.Demand // memory for the demands of the ticket
+
+	// How it was granted; set by acquire.
+	wait        WaitInfo      // the beginning of the wait
+	granted     bool          // whether the ticket has a grant that has not ended
+	grantedAt   time.Time     // zero if no limit granted it
+	highLatency time.Duration // the longest of the latest latencies of the route; 0: not known
+	measured    bool          // the Tracker gets the time that the server takes to accept it
+
+	breakerDone func(error)             // reports to the Breaker; nil if no report is due
+	cancel      context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
+	timer       *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
+
+	// The result; set by send.
+	sent       *http.Request // nil if Base did not get it
+	tracedAt   time.Time     // when it was sent; zero if no hook of the Trace needs it
 	resp       *http.Response
 	err        error
+	outcome    throttle.Outcome
 	report     headers.Report          // what resp states about limits, if it is a failure
 	retryAfter time.Duration           // wait that resp states if it is a rejection
 	endedAt    time.Time               // time of resp or err; zero for a success until resultAt is called
-	tracedAt   time.Time               // when it was sent; zero if no hook of the Trace needs it
 	limitBuf   [2]throttle.RemoteLimit // buffer for the limits of resp
-	drained    drained                 // what was read of resp to discard it
 }
 
 // retrying is what a call keeps from one attempt to the next.
@@ -102,39 +100,22 @@ type retrying struct {
 	backoff         time.Duration  // total of the delays of backoffPolicy
 	betweenAttempts time.Duration  // time without an attempt in flight since the first one
 	pastAttempts    []Attempt      // attempts whose outcome was discarded for a retry
+	discarded       drained        // the response of the latest of them
 }
 
-// attemptResources holds what a call may need until the end of the response body: the
-// context of the attempt, and the claims of limits that hold until the end. It is pooled.
-type attemptResources struct {
-	t           *Transport
-	ctx         context.Context // context of the request
-	ticket      queue.Ticket
-	demandSpace []throttle.Demand       // memory for the demands of the ticket
-	granted     bool                    // whether the ticket has a grant that has not ended
-	sentToBase  bool                    // whether Base got the attempt of the grant
-	outcome     throttle.Outcome        // outcome of that attempt
-	cancel      context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
-	timer       *time.Timer             // calls cancel after RetryPolicy.AttemptTimeout; nil if cancel is nil
-	breakerDone func(error)             // reports to the Breaker; nil if no report is due
-}
-
-var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResources) }}
+var attemptPool = sync.Pool{New: func() any { return new(attempt) }}
 
 var roundTripPool = sync.Pool{New: func() any {
-	rt := new(roundTrip)
+	rt := &roundTrip{attempt: new(attempt)}
 	rt.hooks = queue.Hooks{Queued: rt.queued, Renew: func() error { rt.addQuotaDemands(); return nil }}
 	return rt
 }}
 
 // begin reads the options of the call and sets its policy, how its body is sent, and its longest waits.
 func (rt *roundTrip) begin() {
-	t, req := rt.t, rt.req
-	if rt.attemptResources == nil {
-		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
-	}
-	rt.attemptResources.t, rt.ctx, rt.trace = t, req.Context(), t.resolved.trace
-	rt.ticket.Demands = rt.demandSpace
+	t, req, a := rt.t, rt.req, rt.attempt
+	rt.ctx, rt.trace = req.Context(), t.resolved.trace
+	a.t, a.ctx, a.ticket.Demands = t, rt.ctx, a.demandSpace
 	if v, ok := rt.ctx.Value(settingsKey{}).(*settings); ok {
 		if rt.opts = v.options; v.trace != nil {
 			rt.trace = JoinTraces(t.Trace, v.trace)
@@ -163,34 +144,34 @@ func (rt *roundTrip) begin() {
 	if rt.opts.NoWait {
 		rt.maxWait = 0
 	}
-	rt.ticket.Tenant, rt.ticket.Weight = rt.opts.Tenant, int32(min(max(rt.opts.Weight, 0), math.MaxInt32))
-	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
+	a.ticket.Tenant, a.ticket.Weight = rt.opts.Tenant, int32(min(max(rt.opts.Weight, 0), math.MaxInt32))
+	a.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
 	// The Tracker adds a small random time to stated waits, which alone does not make a wait too long.
-	rt.ticket.MaxServerWait = min(rt.maxWait, throttle.Forever-time.Second) + min(rt.maxWait/40, time.Second)
+	a.ticket.MaxServerWait = min(rt.maxWait, throttle.Forever-time.Second) + min(rt.maxWait/40, time.Second)
 }
 
 // addDemands adds the demands of Transport.Limits and Transport.Limiter to the ticket; those of the
 // Tracker follow them. The Limits hook is called first, so that a hook that assigns demands instead
 // of adding them does not overwrite those of the Transport. The error is that of the hook.
 func (rt *roundTrip) addDemands() error {
-	t := rt.t
+	t, a := rt.t, rt.attempt
 	if t.Limits != nil {
-		if err := t.Limits(rt.req, &rt.ticket); err != nil {
+		if err := t.Limits(rt.req, &a.ticket); err != nil {
 			rt.stoppedByHook = true
 			return fmt.Errorf("heed: Transport.Limits: %w", err)
 		}
 		// The hook may have assigned a slice of its own, which is not ours to change.
-		rt.demandSpace = append(rt.demandSpace[:0], rt.ticket.Demands...)
-		rt.ticket.Demands = rt.demandSpace
+		a.demandSpace = append(a.demandSpace[:0], a.ticket.Demands...)
+		a.ticket.Demands = a.demandSpace
 	}
 	if t.Limiter != nil {
 		d := throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost}
 		if t.Key != nil {
 			d.Key = t.Key(rt.req)
 		}
-		rt.ticket.Add(d)
+		a.ticket.Add(d)
 	}
-	rt.quotaIndex = len(rt.ticket.Demands)
+	rt.quotaIndex = len(a.ticket.Demands)
 	return nil
 }
 
@@ -199,7 +180,7 @@ func (rt *roundTrip) addDemands() error {
 func (rt *roundTrip) addQuotaDemands() {
 	q := rt.t.resolved.quota
 	d := q.Demand(rt.req)
-	all := append(rt.ticket.Demands[:rt.quotaIndex], d)
+	all := append(rt.attempt.ticket.Demands[:rt.quotaIndex], d)
 	if len(rt.opts.Costs) > 0 { // Sorted allocates
 		for _, unit := range slices.Sorted(maps.Keys(rt.opts.Costs)) {
 			if u := q.DemandUnits(rt.req, unit, rt.opts.Costs[unit]); u.Limiter != nil {
@@ -208,7 +189,7 @@ func (rt *roundTrip) addQuotaDemands() {
 		}
 	}
 	rt.hasDemands = rt.hasDemands || len(all) > 1 || d.Limiter != nil
-	rt.ticket.Demands, rt.demandSpace = all, all
+	rt.attempt.ticket.Demands, rt.attempt.demandSpace = all, all
 }
 
 // budgetBatch is the number of calls without limits that the Budget of Transport.Retry
@@ -219,18 +200,19 @@ const budgetBatch = 16
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
 	rt.addQuotaDemands()
-	rt.waitStart = WaitInfo{Attempt: rt.info.Attempts + 1, Cost: max(rt.opts.Cost, 1)}
-	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
+	a := rt.attempt
+	a.wait = WaitInfo{Attempt: rt.info.Attempts + 1, Cost: max(rt.opts.Cost, 1)}
+	a.granted = true // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
-	rt.granted, rt.grantedAt = err == nil, queuelink.GrantedAt(&rt.ticket)
-	waited := rt.ticket.Waited()
+	a.granted, a.grantedAt = err == nil, queuelink.GrantedAt(&a.ticket)
+	waited := a.ticket.Waited()
 	if waited > 0 {
 		rt.addWait(waited, err)
 	}
 	deadline, hasDeadline := rt.ctx.Deadline()
-	rt.measured = !rt.grantedAt.IsZero() && (waited > 0 || hasDeadline && rt.isSample(deadline))
-	if f := rt.trace.WaitStart; f != nil && rt.waitStart.At.IsZero() {
-		f(rt.req, rt.waitStart)
+	a.measured = !a.grantedAt.IsZero() && (waited > 0 || hasDeadline && a.isSample(deadline))
+	if f := rt.trace.WaitStart; f != nil && a.wait.At.IsZero() {
+		f(rt.req, a.wait)
 	}
 	if f := rt.trace.WaitDone; f != nil {
 		f(rt.req, rt.waitDoneInfo(err))
@@ -241,8 +223,8 @@ func (rt *roundTrip) acquire() error {
 func (rt *roundTrip) countForBudget() {
 	t, budget := rt.t, rt.retry.Budget
 	switch {
-	case !rt.grantedAt.IsZero():
-		budget.Deposit(rt.grantedAt, 1)
+	case !rt.attempt.grantedAt.IsZero():
+		budget.Deposit(rt.attempt.grantedAt, 1)
 	case budget != t.resolved.retry.Budget:
 		budget.Deposit(t.resolved.clock.Now(), 1)
 	case t.unlimitedCalls.Add(1)%budgetBatch == 0:
@@ -252,7 +234,7 @@ func (rt *roundTrip) countForBudget() {
 
 // reportGaveUp reports to the limit of the server that the call stops waiting.
 func (rt *roundTrip) reportGaveUp() {
-	if d := rt.ticket.Demands[rt.quotaIndex]; d.Limiter != nil {
+	if d := rt.attempt.ticket.Demands[rt.quotaIndex]; d.Limiter != nil {
 		d.Limiter.Report(rt.ctx, throttle.Claim{}, throttle.Decision{}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseCanceled})
 	}
 }
@@ -260,12 +242,12 @@ func (rt *roundTrip) reportGaveUp() {
 // isSample reports whether the latency of an attempt that has not waited is measured, which only
 // calls with a deadline use. It is measured of each of their attempts while it is not known, or
 // long compared with the time that they have, and otherwise of about one of 16.
-func (rt *roundTrip) isSample(deadline time.Time) bool {
-	return rt.highLatency == 0 || rt.highLatency > deadline.Sub(rt.grantedAt)/8 || rt.grantedAt.UnixNano()>>10&15 == 0
+func (a *attempt) isSample(deadline time.Time) bool {
+	return a.highLatency == 0 || a.highLatency > deadline.Sub(a.grantedAt)/8 || a.grantedAt.UnixNano()>>10&15 == 0
 }
 
-// newAttempt returns the request of the next attempt: the caller's if nothing must differ, or a copy.
-func (rt *roundTrip) newAttempt() (*http.Request, error) {
+// prepare returns the request of the next attempt: the caller's if nothing must differ, or a copy.
+func (rt *roundTrip) prepare() (*http.Request, error) {
 	if err := rt.askBreaker(); err != nil {
 		return nil, err
 	}
@@ -301,7 +283,7 @@ func (rt *roundTrip) newAttempt() (*http.Request, error) {
 // before the request waits in the queue, or if it need not wait, before BeforeSend: a call that the limits reject
 // immediately must not count as one that the Breaker has allowed.
 func (rt *roundTrip) askBreaker() error {
-	if rt.t.Breaker == nil || rt.breakerDone != nil {
+	if rt.t.Breaker == nil || rt.attempt.breakerDone != nil {
 		return nil
 	}
 	b := rt.t.Breaker(rt.req)
@@ -310,7 +292,7 @@ func (rt *roundTrip) askBreaker() error {
 	}
 	done, err := b.Allow()
 	if err == nil {
-		rt.breakerDone = done
+		rt.attempt.breakerDone = done
 	}
 	return err
 }
@@ -319,8 +301,8 @@ func (rt *roundTrip) askBreaker() error {
 // response within AttemptTimeout, and at the end of the response body.
 func (rt *roundTrip) newAttemptContext() context.Context {
 	ctx, cancel := context.WithCancelCause(rt.ctx)
-	rt.cancel = cancel
-	rt.timer = time.AfterFunc(rt.retry.AttemptTimeout, func() { cancel(errAttemptTimeout) })
+	rt.attempt.cancel = cancel
+	rt.attempt.timer = time.AfterFunc(rt.retry.AttemptTimeout, func() { cancel(errAttemptTimeout) })
 	return ctx
 }
 
@@ -344,11 +326,11 @@ func (rt *roundTrip) beforeSend(req *http.Request) error {
 		rt.stoppedByHook = true
 		return fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
 	}
-	if rt.granted {
+	if rt.attempt.granted {
 		return nil
 	}
-	if rt.cancel != nil && rt.timer.Stop() { // the wait does not count for AttemptTimeout
-		defer rt.timer.Reset(rt.retry.AttemptTimeout)
+	if rt.attempt.cancel != nil && rt.attempt.timer.Stop() { // the wait does not count for AttemptTimeout
+		defer rt.attempt.timer.Reset(rt.retry.AttemptTimeout)
 	}
 	return rt.acquire()
 }
@@ -358,18 +340,18 @@ func (rt *roundTrip) beforeSend(req *http.Request) error {
 const maxBeforeSend = time.Second // on the system clock, like all network timeouts
 
 // callBeforeSend calls RetryPolicy.BeforeSend. If that takes longer than maxBeforeSend while a limit
-// holds units until the end, all units are returned, and rt.granted is false afterwards.
+// holds units until the end, all units are returned, and rt.attempt.granted is false afterwards.
 func (rt *roundTrip) callBeforeSend(req *http.Request) error {
-	if rt.granted && rt.holdsUntilEnd() {
+	if rt.attempt.granted && rt.holdsUntilEnd() {
 		returned := make(chan struct{})
 		timer := time.AfterFunc(maxBeforeSend, func() {
 			defer close(returned)
-			rt.t.resolved.queue.Report(rt.ctx, &rt.ticket, throttle.Feedback{State: throttle.Unused})
+			rt.t.resolved.queue.Report(rt.ctx, &rt.attempt.ticket, throttle.Feedback{State: throttle.Unused})
 		})
 		defer func() { // also if the hook panics
 			if !timer.Stop() {
 				<-returned
-				rt.granted = false
+				rt.attempt.granted = false
 			}
 		}()
 	}
@@ -405,31 +387,29 @@ func hostname(u *url.URL) string {
 
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) {
-	if rt.info.Attempts++; rt.info.Attempts > 1 {
-		rt.attempt = attempt{}
-	} else if !rt.noRetry {
+	a := rt.attempt
+	if rt.info.Attempts++; rt.info.Attempts == 1 && !rt.noRetry {
 		rt.countForBudget()
 	}
 	if tr := rt.trace; tr.AttemptStart != nil || tr.AttemptDone != nil || tr.Retry != nil {
-		rt.tracedAt = rt.t.resolved.clock.Now()
+		a.tracedAt = rt.t.resolved.clock.Now()
 		if tr.AttemptStart != nil {
-			tr.AttemptStart(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: rt.tracedAt})
+			tr.AttemptStart(req, AttemptInfo{Attempt: rt.info.Attempts, Sent: a.tracedAt})
 		}
 	}
 	rt.sendToBase(req)
-	resp, err := rt.resp, rt.err
 	var now time.Time // stays zero for a success, which needs no time
-	if err != nil || resp.StatusCode >= 400 {
+	if a.err != nil || a.resp.StatusCode >= 400 {
 		now = rt.t.resolved.clock.Now()
 	}
-	f := quotalink.Of(rt.t.resolved.quota).FeedbackReport(rt.req, rt.ticket.Demands[rt.quotaIndex], resp, err, now, rt.limitBuf[:0], &rt.report)
+	f := quotalink.Of(rt.t.resolved.quota).FeedbackReport(rt.req, a.ticket.Demands[rt.quotaIndex], a.resp, a.err, now, a.limitBuf[:0], &a.report)
 	f.Repeated = rt.failures < rt.info.Attempts-1 // an earlier attempt was throttled
-	if err == nil && resp.Body != http.NoBody && rt.holdsUntilEnd() {
+	if a.err == nil && a.resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing
 	}
-	rt.t.resolved.queue.Report(rt.ctx, &rt.ticket, f)
-	rt.granted, rt.outcome, rt.retryAfter, rt.endedAt = f.State == throttle.Ongoing, f.Outcome, f.RetryAfter, f.Now
-	if rt.measured {
+	rt.t.resolved.queue.Report(rt.ctx, &a.ticket, f)
+	a.granted, a.outcome, a.retryAfter, a.endedAt = f.State == throttle.Ongoing, f.Outcome, f.RetryAfter, f.Now
+	if a.measured {
 		rt.observeLatency(f.Cause)
 	}
 	if f := rt.trace.AttemptDone; f != nil {
@@ -437,25 +417,26 @@ func (rt *roundTrip) send(req *http.Request) {
 	}
 }
 
-// resultAt returns the time at which the latest attempt ended. For a success, the first call reads it.
-func (rt *roundTrip) resultAt() time.Time {
-	if rt.endedAt.IsZero() {
-		rt.endedAt = rt.t.resolved.clock.Now()
+// resultAt returns the time at which a ended. For a success, the first call reads it.
+func (a *attempt) resultAt() time.Time {
+	if a.endedAt.IsZero() {
+		a.endedAt = a.t.resolved.clock.Now()
 	}
-	return rt.endedAt
+	return a.endedAt
 }
 
 // observeLatency reports to the Tracker how long the latest attempt took, if the server
 // accepted it, or the caller's deadline ended it after a wait, which left too little time.
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
-	end := rt.resultAt()
-	took := end.Sub(rt.grantedAt)
-	if rt.outcome == throttle.Accepted {
+	a := rt.attempt
+	end := a.resultAt()
+	took := end.Sub(a.grantedAt)
+	if a.outcome == throttle.Accepted {
 		quotalink.Of(rt.t.resolved.quota).ObserveLatency(rt.req, took, end)
 		return
 	}
 	deadline, hasDeadline := rt.ctx.Deadline()
-	if waited := rt.ticket.Waited(); waited > 0 && cause == throttle.CauseCanceled && hasDeadline && time.Until(deadline) <= 0 {
+	if waited := a.ticket.Waited(); waited > 0 && cause == throttle.CauseCanceled && hasDeadline && time.Until(deadline) <= 0 {
 		quotalink.Of(rt.t.resolved.quota).ObserveExpired(rt.req, took, waited, end)
 	}
 }
@@ -463,15 +444,16 @@ func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 // holdsUntilEnd reports whether a limit of the program holds its claim until the end of the
 // response body. Those of the Tracker do not.
 func (rt *roundTrip) holdsUntilEnd() bool {
-	return slices.ContainsFunc(rt.ticket.Demands[:rt.quotaIndex], func(d throttle.Demand) bool {
+	return slices.ContainsFunc(rt.attempt.ticket.Demands[:rt.quotaIndex], func(d throttle.Demand) bool {
 		return d.Limiter != nil && !d.Limiter.Traits().EndsAtResponse
 	})
 }
 
 // sendToBase calls Base.RoundTrip, and sets resp or err, as the contract of http.RoundTripper requires.
 func (rt *roundTrip) sendToBase(req *http.Request) {
-	rt.body.pending, rt.body.givenToBase = nil, true                // Base closes it
-	rt.sentToBase, rt.outcome, rt.sent = true, throttle.Failed, req // Failed until there is a response
+	a := rt.attempt
+	rt.body.pending, rt.body.givenToBase = nil, true // Base closes it
+	a.sent, a.outcome = req, throttle.Failed         // Failed until there is a response
 	resp, err := rt.t.resolved.base.RoundTrip(req)
 	switch {
 	case resp == nil && err == nil:
@@ -485,42 +467,41 @@ func (rt *roundTrip) sendToBase(req *http.Request) {
 	if resp != nil && resp.Request == nil {
 		resp.Request = req
 	}
-	if rt.cancel != nil {
-		if err = rt.endAttemptContext(req.Context(), resp, err); err != nil {
+	if a.cancel != nil {
+		if err = a.endContext(resp, err); err != nil {
 			resp = nil
 		}
 	}
-	rt.resp, rt.err = resp, err
-	rt.drained = drained{complete: resp == nil || resp.Body == http.NoBody}
-	if err == nil && resp.StatusCode >= 500 && rt.breakerDone != nil { // other responses are successes, also 429
+	a.resp, a.err = resp, err
+	if err == nil && resp.StatusCode >= 500 && a.breakerDone != nil { // other responses are successes, also 429
 		err = fmt.Errorf("heed: server responded %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	rt.reportToBreaker(err)
+	a.reportToBreaker(err)
 }
 
-// endAttemptContext stops the timer of the attempt, and ends its context ctx if the response
-// has no body. It returns err, or errAttemptTimeout if the timer has fired: a response that
-// arrives then is closed, because its body cannot be read.
-func (rt *roundTrip) endAttemptContext(ctx context.Context, resp *http.Response, err error) error {
-	if !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
+// endContext stops the timer of a, and ends its context if the response has no body. It
+// returns err, or errAttemptTimeout if the timer has fired: a response that arrives then is
+// closed, because its body cannot be read.
+func (a *attempt) endContext(resp *http.Response, err error) error {
+	if !a.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
 		err = errAttemptTimeout
 	}
-	if err != nil && rt.ctx.Err() == nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
+	if err != nil && a.ctx.Err() == nil && errors.Is(context.Cause(a.sent.Context()), errAttemptTimeout) {
 		err = errAttemptTimeout
 	}
 	if err != nil || resp.Body == http.NoBody {
-		rt.cancel(nil)
-		rt.cancel = nil
+		a.cancel(nil)
+		a.cancel = nil
 	}
 	return err
 }
 
 // reportToBreaker reports the result of an attempt to the Breaker that allowed it, if one did
 // and does not have the result yet.
-func (l *attemptResources) reportToBreaker(err error) {
-	if done := l.breakerDone; done != nil {
-		l.breakerDone = nil // cleared before the call, which may panic
+func (a *attempt) reportToBreaker(err error) {
+	if done := a.breakerDone; done != nil {
+		a.breakerDone = nil // cleared before the call, which may panic
 		done(err)
 	}
 }
@@ -529,7 +510,7 @@ func (l *attemptResources) reportToBreaker(err error) {
 func (rt *roundTrip) waitForRetry() (err error) {
 	if f := rt.trace.Retry; f != nil {
 		i := RetryInfo{AttemptInfo: rt.attemptDoneInfo(), Delay: rt.delay}
-		i.RetryAfter = rt.report.RetryAfter
+		i.RetryAfter = rt.attempt.report.RetryAfter
 		f(rt.req, i)
 	}
 	rt.discard()
@@ -544,51 +525,55 @@ func (rt *roundTrip) waitForRetry() (err error) {
 	return rt.sleep(rt.delay)
 }
 
-// discard ends the latest attempt, whose response is not returned, and records its result.
+// discard ends the attempt, whose response is not returned now, and records its result.
 func (rt *roundTrip) discard() {
-	a := Attempt{Status: statusOf(rt.resp), Err: rt.err}
-	if !rt.drained.complete {
-		rt.drained = drain(rt.ctx, rt.resp)
-		a.Body = httpbody.Snippet(rt.drained.data)
+	a := rt.attempt
+	past := Attempt{Status: statusOf(a.resp), Err: a.err}
+	rt.discarded = drained{complete: a.resp != nil}
+	if a.resp != nil && a.resp.Body != http.NoBody {
+		rt.discarded = drain(rt.ctx, a.resp)
+		past.Body = httpbody.Snippet(rt.discarded.data)
 	}
-	rt.release()
-	rt.pastAttempts = append(rt.pastAttempts, a)
+	rt.discarded.resp, rt.discarded.sent = a.resp, a.sent
+	a.end()
+	*a = attempt{t: a.t, ctx: a.ctx, ticket: a.ticket, demandSpace: a.demandSpace}
+	rt.pastAttempts = append(rt.pastAttempts, past)
 }
 
-// finish returns the result of the call: the response of the latest attempt with its Info,
-// or an error. It wraps a body that holds claims or the context until its end.
+// finish returns the result of the call: the response of the attempt with its Info, or an error.
 func (rt *roundTrip) finish() (*http.Response, error) {
-	resp := rt.resp
-	if resp == nil || rt.stoppedByHook {
+	a := rt.attempt
+	if a.resp == nil || rt.stoppedByHook {
 		if rt.info.StopReason == nil && rt.info.Attempts == 1 {
-			return nil, rt.err
+			return nil, a.err
 		}
 		rt.discard()
 		return nil, rt.giveUp()
 	}
+	return rt.withInfo(a.resp, a.sent), nil
+}
+
+// withInfo adds the Info to resp, the response to sent, unless InfoFrom knows it without.
+func (rt *roundTrip) withInfo(resp *http.Response, sent *http.Request) *http.Response {
 	if r := rt.t.resolved.quota.Reader; r != nil || !rt.info.isUneventful() || rt.retry.AttemptTimeout != 0 {
 		n := &infoContext{Context: rt.ctx, info: rt.info, reader: r}
-		n.owner = rt.sent.WithContext(n)
+		n.owner = sent.WithContext(n)
 		n.owner.Body, n.owner.GetBody = rt.req.Body, rt.req.GetBody
 		resp.Request = n.owner // for InfoFrom, and because the context of the attempt ends with the body
 	}
-	if (rt.granted || rt.cancel != nil) && resp.Body != http.NoBody {
-		resp.Body = rt.attemptResources.observeBodyEnd(resp)
-		rt.attemptResources = nil
-	}
-	return resp, nil
+	return resp
 }
 
 // fail ends a call because of err, before the first attempt or between two attempts. It
 // returns the last response if its whole body was read, the caller has not canceled the
 // request and err is not that of a hook; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
-	rt.release()
+	rt.attempt.end()
 	rt.info.StopReason = err
 	final := rt.stoppedByHook || context.Cause(rt.ctx) != nil
-	if rt.resp != nil && rt.drained.complete && !final {
-		rt.resp.Body = rt.drained.reader()
-		return rt.finish()
+	if d := &rt.discarded; d.complete && !final {
+		d.resp.Body = d.reader()
+		return rt.withInfo(d.resp, d.sent), nil
 	}
 	if rt.info.Attempts == 0 && !rt.failedByWaiting(err) {
 		return nil, err
@@ -609,7 +594,7 @@ func (rt *roundTrip) failedByWaiting(err error) bool {
 }
 
 func (rt *roundTrip) giveUp() error {
-	return &GiveUpError{
+	e := &GiveUpError{
 		Method:      cmp.Or(rt.req.Method, http.MethodGet),
 		URL:         httpbody.RedactURL(rt.req.URL),
 		Attempts:    rt.pastAttempts,
@@ -617,54 +602,66 @@ func (rt *roundTrip) giveUp() error {
 		BackoffWait: rt.info.BackoffWait,
 		LongestWait: rt.longestWait,
 		Reason:      rt.info.StopReason,
-		Err:         rt.err,
+	}
+	if n := len(e.Attempts); n > 0 {
+		e.Err = e.Attempts[n-1].Err
+	}
+	return e
+}
+
+// handOver makes the caller the owner of resp, the response that is returned, or nil. If the attempt still holds claims or
+// a context, its body becomes the owner of the attempt.
+func (rt *roundTrip) handOver(resp *http.Response) {
+	a := rt.attempt
+	a.resp = nil // end does not close it
+	if a.granted || a.cancel != nil {
+		resp.Body = a.observeBodyEnd(resp)
+		rt.attempt = attemptPool.Get().(*attempt)
 	}
 }
 
-// release ends what an attempt without a returned response holds: its context, its claim,
-// and its permission of the Breaker. Units of an attempt that was not sent are returned.
-func (l *attemptResources) release() {
-	if l.cancel != nil {
-		l.timer.Stop()
-		l.cancel(nil)
-		l.cancel = nil
+// end ends what a holds: its context, its claim, and its permission of the Breaker. Units of
+// an attempt that was not sent are returned.
+func (a *attempt) end() {
+	if a.cancel != nil {
+		a.timer.Stop()
+		a.cancel(nil)
+		a.cancel = nil
 	}
-	if l.granted {
-		l.granted = false
-		if q := l.t.resolved.queue; l.sentToBase {
-			q.Report(l.ctx, &l.ticket, throttle.Feedback{Now: l.t.resolved.clock.Now(), Outcome: l.outcome})
+	if a.granted {
+		a.granted = false
+		if q := a.t.resolved.queue; a.sent != nil {
+			q.Report(a.ctx, &a.ticket, throttle.Feedback{Now: a.t.resolved.clock.Now(), Outcome: a.outcome})
 		} else {
-			q.Report(l.ctx, &l.ticket, throttle.Feedback{State: throttle.Unused})
+			q.Report(a.ctx, &a.ticket, throttle.Feedback{State: throttle.Unused})
 		}
 	}
-	if l.sentToBase {
-		l.reportToBreaker(errNoResult)
+	if a.sent != nil {
+		a.reportToBreaker(errNoResult)
 	} else {
-		l.reportToBreaker(errNotSent)
+		a.reportToBreaker(errNotSent)
 	}
 }
 
-// reset clears l, which holds nothing, for the next call.
-func (l *attemptResources) reset() {
-	clear(l.demandSpace[:cap(l.demandSpace)])
-	space := l.demandSpace[:0]
+// endCall ends a, and clears it for another call.
+func (a *attempt) endCall() {
+	a.end()
+	clear(a.demandSpace[:cap(a.demandSpace)])
+	space := a.demandSpace[:0]
 	if cap(space) > 16 {
 		space = nil // few requests have as many demands
 	}
-	*l = attemptResources{demandSpace: space}
+	*a = attempt{demandSpace: space}
 }
 
 // end releases what the call holds, also after a panic in a hook, a limiter or Base, and returns it to the pool.
 func (rt *roundTrip) end() {
 	rt.body.finish(rt.req)
-	if !rt.returned && rt.resp != nil {
-		closeBody(rt.resp.Body)
+	a := rt.attempt
+	if a.resp != nil {
+		closeBody(a.resp.Body)
 	}
-	l := rt.attemptResources
-	if l != nil { // not owned by the body of a response
-		l.release()
-		l.reset()
-	}
-	*rt = roundTrip{attemptResources: l, hooks: rt.hooks}
+	a.endCall()
+	*rt = roundTrip{attempt: a, hooks: rt.hooks}
 	roundTripPool.Put(rt)
 }

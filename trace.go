@@ -335,10 +335,10 @@ func statusOf(resp *http.Response) int {
 
 // waitDoneInfo describes the wait that has just ended with err.
 func (rt *roundTrip) waitDoneInfo(err error) WaitInfo {
-	i := rt.waitStart
-	i.Limit, i.ServerImposed, i.Estimated = rt.ticket.WaitedFor()
+	i, t := rt.attempt.wait, &rt.attempt.ticket
+	i.Limit, i.ServerImposed, i.Estimated = t.WaitedFor()
 	if !i.At.IsZero() {
-		i.Waited = max(rt.ticket.Waited(), 1)
+		i.Waited = max(t.Waited(), 1)
 	}
 	if i.Err = err; err != nil {
 		i.addRejection(err)
@@ -358,9 +358,10 @@ func (i *WaitInfo) addRejection(err error) {
 
 // attemptDoneInfo describes the attempt that has just ended.
 func (rt *roundTrip) attemptDoneInfo() AttemptInfo {
+	a := rt.attempt
 	return AttemptInfo{
-		Attempt: rt.info.Attempts, Sent: rt.tracedAt, Duration: max(rt.resultAt().Sub(rt.tracedAt), 0),
-		Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
+		Attempt: rt.info.Attempts, Sent: a.tracedAt, Duration: max(a.resultAt().Sub(a.tracedAt), 0),
+		Status: statusOf(a.resp), Response: a.resp, Err: a.err, Outcome: a.outcome, RetryAfter: a.retryAfter,
 	}
 }
 

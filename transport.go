@@ -142,7 +142,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if f := rt.trace.Done; f != nil {
 		f(req, rt.doneInfo(resp, err))
 	}
-	rt.returned = true
+	rt.handOver(resp)
 	return resp, err
 }
 
@@ -164,11 +164,11 @@ func (rt *roundTrip) run() (*http.Response, error) {
 		if err := rt.acquire(); err != nil {
 			return rt.fail(err)
 		}
-		attempt, err := rt.newAttempt()
+		req, err := rt.prepare()
 		if err != nil {
 			return rt.fail(err)
 		}
-		rt.send(attempt)
+		rt.send(req)
 		if !rt.shouldRetry() {
 			return rt.finish()
 		}

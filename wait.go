@@ -23,7 +23,7 @@ import (
 //	the deadline of the context   all                                        context.DeadlineExceeded
 //	RetryPolicy.MaxElapsed        all after the first attempt                ErrMaxElapsed
 //	RequestOptions.MaxWait        all                                        ErrMaxWait
-//	RetryPolicy.MaxServerWait           delays before a retry, and waits in the    ErrMaxWait
+//	RetryPolicy.MaxServerWait     delays before a retry, and waits in the    ErrMaxWait
 //	                              queue for limits of the server
 //
 // checkWait applies all but the first to waits outside the queue; the first applies when a
@@ -119,11 +119,12 @@ func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
 	if !waitEnd.IsZero() {
 		after = max(deadline.Sub(waitEnd), 0)
 	}
-	rt.highLatency, rt.ticket.Latency, rt.ticket.HighLatency = high, max(typical-after, 0), max(high-after, 0)
+	a := rt.attempt
+	a.highLatency, a.ticket.Latency, a.ticket.HighLatency = high, max(typical-after, 0), max(high-after, 0)
 }
 
 // wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait.
-func (rt *roundTrip) wait() error {
+func (rt *roundTrip) wait() (err error) {
 	if !rt.hasDemands {
 		return context.Cause(rt.ctx)
 	}
@@ -136,10 +137,9 @@ func (rt *roundTrip) wait() error {
 	if deadline, ok := rt.ctx.Deadline(); ok {
 		rt.expectLatency(deadline, rule.end)
 	}
-	var err error
 	if q := rt.t.resolved.queue; rt.opts.NoWait {
-		err = q.Try(ctx, &rt.ticket)
-	} else if err = q.WaitHooks(ctx, &rt.ticket, rt.hooks); errors.Is(err, throttle.ErrRejected) || err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = q.Try(ctx, &rt.attempt.ticket)
+	} else if err = q.WaitHooks(ctx, &rt.attempt.ticket, rt.hooks); errors.Is(err, throttle.ErrRejected) || err != nil && ctx.Err() == context.DeadlineExceeded {
 		rt.reportGaveUp() // a limit or a deadline has ended the wait
 	}
 	if err != nil {
@@ -178,7 +178,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 	if context.Cause(rt.ctx) != nil || !errors.As(err, &r) {
 		return err
 	}
-	d, reason := &r.Decision, rule.reason
+	d, reason, t := &r.Decision, rule.reason, &rt.attempt.ticket
 	switch deadline, hasDeadline := rt.ctx.Deadline(); {
 	case rt.opts.NoWait && r.Reason == nil:
 		reason = rt.errMaxWait()
@@ -189,7 +189,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 		if !rt.until.IsZero() && rt.t.resolved.clock.Now().Add(d.Wait).After(rt.until) {
 			reason = rt.errMaxElapsed() // rule has the smaller limit of the two
 		}
-	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
+	case r.Reason == nil && d.ServerImposed && (d.Wait > t.MaxServerWait || d.Estimated && t.Waited() >= t.MaxServerWait):
 		reason = rt.errMaxWait()
 	default:
 		return err
@@ -202,12 +202,12 @@ func (rt *roundTrip) queued(p queue.Position) error {
 	if err := rt.askBreaker(); err != nil {
 		return err
 	}
-	i := &rt.waitStart
+	i := &rt.attempt.wait
 	i.StartLimit = p.Limit
 	i.At, i.Limit, i.ServerImposed, i.Estimated, i.Ahead, i.ExpectedEnd = p.At, p.Limit, p.ServerImposed, p.Estimated, p.Ahead, p.ExpectedEnd
 	_, i.Reason = explain.SplitLimit(p.Limit)
 	if f := rt.trace.WaitStart; f != nil {
-		f(rt.req, rt.waitStart)
+		f(rt.req, *i)
 	}
 	return nil
 }
@@ -220,6 +220,6 @@ func (rt *roundTrip) addWait(waited time.Duration, err error) {
 	}
 	if waited > rt.longestWait.Waited {
 		rt.longestWait = rt.waitDoneInfo(err)
-		rt.info.Limit, _, _ = rt.ticket.WaitedFor()
+		rt.info.Limit = rt.longestWait.Limit
 	}
 }
