@@ -159,7 +159,13 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptInfo]}}, [3]int{1, 0, 1}},
 		"Retry":   {&Transport{Trace: &Trace{Retry: boom[RetryInfo]}}, [3]int{1, 0, 1}},
 		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{1, 1, 0}},
-		"Done":    {&Transport{Trace: &Trace{Done: boom[DoneInfo]}}, [3]int{5, 0, 5}},
+		"Prepare of the second attempt": {&Transport{Retry: &RetryPolicy{BeforeSend: func(_ *http.Request, attempt int) error {
+			if attempt == 2 {
+				panic("hook")
+			}
+			return nil
+		}}}, [3]int{2, 1, 1}},
+		"Done": {&Transport{Trace: &Trace{Done: boom[DoneInfo]}}, [3]int{5, 0, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
