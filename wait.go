@@ -220,6 +220,6 @@ func (rt *roundTrip) addWait(waited time.Duration, err error) {
 	}
 	if waited > rt.longestWait.Waited {
 		rt.longestWait = rt.waitDoneInfo(err)
-		rt.info.Limit = rt.longestWait.Limit
+		rt.info.Limit, _, _ = rt.attempt.ticket.WaitedFor()
 	}
 }
