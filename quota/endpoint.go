@@ -256,7 +256,11 @@ func statesRemaining(limits []throttle.RemoteLimit) bool {
 // addQuota adds a quota for route, of which limits are stated: asked if that is the unknown quota, which a new one replaces,
 // and otherwise a new one. It returns nil if there is no memory for it. The caller holds ep.mu.
 func (ep *endpoint) addQuota(route uint64, asked *quota, limits []throttle.RemoteLimit, now time.Time) *quota {
-	if !ep.evictQuotas(limits, now) {
+	bytes := quotaBytes
+	if ep.tracker.sharing != nil {
+		bytes += sharedBytes
+	}
+	if !ep.evictQuotas(limits, now) || !ep.Memory.Reserve(bytes) { // before newQuota, which takes what is left for a declared limit
 		return nil
 	}
 	asked.mu.Lock()
@@ -270,10 +274,6 @@ func (ep *endpoint) addQuota(route uint64, asked *quota, limits []throttle.Remot
 		ep.replace(asked)
 	}
 	q.named = routes.IsNamed(route)
-	ep.Memory.Reserve(quotaBytes)
-	if q.shared != nil {
-		ep.Memory.Reserve(sharedBytes)
-	}
 	ep.quotas = append(ep.quotas, q)
 	ep.hasQuotas.Store(true)
 	return q

@@ -24,8 +24,11 @@ func (ep *endpoint) hasMemoryForQuota(limits []throttle.RemoteLimit) bool {
 	if len(limits) > 0 {
 		need += int64(len(limits[0].Name))
 	}
-	if ep.id != "" {
+	if ep.tracker.sharing != nil {
 		need += sharedBytes
+	}
+	if all := ep.tracker.declared.Load(); all != nil && (*all)[ep.host].Count > 0 {
+		need += model.DeclaredBytes
 	}
 	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+need <= model.MaxBytes
 }

@@ -26,6 +26,7 @@ const (
 
 	EstimateBytes = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
 	learnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8
+	DeclaredBytes = learnedBytes // of Declare
 )
 
 // Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
