@@ -180,7 +180,9 @@ func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Fee
 	if assigned := ep.routes[route]; assigned != nil || ep.patterns.Of(ep.tracker.seed, req) != q { // a route of a pattern needs no entry
 		if assigned != q {
 			_, shown := q.matches(f.RemoteLimits, asked.reordered(), f.Now)
-			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, ep.Memory.Reserve)
+			ep.patterns.Record(ep.tracker.seed, req, route, q, shown || !stated, func(bytes int64) bool { // the limit goes first, which is applied later
+				return ep.Memory.Load()+bytes+routeBytes+estimateBytes(f.RemoteLimits) <= model.MaxBytes && ep.Memory.Reserve(bytes)
+			})
 		}
 		ep.rememberRoute(route, q)
 	}
@@ -256,11 +258,7 @@ func statesRemaining(limits []throttle.RemoteLimit) bool {
 // addQuota adds a quota for route, of which limits are stated: asked if that is the unknown quota, which a new one replaces,
 // and otherwise a new one. It returns nil if there is no memory for it. The caller holds ep.mu.
 func (ep *endpoint) addQuota(route uint64, asked *quota, limits []throttle.RemoteLimit, now time.Time) *quota {
-	bytes := quotaBytes
-	if ep.tracker.sharing != nil {
-		bytes += sharedBytes
-	}
-	if !ep.evictQuotas(limits, now) || !ep.Memory.Reserve(bytes) { // before newQuota, which takes what is left for a declared limit
+	if !ep.evictQuotas(limits, now) || !ep.Memory.Reserve(ep.quotaBytes()) { // before newQuota, which takes what is left for a declared limit
 		return nil
 	}
 	asked.mu.Lock()

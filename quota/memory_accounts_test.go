@@ -130,7 +130,7 @@ func (ep *endpoint) held() (n int64) {
 
 // held returns the number of bytes that what q has learned accounts for, without q itself.
 func (q *quota) held() (n int64) {
-	n = estimateBytes(q.Estimates)
+	n = bytesOf(q.Estimates)
 	if q.Learned != nil {
 		n += model.DeclaredBytes
 	}
@@ -138,12 +138,12 @@ func (q *quota) held() (n int64) {
 		n += statedlimit.LogBytes
 	}
 	for _, u := range q.units {
-		n += u.bytes() + estimateBytes(u.Estimates)
+		n += u.bytes() + bytesOf(u.Estimates)
 	}
 	return n
 }
 
-func estimateBytes(all []statedlimit.Estimate) (n int64) {
+func bytesOf(all []statedlimit.Estimate) (n int64) {
 	for i := range all {
 		n += model.EstimateBytes + int64(len(all[i].Name))
 		if all[i].HasLog() {
@@ -151,4 +151,54 @@ func estimateBytes(all []statedlimit.Estimate) (n int64) {
 		}
 	}
 	return n
+}
+
+// What no request has used for a while gives its memory to the quota of another route: small quotas, what the unknown quota has
+// learned, and a quota with a learned rate.
+func TestEndpoint_unusedStateGivesWay(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	rate := func(q *quota, bytes func(int64) bool) {
+		q.Learned = new(model.Learned)
+		q.Learned.Loop.BeginAt(throttle.CauseUnstated, 9, 0, now)
+		require.True(t, bytes(model.DeclaredBytes))
+	}
+	for name, fill := range map[string]func(ep *endpoint){
+		"small quotas": func(ep *endpoint) {
+			ep.small = &smallQuotas{began: now}
+			for i := range uint64(40) {
+				ep.addSmall(i, &smallQuota{endpoint: ep, name: i, limit: 9, remaining: 5}, now)
+			}
+		},
+		"the unknown quota": func(ep *endpoint) { rate(ep.unknown.Load(), ep.Memory.Reserve) },
+		"a learned rate": func(ep *endpoint) {
+			q := ep.newQuota()
+			require.True(t, ep.Memory.Reserve(quotaBytes))
+			ep.quotas = append(ep.quotas, q)
+			rate(q, ep.Memory.Reserve)
+		},
+	} {
+		ep := (&Tracker{}).endpointOf(request(t, users))
+		fill(ep)
+		held := ep.Memory.Load()
+		require.Equal(t, ep.held(), held, name)
+		const other = model.MaxBytes - 100 // of other state, which is in use
+		ep.Memory.Add(other - held)
+		require.True(t, ep.evictQuotas(nil, now.Add(time.Hour)), name)
+		require.True(t, ep.hasMemoryForQuota(nil), name)
+		ep.Memory.Add(held - other)
+		require.Equal(t, ep.held(), ep.Memory.Load(), name)
+	}
+}
+
+// The sets of similar routes take no memory that the limit of a new quota needs: without its limit, the quota would get all routes
+// that are similar, and theirs would be tracked by none.
+func TestEndpoint_similarRoutesLeaveMemoryForTheLimit(t *testing.T) {
+	for free := range int64(300) {
+		tr := &Tracker{}
+		ep := tr.endpointOf(request(t, "https://api.test/a/b/c/d"))
+		ep.Memory.Store(model.MaxBytes - quotaBytes - routeBytes - model.EstimateBytes - resetUnitBytes - int64(len("one")) - free)
+		ask(t, tr, "https://api.test/a/b/c/d", answer(200, "RateLimit", `"one";r=5;t=9, "two";r=5;t=60`, "RateLimit-Policy", `"one";q=9;w=9, "two";q=99;w=60`))
+		require.Len(t, ep.quotas, 1, free)
+		require.NotEmpty(t, ep.quotas[0].Estimates, free)
+	}
 }

@@ -386,7 +386,7 @@ func TestEndpoint_renewsWaitsForSmallQuotas(t *testing.T) {
 	limits := []throttle.RemoteLimit{{Name: "a", Limit: 10, Remaining: 7, ResetAfter: time.Minute}}
 	require.False(t, ep.assignSmall(7, limits, now), "there is memory for a quota")
 	require.Nil(t, ep.small)
-	ep.Memory.Store(model.MaxBytes - newQuotaBytes + 1)
+	ep.Memory.Store(model.MaxBytes - ep.quotaBytes() - routeBytes - model.EstimateBytes + 1)
 	require.True(t, ep.assignSmall(7, limits, now))
 	require.Equal(t, []throttle.Limiter{ep.unknown.Load()}, ep.replaced)
 	require.True(t, ep.hasReplaced.Load())

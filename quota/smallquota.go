@@ -145,12 +145,7 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 		return
 	}
 	if !ep.Memory.Reserve(smallBytes) {
-		oldest := -1
-		for i, r := range s.routes {
-			if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
-				oldest = i
-			}
-		}
+		oldest, _ := s.oldestIdle(now)
 		if oldest < 0 {
 			return
 		}
@@ -160,6 +155,27 @@ func (ep *endpoint) addSmall(route uint64, q *smallQuota, now time.Time) {
 	s.insert(i, route, q)
 	before, _ := ep.lookUp(route, nil)
 	ep.replace(before) // requests of route may wait for it, for lack of memory: see addUnstated
+}
+
+// oldestIdle returns the index of the route whose quota was used least recently of those that hold no requests, and when that
+// was; -1 if there is none.
+func (s *smallQuotas) oldestIdle(now time.Time) (oldest int, used time.Time) {
+	if s == nil {
+		return -1, used
+	}
+	oldest = -1
+	for i, r := range s.routes {
+		if o := r.quota; o.open == 0 && (o.remaining > 0 || o.reset <= now.Sub(s.began)) && (oldest < 0 || o.lastUsed < s.routes[oldest].quota.lastUsed) {
+			oldest, used = i, s.began.Add(time.Duration(o.lastUsed)*smallTick)
+		}
+	}
+	return oldest, used
+}
+
+// dropSmall removes the small quota of the route with an index.
+func (ep *endpoint) dropSmall(i int) {
+	ep.small.routes = slices.Delete(ep.small.routes, i, i+1)
+	ep.Memory.Release(smallBytes)
 }
 
 // insert inserts a route, for whose quota memory is reserved, at index i.

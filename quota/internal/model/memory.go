@@ -72,7 +72,8 @@ func (q *Quota) dropSends() int64 {
 	return statedlimit.LogBytes
 }
 
-// staleAfter is the time after its end, or its latest rejection, after which a hold without a test counts as over.
+// staleAfter is the time after its end, or its latest rejection, after which a hold without a test counts as over, and the time
+// without requests after which a learned rate is needed no more.
 const staleAfter = 10 * time.Minute
 
 // ForgetAll removes everything that q knows, so that it admits all requests.
@@ -102,7 +103,7 @@ func (q *Quota) SetBack(now time.Time) {
 func (q *Quota) LastUse(now time.Time) (at time.Time, idle bool) {
 	h, l := &q.Hold, q.Learned
 	held := h.Held && ticks.Later(h.Until, h.Latest).After(now.Add(-staleAfter))
-	estimated := l != nil && (l.Loop.On() || l.Window.On() && now.Before(l.Window.Reset))
+	estimated := l != nil && (l.Loop.On() && now.Sub(q.LastGranted) < staleAfter || l.Window.On() && now.Before(l.Window.Reset))
 	usedUp := slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
 	return q.LastGranted, q.InFlight.Open == 0 && !held && !estimated && !usedUp
 }

@@ -61,6 +61,7 @@ func TestQuota_isBlankOrIdle(t *testing.T) {
 		"a rejection":                    {func(q *Quota) { q.Hold = hold.Hold{Suspected: true, Latest: now} }, true, true},
 		"something was learned":          {learned(Learned{}), false, true},
 		"a rate":                         {learned(Learned{Loop: loop}), false, false},
+		"a rate that no request uses":    {func(q *Quota) { q.Learned, q.LastGranted = &Learned{Loop: loop}, in(-staleAfter) }, false, true},
 		"a window":                       {learned(Learned{Window: learnedlimit.Window{Limit: 9, Reset: in(1)}}), false, false},
 		"a window that is over":          {learned(Learned{Window: learnedlimit.Window{Limit: 9, Reset: now}}), false, true},
 		"the reset of no learned window": {learned(Learned{Window: learnedlimit.Window{Reset: in(1)}}), false, true},
@@ -71,7 +72,7 @@ func TestQuota_isBlankOrIdle(t *testing.T) {
 		require.Equal(t, tt.blank, q.IsBlank(), name)
 		used, idle := q.LastUse(now)
 		require.Equal(t, tt.idle, idle, name)
-		require.Equal(t, in(-time.Minute), used, name)
+		require.Equal(t, q.LastGranted, used, name)
 	}
 }
 
