@@ -28,7 +28,7 @@ func main() {
 	log.SetFlags(0)
 	seeds := flag.Int("seeds", 100, "number of worlds")
 	first := flag.Uint64("seed", 1, "seed of the first world; 0 means a random one")
-	names := flag.String("client", strings.Join(worlds.Clients(), ","), "clients to run; the peers and the oracle are added")
+	names := flag.String("client", strings.Join(worlds.Clients(), ","), "clients to run, of those that worlds.AllClients returns; the peers and the oracle are added")
 	only := flag.Int64("world", -1, "only the world with this seed")
 	verbose := flag.Bool("v", false, "with -world: a time line for each client")
 	worst := flag.Int("worst", 10, "number of worlds to print in which -client does most harm")
@@ -93,12 +93,15 @@ func main() {
 func chosenClients(list string) (chosen []string) {
 	asked := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 	for _, name := range asked {
-		if !slices.Contains(worlds.Clients(), name) {
-			log.Fatalf("regret: no client %q: take one of %s", name, strings.Join(worlds.Clients(), ", "))
+		if !slices.Contains(worlds.AllClients(), name) {
+			log.Fatalf("regret: no client %q: take one of %s", name, strings.Join(worlds.AllClients(), ", "))
 		}
 	}
 	needed := append(asked, worlds.Plain, worlds.RetryableHTTPSafe, worlds.Oracle)
-	for _, name := range worlds.Clients() {
+	for _, name := range asked {
+		needed = append(needed, worlds.WithoutTracker(name))
+	}
+	for _, name := range worlds.AllClients() {
 		if slices.Contains(needed, name) {
 			chosen = append(chosen, name)
 		}

@@ -109,16 +109,9 @@ func TestHeed_keepsTheInvariants(t *testing.T) {
 	measureFixed(t, chosen, func(runs []*worlds.Run) {
 		r := newResult(runs)
 		s.add(r)
-		for name, violations := range r.Clients[worlds.Heed].Violations {
-			switch name {
-			case "I4":
-			case "I7b":
-				assert.LessOrEqual(t, violations, r.Clients[worlds.Heed].Sent/20, "%d: %s", r.Seed, r.World)
-			default:
-				assert.Zero(t, violations, "%s in %d: %s", name, r.Seed, r.World)
-			}
+		for _, client := range []string{worlds.Heed, worlds.HeedFull} {
+			assertInvariants(t, r, client)
 		}
-		assert.False(t, r.Clients[worlds.Heed].Cut, "%d", r.Seed)
 	})
 	ours := s.row(withLimit, worlds.Heed)
 	plain, retries := s.row(withLimit, worlds.Plain), s.row(withLimit, worlds.RetryableHTTPSafe)
@@ -126,6 +119,44 @@ func TestHeed_keepsTheInvariants(t *testing.T) {
 	const why = "a plain client sends each call once, so fewer of its requests may be rejected, and more of its calls fail"
 	require.Less(t, ours.Rejected, retries.Rejected, why)
 	require.Less(t, s.row(withLimit, worlds.HeedFull).Rejected, retries.Rejected, why)
+}
+
+// assertInvariants checks that a client keeps the invariants in the world of r, see TestHeed_keepsTheInvariants.
+func assertInvariants(t *testing.T, r *result, client string) {
+	f := r.Clients[client]
+	for name, violations := range f.Violations {
+		switch name {
+		case "I4":
+		case "I7b":
+			assert.LessOrEqual(t, violations, f.Sent/20, "%s in %d: %s", client, r.Seed, r.World)
+		default:
+			assert.Zero(t, violations, "%s of %s in %d: %s %v", name, client, r.Seed, r.World, f.Memory)
+		}
+	}
+	assert.False(t, f.Cut, "%s in %d", client, r.Seed)
+}
+
+// TestHeed_keepsTheInvariantsWithAnOwnLimit checks clients with an own limit, and one whose tracker keeps few accounts, in a few
+// worlds; -client and -seeds of the program run them in more.
+func TestHeed_keepsTheInvariantsWithAnOwnLimit(t *testing.T) {
+	ours := []string{worlds.HeedFew, worlds.HeedBucket, worlds.HeedInFlight}
+	first, n := fixed()
+	accounts, judged := 0, map[string]int{}
+	measure(t, first, n*2/5, chosenClients(strings.Join(ours, ",")), func(runs []*worlds.Run) {
+		r := newResult(runs)
+		for _, client := range ours {
+			assertInvariants(t, r, client)
+			for name := range r.Clients[client].Violations {
+				judged[name]++
+			}
+		}
+		accounts = max(accounts, r.Clients[worlds.HeedFew].Accounts)
+		require.Empty(t, r.Clients[worlds.WithoutTracker(worlds.HeedBucket)].Violations)
+	})
+	require.Equal(t, 3, accounts, "worlds have more accounts than are kept")
+	for _, name := range []string{"I1", "I2", "I3", "I5", "I6"} {
+		require.NotZero(t, judged[name], name)
+	}
 }
 
 func TestSummary_knowsTheGoals(t *testing.T) {

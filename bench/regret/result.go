@@ -49,6 +49,9 @@ type figures struct {
 
 	Causes     map[string]float64 `json:"causes,omitempty"`     // of Harm, in points
 	Violations map[string]int     `json:"violations,omitempty"` // of the invariants
+	Bytes      int64              `json:"bytes,omitempty"`      // the most that the tracker had reserved for an account
+	Accounts   int                `json:"accounts,omitempty"`   // the most that the tracker kept
+	Memory     []string           `json:"memory,omitempty"`     // the violations of I6
 }
 
 // newResult returns the figures of the runs of one world.
@@ -73,17 +76,21 @@ func newResult(runs []*worlds.Run) *result {
 			f.Wasted = 100 * float64(f.Rejected) / float64(max(oracle.Sent, 1))
 			f.Beyond = f.Failed - oracle.FailedShare()
 		}
-		f.Violations = worlds.Violations(run, byName[r.Peer], byName[worlds.Oracle])
+		f.Violations = worlds.Violations(run, byName[cmp.Or(worlds.WithoutTracker(run.Client), r.Peer)], byName[worlds.Oracle])
 		r.Clients[run.Client] = f
 	}
 	return r
 }
 
 func newFigures(run *worlds.Run, s worlds.Summary) figures {
-	return figures{
+	f := figures{
 		Failed: s.FailedShare(), Reasons: s.Reasons, Mean: s.Mean.Seconds(), Median: s.Median.Seconds(), P99: s.P99.Seconds(),
 		Elapsed: run.Elapsed.Seconds(), Cut: run.Cut, Sent: s.Sent, Rejected: s.Rejected,
 	}
+	if m := run.Memory; m != nil {
+		f.Bytes, f.Accounts, f.Memory = m.Peak, m.Accounts, m.Problems
+	}
+	return f
 }
 
 // compare adds the comparison with a peer and, if there is a limit, with the oracle.
@@ -116,6 +123,9 @@ func (r *result) print(w io.Writer) {
 			f.Harm, f.Points, f.Error, f.Late, f.Short, f.Long, f.Slower, mark, f.Reasons)
 		for _, cause := range largestFirst(f.Causes) {
 			printf(w, "%28.2f points: %s\n", f.Causes[cause], cause)
+		}
+		for _, problem := range f.Memory {
+			printf(w, "%28s memory: %s\n", "", problem)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/heed-go/heed/quota"
 )
 
 // An invariant is a property of a client that holds in all worlds to which it applies.
@@ -17,17 +19,21 @@ type invariant struct {
 	// violations returns the number of violations. peer is the better peer in the same
 	// world, and oracle is nil if the world has no limit.
 	violations func(r, peer, oracle *Run) int
+
+	// peerless is set if the invariant is not meaningful for a client with an own limit, because the peers have none.
+	peerless bool
 }
 
 var invariants = []invariant{
-	{"I1", func(*World) bool { return true }, func(r, _, _ *Run) int { return Disobedience(r) }},
-	{"I1b", func(*World) bool { return true }, func(r, _, _ *Run) int { return EarlyRepeats(r) }},
-	{"I2", (*World).uneventful, func(r, _, _ *Run) int { return Delays(r) }},
-	{"I3", (*World).recovers, func(r, _, _ *Run) int { return Untested(r) }},
-	{"I4", (*World).noExtendedBan, Regret},
-	{"I5", (*World).isolated, func(r, peer, _ *Run) int { return Contagion(r, peer) }},
-	{"I7", (*World).rejectsAll, func(r, _, _ *Run) int { return Hammering(r) }},
-	{"I7b", (*World).overLimit, func(r, _, _ *Run) int { return Rejections(r) }},
+	{"I1", func(*World) bool { return true }, func(r, _, _ *Run) int { return Disobedience(r) }, false},
+	{"I1b", func(*World) bool { return true }, func(r, _, _ *Run) int { return EarlyRepeats(r) }, false},
+	{"I2", (*World).uneventful, func(r, _, _ *Run) int { return Delays(r) }, false},
+	{"I3", (*World).recovers, func(r, _, _ *Run) int { return Untested(r) }, false},
+	{"I4", (*World).noExtendedBan, Regret, true},
+	{"I5", (*World).isolated, func(r, peer, _ *Run) int { return Contagion(r, peer) }, false},
+	{"I6", func(*World) bool { return true }, func(r, _, _ *Run) int { return Remains(r) }, false},
+	{"I7", (*World).rejectsAll, func(r, _, _ *Run) int { return Hammering(r) }, false},
+	{"I7b", (*World).overLimit, func(r, _, _ *Run) int { return Rejections(r) }, false},
 }
 
 // Invariants returns the names of the invariants that Violations checks: those of the
@@ -40,12 +46,16 @@ func Invariants() []string {
 	return names
 }
 
-// Violations returns the number of violations of each invariant that applies to the world of
-// r. peer is the better peer in the same world. oracle is nil if the world has no limit.
+// Violations returns the number of violations of each invariant that applies to the client and the world of
+// r. peer is the better peer in the same world; for a client with an own limit it is that of WithoutTracker. oracle is nil if the
+// world has no limit. Those clients themselves are not judged.
 func Violations(r, peer, oracle *Run) map[string]int {
+	if v := variants[r.Client]; hasOwnLimit(r.Client) && v.mode == quota.Disabled {
+		return nil
+	}
 	all := map[string]int{}
 	for _, i := range invariants {
-		if i.applies(r.World) {
+		if i.applies(r.World) && !(i.peerless && hasOwnLimit(r.Client)) && !(i.name == "I6" && r.Memory == nil) {
 			all[i.name] = i.violations(r, peer, oracle)
 		}
 	}
@@ -99,8 +109,17 @@ func (w *World) onlyPermissions() bool {
 }
 
 // Delays returns the number of calls that were delayed before their first attempt, or were not sent (I2). It applies to
-// worlds without rejections, failures and statements.
+// worlds without rejections, failures and statements. Of a client with an own limit, it is the number of calls that waited for
+// another one.
 func Delays(r *Run) (n int) {
+	if hasOwnLimit(r.Client) {
+		for i := range r.Waits {
+			if r.Waits[i].waitedForServer() {
+				n++
+			}
+		}
+		return n
+	}
 	for i, sent := range r.firstSent() {
 		result := r.Results[i]
 		if result.Reason == NotMade {
@@ -153,7 +172,8 @@ func (w *World) recovery() (at time.Duration) {
 //
 // A request must be sent within the longest of 1 s, two median latencies and two times the
 // duration of the latest attempt; 2 s after a failure; and after a 429 as long as the rejections
-// have lasted.
+// have lasted. Of a client with an own limit, times in which that is used up do not count, and that of the release is not judged: the
+// own limit delays it.
 func Untested(r *Run) (n int) {
 	w := r.World
 	from, patience := w.recovery(), r.testInterval()
@@ -173,10 +193,32 @@ func Untested(r *Run) (n int) {
 			next++
 		}
 		longest := max(patience, 2*(last.Done-last.Sent)) + tolerance
-		n += gaps(waits[next:], last.Sent, a.Sent, longest)
+		n += gaps(waits[next:], max(last.Sent, r.ownLimitFree(last.Sent)), a.Sent, longest)
 		last = a
 	}
+	if hasOwnLimit(r.Client) {
+		return n
+	}
 	return n + r.slowRelease(from, waits)
+}
+
+// ownLimitFree returns the earliest time from t on at which the own limit on requests in flight of r is not used up.
+func (r *Run) ownLimitFree(t time.Duration) time.Duration {
+	if !variants[r.Client].inFlight {
+		return t
+	}
+	var done []time.Duration // of the attempts in flight
+	for _, a := range r.Attempts {
+		if a.Sent <= t && a.Done > t {
+			done = append(done, a.Done)
+		}
+	}
+	over := len(done) - int(r.World.ownInFlight())
+	if over < 0 {
+		return t
+	}
+	slices.Sort(done)
+	return done[over]
 }
 
 // testInterval returns the longest time without a request while calls wait.
@@ -338,6 +380,11 @@ func Contagion(r, peer *Run) int {
 	}
 	return more
 }
+
+// Remains returns the number of violations of what bounds the memory of a tracker (I6): an account takes at most 16 KiB, the bytes
+// that it has reserved are those of what it holds, and nothing that it has learned remains when the server states and rejects nothing
+// any more.
+func Remains(r *Run) int { return len(r.Memory.Problems) }
 
 // rejectsAll reports whether the server of w rejects all requests for a time.
 func (w *World) rejectsAll() bool {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/bench/clients"
-	"github.com/heed-go/heed/quota"
 )
 
 // The names of the clients that Run knows.
@@ -28,9 +27,14 @@ const (
 	Oracle            = "oracle"             // a client that knows the limit
 )
 
-// Clients returns the names of all clients.
+// Clients returns the names of the clients that are compared with each other.
 func Clients() []string {
 	return []string{Plain, RetryableHTTP, RetryableHTTPSafe, Heed, HeedFull, HeedOff, Oracle}
+}
+
+// AllClients returns the names of all clients, the oracle last.
+func AllClients() []string {
+	return []string{Plain, RetryableHTTP, RetryableHTTPSafe, Heed, HeedFull, HeedOff, HeedFew, HeedBucketOff, HeedBucket, HeedInFlightOff, HeedInFlight, Oracle}
 }
 
 // newClient returns a client by its name.
@@ -49,16 +53,14 @@ func newClient(name string, s *Server) *http.Client {
 			reads:  &retryablehttp.RoundTripper{Client: reads},
 			writes: &retryablehttp.RoundTripper{Client: writes},
 		}}
-	case Heed:
-		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace()})
-	case HeedFull:
-		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.Full}})
-	case HeedOff:
-		return heed.NewClient(&heed.Transport{Base: s, Trace: s.waits.trace(), Quota: &quota.Tracker{Mode: quota.Disabled}})
 	case Oracle:
 		return &http.Client{Transport: oracle{s}}
 	}
-	panic(fmt.Sprintf("worlds: no client %q", name))
+	v, ok := variants[name]
+	if !ok {
+		panic(fmt.Sprintf("worlds: no client %q", name))
+	}
+	return heed.NewClient(v.transport(s))
 }
 
 // newRetryable returns a go-retryablehttp client with its defaults.
@@ -126,6 +128,7 @@ type Run struct {
 	Attempts []Attempt
 	Elapsed  time.Duration // until the last call has ended
 	Cut      bool          // the run was ended early: too many attempts or too much time
+	Memory   *Memory       // of the tracker; nil: the client has none
 }
 
 // Run makes the calls of w with the client of a name. It must be called in virtual time.
@@ -151,9 +154,10 @@ func (w *World) run(name string, client func(*Server) *http.Client) *Run {
 	} else {
 		r.open()
 	}
+	kept := s.memory.end(w)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run := &Run{World: w, Client: name, Results: r.results, Waits: s.waits.calls, Attempts: s.attempts, Cut: s.closed}
+	run := &Run{Memory: kept, World: w, Client: name, Results: r.results, Waits: s.waits.calls, Attempts: s.attempts, Cut: s.closed}
 	for _, result := range r.results {
 		run.Elapsed = max(run.Elapsed, result.Start+result.Duration)
 		run.Cut = run.Cut || result.Reason == NotMade

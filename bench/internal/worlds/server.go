@@ -58,6 +58,7 @@ type Server struct {
 	dateAt   int64
 	closed   bool // the number of attempts is exceeded
 	waits    recorder
+	memory   memory
 }
 
 // newServer returns the server of w. The world begins now.
@@ -92,6 +93,7 @@ func (s *Server) roundTrip(req *http.Request, granted bool) (*http.Response, err
 		_, _ = io.Copy(io.Discard, req.Body)
 		_ = req.Body.Close()
 	}
+	s.memory.sample()
 	i, number, err := s.begin(call)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,19 @@ func (w *Waits) Cause(r Result) string {
 	return cause
 }
 
+// ownReason is the reason of waits that no limit of the server causes.
+const ownReason = "the own limit"
+
+// waitedForServer reports whether a limit of the server has delayed a call.
+func (w *Waits) waitedForServer() bool {
+	for reason := range w.Queue {
+		if !strings.HasPrefix(reason, ownReason) {
+			return true
+		}
+	}
+	return false
+}
+
 // A recorder records the Waits of calls. It is safe for concurrent use.
 type recorder struct {
 	n     int // calls
@@ -66,7 +80,7 @@ func (r *recorder) trace() *heed.Trace {
 			if info.Waited <= 0 && info.Err == nil {
 				return
 			}
-			reason := cmp.Or(info.Reason, "the own limit")
+			reason := cmp.Or(info.Reason, ownReason)
 			if info.Attempt > 1 {
 				reason += " (repeated)"
 			}
