@@ -5,13 +5,14 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/heed-go/heed/quota/internal/concurrency"
 	"github.com/heed-go/heed/quota/internal/model"
 	"github.com/heed-go/heed/throttle"
 )
 
 // Bytes that are reserved.
 const (
-	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // with its elements of lists
+	quotaBytes     = int64(unsafe.Sizeof(quota{})) + concurrency.SearchBytes + 48 // with its elements of lists
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
 	routeBytes     = 24

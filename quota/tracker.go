@@ -164,9 +164,7 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 	}
 	ep := &endpoint{tracker: t, key: key, hostKey: hostKey, scheme: strings.Clone(req.URL.Scheme), urlHost: strings.Clone(req.URL.Host), host: host, provider: t.provider(host)}
 	ep.Config = &t.config
-	n := &ep.Names
-	n.Quota, n.RetryAfter, n.LearnedRate = host+": quota", host+": retry-after", host+learnedRate
-	n.SlowStart, n.Overload = host+": slow start", host+": overload"
+	ep.Names = namesAt(host)
 	ep.unknown.Store(ep.newQuota())
 	ep.Host = &t.hosts[hostKey%numHosts]
 	if t.sharing != nil {
@@ -194,6 +192,18 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 		t.sharing.announce(ep) // calls Exchange: not under a lock
 	}
 	return ep
+}
+
+// namesAt returns the names of the limits of host, which share an allocation.
+func namesAt(host string) (n model.Names) {
+	const quota, retryAfter, slowStart, overload = ": quota", ": retry-after", ": slow start", ": overload"
+	all := host + quota + host + retryAfter + host + learnedRate + host + slowStart + host + overload
+	next := func(suffix string) (name string) {
+		name, all = all[:len(host)+len(suffix)], all[len(host)+len(suffix):]
+		return name
+	}
+	n.Quota, n.RetryAfter, n.LearnedRate, n.SlowStart, n.Overload = next(quota), next(retryAfter), next(learnedRate), next(slowStart), next(overload)
+	return n
 }
 
 // evictable returns one of a few endpoints: a blank one, or else the one used least recently. The

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"time"
+	"unsafe"
 )
 
 // A AdaptiveLimiter sends fewer requests at a time while a fifth of them fails, if that makes failures rarer. Failures that
@@ -25,12 +26,16 @@ import (
 //
 // The zero AdaptiveLimiter does not limit. It is not safe for concurrent use.
 type AdaptiveLimiter struct {
-	recent uint64 // the latest outcomes, a bit each, the latest one lowest: 1 is a failure
-	n      uint8  // bits of recent in use
+	recent uint64    // the latest outcomes, a bit each, the latest one lowest: 1 is a failure
+	n      uint8     // bits of recent in use
+	most   float64   // requests in flight with which others were accepted of late
+	latest time.Time // when the latest outcome was known
 
-	most float64 // requests in flight with which others were accepted of late
+	*search // nil: there is nothing to find out
+}
 
-	latest  time.Time // when the latest outcome was known
+// A search is what an AdaptiveLimiter knows after a failure.
+type search struct {
 	first   time.Time // when the first of the recent failures was known; zero: there are none
 	limit   float64   // requests in flight; 0: not limited
 	lastCut uint64    // latest claim that was sent at the last cut
@@ -45,6 +50,9 @@ type AdaptiveLimiter struct {
 	restUntil time.Time
 	rests     uint8 // in a row
 }
+
+// SearchBytes is the size of what an AdaptiveLimiter allocates.
+const SearchBytes = int64(unsafe.Sizeof(search{}))
 
 // A counts counts outcomes.
 type counts struct{ n, bad int }
@@ -81,12 +89,18 @@ func (g *AdaptiveLimiter) Accepts(with int64) bool {
 }
 
 // Limit returns the limit on the requests in flight; 0: there is none.
-func (g *AdaptiveLimiter) Limit() int64 { return int64(g.limit) }
+func (g *AdaptiveLimiter) Limit() int64 {
+	if g.search == nil {
+		return 0
+	}
+	return int64(g.limit)
+}
 
 // Check reports whether one more request may be sent as of now, with open in flight. A limit that is not used any more
 // is dropped.
 func (g *AdaptiveLimiter) Check(open int64, roundTrip time.Duration, now time.Time) bool {
-	return g.limit == 0 || open < int64(g.limit) || g.isOld(roundTrip, now)
+	limit := g.Limit()
+	return limit == 0 || open < limit || g.isOld(roundTrip, now)
 }
 
 // isOld reports whether there was no outcome for so long that those before say nothing about now.
@@ -117,16 +131,22 @@ const (
 // Add applies an outcome that is known now.
 func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 	if g.isOld(o.RoundTrip, now) {
-		*g = AdaptiveLimiter{most: g.most, restUntil: g.restUntil, rests: g.rests}
+		g.Explained()
 	}
 	g.latest = now
-	switch g.count(o); {
+	if g.count(o); o.CountOnly || g.search == nil && !o.Failed {
+		return Unknown
+	}
+	if g.search == nil {
+		g.search = new(search)
+	}
+	switch {
 	case g.recent == 0:
 		g.first = time.Time{}
 	case g.first.IsZero():
 		g.first = now
 	}
-	if o.CountOnly || now.Sub(g.first) < o.RoundTrip {
+	if now.Sub(g.first) < o.RoundTrip {
 		return Unknown // failures may arrive earlier than successes
 	}
 	if g.limit == 0 {
@@ -206,7 +226,7 @@ func (c counts) same(share float64) float64 {
 // GaveUp applies that a call has given up because of the limit. It reports whether the limit is dropped: more
 // calls give up and fail now than failed without it.
 func (g *AdaptiveLimiter) GaveUp(roundTrip time.Duration, now time.Time) (dropped bool) {
-	if g.limit == 0 {
+	if g.Limit() == 0 {
 		return false
 	}
 	g.gaveUp++
@@ -219,7 +239,9 @@ func (g *AdaptiveLimiter) GaveUp(roundTrip time.Duration, now time.Time) (droppe
 
 // Explained drops the counts and the limit, because something else has explained the failures.
 func (g *AdaptiveLimiter) Explained() {
-	*g = AdaptiveLimiter{most: g.most, restUntil: g.restUntil, rests: g.rests}
+	if *g = (AdaptiveLimiter{most: g.most, search: g.search}); g.search != nil {
+		*g.search = search{restUntil: g.restUntil, rests: g.rests}
+	}
 }
 
 // rest drops the limit for a while.

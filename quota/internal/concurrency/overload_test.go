@@ -239,7 +239,7 @@ func TestAdaptiveLimiter_limitChangesPerRoundTrip(t *testing.T) {
 		"it is used up to a half":       {outcome(11, false, 20, 50), false, 40 + 1./40},
 		"a success before the last cut": {outcome(10, false, 40, 50), false, 40 + 1./40},
 	} {
-		g := AdaptiveLimiter{limit: 40, least: 2, fast: tt.fast, lastCut: 10, known: true, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		g := AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: 40, least: 2, fast: tt.fast, lastCut: 10, known: true, first: start.Add(-time.Hour)}}
 		require.Equal(t, Unknown, g.Add(tt.o, start), name)
 		require.InDelta(t, tt.want, g.limit, 1e-9, name)
 		require.Equal(t, tt.want < 40, g.lastCut == 50, name)
@@ -247,7 +247,7 @@ func TestAdaptiveLimiter_limitChangesPerRoundTrip(t *testing.T) {
 		require.Equal(t, g.limit == 0 || 30 < g.Limit(), g.Check(30, trip, start), name)
 	}
 	for failed, limit := range map[int]int64{0: 0, 1: 40} {
-		g := AdaptiveLimiter{limit: 40, least: 2, known: true, latest: start, recent: uint64(failed) << 62, n: 64, rests: 3}
+		g := AdaptiveLimiter{latest: start, recent: uint64(failed) << 62, n: 64, search: &search{limit: 40, least: 2, known: true, rests: 3}}
 		g.Add(outcome(1, false, 5, 1), start)
 		require.Equal(t, limit, g.Limit(), "it is dropped after 64 successes if it is hardly used")
 		require.Equal(t, limit == 0, g.rests == 0)
@@ -282,7 +282,7 @@ func TestAdaptiveLimiter_giveUpsDropTheLimit(t *testing.T) {
 		"and more would":       {.5, 100, 49, 8, true},
 		"most end as they did": {.5, 100, 0, 99, false},
 	} {
-		g := AdaptiveLimiter{limit: 10, latest: start, share: tt.share, since: counts{tt.sent, tt.bad}}
+		g := AdaptiveLimiter{latest: start, search: &search{limit: 10, share: tt.share, since: counts{tt.sent, tt.bad}}}
 		dropped := false
 		for range tt.gaveUp {
 			require.False(t, dropped, name)
@@ -301,7 +301,7 @@ func TestAdaptiveLimiter_giveUpsDropTheLimit(t *testing.T) {
 
 // A rest lasts a minute, then twice as long each time, to 64 minutes, and at least 50 round trips.
 func TestAdaptiveLimiter_rests(t *testing.T) {
-	var g AdaptiveLimiter
+	g := AdaptiveLimiter{search: new(search)}
 	now := start
 	for i := range 9 {
 		g.limit = 5
@@ -404,10 +404,7 @@ func TestAdaptiveLimiter_forgetsOldOutcomes(t *testing.T) {
 		"more than four trips":  {3 * s, 12*s + 1, true},
 		"no outcome in between": {3 * s, 0, false},
 	} {
-		g := AdaptiveLimiter{
-			recent: 1, n: 9, most: 7, latest: start, first: start, limit: 20, lastCut: 4,
-			share: .5, least: 3, known: true, fast: true, atLimit: counts{1, 1}, since: counts{1, 1}, gaveUp: 1, restUntil: rest, rests: 2,
-		}
+		g := AdaptiveLimiter{recent: 1, n: 9, most: 7, latest: start, search: &search{first: start, limit: 20, lastCut: 4, share: .5, least: 3, known: true, fast: true, atLimit: counts{1, 1}, since: counts{1, 1}, gaveUp: 1, restUntil: rest, rests: 2}}
 		now := start.Add(tt.after)
 		require.True(t, g.Check(19, tt.roundTrip, now), name)
 		require.Equal(t, tt.old, g.Check(20, tt.roundTrip, now), name)
@@ -418,9 +415,7 @@ func TestAdaptiveLimiter_forgetsOldOutcomes(t *testing.T) {
 			require.Equal(t, []int64{10, 20}, []int64{int64(g.n), g.Limit()}, name)
 			continue
 		}
-		require.Equal(t, AdaptiveLimiter{
-			recent: 1, n: 1, most: 7, latest: now, first: now, restUntil: rest, rests: 2,
-		}, g, name)
+		require.Equal(t, AdaptiveLimiter{recent: 1, n: 1, most: 7, latest: now, search: &search{first: now, restUntil: rest, rests: 2}}, g, name)
 	}
 	var g AdaptiveLimiter
 	require.True(t, g.Check(1<<40, trip, start), "the zero AdaptiveLimiter does not limit")
@@ -435,7 +430,7 @@ func TestAdaptiveLimiter_explained(t *testing.T) {
 	g.rest(trip, now)
 	g.limit = 20
 	g.Explained()
-	require.Equal(t, AdaptiveLimiter{most: 30, restUntil: now.Add(time.Minute), rests: 1}, g)
+	require.Equal(t, AdaptiveLimiter{most: 30, search: &search{restUntil: now.Add(time.Minute), rests: 1}}, g)
 	require.False(t, g.MostFail())
 	require.InDelta(t, .5/8, g.Share(), 1e-9)
 	require.True(t, g.Check(30, trip, now))
@@ -468,16 +463,13 @@ func TestAdaptiveLimiter_dropsALimitThatDoesNotHelp(t *testing.T) {
 		"rarer, before the last cut":    {2, 2, false, counts{3, 0}, 10, false, Unknown},
 		"not any more after 64 of them": {2, 2, true, counts{64, 15}, 11, true, Unknown},
 	} {
-		g := AdaptiveLimiter{
-			limit: tt.limit, least: tt.least, known: tt.known, share: .5, atLimit: tt.before, lastCut: 10,
-			latest: start, first: start.Add(-time.Hour), recent: 1, n: 64,
-		}
+		g := AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: tt.limit, least: tt.least, known: tt.known, share: .5, atLimit: tt.before, lastCut: 10, first: start.Add(-time.Hour)}}
 		require.Equal(t, tt.want, g.Add(Outcome{Claim: tt.claim, Failed: tt.failed, With: 1, Open: 1, Sent: 20, RoundTrip: trip}, start), name)
 		require.Equal(t, tt.want == Independent, g.Limit() == 0, name)
 		require.Equal(t, tt.want == Independent, start.Before(g.restUntil), name)
 		require.LessOrEqual(t, g.atLimit.n, 64, name)
 	}
-	g := AdaptiveLimiter{latest: start, first: start.Add(-time.Hour), recent: 1<<5 - 1, n: 8, atLimit: counts{7, 7}, since: counts{7, 7}, gaveUp: 7, known: true, fast: true}
+	g := AdaptiveLimiter{latest: start, recent: 1<<5 - 1, n: 8, search: &search{first: start.Add(-time.Hour), atLimit: counts{7, 7}, since: counts{7, 7}, gaveUp: 7, known: true, fast: true}}
 	require.Equal(t, Unknown, g.Add(Outcome{Claim: 11, Failed: true, With: 9, Open: 1, Sent: 20, RoundTrip: trip}, start))
 	require.EqualValues(t, 2, g.Limit())
 	require.Equal(t, []any{counts{}, counts{}, 0, false, false}, []any{g.atLimit, g.since, g.gaveUp, g.known, g.fast}, "those of an earlier limit do not count")
@@ -486,7 +478,7 @@ func TestAdaptiveLimiter_dropsALimitThatDoesNotHelp(t *testing.T) {
 
 // A limit of two that helps is not dropped, however long it lasts: a failure in four where nine in ten failed before.
 func TestAdaptiveLimiter_keepsALimitThatHelps(t *testing.T) {
-	g := AdaptiveLimiter{limit: 2, least: 2, known: true, share: .9, latest: start, first: start, recent: 1, n: 64}
+	g := AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: 2, least: 2, known: true, share: .9, first: start}}
 	for i := range 200_000 {
 		o := Outcome{Claim: uint64(i + 1), Failed: i%4 == 0, With: 1, Open: 1, Sent: uint64(i), RoundTrip: trip}
 		require.Equal(t, Unknown, g.Add(o, start.Add(time.Duration(i+1)*trip)), "outcome %d", i)
@@ -509,13 +501,13 @@ func TestAdaptiveLimiter_acceptsAsManyAsUsual(t *testing.T) {
 func TestAdaptiveLimiter_slowServers(t *testing.T) {
 	for trip, slow := range map[time.Duration]bool{2 * time.Second: false, 2*time.Second + 1: true} {
 		o := Outcome{Claim: 11, Failed: true, With: 40, Open: 40, Sent: 50, RoundTrip: trip}
-		g := AdaptiveLimiter{latest: start, first: start.Add(-time.Hour), recent: 1<<8 - 1, n: 8}
+		g := AdaptiveLimiter{latest: start, recent: 1<<8 - 1, n: 8, search: &search{first: start.Add(-time.Hour)}}
 		g.Add(o, start)
 		require.Equal(t, slow, g.Limit() == 0, trip)
-		g = AdaptiveLimiter{limit: 40, least: 2, share: .5, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		g = AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: 40, least: 2, share: .5, first: start.Add(-time.Hour)}}
 		require.Equal(t, slow, g.Add(o, start) == Independent, trip)
 		require.Equal(t, slow, start.Before(g.restUntil), trip)
-		g = AdaptiveLimiter{limit: 40, least: 2, share: .5, known: true, latest: start, first: start.Add(-time.Hour), recent: 1, n: 64}
+		g = AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: 40, least: 2, share: .5, known: true, first: start.Add(-time.Hour)}}
 		require.Equal(t, Unknown, g.Add(o, start), trip)
 		require.Positive(t, g.Limit(), trip)
 	}
