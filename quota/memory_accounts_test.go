@@ -181,7 +181,7 @@ func TestEndpoint_unusedStateGivesWay(t *testing.T) {
 		fill(ep)
 		held := ep.Memory.Load()
 		require.Equal(t, ep.held(), held, name)
-		const other = model.MaxBytes - 100 // of other state, which is in use
+		const other = model.MaxBytes - 300 // of other state, which is in use
 		ep.Memory.Add(other - held)
 		require.True(t, ep.evictQuotas(nil, now.Add(time.Hour)), name)
 		require.True(t, ep.hasMemoryForQuota(nil), name)

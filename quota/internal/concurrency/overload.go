@@ -46,6 +46,7 @@ type search struct {
 	atLimit counts    // outcomes of what was sent since the last cut, within the limit
 	since   counts    // outcomes since the limit was set, or failures were known to depend on it
 	gaveUp  int       // calls that gave up since then
+	used    time.Time // when at least half of the limit was used
 
 	restUntil time.Time
 	rests     uint8 // in a row
@@ -105,8 +106,11 @@ func (g *AdaptiveLimiter) Check(open int64, roundTrip time.Duration, now time.Ti
 
 // isOld reports whether there was no outcome for so long that those before say nothing about now.
 func (g *AdaptiveLimiter) isOld(roundTrip time.Duration, now time.Time) bool {
-	return now.Sub(g.latest) > max(oldAfter, oldTrips*roundTrip)
+	return now.Sub(g.latest) > maxAge(roundTrip)
 }
+
+// maxAge returns the time after which what is known says nothing about now.
+func maxAge(roundTrip time.Duration) time.Duration { return max(oldAfter, oldTrips*roundTrip) }
 
 // An Outcome is how a request has ended.
 type Outcome struct {
@@ -155,7 +159,7 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 		if !o.Failed || n < 2*few || o.RoundTrip > slow || k < minFailures || oneIn*k < int(g.n) || now.Before(g.restUntil) {
 			return Unknown
 		}
-		g.limit, g.least, g.known, g.since, g.gaveUp = n, max(n*fewOf, few), false, counts{}, 0
+		g.limit, g.least, g.known, g.since, g.gaveUp, g.used = n, max(n*fewOf, few), false, counts{}, 0, now
 		g.share = min(float64(k)/float64(bits.Len64(g.recent)), .9) // since the first of them
 		g.lower(o, step)
 		return Unknown
@@ -181,11 +185,14 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 	case o.Failed && g.known && within:
 		g.lower(o, cut)
 	case o.Failed || !g.known:
-	case 2*o.Open >= int64(g.limit) && g.fast:
-		g.limit++
 	case 2*o.Open >= int64(g.limit):
-		g.limit += 1 / g.limit
-	case g.recent == 0 && g.n == 64:
+		g.used = now
+		if g.fast {
+			g.limit++
+		} else {
+			g.limit += 1 / g.limit
+		}
+	case g.recent == 0 && g.n == 64 && now.Sub(g.used) > maxAge(o.RoundTrip): // for less, callers may wait for their backoff
 		g.limit, g.rests = 0, 0
 	}
 	return Unknown

@@ -246,11 +246,28 @@ func TestAdaptiveLimiter_limitChangesPerRoundTrip(t *testing.T) {
 		require.Equal(t, tt.fast && !tt.o.Failed, g.fast, name)
 		require.Equal(t, g.limit == 0 || 30 < g.Limit(), g.Check(30, trip, start), name)
 	}
-	for failed, limit := range map[int]int64{0: 0, 1: 40} {
-		g := AdaptiveLimiter{latest: start, recent: uint64(failed) << 62, n: 64, search: &search{limit: 40, least: 2, known: true, rests: 3}}
-		g.Add(outcome(1, false, 5, 1), start)
-		require.Equal(t, limit, g.Limit(), "it is dropped after 64 successes if it is hardly used")
-		require.Equal(t, limit == 0, g.rests == 0)
+	for name, tt := range map[string]struct {
+		failed int
+		roundTrip,
+		unused time.Duration
+		limit int64
+	}{
+		"after 64 successes":                    {0, trip, 10*time.Second + 1, 0},
+		"a failure":                             {1, trip, 10*time.Second + 1, 40},
+		"callers may wait for their backoff":    {0, trip, 10 * time.Second, 40},
+		"and longer where round trips are long": {0, 4 * time.Second, 16 * time.Second, 40},
+		"but not for longer than four of them":  {0, 4 * time.Second, 16*time.Second + 1, 0},
+	} {
+		o := outcome(1, false, 5, 1)
+		o.RoundTrip = tt.roundTrip
+		g := AdaptiveLimiter{latest: start, recent: uint64(tt.failed) << 62, n: 64, search: &search{limit: 40, least: 2, known: true, used: start.Add(-tt.unused), rests: 3}}
+		g.Add(o, start)
+		require.Equal(t, tt.limit, g.Limit(), "a limit that is hardly used: %s", name)
+		require.Equal(t, tt.limit == 0, g.rests == 0, name)
+		o.Open, o.Claim = 20, 2
+		if g.Add(o, start); tt.limit > 0 {
+			require.Equal(t, start, g.used, "now it is used to a half")
+		}
 	}
 }
 
