@@ -290,7 +290,7 @@ func Want() map[string]Value {
 		"quota.utilization{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":           {Sum: .6},
 		"quota.reset{server.address=api.test,heed.quota.name=default,heed.quota.unit=requests,heed.quota.known=stated}":                 {Sum: 20.3},
 		"quota.rate{server.address=learned.test}":                                                                                       {Sum: 4.95},
-		"quota.concurrency{server.address=busy.test,heed.reason=overload}":                                                              {Sum: 8},
+		"quota.concurrency{server.address=busy.test,heed.reason=overload}":                                                              {Sum: 5},
 		"retry_budget.remaining{}":                                     {Sum: 30},
 		"quota.hold{server.address=held.test,heed.reason=retry-after}": {Sum: 53.95},
 	} {

@@ -59,8 +59,7 @@ const SearchBytes = int64(unsafe.Sizeof(search{}))
 type counts struct{ n, bad int }
 
 const (
-	oneIn       = 5               // of the latest outcomes, in which a failure makes the limiter act
-	minFailures = 6               // of the latest outcomes, for that
+	minFailures = 13              // of the latest 64 outcomes, a fifth, with which a failure makes the limiter act
 	step        = .25             // factor of the limit, to find out
 	few         = 2               // in flight: the limit is not lowered further
 	fewOf       = 1. / 32         // of those in flight before: it is not lowered further to find out
@@ -156,7 +155,7 @@ func (g *AdaptiveLimiter) Add(o Outcome, now time.Time) Verdict {
 	if g.limit == 0 {
 		k := bits.OnesCount64(g.recent)
 		n := float64(max(o.With, o.Open))
-		if !o.Failed || n < 2*few || o.RoundTrip > slow || k < minFailures || oneIn*k < int(g.n) || now.Before(g.restUntil) {
+		if !o.Failed || n < 2*few || o.RoundTrip > slow || k < minFailures || now.Before(g.restUntil) {
 			return Unknown
 		}
 		g.limit, g.least, g.known, g.since, g.gaveUp, g.used = n, max(n*fewOf, few), false, counts{}, 0, now

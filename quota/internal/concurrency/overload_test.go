@@ -191,6 +191,9 @@ func TestAdaptiveLimiter_verdicts(t *testing.T) {
 		"all are accepted":              {[]batch{{40, r(".", 80)}}, Unknown, 0},
 		"one in six":                    {[]batch{{40, r(".....x", 20)}}, Unknown, 0},
 		"few failures":                  {[]batch{{40, "xxxxx"}}, Unknown, 0},
+		"12 of 64":                      {[]batch{{40, r(".", 29) + r("x", 11) + r(".", 23) + "x"}}, Unknown, 0},
+		"13 of 64":                      {[]batch{{40, r(".", 28) + r("x", 12) + r(".", 23) + "x"}}, Unknown, 10},
+		"13 of 65":                      {[]batch{{40, "x" + r(".", 28) + r("x", 11) + r(".", 24) + "x"}}, Unknown, 0},
 		"few in flight":                 {[]batch{{3, r("x", 80)}}, Unknown, 0},
 		"a fifth":                       {[]batch{{40, r(".x", 40)}}, Unknown, 10},
 		"rarer with a quarter":          {[]batch{{40, r(".x", 40)}, {10, "....."}}, Dependent, 11},
@@ -486,11 +489,11 @@ func TestAdaptiveLimiter_dropsALimitThatDoesNotHelp(t *testing.T) {
 		require.Equal(t, tt.want == Independent, start.Before(g.restUntil), name)
 		require.LessOrEqual(t, g.atLimit.n, 64, name)
 	}
-	g := AdaptiveLimiter{latest: start, recent: 1<<5 - 1, n: 8, search: &search{first: start.Add(-time.Hour), atLimit: counts{7, 7}, since: counts{7, 7}, gaveUp: 7, known: true, fast: true}}
+	g := AdaptiveLimiter{latest: start, recent: 1<<12 - 1, n: 16, search: &search{first: start.Add(-time.Hour), atLimit: counts{7, 7}, since: counts{7, 7}, gaveUp: 7, known: true, fast: true}}
 	require.Equal(t, Unknown, g.Add(Outcome{Claim: 11, Failed: true, With: 9, Open: 1, Sent: 20, RoundTrip: trip}, start))
 	require.EqualValues(t, 2, g.Limit())
 	require.Equal(t, []any{counts{}, counts{}, 0, false, false}, []any{g.atLimit, g.since, g.gaveUp, g.known, g.fast}, "those of an earlier limit do not count")
-	require.EqualValues(t, .9, g.share, "six of six")
+	require.EqualValues(t, .9, g.share, "13 of 13")
 }
 
 // A limit of two that helps is not dropped, however long it lasts: a failure in four where nine in ten failed before.
@@ -518,7 +521,7 @@ func TestAdaptiveLimiter_acceptsAsManyAsUsual(t *testing.T) {
 func TestAdaptiveLimiter_slowServers(t *testing.T) {
 	for trip, slow := range map[time.Duration]bool{2 * time.Second: false, 2*time.Second + 1: true} {
 		o := Outcome{Claim: 11, Failed: true, With: 40, Open: 40, Sent: 50, RoundTrip: trip}
-		g := AdaptiveLimiter{latest: start, recent: 1<<8 - 1, n: 8, search: &search{first: start.Add(-time.Hour)}}
+		g := AdaptiveLimiter{latest: start, recent: 1<<12 - 1, n: 16, search: &search{first: start.Add(-time.Hour)}}
 		g.Add(o, start)
 		require.Equal(t, slow, g.Limit() == 0, trip)
 		g = AdaptiveLimiter{latest: start, recent: 1, n: 64, search: &search{limit: 40, least: 2, share: .5, first: start.Add(-time.Hour)}}
