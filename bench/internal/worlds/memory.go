@@ -289,7 +289,8 @@ func (a account) held() (n int64) {
 	for i := range quotas.Len() {
 		q := quotas.Index(i)
 		known = known || q.UnsafePointer() == unknown.UnsafePointer()
-		n += size(pointer.Elem()) + quotaExtra + heldByQuota(q.Elem())
+		search := q.Elem().FieldByName("Overload").FieldByName("search") // reserved with the quota, allocated with the first failure
+		n += size(pointer.Elem()) + size(search.Type().Elem()) + quotaExtra + heldByQuota(q.Elem())
 		if shared := q.Elem().FieldByName("shared"); !shared.IsNil() {
 			n += size(shared.Type().Elem())
 		}
