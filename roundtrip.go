@@ -19,7 +19,6 @@ import (
 	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/internal/queuelink"
-	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -402,7 +401,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	if a.err != nil || a.resp.StatusCode >= 400 {
 		now = rt.t.resolved.clock.Now()
 	}
-	f := quotalink.Of(rt.t.resolved.quota).FeedbackReport(rt.req, a.ticket.Demands[rt.quotaIndex], a.resp, a.err, now, a.limitBuf[:0], &a.report)
+	f := rt.t.resolved.feedback.FeedbackReport(rt.req, a.ticket.Demands[rt.quotaIndex], a.resp, a.err, now, a.limitBuf[:0], &a.report)
 	f.Repeated = rt.failures < rt.info.Attempts-1 // an earlier attempt was throttled
 	if a.err == nil && a.resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing
@@ -432,12 +431,12 @@ func (rt *roundTrip) observeLatency(cause throttle.Cause) {
 	end := a.resultAt()
 	took := end.Sub(a.grantedAt)
 	if a.outcome == throttle.Accepted {
-		quotalink.Of(rt.t.resolved.quota).ObserveLatency(rt.req, took, end)
+		rt.t.resolved.feedback.ObserveLatency(rt.req, took, end)
 		return
 	}
 	deadline, hasDeadline := rt.ctx.Deadline()
 	if waited := a.ticket.Waited(); waited > 0 && cause == throttle.CauseCanceled && hasDeadline && time.Until(deadline) <= 0 {
-		quotalink.Of(rt.t.resolved.quota).ObserveExpired(rt.req, took, waited, end)
+		rt.t.resolved.feedback.ObserveExpired(rt.req, took, waited, end)
 	}
 }
 

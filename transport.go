@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -104,7 +105,8 @@ type Transport struct {
 type resolved struct {
 	base       http.RoundTripper
 	quota      *quota.Tracker
-	events     *quota.Events // the Tracker calls them; nil if Trace has no Hold and no LimitLearned
+	feedback   quotalink.Tracker // the methods of quota that it does not export
+	events     *quota.Events     // the Tracker calls them; nil if Trace has no Hold and no LimitLearned
 	queue      *queue.Queue
 	trace      *Trace
 	retry      RetryPolicy
@@ -246,6 +248,7 @@ func (t *Transport) resolve() {
 			retry: t.Retry.withDefaults(nil),
 			clock: throttle.ClockOr(t.Clock),
 		}
+		t.resolved.feedback = quotalink.Of(t.resolved.quota)
 		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
 			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/explain"
-	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -114,7 +113,7 @@ func (rt *roundTrip) sleep(d time.Duration) (err error) {
 // would probably arrive after the deadline, and prefers callers that have enough time even for a slow response. If the
 // wait must end earlier than the deadline, the time from its end on counts for the response.
 func (rt *roundTrip) expectLatency(deadline, waitEnd time.Time) {
-	typical, high := quotalink.Of(rt.t.resolved.quota).Latency(rt.req, rt.t.resolved.clock.Now())
+	typical, high := rt.t.resolved.feedback.Latency(rt.req, rt.t.resolved.clock.Now())
 	after := time.Duration(0)
 	if !waitEnd.IsZero() {
 		after = max(deadline.Sub(waitEnd), 0)

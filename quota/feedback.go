@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/h2error"
+	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -26,6 +27,13 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	var report headers.Report
 	return (*linked)(t).FeedbackReport(req, d, resp, err, now, buf, &report)
 }
+
+func init() {
+	quotalink.Of = func(tracker any) quotalink.Tracker { return (*linked)(tracker.(*Tracker)) }
+}
+
+// A linked implements quotalink.Tracker.
+type linked Tracker
 
 func (lt *linked) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
 	t := (*Tracker)(lt)

@@ -4,16 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/heed-go/heed/internal/quotalink"
 	"github.com/heed-go/heed/quota/internal/routes"
 )
-
-func init() {
-	quotalink.Of = func(tracker any) quotalink.Tracker { return (*linked)(tracker.(*Tracker)) }
-}
-
-// A linked implements quotalink.Tracker.
-type linked Tracker
 
 func (lt *linked) ObserveLatency(req *http.Request, d time.Duration, now time.Time) {
 	t := (*Tracker)(lt)

@@ -195,15 +195,14 @@ func (t *Tracker) addEndpoint(req *http.Request, key uint64, host string) *endpo
 }
 
 // namesAt returns the names of the limits of host, which share an allocation.
-func namesAt(host string) (n model.Names) {
+func namesAt(host string) model.Names {
 	const quota, retryAfter, slowStart, overload = ": quota", ": retry-after", ": slow start", ": overload"
 	all := host + quota + host + retryAfter + host + learnedRate + host + slowStart + host + overload
-	next := func(suffix string) (name string) {
-		name, all = all[:len(host)+len(suffix)], all[len(host)+len(suffix):]
-		return name
-	}
-	n.Quota, n.RetryAfter, n.LearnedRate, n.SlowStart, n.Overload = next(quota), next(retryAfter), next(learnedRate), next(slowStart), next(overload)
-	return n
+	a := len(host) + len(quota)
+	b := a + len(host) + len(retryAfter)
+	c := b + len(host) + len(learnedRate)
+	d := c + len(host) + len(slowStart)
+	return model.Names{Quota: all[:a], RetryAfter: all[a:b], LearnedRate: all[b:c], SlowStart: all[c:d], Overload: all[d:]}
 }
 
 // evictable returns one of a few endpoints: a blank one, or else the one used least recently. The
