@@ -427,8 +427,7 @@ func (a *attempt) resultAt() time.Time {
 // observeLatency reports to the Tracker how long the latest attempt took, if the server
 // accepted it, or the caller's deadline ended it after a wait, which left too little time.
 func (rt *roundTrip) observeLatency(cause throttle.Cause) {
-	a := rt.attempt
-	end := a.resultAt()
+	a, end := rt.attempt, rt.attempt.resultAt()
 	took := end.Sub(a.grantedAt)
 	if a.outcome == throttle.Accepted {
 		rt.t.resolved.feedback.ObserveLatency(rt.req, took, end)

@@ -133,3 +133,27 @@ func TestTransport_aBreakerThatIgnoresCanceledCallsStaysHalfOpen(t *testing.T) {
 		require.Equal(t, gobreaker.StateClosed, b.State())
 	})
 }
+
+// A breakerFunc is a Breaker.
+type breakerFunc func() (func(error), error)
+
+func (f breakerFunc) Allow() (done func(error), err error) { return f() }
+
+// The error of a Breaker ends the call also if it is a rejection by a limit of the Breaker, and the limits of the Transport
+// grant the request meanwhile.
+func TestTransport_aRejectionOfTheBreakerIsNoneOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, rejection := 0, &throttle.RejectedError{Decision: throttle.Decision{Wait: time.Hour, ServerImposed: true, Policy: "breaker"}}
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
+		d, err := l.Reserve(t.Context(), throttle.Claim{Now: time.Now()})
+		require.NoError(t, err)
+		s := newScript(200)
+		_, err = get(t, &Transport{Base: s, Limiter: l, Breaker: oneBreaker(breakerFunc(func() (func(error), error) {
+			asked++
+			l.Report(t.Context(), throttle.Claim{}, d, throttle.Feedback{State: throttle.Unused})
+			return nil, rejection
+		}))})
+		require.ErrorIs(t, err, rejection)
+		require.Equal(t, []int{1, 0}, []int{asked, s.sent()}, "asked and sent")
+	})
+}

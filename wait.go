@@ -138,14 +138,22 @@ func (rt *roundTrip) wait() (err error) {
 	}
 	if q := rt.t.resolved.queue; rt.opts.NoWait {
 		err = q.Try(ctx, &rt.attempt.ticket)
-	} else if err = q.WaitHooks(ctx, &rt.attempt.ticket, rt.hooks); errors.Is(err, throttle.ErrRejected) || err != nil && ctx.Err() == context.DeadlineExceeded {
+	} else {
+		err = q.WaitHooks(ctx, &rt.attempt.ticket, rt.hooks)
+	}
+	switch b, ok := err.(breakerError); { //nolint:errorlint // the Queue returns it as it is
+	case ok:
+		return b.error
+	case err == nil:
+		return nil
+	case !rt.opts.NoWait && (errors.Is(err, throttle.ErrRejected) || ctx.Err() == context.DeadlineExceeded):
 		rt.reportGaveUp() // a limit or a deadline has ended the wait
 	}
-	if err != nil {
-		err = rt.addReason(err, rule)
-	}
-	return err
+	return rt.addReason(err, rule)
 }
+
+// A breakerError is the error of a Breaker, which no limit of the queue has returned, even if it is a rejection.
+type breakerError struct{ error }
 
 // A waitRule is the rule other than the context that ends a wait in the queue first. It is zero if there is none.
 type waitRule struct {
@@ -199,7 +207,7 @@ func (rt *roundTrip) addReason(err error, rule waitRule) error {
 // queued asks the Breaker when the request begins to wait in the queue, and records and traces the beginning.
 func (rt *roundTrip) queued(p queue.Position) error {
 	if err := rt.askBreaker(); err != nil {
-		return err
+		return breakerError{err}
 	}
 	i := &rt.attempt.wait
 	i.StartLimit = p.Limit

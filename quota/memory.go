@@ -50,7 +50,7 @@ func (ep *endpoint) evictQuotas(limits []throttle.RemoteLimit, now time.Time) bo
 		small, smallUse := ep.small.oldestIdle(now)
 		used, idle := unknown.lastUse(now)
 		switch {
-		case idle && unknown.knows() && !slices.Contains(ep.quotas, unknown) && (oldest < 0 || used.Before(oldestUse)):
+		case idle && unknown.knows() && !unknown.unitsUsedUp(now) && !slices.Contains(ep.quotas, unknown) && (oldest < 0 || used.Before(oldestUse)) && (small < 0 || used.Before(smallUse)):
 			ep.Memory.Release(unknown.drop() - ep.quotaBytes())
 			ep.unknown.Store(ep.newQuota())
 			ep.replace(unknown)
@@ -104,6 +104,13 @@ func (q *quota) knows() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.Estimates)+len(q.units) > 0 || q.Learned != nil && !q.Learned.Window.Declared
+}
+
+// unitsUsedUp reports whether nothing is left of a limit in another unit than requests.
+func (q *quota) unitsUsedUp(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.ContainsFunc(q.units, func(u *unitQuota) bool { return u.usedUp(now) })
 }
 
 // forget removes everything that q knows, so that it admits all requests from now on.

@@ -190,6 +190,46 @@ func TestEndpoint_unusedStateGivesWay(t *testing.T) {
 	}
 }
 
+// What the unknown quota knows stays while it is in use: nothing is left of the tokens that the server states. Small quotas that
+// were used less recently give way first.
+func TestEndpoint_unknownQuotaGivesWayInItsTurn(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, tt := range map[string]struct {
+		tokens int64 // left
+		small  bool
+		kept   bool
+	}{
+		"unused":                 {tokens: 5},
+		"no token is left":       {kept: true},
+		"small quotas are older": {tokens: 5, small: true, kept: true},
+	} {
+		tr := &Tracker{Clock: stopped(now)}
+		req := request(t, users)
+		d, tokens := tr.Demand(req), tr.DemandUnits(req, "tokens", 1)
+		left := strconv.FormatInt(tt.tokens, 10)
+		f := tr.Feedback(req, d, answer(200, "X-RateLimit-Limit-Tokens", "9", "X-RateLimit-Remaining-Tokens", left, "X-RateLimit-Reset-Tokens", "9h"), nil, now, nil)
+		for _, demand := range []throttle.Demand{d, tokens} {
+			dec, err := demand.Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
+			require.NoError(t, err)
+			demand.Limiter.Report(t.Context(), throttle.Claim{}, dec, f)
+		}
+		ep := tr.endpointOf(req)
+		unknown := ep.unknown.Load()
+		require.Len(t, unknown.units, 1, name)
+		if tt.small {
+			ep.small = &smallQuotas{began: now.Add(-time.Hour)}
+			for i := range uint64(60) {
+				ep.addSmall(i, &smallQuota{endpoint: ep, name: i, limit: 9, remaining: 5}, now)
+			}
+		}
+		held := ep.Memory.Load()
+		const other = model.MaxBytes - 300
+		ep.Memory.Add(other - held)
+		require.Equal(t, tt.small, ep.evictQuotas(nil, now.Add(time.Hour)), name)
+		require.Equal(t, tt.kept, ep.unknown.Load() == unknown, name)
+	}
+}
+
 // The sets of similar routes take no memory that the limit of a new quota needs: without its limit, the quota would get all routes
 // that are similar, and theirs would be tracked by none.
 func TestEndpoint_similarRoutesLeaveMemoryForTheLimit(t *testing.T) {

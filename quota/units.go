@@ -3,12 +3,14 @@ package quota
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/model"
+	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -119,6 +121,13 @@ func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.Update(limits, 0, ticks.Later(now, u.LastGranted))
+}
+
+// usedUp reports whether nothing is left of a limit of u.
+func (u *unitQuota) usedUp(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.ContainsFunc(u.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
 }
 
 // drop removes all estimates, see dropEstimates.

@@ -104,6 +104,10 @@ func TestQueue_waiterLeavesWhenQueuedFails(t *testing.T) {
 		err := q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) error { s.end(); q.Wake(); return failed }})
 		require.ErrorIs(t, err, failed, "the limit granted it meanwhile")
 		requireEmpty(t, q)
+		rejection := &throttle.RejectedError{Decision: throttle.Decision{Wait: time.Minute, ServerImposed: true}}
+		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
+		err = q.WaitHooks(t.Context(), ticket(l), Hooks{Queued: func(Position) error { s.end(); q.Wake(); return rejection }})
+		require.Equal(t, rejection, err, "a rejection that is not of a limit ends the wait, too")
 		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
 	})
 }

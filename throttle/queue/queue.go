@@ -140,9 +140,12 @@ func (q *Queue) WaitHooks(ctx context.Context, t *Ticket, h Hooks) error {
 		}
 		w := q.newWaiter(ctx, t)
 		err = q.waitRenewable(ctx, w, j, h.Renew)
+		stopped := w.stopped
 		*w = waiter{wake: w.wake}
 		q.waiterPool.Put(w)
-		err = q.lastTry(ctx, t, err, retry, time.Duration(now))
+		if !stopped {
+			err = q.lastTry(ctx, t, err, retry, time.Duration(now))
+		}
 	}
 	q.finish(ctx, t, err)
 	return err

@@ -16,6 +16,7 @@ type waiter struct {
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 	late          bool          // it goes behind others, see demoteLate
+	stopped       bool          // Hooks.Queued has returned an error
 	renewed       bool          // it was renewed, and is counted in Queue.numWaiting while it has no class
 }
 
@@ -151,6 +152,7 @@ func (q *Queue) callFor(w *waiter, f func() error) error {
 		}
 	}()
 	err = f()
+	w.stopped = err != nil
 	return err
 }
 

@@ -99,7 +99,7 @@ func (q *Quota) SetBack(now time.Time) {
 }
 
 // LastUse returns when q last admitted a request. It reports whether q is idle: it admits all
-// requests as of now, and none is in flight.
+// requests as of now, or has a learned rate that is not needed any more, and none is in flight.
 func (q *Quota) LastUse(now time.Time) (at time.Time, idle bool) {
 	h, l := &q.Hold, q.Learned
 	held := h.Held && ticks.Later(h.Until, h.Latest).After(now.Add(-staleAfter))
