@@ -1,10 +1,12 @@
 package quota_test
 
 import (
+	"cmp"
 	"flag"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,22 +29,27 @@ func TestScenarios_agreeWithTransport(t *testing.T) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			s := c.run()
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Until(s.start))
-				r := c.runTransport()
-				t.Logf("simulated: %v", s.totals())
-				t.Logf("Transport: %d requests, %d rejected, %d calls failed, %v", r.requests, r.rejected, r.failed, r.elapsed)
-				require.InDelta(t, s.failed, r.failed, max(5, float64(s.failed)/5))
-				tolerance := 0.1
-				if c.varies || s.rejected() > 30 { // the order of requests of one moment decides which are rejected
-					tolerance = 0.25 // a ban or a hold more or less
-				} else {
-					require.InDelta(t, s.rejected(), r.rejected, max(8, float64(s.rejected())))
-				}
-				if s.rejected() < 1000 { // else the order decides when each trial begins
-					require.InEpsilon(t, s.elapsed().Seconds(), r.elapsed.Seconds(), tolerance)
-				}
-			})
+			var runs []transportRun // three, because random times of tests make one in 80 take a tenth longer
+			for range 3 {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(time.Until(s.start))
+					runs = append(runs, c.runTransport())
+				})
+			}
+			slices.SortFunc(runs, func(a, b transportRun) int { return cmp.Compare(a.elapsed, b.elapsed) })
+			r := runs[1]
+			t.Logf("simulated: %v", s.totals())
+			t.Logf("Transport: %d requests, %d rejected, %d calls failed, %v", r.requests, r.rejected, r.failed, r.elapsed)
+			require.InDelta(t, s.failed, r.failed, max(5, float64(s.failed)/5))
+			tolerance := 0.1
+			if c.varies || s.rejected() > 30 { // the order of requests of one moment decides which are rejected
+				tolerance = 0.25 // a ban or a hold more or less
+			} else {
+				require.InDelta(t, s.rejected(), r.rejected, max(8, float64(s.rejected())))
+			}
+			if s.rejected() < 1000 { // else the order decides when each trial begins
+				require.InEpsilon(t, s.elapsed().Seconds(), r.elapsed.Seconds(), tolerance)
+			}
 		})
 	}
 }
