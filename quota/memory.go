@@ -22,7 +22,7 @@ const (
 func (ep *endpoint) hasMemoryForQuota(limits []throttle.RemoteLimit) bool {
 	need := ep.quotaBytes() + routeBytes + estimateBytes(limits)
 	if all := ep.tracker.declared.Load(); all != nil && (*all)[ep.host].Count > 0 {
-		need += model.DeclaredBytes
+		need += model.LearnedBytes
 	}
 	return len(ep.quotas) < maxQuotas && ep.Memory.Load()+need <= model.MaxBytes
 }
@@ -35,34 +35,44 @@ func estimateBytes(limits []throttle.RemoteLimit) int64 {
 	return model.EstimateBytes + int64(len(limits[0].Name))
 }
 
-// evictQuotas drops quotas, the least recently used first, until there is memory for one more, with the first of limits. It
-// reports false if that is not possible: it drops only idle quotas, and of the unknown one only what it has learned. The
-// caller holds ep.mu.
+// evictQuotas drops what was used least recently until there is memory for one more quota, with the first of limits: quotas,
+// routes with a small quota, and what the unknown quota knows. It reports false if that is not possible: what is in use stays.
+// The caller holds ep.mu.
 func (ep *endpoint) evictQuotas(limits []throttle.RemoteLimit, now time.Time) bool {
 	for !ep.hasMemoryForQuota(limits) {
-		unknown := ep.unknown.Load()
-		oldest, oldestUse := -1, time.Time{}
-		for i, q := range ep.quotas {
-			if used, idle := q.lastUse(now); idle && q != unknown && (oldest < 0 || used.Before(oldestUse)) {
-				oldest, oldestUse = i, used
+		var drop func() // nil: all is in use
+		var oldest time.Time
+		consider := func(used time.Time, f func()) {
+			if drop == nil || used.Before(oldest) {
+				drop, oldest = f, used
 			}
 		}
-		small, smallUse := ep.small.oldestIdle(now)
-		used, idle := unknown.lastUse(now)
-		switch {
-		case idle && unknown.knows() && !unknown.unitsUsedUp(now) && !slices.Contains(ep.quotas, unknown) && (oldest < 0 || used.Before(oldestUse)) && (small < 0 || used.Before(smallUse)):
-			ep.Memory.Release(unknown.drop() - ep.quotaBytes())
-			ep.unknown.Store(ep.newQuota())
-			ep.replace(unknown)
-		case small >= 0 && len(ep.quotas) < maxQuotas && (oldest < 0 || smallUse.Before(oldestUse)):
-			ep.dropSmall(small)
-		case oldest < 0:
-			return false
-		default:
-			ep.drop(oldest)
+		unknown := ep.unknown.Load()
+		for i, q := range ep.quotas {
+			if used, idle := q.lastUse(now); idle && q != unknown {
+				consider(used, func() { ep.drop(i) })
+			}
 		}
+		if i, used := ep.small.oldestIdle(now); i >= 0 && len(ep.quotas) < maxQuotas {
+			consider(used, func() { ep.dropSmall(i) })
+		}
+		if used, idle := unknown.lastUse(now); idle && unknown.knows() && !unknown.unitsUsedUp(now) && !slices.Contains(ep.quotas, unknown) {
+			consider(used, ep.renewUnknown)
+		}
+		if drop == nil {
+			return false
+		}
+		drop()
 	}
 	return true
+}
+
+// renewUnknown replaces the unknown quota, which is none of ep.quotas, by one that knows nothing.
+func (ep *endpoint) renewUnknown() {
+	unknown := ep.unknown.Load()
+	ep.Memory.Release(unknown.drop() - ep.quotaBytes()) // which are not reserved for it
+	ep.unknown.Store(ep.newQuota())
+	ep.replace(unknown)
 }
 
 // drop removes the quota with index i, its routes and its patterns. The caller holds ep.mu.

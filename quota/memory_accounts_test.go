@@ -132,7 +132,7 @@ func (ep *endpoint) held() (n int64) {
 func (q *quota) held() (n int64) {
 	n = bytesOf(q.Estimates)
 	if q.Learned != nil {
-		n += model.DeclaredBytes
+		n += model.LearnedBytes
 	}
 	if !reflect.ValueOf(&q.Quota).Elem().FieldByName("sends").IsNil() {
 		n += statedlimit.LogBytes
@@ -160,7 +160,7 @@ func TestEndpoint_unusedStateGivesWay(t *testing.T) {
 	rate := func(q *quota, bytes func(int64) bool) {
 		q.Learned = new(model.Learned)
 		q.Learned.Loop.BeginAt(throttle.CauseUnstated, 9, 0, now)
-		require.True(t, bytes(model.DeclaredBytes))
+		require.True(t, bytes(model.LearnedBytes))
 	}
 	for name, fill := range map[string]func(ep *endpoint){
 		"small quotas": func(ep *endpoint) {

@@ -3,14 +3,12 @@ package quota
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/quota/internal/model"
-	"github.com/heed-go/heed/quota/internal/statedlimit"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -123,11 +121,11 @@ func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.Update(limits, 0, ticks.Later(now, u.LastGranted))
 }
 
-// usedUp reports whether nothing is left of a limit of u.
+// usedUp is UsedUp, with u locked.
 func (u *unitQuota) usedUp(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.ContainsFunc(u.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
+	return u.UsedUp(now)
 }
 
 // drop removes all estimates, see dropEstimates.

@@ -10,7 +10,7 @@ import (
 
 // Package queue sets these functions. A q is a *queue.Queue, and a ticket a *queue.Ticket.
 var (
-	// NumWaiting returns the number of callers that wait in q. After Close and Drain it is more than zero.
+	// NumWaiting returns where q counts the callers that wait in it. After Close and Drain the count is more than zero.
 	NumWaiting func(q any) *atomic.Int64
 
 	// CanBypass reports whether no caller waits in q for l with the given key. It is false after Close and Drain.

@@ -1,3 +1,3 @@
 // Package concurrency bounds the requests in flight of one quota: a [Ramp] sends what has waited at a growing
-// rate, and a [AdaptiveLimiter] sends fewer while that makes failures rarer.
+// rate, and an [AdaptiveLimiter] sends fewer while that makes failures rarer.
 package concurrency

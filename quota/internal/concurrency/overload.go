@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// A AdaptiveLimiter sends fewer requests at a time while a fifth of them fails, if that makes failures rarer. Failures that
+// An AdaptiveLimiter sends fewer requests at a time while a fifth of them fails, if that makes failures rarer. Failures that
 // do not depend on the requests in flight are none of its business: one bad backend, a bug, an outage.
 //
 // To find out, it divides the requests in flight by four when one of these fails too early for failures to have become
@@ -122,7 +122,7 @@ type Outcome struct {
 	CountOnly bool          // it limits nothing, so that only Share and Accepts know it
 }
 
-// A Verdict is what a AdaptiveLimiter has found out.
+// A Verdict is what an AdaptiveLimiter has found out.
 type Verdict uint8
 
 const (

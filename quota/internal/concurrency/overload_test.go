@@ -514,6 +514,11 @@ func TestAdaptiveLimiter_acceptsAsManyAsUsual(t *testing.T) {
 	}
 	require.True(t, g.Accepts(5))
 	require.False(t, g.Accepts(6))
+	for range 64 {
+		require.Equal(t, Unknown, g.Add(Outcome{Claim: 11, Failed: true, With: 40, Open: 40, Sent: 50, RoundTrip: time.Millisecond, CountOnly: true}, now))
+	}
+	require.True(t, g.MostFail())
+	require.Nil(t, g.search, "what only counts takes no memory for more")
 }
 
 // Where round trips take longer than two seconds, the limiter does not find out, and stops if it turns out late. A limit

@@ -40,7 +40,7 @@ func (l *Learned) Limits() bool { return l.Loop.On() || l.Window.On() }
 
 // remember returns what q has learned, which is new if there is nothing; nil if there is no memory for it.
 func (q *Quota) remember(now time.Time) *Learned {
-	if q.Learned != nil || q.Dropped || !q.Account.Memory.Reserve(learnedBytes) {
+	if q.Learned != nil || q.Dropped || !q.Account.Memory.Reserve(LearnedBytes) {
 		return q.Learned
 	}
 	q.Learned = new(Learned)
@@ -129,7 +129,7 @@ func (q *Quota) testRate(n uint64, f *throttle.Feedback, now time.Time) {
 // Declare gives q, which is new, the limit l that is declared for its host, as a learned window. If
 // there is no memory for it, q has no declared limit.
 func (q *Quota) Declare(l throttle.Limit) {
-	if !q.Account.Memory.Reserve(learnedBytes) {
+	if !q.Account.Memory.Reserve(LearnedBytes) {
 		return
 	}
 	limit, length := l.Count, l.Per
@@ -172,7 +172,7 @@ func (q *Quota) succeeded(n uint64, now time.Time) {
 	l.successesInRow++
 	if l.successesInRow >= forgetAfter && !l.Limits() && !q.Hold.Suspected && !now.Before(l.next) {
 		q.Learned = nil
-		q.Account.Memory.Release(learnedBytes)
+		q.Account.Memory.Release(LearnedBytes)
 	}
 }
 

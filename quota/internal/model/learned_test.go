@@ -203,7 +203,7 @@ func TestQuota_declaresBursts(t *testing.T) {
 		require.Equal(t, []int64{tt.size, tt.size}, []int64{w.Limit, w.ConfirmedLimit}, name)
 		require.Equal(t, tt.length, w.Length, name)
 		require.True(t, w.Declared, name)
-		require.Equal(t, learnedBytes, q.Account.Memory.Load(), name)
+		require.Equal(t, LearnedBytes, q.Account.Memory.Load(), name)
 	}
 	q := modelAt(0)
 	q.Account.Memory.Store(MaxBytes)

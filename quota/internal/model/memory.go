@@ -25,8 +25,7 @@ const (
 	MaxBytes = 27 << 9
 
 	EstimateBytes = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
-	learnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8
-	DeclaredBytes = learnedBytes // of Declare
+	LearnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8 // also of a limit that is declared
 )
 
 // Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
@@ -57,7 +56,7 @@ func bytesOf(list []statedlimit.Estimate) (n int64) {
 func (q *Quota) DropAll() (bytes int64) {
 	bytes = q.DropEstimates() + q.dropSends()
 	if q.Learned != nil {
-		bytes += learnedBytes
+		bytes += LearnedBytes
 	}
 	q.Learned = nil
 	return bytes
@@ -93,7 +92,7 @@ func (q *Quota) SetBack(now time.Time) {
 	case l.Window.Declared:
 		q.Learned = &Learned{Window: learnedlimit.NewDeclaredWindow(l.Window.Limit, l.Window.Length)}
 	default:
-		q.Account.Memory.Release(learnedBytes)
+		q.Account.Memory.Release(LearnedBytes)
 	}
 	q.trip, q.Span, q.FetchUntil, q.LastGranted = roundTrip{}, learnedlimit.AcceptedSpan{}, time.Time{}, now
 }
@@ -104,6 +103,10 @@ func (q *Quota) LastUse(now time.Time) (at time.Time, idle bool) {
 	h, l := &q.Hold, q.Learned
 	held := h.Held && ticks.Later(h.Until, h.Latest).After(now.Add(-staleAfter))
 	estimated := l != nil && (l.Loop.On() && now.Sub(q.LastGranted) < staleAfter || l.Window.On() && now.Before(l.Window.Reset))
-	usedUp := slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
-	return q.LastGranted, q.InFlight.Open == 0 && !held && !estimated && !usedUp
+	return q.LastGranted, q.InFlight.Open == 0 && !held && !estimated && !q.UsedUp(now)
+}
+
+// UsedUp reports whether nothing is left of a limit that the server states, until its reset.
+func (u *Units) UsedUp(now time.Time) bool {
+	return slices.ContainsFunc(u.Estimates, func(e statedlimit.Estimate) bool { return e.Remaining <= 0 && now.Before(e.Reset) })
 }

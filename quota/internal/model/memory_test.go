@@ -92,7 +92,7 @@ func TestQuota_isDroppedWithItsMemory(t *testing.T) {
 	q := modelAt(0)
 	require.NotNil(t, q.remember(now))
 	q.Estimates = []statedlimit.Estimate{logEstimate(now)}
-	require.Equal(t, learnedBytes+EstimateBytes+statedlimit.LogBytes, q.DropAll())
+	require.Equal(t, LearnedBytes+EstimateBytes+statedlimit.LogBytes, q.DropAll())
 	require.Empty(t, q.Estimates)
 	require.Nil(t, q.remember(now))
 	require.Equal(t, -1, q.find(throttle.RemoteLimit{Limit: 9}, now))
@@ -152,7 +152,7 @@ func TestQuota_accountsForItsMemory(t *testing.T) {
 				want += statedlimit.LogBytes
 			}
 			if q.Learned != nil {
-				want += learnedBytes
+				want += LearnedBytes
 			}
 			require.Equal(t, want, a.Memory.Load(), "seed %d", seed)
 			if most = max(most, a.Memory.Load()-occupied); q.Learned != nil && q.Learned.Limits() {
