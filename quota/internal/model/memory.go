@@ -25,7 +25,7 @@ const (
 	MaxBytes = 27 << 9
 
 	EstimateBytes = int64(unsafe.Sizeof(statedlimit.Estimate{})) + 48 // with the rounding to size classes; without its name
-	LearnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8 // also of a limit that is declared
+	LearnedBytes  = int64(unsafe.Sizeof(Learned{})) + 8               // also of a limit that is declared
 )
 
 // Reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
