@@ -74,8 +74,8 @@
 //	states nothing                     R = R - 1
 //
 // A fixed window returns nothing before T; then one probe asks what is left. A bucket returns
-// r (t - t0), where r is a lower bound from two responses. A sliding log returns each unit a
-// window after this process took it. A sliding counter returns what is used at T evenly until the
+// r (t - t0), where r is a lower bound from two responses. Of a sliding log, the next response states
+// what has come back. A sliding counter returns what is used at T evenly until the
 // next reset; it is recognised by the first response after T, which is therefore asked for when
 // one unit would be back. If R falls by more than one unit for each request of this process, because
 // of their cost or of other clients, R suffices for fewer requests.

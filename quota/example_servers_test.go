@@ -92,16 +92,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    67 │█                   █
-	//                │█                   █   ▁               ▆▃
-	//                │█▃▃▃▃▂              █▁  █   ▄           ██  ▁▅▄ ▃   ▁
-	// rejected       │     1   1        1               1      +      2
-	// waits for      │     qqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqqsqqq qqq
-	//                └┬───────────────────┬───────────────────┬────────────
+	// accepted    91 │▂                                           █
+	//                │█                    ▅                      █
+	//                │█▂▃▂▃▁              ▆█  █▁  ▁               █   ▃
+	// rejected       │     1   1        1               1         1
+	// waits for      │     qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqsqqqq
+	//                └┬───────────────────┬───────────────────┬────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, + = 10 or more, s = slow start, q = quota
+	// 1 column = 250 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: stated limit of 100
-	// 300 calls: 338 requests sent, 38 rejected, 0 calls failed, 13 s (ideal 11.3 s)
+	// 300 calls: 305 requests sent, 5 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -243,13 +243,13 @@ func Example_headersInRejections() {
 	// accepted   100 │▂         █         █         █         █         █
 	//                │█         █         █         █         █         █
 	//                │█▄▃       █         █         █         █         █
-	// rejected       │  2 1   1 +  1    1      1 1         1
+	// rejected       │  2 1   1 1  1    1 1    1 1  1      1  2
 	// waits for      │  qqqqqqqqqqqqqqqqqqsqqqqqqqqqqqqqqqqqqqsqqqqqqqqqs
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
-	// 1 column = 500 ms, + = 10 or more, s = slow start, q = quota
+	// 1 column = 500 ms, s = slow start, q = quota
 	//   1.4 s  quota api.example.com: stated limit of 100
-	// 600 calls: 627 requests sent, 27 rejected, 0 calls failed, 25.3 s (ideal 25 s)
+	// 600 calls: 614 requests sent, 14 rejected, 0 calls failed, 25.3 s (ideal 25 s)
 }
 
 var bareWindow = scenario{

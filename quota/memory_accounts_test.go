@@ -146,9 +146,6 @@ func (q *quota) held() (n int64) {
 func bytesOf(all []statedlimit.Estimate) (n int64) {
 	for i := range all {
 		n += model.EstimateBytes + int64(len(all[i].Name))
-		if all[i].HasLog() {
-			n += statedlimit.LogBytes
-		}
 	}
 	return n
 }

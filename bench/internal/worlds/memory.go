@@ -337,9 +337,6 @@ func heldByEstimates(all reflect.Value) (n int64) {
 	for i := range all.Len() {
 		e := all.Index(i)
 		n += size(e.Type()) + estimateExtra + int64(e.FieldByName("Name").Len())
-		if log := e.FieldByName("refill").FieldByName("log"); !log.IsNil() {
-			n += size(log.Type().Elem())
-		}
 	}
 	return n
 }

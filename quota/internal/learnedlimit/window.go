@@ -27,7 +27,7 @@ import (
 //     least that of the window.
 //   - The test is rejected: the limit is a window, and is confirmed.
 //
-// A confirmed window is tested again after statedlimit.TestEvery windows, because the server may have raised its
+// A confirmed window is tested again after testEvery windows, because the server may have raised its
 // limit. The first request after the estimated end of a window is sent alone: it is the probe. A
 // window begins with its first request, or windows end on a grid of the server's clock. The end of
 // the first window would be on that grid, which is assumed until a probe is rejected.
@@ -71,6 +71,7 @@ const (
 	minLearnedLimit  = 8                // accepted requests that make a window credible
 	maxLearnedLength = 10 * time.Minute // a longer stop shows no window: an estimate must not hold requests for so long
 	minStop          = time.Millisecond // minimum time between a stop and its probe
+	testEvery        = 20               // windows before the next test of a confirmed window
 
 	statedTestAfter = 2 // windows before the first test, if the rejections stated when to come back
 
@@ -135,6 +136,16 @@ func (w *Window) DescribeStop(stated time.Duration, firstProbe bool) {
 	}
 }
 
+// nextMultiple returns the first time after now that is a multiple of length away from start. length
+// is positive.
+func nextMultiple(now, start time.Time, length time.Duration) time.Time {
+	passed := now.Sub(start) % length
+	if passed < 0 {
+		passed += length
+	}
+	return now.Add(length - passed)
+}
+
 // usualLengthWithin returns the longest usual length of windows that is longer than minimum and, with
 // a tolerance for jitter and round trips, at most maximum. It is maximum if there is none.
 func usualLengthWithin(minimum, maximum time.Duration) time.Duration {
@@ -155,7 +166,7 @@ func (w *Window) begin(now time.Time, n uint64) {
 	w.windows++
 	w.next = now.Add(w.interval())
 	w.Reset = now.Add(w.Length)
-	if grid := statedlimit.NextMultiple(now, w.boundary, w.Length); !w.gridless && grid.Before(w.Reset.Add(-w.Length/8)) && grid.Sub(now) > w.Length/8 {
+	if grid := nextMultiple(now, w.boundary, w.Length); !w.gridless && grid.Before(w.Reset.Add(-w.Length/8)) && grid.Sub(now) > w.Length/8 {
 		w.Reset = grid
 	}
 }
@@ -312,7 +323,7 @@ func (w *Window) Rejected(n uint64, now time.Time) Verdict {
 		w.rejectedTests++
 		w.test, w.Used, w.loweredAt = 0, w.Limit, now
 	case n == w.test:
-		w.confirmed, w.windows, w.testAfter, w.ConfirmedLimit = true, 0, statedlimit.TestEvery, w.Limit
+		w.confirmed, w.windows, w.testAfter, w.ConfirmedLimit = true, 0, testEvery, w.Limit
 	case n <= w.lastBefore, w.Used > w.Limit, w.Used == w.Limit && w.Accepted >= w.Limit:
 	case w.confirmed && w.Accepted > 0, w.Declared:
 		w.Limit = max(w.Accepted, 1)

@@ -391,10 +391,10 @@ func TestWindow_rejectedClaim(t *testing.T) {
 	}{
 		"early: a bucket": {func(w *Window) { w.Used, w.Accepted, w.acceptedSinceStop = 5, 4, 4 }, 6, nil, FitsBucket},
 		"the test": {func(w *Window) { w.Used, w.test, w.windows = 11, 12, 3 }, 12, func(w *Window) {
-			w.confirmed, w.windows, w.testAfter = true, 0, statedlimit.TestEvery
+			w.confirmed, w.windows, w.testAfter = true, 0, testEvery
 		}, FitsWindow},
 		"the test, of a lowered limit": {func(w *Window) { w.Limit, w.test = 7, 12 }, 12, func(w *Window) {
-			w.confirmed, w.windows, w.testAfter, w.ConfirmedLimit = true, 0, statedlimit.TestEvery, 7
+			w.confirmed, w.windows, w.testAfter, w.ConfirmedLimit = true, 0, testEvery, 7
 		}, FitsWindow},
 		"the test, declared": {func(w *Window) { w.Declared, w.Limit, w.Used, w.test = true, 7, 8, 12 }, 12, func(w *Window) {
 			w.rejectedTests, w.test, w.Used, w.loweredAt = 1, 0, 7, now
@@ -566,4 +566,11 @@ func TestWindow_declared(t *testing.T) {
 	require.Equal(t, []int64{9, 9}, []int64{w.Limit, w.ConfirmedLimit})
 	require.Equal(t, []time.Duration{time.Minute, time.Minute}, []time.Duration{w.Length, w.maxLength})
 	require.Equal(t, math.MaxInt, w.testAfter)
+}
+
+func TestNextMultiple(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for now, want := range map[time.Duration]time.Duration{0: 5, 1: 5, 4: 5, 5: 10, 12: 15, -1: 0, -5: 0, -6: -5} {
+		require.Equal(t, start.Add(want), nextMultiple(start.Add(now), start, 5), "%v", now)
+	}
 }

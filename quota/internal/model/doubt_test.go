@@ -179,7 +179,7 @@ func TestQuota_aWaitOfZeroConfirmsWhatIsUsedUp(t *testing.T) {
 // they were taken for, or answers a probe.
 func TestQuota_olderRejectionsShowLessOfLimits(t *testing.T) {
 	stated := []throttle.RemoteLimit{{Limit: 10, Remaining: 0, ResetAfter: time.Minute}}
-	for n, newer := range map[uint64]bool{5: false, 6: true} { // for its own limit, see TestEstimate_rejectionsRefuteCountedWindows
+	for n, newer := range map[uint64]bool{5: false, 6: true} {
 		q := modelAt(0)
 		q.Estimates = []statedlimit.Estimate{
 			{Limit: 10, Remaining: 9, At: start, Reset: at(time.Minute), LastSent: 5},

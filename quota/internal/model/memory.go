@@ -44,9 +44,6 @@ func (m *Memory) Release(n int64) { m.Add(-n) }
 func bytesOf(list []statedlimit.Estimate) (n int64) {
 	for i := range list {
 		n += EstimateBytes + int64(len(list[i].Name))
-		if list[i].HasLog() {
-			n += statedlimit.LogBytes
-		}
 	}
 	return n
 }

@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -36,26 +35,16 @@ func windowEstimate(now time.Time) (e statedlimit.Estimate) {
 	return e
 }
 
-// logEstimate returns an estimate of which 60 of 100 units are left as of now. The server restores each unit two
-// minutes after it was used, so the estimate has a log.
-func logEstimate(now time.Time) statedlimit.Estimate {
-	e := windowEstimate(now)
-	e.Update(throttle.RemoteLimit{Limit: 100, Remaining: 60, ResetAfter: time.Minute, Per: 2 * time.Minute}, 51, now, &inflight.Claims{Sent: 51})
-	return e
-}
-
-// The memory of a log is released when the limit proves to be one of windows.
-func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
+// The memory of a limit is released when the server does not state it any more.
+func TestQuota_releasesTheMemoryOfALimit(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := modelAt(0)
-	e := logEstimate(now)
-	require.True(t, e.HasLog())
+	e := windowEstimate(now)
 	e.Probe, e.Remaining, e.Reset, e.LastSent = true, 0, now, 0
 	q.Estimates = []statedlimit.Estimate{e}
 	require.True(t, q.Account.Memory.Reserve(bytesOf(q.Estimates)))
 	q.InFlight.Add()
 	q.updateEstimates(1, &throttle.Feedback{Now: now}, false, now)
-	require.False(t, q.Estimates[0].HasLog())
 	require.Equal(t, EstimateBytes, q.Account.Memory.Load())
 	q.Estimates[0].Probe, q.Estimates[0].LastSent = true, 0
 	q.updateEstimates(1, &throttle.Feedback{Now: now, Outcome: throttle.Throttled}, false, now)
@@ -63,36 +52,13 @@ func TestQuota_releasesTheMemoryOfALog(t *testing.T) {
 	require.Zero(t, q.Account.Memory.Load())
 }
 
-// So is that of a log that an update has dropped. A log for which there is no memory is dropped.
-func TestUnits_accountsForLogs(t *testing.T) {
-	for _, tt := range []struct {
-		had, has bool
-		free     int64
-		want     int64 // reserved
-		keeps    bool
-	}{
-		{false, false, MaxBytes, 0, false}, {true, true, MaxBytes, 0, true}, {true, false, MaxBytes, -statedlimit.LogBytes, false},
-		{false, true, statedlimit.LogBytes, statedlimit.LogBytes, true}, {false, true, statedlimit.LogBytes - 1, 0, false},
-	} {
-		q := modelAt(0)
-		q.Account.Memory.Store(MaxBytes - tt.free)
-		e := logEstimate(start)
-		if !tt.has {
-			e.DropLog()
-		}
-		q.reserveLog(&e, tt.had)
-		require.Equal(t, tt.want, q.Account.Memory.Load()-(MaxBytes-tt.free), "%+v", tt)
-		require.Equal(t, tt.keeps, e.HasLog(), "%+v", tt)
-	}
-}
-
 // A quota that is dropped releases all that it has reserved, and learns nothing any more.
 func TestQuota_isDroppedWithItsMemory(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	q := modelAt(0)
 	require.NotNil(t, q.remember(now))
-	q.Estimates = []statedlimit.Estimate{logEstimate(now)}
-	require.Equal(t, LearnedBytes+EstimateBytes+statedlimit.LogBytes, q.DropAll())
+	q.Estimates = []statedlimit.Estimate{windowEstimate(now)}
+	require.Equal(t, LearnedBytes+EstimateBytes, q.DropAll())
 	require.Empty(t, q.Estimates)
 	require.Nil(t, q.remember(now))
 	require.Equal(t, -1, q.find(throttle.RemoteLimit{Limit: 9}, now))
@@ -158,7 +124,7 @@ func TestQuota_accountsForItsMemory(t *testing.T) {
 			if most = max(most, a.Memory.Load()-occupied); q.Learned != nil && q.Learned.Limits() {
 				learned++
 			}
-			if slices.ContainsFunc(q.Estimates, func(e statedlimit.Estimate) bool { return e.HasLog() }) {
+			if q.sends != nil {
 				logs++
 			}
 			if occupied > 0 && len(q.Estimates) == 0 && q.Learned == nil {

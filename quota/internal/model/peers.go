@@ -26,7 +26,7 @@ func (q *Quota) ApplyLimits(limits []throttle.RemoteLimit, now time.Time) {
 		if now.Before(e.Reset) && statedlimit.ResetOf(l, now).Sub(e.Reset).Abs() < statedlimit.Tolerance {
 			l.ResetAfter = e.Reset.Sub(now)
 		}
-		q.updateEstimate(e, l, 0, now)
+		e.Update(l, 0, now, &q.InFlight)
 	}
 }
 

@@ -276,7 +276,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.Estimates {
-			q.Estimates[i].Used(1, now)
+			q.Estimates[i].Used(1)
 		}
 	}
 	var stated [statedlimit.MaxEstimates]bool
@@ -292,9 +292,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		if f.Outcome == throttle.Accepted && q.outlasts(e) && e.Outdated(l, n, now) {
 			continue
 		}
-		hadLog := e.HasLog()
 		e.UpdateByResponse(l, n, f.Outcome == throttle.Throttled, f.Outcome == throttle.Accepted, q.firsts.tells(f.Repeated), now, &q.InFlight)
-		q.reserveLog(e, hadLog)
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range q.Estimates {
@@ -322,10 +320,7 @@ func (q *Quota) updateEstimates(n uint64, f *throttle.Feedback, test bool, now t
 		case f.Cause == throttle.CauseRetryNow && e.Explains(n, q.firsts.tells(f.Repeated), q.trip.Typical(), now):
 			explained = true
 		}
-		before := bytesOf(q.Estimates[i : i+1])
-		outdated := e.CountUnstated(n, f.Outcome == throttle.Accepted, now, &q.InFlight)
-		q.Account.Memory.Release(before - bytesOf(q.Estimates[i:i+1]))
-		if outdated {
+		if e.CountUnstated(n, f.Outcome == throttle.Accepted, now, &q.InFlight) {
 			q.remove(i)
 		}
 	}

@@ -84,7 +84,7 @@ func (u *Units) Responded(k uint64, n int64, f *throttle.Feedback) {
 	}
 	if f.Outcome == throttle.Accepted {
 		for i := range u.Estimates {
-			u.Estimates[i].Used(n, f.Now)
+			u.Estimates[i].Used(n)
 		}
 	}
 	stated := u.Update(f.RemoteLimits, k, ticks.Later(f.Now, u.LastGranted))
@@ -106,7 +106,7 @@ func (u *Units) Update(limits []throttle.RemoteLimit, k uint64, now time.Time) (
 	for _, l := range limits {
 		if i := u.find(l, now); i >= 0 {
 			stated[i] = true
-			u.updateEstimate(&u.Estimates[i], l, k, now)
+			u.Estimates[i].Update(l, k, now, &u.InFlight)
 		}
 	}
 	return stated
@@ -163,24 +163,6 @@ func (u *Units) addEstimate(e statedlimit.Estimate) bool {
 	grown[len(u.Estimates)] = e
 	u.Estimates = grown
 	return true
-}
-
-// updateEstimate applies l, which the response to claim k states, to e.
-func (u *Units) updateEstimate(e *statedlimit.Estimate, l throttle.RemoteLimit, k uint64, now time.Time) {
-	hadLog := e.HasLog()
-	e.Update(l, k, now, &u.InFlight)
-	u.reserveLog(e, hadLog)
-}
-
-// reserveLog accounts for the memory of a new or dropped log of e, which was updated. hadLog reports
-// whether it had one before. Without memory there is no log.
-func (u *Units) reserveLog(e *statedlimit.Estimate, hadLog bool) {
-	switch {
-	case hadLog && !e.HasLog():
-		u.Account.Memory.Release(statedlimit.LogBytes)
-	case !hadLog && e.HasLog() && !u.Account.Memory.Reserve(statedlimit.LogBytes):
-		e.DropLog()
-	}
 }
 
 // remove removes the estimate with index i.

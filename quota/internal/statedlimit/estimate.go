@@ -25,9 +25,9 @@ import (
 //	left(t) = remaining + returned(at, t)           at most limit
 //	free(t) = left(t) - in flight - reserved        at least 1: admit
 //
-//	returned(at, t) = 0                             units come back together, at reset
+//	returned(at, t) = 0                             units come back together, at reset, or one by one before it, as in a
+//	                                                sliding log: the next responses state how many
 //	                  rate (t - at)                 evenly, as in a token bucket
-//	                  used in (at - w, t - w]       each a time w after it was used, as in a sliding log
 //	                  rate (reset - at) +           evenly, in the window of length w after the one in which they
 //	                  used at reset (t - reset)/w   were used, as in a sliding counter
 //
@@ -77,7 +77,6 @@ type Estimate struct {
 	concurrent   bool // it counts requests in flight, as the server states
 	enforced     bool // if concurrent: a rejection has stated that none is left
 	proof        proof
-	counted      countedWindows
 	resolution   time.Duration // of the latest reset: the true one may be so much earlier
 	untimed      bool          // the latest statement has no reset
 	probePause   time.Duration // until the next probe of a limit without a stated reset; 0: one second
@@ -151,9 +150,6 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 	if next := e.UntilFree(units, now); next > 0 {
 		wait = min(wait, next)
 	}
-	if wait <= 0 && e.counted.on { // requests of the window that is over are in flight
-		wait += Tolerance
-	}
 	return 0, wait
 }
 
@@ -163,9 +159,6 @@ func (e *Estimate) Free(now time.Time, f *inflight.Claims, p Pacing) (units int6
 func (e *Estimate) mostLeft() int64 {
 	if e.untimed {
 		return 1
-	}
-	if e.counted.on { // what is left is stated in rejections only
-		return e.Limit
 	}
 	return min(e.Limit, e.highest+1)
 }
@@ -186,13 +179,10 @@ func (e *Estimate) Left(now time.Time) int64 {
 // needsProbe reports whether the next claim is sent as a probe: the window is over, and nothing is
 // free of what was left in it.
 func (e *Estimate) needsProbe(now time.Time, f *inflight.Claims, p Pacing) bool {
-	switch opens := e.OpensAt(); {
-	case e.probing(f), e.concurrent, now.Before(opens):
+	if e.probing(f) || e.concurrent || now.Before(e.OpensAt()) {
 		return false
-	case e.counted.on && f.Open > 0 && now.Before(opens.Add(Tolerance)):
-		return false // the server could process it before a request of the present window
 	}
-	return e.requests(e.Remaining-p.Reserved(e.Limit)) <= f.Open || e.counted.on && e.counted.length > 0
+	return e.requests(e.Remaining-p.Reserved(e.Limit)) <= f.Open
 }
 
 // probing reports whether the response to the probe is awaited. If its caller has given up, or it has failed, the next
@@ -253,7 +243,7 @@ func (e *Estimate) ResetsTogether() bool { return e.refill.kind == refillsAtRese
 // Rounded reports whether all that is known of a wait for e is that it ends within the second to which resets are rounded. The rate
 // of a bucket is not known while it was only measured: requests that wait for it show no higher one.
 func (e *Estimate) Rounded(wait time.Duration) bool {
-	known := e.refill.kind == refillsEvenly && e.rate.known() || e.refill.kind == refillsNextWindow || e.refill.log != nil
+	known := e.refill.kind == refillsEvenly && e.rate.known() || e.refill.kind == refillsNextWindow
 	return wait <= Tolerance && e.resolution >= time.Second && !e.untimed && !known && !e.concurrent
 }
 
@@ -273,20 +263,8 @@ func (e *Estimate) sinceUpdate(f *inflight.Claims) int64 {
 // Window returns the longest time after which units come back, as far as it is known; 0: it is not.
 func (e *Estimate) Window() time.Duration { return max(e.Per, e.refill.window, e.window) }
 
-// HasLog reports whether e has a log of LogBytes bytes.
-func (e *Estimate) HasLog() bool { return e.refill.log != nil }
-
-// DropLog drops the log, for lack of memory.
-func (e *Estimate) DropLog() { e.refill.log = nil }
-
 // OpensAt returns when the next request may be sent although no unit is left: when a unit comes back.
 func (e *Estimate) OpensAt() time.Time {
-	if at := e.refill.firstReturn(e.At); !at.IsZero() {
-		if stated := e.Reset.Add(OpeningDelay); stated.Before(at) {
-			return stated // a unit that the log does not contain comes back
-		}
-		return at
-	}
 	if e.refill.kind == refillsNextWindow {
 		return e.Reset.Add(e.refill.window) // until then, what comes back is known
 	}
@@ -310,9 +288,6 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 		return
 	}
 	reset, left := e.resetOf(l, now), max(l.Remaining, 0)
-	if left == 0 {
-		e.counted.stateEnd(reset, e.At)
-	}
 	e.untimed, e.resolution = !statesReset(l), l.Resolution
 	e.proof.update(reset, left, l.Limit, l.Resolution, f.Sent, now)
 	newer, over := n > e.LastSent, !now.Before(e.Reset)
@@ -333,7 +308,7 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 			return // it states an earlier time, at which a bucket was fuller
 		case ahead > ToleranceOf(l):
 			over = true
-		case !over && e.refill.kind != refillsEach: // whose reset moves with each unit
+		case !over && e.refill.kind != refillsOneByOne: // whose reset moves with each unit
 			reset = e.earlierReset(reset, l)
 		}
 	}
@@ -348,9 +323,6 @@ func (e *Estimate) update(l throttle.RemoteLimit, n uint64, rejected bool, now t
 	case left >= e.Left(now):
 		e.refineReset(reset)
 		return
-	}
-	if e.refill.log != nil {
-		e.refill.log.trim(max(l.Limit-left, 0))
 	}
 	e.refill.part = e.partAt(left, rejected, now, f)
 	e.Limit, e.Remaining, e.Per, e.Reset = max(l.Limit, left), left, l.Per, reset
@@ -405,14 +377,9 @@ func (e *Estimate) Accepted(n uint64, test bool, now time.Time) {
 	}
 }
 
-// Used counts n units that a request used, whose acceptance was received now. Call it before Update, which begins
-// a measurement with what the response states.
-func (e *Estimate) Used(n int64, now time.Time) {
-	e.refill.responses += n
-	if e.refill.log != nil {
-		e.refill.log.add(now, n)
-	}
-}
+// Used counts n units that an accepted request used. Call it before Update, which begins a measurement with what the
+// response states.
+func (e *Estimate) Used(n int64) { e.refill.responses += n }
 
 // UpdateByResponse is Update for the response to a claim of requests. rejected reports whether it is a
 // rejection, accepted whether the request was accepted, and repeated whether it was rejected before.
@@ -421,7 +388,6 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 		e.enforced = e.enforced || e.concurrent && l.Remaining <= 0
 		e.proof.rejected(n, repeated, e.TooFew(l.Remaining))
 		if n > e.LastSent {
-			e.counted.rejected(e.Remaining-f.Open, e.Limit)
 			e.rejectedByCounter(l.Resolution, now)
 		}
 	}
@@ -430,7 +396,6 @@ func (e *Estimate) UpdateByResponse(l throttle.RemoteLimit, n uint64, rejected, 
 	}
 	e.adaptProbePause(l, n, rejected)
 	e.update(l, n, rejected, now, f)
-	e.counted.on = e.counted.on && !accepted
 }
 
 // A share measures which part of a limit this process may use, when statements are over before they arrive. One claim at a time is watched:
@@ -502,16 +467,17 @@ func (e *Estimate) Outdated(l throttle.RemoteLimit, n uint64, now time.Time) boo
 
 // CountUnstated counts claim n, whose response does not state this limit. accepted reports whether
 // the request was accepted. It returns true if the limit is out of date: the response to the probe is
-// a rejection and does not state it either.
+// a rejection and does not state it either. If the probe was accepted, the server states the limit in rejections only, as
+// some do. Then a window has begun, of which nothing else is known.
 func (e *Estimate) CountUnstated(n uint64, accepted bool, now time.Time, f *inflight.Claims) (outdated bool) {
 	switch {
 	case e.Probe && n > e.LastSent:
-		if !accepted || e.Limit == 0 || e.counted.refuted {
+		if !accepted || e.Limit == 0 {
 			return true
 		}
-		e.beginWindow(now, f)
-	case e.concurrent || e.Probe && !e.counted.on:
-	default:
+		e.Remaining, e.At, e.LastSent, e.openAtUpdate, e.Probe, e.Reset = e.Limit-1, now, f.Sent, f.Open, false, now
+		e.refill, e.proof.known = refill{kind: refillsAtReset}, false
+	case !e.concurrent && !e.Probe:
 		e.Remaining = max(e.Remaining-1, 0)
 	}
 	return false
@@ -687,63 +653,4 @@ func (p *proof) rejected(n uint64, repeated, usedUp bool) {
 	}
 	p.ignored, p.right, p.row, p.freeAt = false, true, 0, time.Time{}
 	p.doubt -= min(p.doubt, 1)
-}
-
-// countedWindows models the windows of a limit that only rejections state. The requests of a window
-// are counted by the client, because responses to accepted requests do not state it. A window begins
-// with the request that is accepted after the end of the window before. Its end is what the next
-// rejection states; later ends are multiples of the length after that one, unless windows begin with
-// their first request.
-type countedWindows struct {
-	end     time.Time     // end of a window that a rejection stated; zero: none
-	length  time.Duration // of windows; 0: not known, so that one request is sent beyond the limit to learn it
-	windows int32         // windows since length was learned
-	on      bool          // the server states the limit in rejections only
-	offGrid bool          // a window did not end a multiple of length after end
-	refuted bool          // a rejection came long before a window was used up: units come back in another way
-}
-
-// rejected records that a request of the present window was rejected when, by the count of the
-// client, left of limit units were left.
-func (c *countedWindows) rejected(left, limit int64) {
-	if c.on && left > max(limit/8, 1) {
-		*c = countedWindows{refuted: true}
-	}
-}
-
-// stateEnd records that a rejection stated the end of the window that began at start.
-func (c *countedWindows) stateEnd(end, start time.Time) {
-	before := c.end
-	c.end = end
-	if !c.on || end.Sub(before) <= Tolerance {
-		return
-	}
-	length := usualLength(end.Sub(start)) // from the first request
-	if c.length > 0 && (end.Sub(before)%c.length).Abs() > Tolerance && c.length-end.Sub(before)%c.length > Tolerance {
-		c.offGrid = true
-	}
-	c.length, c.windows = length, 0
-}
-
-// nextEnd returns the end of the window that begins now. It is now if it is not known.
-func (c *countedWindows) nextEnd(now time.Time) time.Time {
-	switch {
-	case c.length <= 0:
-		return now
-	case c.offGrid || c.end.IsZero():
-		return now.Add(c.length)
-	}
-	return NextMultiple(now, c.end, c.length)
-}
-
-// beginWindow records that a window began with the probe, which was accepted and whose response,
-// received now, states nothing about the limit.
-func (e *Estimate) beginWindow(now time.Time, f *inflight.Claims) {
-	e.counted.on, e.proof.known = true, false
-	if e.counted.windows++; e.counted.windows > TestEvery {
-		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request is sent beyond it
-	}
-	e.Remaining, e.At, e.LastSent, e.openAtUpdate, e.Probe = e.Limit-1, now, f.Sent, f.Open, false
-	e.Reset = e.counted.nextEnd(now)
-	e.refill = refill{kind: refillsAtReset}
 }

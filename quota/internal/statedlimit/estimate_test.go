@@ -12,31 +12,6 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rejection while more than an eighth of a counted window is left, and more than one request, shows
-// that units come back in another way.
-func TestCountedWindows_earlyRejectionRefutesThem(t *testing.T) {
-	for name, tt := range map[string]struct {
-		left, limit int64
-		refuted     bool
-	}{
-		"used up":                   {0, 100, false},
-		"an eighth is left":         {12, 100, false},
-		"more is left":              {13, 100, true},
-		"one of few is left":        {1, 4, false},
-		"two of few are left":       {2, 4, true},
-		"nothing was used so far":   {100, 100, true},
-		"more was sent than stated": {-3, 100, false},
-	} {
-		c := countedWindows{on: true, length: time.Minute}
-		c.rejected(tt.left, tt.limit)
-		require.Equal(t, tt.refuted, c.refuted, name)
-		require.Equal(t, !tt.refuted, c.on, name)
-	}
-	off := countedWindows{}
-	off.rejected(100, 100)
-	require.False(t, off.refuted)
-}
-
 // Two responses are of the same bucket if their missing units and the times until it is full show
 // about the same rate: here, 40 of 100 units are missing and return within 20 seconds.
 func TestEstimate_mayBeTheSameBucket(t *testing.T) {
@@ -94,11 +69,11 @@ func TestEstimate_appliesResponses(t *testing.T) {
 		"newer, in seconds":               {11, 45, 51 * time.Second, time.Second, refillUnknown, false, 45, end, true},
 		"newer, in seconds, earlier":      {11, 45, 49500 * time.Millisecond, time.Second, refillUnknown, false, 45, end.Add(-500 * time.Millisecond), true},
 		"newer, exact":                    {11, 45, 51 * time.Second, 0, refillUnknown, false, 45, end.Add(time.Second), true},
-		"newer, sliding":                  {11, 45, 51 * time.Second, time.Second, refillsEach, false, 45, end.Add(time.Second), true},
+		"newer, sliding":                  {11, 45, 51 * time.Second, time.Second, refillsOneByOne, false, 45, end.Add(time.Second), true},
 		"newer, bucket":                   {11, 45, 40 * time.Second, time.Second, refillsEvenly, false, 45, end.Add(-10 * time.Second), true},
 		"older, fewer":                    {10, 49, 50 * time.Second, 0, refillUnknown, false, 49, end, true},
 		"older, as many":                  {10, 50, 49500 * time.Millisecond, 0, refillUnknown, false, 50, end.Add(-500 * time.Millisecond), false},
-		"older, as many, sliding":         {10, 50, 49500 * time.Millisecond, 0, refillsEach, false, 50, end.Add(-500 * time.Millisecond), false},
+		"older, as many, sliding":         {10, 50, 49500 * time.Millisecond, 0, refillsOneByOne, false, 50, end.Add(-500 * time.Millisecond), false},
 		"older, as many, bucket":          {10, 50, 49500 * time.Millisecond, 0, refillsEvenly, false, 50, end, false},
 		"older, as many, fuller":          {10, 50, 55 * time.Second, 0, refillsEvenly, false, 50, end.Add(5 * time.Second), false},
 		"older, of a window that is over": {10, 5, 50*time.Second - Tolerance - 1, 0, refillUnknown, false, 50, end, false},
@@ -137,22 +112,14 @@ func TestEstimate_appliesResponses(t *testing.T) {
 	require.Equal(t, []int64{80, 0}, []int64{e.Limit, e.Remaining})
 }
 
-// What a log of own requests contains, and the measurement of a rate, follow the responses.
+// The measurement of a rate follows the responses.
 func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 	start := time.Unix(1000, 0)
 	now := start.Add(10 * time.Second)
 	update := func(e *Estimate, left int64, open int64) {
 		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: left, ResetAfter: 50 * time.Second}, 11, now, &inflight.Claims{Sent: 12, Open: open})
 	}
-	e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10}
-	e.refill = refill{kind: refillsEach, window: time.Minute, log: newSendLog(start, 50)}
-	update(&e, 60, 0)
-	require.EqualValues(t, 40, e.refill.log.count(start.Add(-1), now), "ten have come back")
-	e.Used(2, now)
-	require.EqualValues(t, 42, e.refill.log.count(start.Add(-1), now))
-	require.EqualValues(t, 2, e.refill.responses)
-
-	e = Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10, refill: refill{kind: refillsAtReset}}
+	e := Estimate{Limit: 100, Remaining: 50, At: start, Reset: start.Add(time.Minute), LastSent: 10, refill: refill{kind: refillsAtReset}}
 	update(&e, 45, 2)
 	require.Equal(t, refill{kind: refillsAtReset, left: 45, open: 2, at: now}, e.refill, "a measurement begins")
 	e = Estimate{Limit: 100, Remaining: 50, At: start, Reset: now, LastSent: 10, refill: refill{left: 50, responses: 3, at: start, open: 1}}
@@ -164,7 +131,6 @@ func TestEstimate_responsesCorrectTheRefill(t *testing.T) {
 // until one comes back.
 func TestEstimate_freeUnits(t *testing.T) {
 	start := time.Unix(1000, 0)
-	sliding := refill{kind: refillsEach, window: 30 * time.Second, log: newSendLog(start, 100)}
 	for name, tt := range map[string]struct {
 		e          Estimate
 		open       int64
@@ -179,7 +145,6 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"all in flight":                 {Estimate{Remaining: 20}, 20, 0, time.Second, 0, 59 * time.Second, false},
 		"bucket":                        {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: 2}}, 20, 0, 200 * time.Millisecond, 0, 300 * time.Millisecond, false},
 		"slow bucket":                   {Estimate{Remaining: 20, refill: refill{kind: refillsEvenly, rate: .001}}, 20, 0, time.Second, 0, 59 * time.Second, false},
-		"sliding log":                   {Estimate{Remaining: 0, refill: sliding}, 0, 0, time.Second, 0, 29 * time.Second, false},
 		"after the reset":               {Estimate{Remaining: 1, refill: refill{kind: refillsAtReset}}, 1, 0, time.Minute, math.MaxInt64, 0, true},
 		"after the reset, all reserved": {Estimate{Remaining: 10}, 0, .1, time.Minute, math.MaxInt64, 0, true},
 		"after the reset, some left":    {Estimate{Remaining: 9}, 1, 0, time.Minute, 8, 0, false},
@@ -194,7 +159,6 @@ func TestEstimate_freeUnits(t *testing.T) {
 		"probe":                         {Estimate{Remaining: 50, highest: 99, Probe: true}, 30, .1, 0, 60, 0, false},
 		"probe of a small bucket":       {Estimate{Remaining: 50, highest: 60, Probe: true}, 30, 0, 0, 31, 0, false},
 		"probe, none was ever left":     {Estimate{Probe: true}, 1, 0, 0, 0, 0, false},
-		"probe, counted by the client":  {Estimate{Probe: true, counted: countedWindows{on: true}}, 30, 0, 0, 70, 0, false},
 	} {
 		e := tt.e
 		e.Limit, e.At, e.Reset = 100, start, start.Add(time.Minute)
@@ -236,31 +200,8 @@ func TestEstimate_freeUnits(t *testing.T) {
 	require.Equal(t, []int64{0, int64(3 * time.Second)}, []int64{free, int64(wait)}, "so is the last one")
 }
 
-// A limit without units opens at its reset, or when the next unit of its log comes back.
-func TestEstimate_opensAt(t *testing.T) {
-	start := time.Unix(1000, 0)
-	end := start.Add(10 * time.Hour)
-	sliding := func(first time.Duration) refill {
-		return refill{kind: refillsEach, window: time.Hour, log: newSendLog(start.Add(first-time.Hour), 5)}
-	}
-	for name, tt := range map[string]struct {
-		e    Estimate
-		want time.Duration
-	}{
-		"window":                   {Estimate{}, 10 * time.Hour},
-		"log":                      {Estimate{refill: sliding(time.Hour)}, time.Hour},
-		"log, later than stated":   {Estimate{refill: sliding(11 * time.Hour)}, 10*time.Hour + OpeningDelay},
-		"log, hardly later":        {Estimate{refill: sliding(10*time.Hour + OpeningDelay)}, 10*time.Hour + OpeningDelay},
-		"log without a later unit": {Estimate{refill: sliding(-time.Hour)}, 10 * time.Hour},
-	} {
-		e := tt.e
-		e.At, e.Reset = start, end
-		require.Equal(t, tt.want, e.OpensAt().Sub(start), name)
-	}
-}
-
 // Responses that do not state a limit use one unit of it. If the response to the probe does not state
-// it either, a window begins that is counted, or the limit is out of date.
+// it either, a window begins of which nothing else is known, or the limit is out of date.
 func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 	start := time.Unix(1000, 0)
 	now := start.Add(time.Minute)
@@ -270,114 +211,24 @@ func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 		accepted bool
 		outdated bool
 		left     int64
-		counted  bool
 	}{
-		"no probe":                 {Estimate{Remaining: 5}, 11, true, false, 4, false},
-		"nothing is left":          {Estimate{}, 11, true, false, 0, false},
-		"in flight":                {Estimate{Remaining: 5, concurrent: true, enforced: true}, 11, true, false, 5, false},
-		"before the probe":         {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5, false},
-		"before it, counted":       {Estimate{Remaining: 5, Probe: true, counted: countedWindows{on: true}}, 10, true, false, 4, true},
-		"the probe":                {Estimate{Probe: true}, 11, true, false, 99, true},
-		"the probe, not accepted":  {Estimate{Probe: true}, 11, false, true, 0, false},
-		"the probe, refuted":       {Estimate{Probe: true, counted: countedWindows{refuted: true}}, 11, true, true, 0, false},
-		"the probe, without limit": {Estimate{Limit: -100, Probe: true}, 11, true, true, 0, false},
+		"no probe":                 {Estimate{Remaining: 5}, 11, true, false, 4},
+		"nothing is left":          {Estimate{}, 11, true, false, 0},
+		"in flight":                {Estimate{Remaining: 5, concurrent: true, enforced: true}, 11, true, false, 5},
+		"before the probe":         {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5},
+		"the probe":                {Estimate{Probe: true}, 11, true, false, 99},
+		"the probe, not accepted":  {Estimate{Probe: true}, 11, false, true, 0},
+		"the probe, without limit": {Estimate{Limit: -100, Probe: true}, 11, true, true, 0},
 	} {
 		e := tt.e
 		e.Limit, e.LastSent, e.Reset = e.Limit+100, 10, start
 		require.Equal(t, tt.outdated, e.CountUnstated(tt.n, tt.accepted, now, &inflight.Claims{Sent: 12, Open: 1}), name)
 		require.Equal(t, tt.left, e.Remaining, name)
-		require.Equal(t, tt.counted, e.counted.on, name)
 	}
-	e := Estimate{Limit: 100, Probe: true, LastSent: 10, proof: proof{known: true}, counted: countedWindows{end: start, length: 40 * time.Second}}
-	e.refill, e.window = refill{kind: refillsEvenly, rate: 7}, time.Hour
+	e := Estimate{Limit: 100, Probe: true, LastSent: 10, proof: proof{known: true}, refill: refill{kind: refillsEvenly, rate: 7}, window: time.Hour}
 	e.CountUnstated(11, true, now, &inflight.Claims{Sent: 12, Open: 1})
-	want := Estimate{Limit: 100, Remaining: 99, At: now, LastSent: 12, openAtUpdate: 1, Reset: start.Add(80 * time.Second), refill: refill{kind: refillsAtReset}}
-	want.counted, want.window = countedWindows{end: start, length: 40 * time.Second, windows: 1, on: true}, time.Hour
+	want := Estimate{Limit: 100, Remaining: 99, At: now, LastSent: 12, openAtUpdate: 1, Reset: now, refill: refill{kind: refillsAtReset}, window: time.Hour}
 	require.Equal(t, want, e)
-}
-
-// The length of counted windows is the time between two of their ends, or from the first request of
-// one. After twenty windows it is measured again.
-func TestCountedWindows_learnTheirLength(t *testing.T) {
-	base := time.Unix(1000, 0)
-	at := func(d time.Duration) time.Time { return base.Add(d) }
-	for name, tt := range map[string]struct {
-		c      countedWindows
-		end    time.Duration
-		start  time.Duration
-		length time.Duration
-		off    bool
-	}{
-		"the second of two in a row":   {countedWindows{end: base}, 20500 * time.Millisecond, time.Second, 20 * time.Second, false},
-		"one later":                    {countedWindows{end: base}, 60 * time.Second, 30 * time.Second, 30 * time.Second, false},
-		"begun later":                  {countedWindows{end: base}, 25 * time.Second, Tolerance, 25*time.Second - Tolerance, false},
-		"between two usual ones":       {countedWindows{end: base}, 1600 * time.Millisecond, 0, 2 * time.Second, false},
-		"late":                         {countedWindows{end: base}, 22 * time.Second, 2 * time.Second, 20 * time.Second, false},
-		"unusual":                      {countedWindows{end: base}, 17 * time.Second, 0, 17 * time.Second, false},
-		"not far from usual":           {countedWindows{end: base}, 20*time.Second - Tolerance + 1, 0, 20 * time.Second, false},
-		"longer than usual":            {countedWindows{end: base}, 20*time.Second + Tolerance, 0, 20*time.Second + Tolerance, false},
-		"far from usual":               {countedWindows{end: base}, 20*time.Second - Tolerance, 0, 20*time.Second - Tolerance, false},
-		"the same end":                 {countedWindows{end: base, length: time.Minute}, Tolerance, -time.Hour, time.Minute, false},
-		"a multiple of the length":     {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second + Tolerance, 20*time.Second + Tolerance, 10 * time.Second, false},
-		"almost a multiple":            {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second - Tolerance, 20*time.Second - Tolerance, 10 * time.Second, false},
-		"no multiple":                  {countedWindows{end: base, length: 10 * time.Second}, 35 * time.Second, 25 * time.Second, 10 * time.Second, true},
-		"no multiple, by little":       {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second + Tolerance + 1, 20*time.Second + Tolerance + 1, 10 * time.Second, true},
-		"no multiple, less, by little": {countedWindows{end: base, length: 10 * time.Second}, 30*time.Second - Tolerance - 1, 20*time.Second - Tolerance - 1, 10 * time.Second, true},
-	} {
-		c := tt.c
-		c.on, c.windows = true, 7
-		c.stateEnd(at(tt.end), at(tt.start))
-		want := countedWindows{on: true, end: at(tt.end), length: tt.length, offGrid: tt.off}
-		if name == "the same end" {
-			want.windows = 7
-		}
-		require.Equal(t, want, c, name)
-	}
-	c := countedWindows{end: base}
-	c.stateEnd(at(time.Minute), base)
-	require.Equal(t, countedWindows{end: at(time.Minute)}, c, "windows are not counted")
-	for name, tt := range map[string]struct {
-		c    countedWindows
-		want time.Duration
-	}{
-		"length not known":  {countedWindows{end: base}, 25 * time.Second},
-		"after the last":    {countedWindows{end: base, length: 10 * time.Second}, 30 * time.Second},
-		"end not known":     {countedWindows{length: 10 * time.Second}, 35 * time.Second},
-		"not on that grid":  {countedWindows{end: base, length: 10 * time.Second, offGrid: true}, 35 * time.Second},
-		"length of seconds": {countedWindows{end: base, length: time.Second}, 26 * time.Second},
-	} {
-		require.Equal(t, at(tt.want), tt.c.nextEnd(at(25*time.Second)), name)
-	}
-	for windows, length := range map[int32]time.Duration{19: time.Minute, 20: 0} {
-		e := Estimate{Limit: 100, counted: countedWindows{length: time.Minute, windows: windows, on: true}}
-		e.beginWindow(base, &inflight.Claims{})
-		require.Equal(t, length, e.counted.length, "after %d windows", windows)
-	}
-}
-
-// Counted windows are waited out a little longer, because requests of the last one may be in flight.
-func TestEstimate_countedWindowsEndLate(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		remaining int64
-		length    time.Duration
-		open      int64
-		after     time.Duration
-		free      int64
-		wait      time.Duration
-	}{
-		"the window is over":          {0, 0, 0, time.Minute, math.MaxInt64, 0},
-		"one is in flight":            {0, 0, 1, time.Minute, 0, Tolerance},
-		"one is in flight, later":     {0, 0, 1, time.Minute + Tolerance, math.MaxInt64, 0},
-		"units are left":              {50, 0, 0, time.Minute, 50, 0},
-		"units are left, of a length": {50, time.Minute, 0, time.Minute, math.MaxInt64, 0},
-		"before its end":              {50, time.Minute, 0, time.Minute - 1, 50, 0},
-	} {
-		e := Estimate{Limit: 100, Remaining: tt.remaining, At: start, Reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
-		e.counted = countedWindows{on: true, length: tt.length}
-		free, wait := e.Free(start.Add(tt.after), &inflight.Claims{Open: tt.open, Sent: 9}, Pacing{})
-		require.Equal(t, []int64{tt.free, int64(tt.wait)}, []int64{free, int64(wait)}, name)
-	}
 }
 
 // The pause between probes of a limit without a reset halves when many units are found, and begins
@@ -494,116 +345,6 @@ func TestEstimate_comparesWindows(t *testing.T) {
 	}
 }
 
-// A rejection of a newer claim, long before a counted window is used up, shows that units come back in
-// another way.
-func TestEstimate_rejectionsRefuteCountedWindows(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	usedUp := throttle.RemoteLimit{Limit: 10, ResetAfter: time.Minute}
-	for n, newer := range map[uint64]bool{5: false, 6: true} {
-		for _, rejected := range []bool{false, true} {
-			e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), LastSent: 5, counted: countedWindows{on: true, length: time.Minute}}
-			e.UpdateByResponse(usedUp, n, rejected, false, false, now, &inflight.Claims{Sent: 6})
-			require.Equal(t, newer && rejected, e.counted.refuted, "%d, %v", n, rejected)
-		}
-	}
-	for _, accepted := range []bool{false, true} {
-		e := Estimate{Limit: 10, Remaining: 9, At: now, Reset: now.Add(time.Minute), counted: countedWindows{on: true, length: time.Minute}}
-		e.UpdateByResponse(usedUp, 1, false, accepted, false, now, &inflight.Claims{Sent: 1})
-		require.Equal(t, !accepted, e.counted.on, "responses to accepted requests state the limit")
-	}
-}
-
-// A window of a limit that only rejections state is tested by one request after twenty windows. Windows end
-// at multiples of their length after a stated end, unless one did not.
-func TestCountedWindows_nextEnd(t *testing.T) {
-	now := time.Unix(1000, 0)
-	in := func(d time.Duration) time.Time { return now.Add(d) }
-	for name, tt := range map[string]struct {
-		windows countedWindows
-		want    time.Duration // from now
-	}{
-		"no length":            {countedWindows{end: in(-time.Second)}, 0},
-		"of a nanosecond":      {countedWindows{length: 1}, 1},
-		"the grid":             {countedWindows{end: in(-4 * time.Second), length: 10 * time.Second}, 6 * time.Second},
-		"at a point of it":     {countedWindows{end: in(-20 * time.Second), length: 10 * time.Second}, 10 * time.Second},
-		"the end is not over":  {countedWindows{end: in(4 * time.Second), length: 10 * time.Second}, 4 * time.Second},
-		"not on a grid":        {countedWindows{end: in(-4 * time.Second), length: 10 * time.Second, offGrid: true}, 10 * time.Second},
-		"no rejection said it": {countedWindows{length: 10 * time.Second}, 10 * time.Second},
-	} {
-		require.Equal(t, tt.want, tt.windows.nextEnd(now).Sub(now), name)
-	}
-	e := Estimate{Limit: 10, Remaining: 3, counted: countedWindows{length: time.Minute}, Probe: true, refill: refill{kind: refillsEvenly, rate: 9}, window: time.Hour}
-	e.proof.known = true
-	f := inflight.Claims{Sent: 7, Open: 2}
-	for i := range TestEvery {
-		e.beginWindow(now, &f)
-		require.EqualValues(t, i+1, e.counted.windows)
-		require.Equal(t, time.Minute, e.counted.length)
-		require.Equal(t, in(time.Minute), e.Reset)
-	}
-	require.Equal(t, []int64{10, 9, 7, 2}, []int64{e.Limit, e.Remaining, int64(e.LastSent), e.openAtUpdate})
-	require.False(t, e.Probe)
-	require.True(t, e.counted.on)
-	require.False(t, e.proof.known, "accepted requests contradict nothing before the next rejection")
-	require.Equal(t, refill{kind: refillsAtReset}, e.refill)
-	require.Equal(t, time.Hour, e.window)
-	e.beginWindow(now, &f)
-	require.Zero(t, e.counted.windows)
-	require.Zero(t, e.counted.length, "the limit may have been raised")
-	require.Equal(t, now, e.Reset)
-}
-
-// The length of a window is from its first request to the end that a rejection stated, or the usual length
-// that is closest. If it did not end a multiple of its length after the one before, windows are on no grid.
-func TestCountedWindows_endOnAGrid(t *testing.T) {
-	before := time.Unix(1000, 0)
-	const s = time.Second
-	for name, tt := range map[string]struct {
-		start, end time.Duration // after the end that was stated before
-		length     time.Duration // known before
-		off        bool          // rejections are not all that is stated
-		want       time.Duration
-		offGrid    bool
-	}{
-		"a usual length":              {0, 5 * s, 0, false, 5 * s, false},
-		"almost":                      {0, 5*s + Tolerance - 1, 0, false, 5 * s, false},
-		"not quite":                   {0, 6100 * time.Millisecond, 0, false, 6100 * time.Millisecond, false},
-		"a little less":               {0, 10*s - Tolerance + 1, 0, false, 10 * s, false},
-		"too little":                  {0, 8900 * time.Millisecond, 0, false, 8900 * time.Millisecond, false},
-		"the same window":             {-4 * s, Tolerance, 7 * s, false, 7 * s, false},
-		"another one":                 {-4 * s, Tolerance + 1, 0, false, 5 * s, false},
-		"all responses state it":      {0, 5 * s, 7 * s, true, 7 * s, false},
-		"on the grid":                 {5 * s, 10 * s, 5 * s, false, 5 * s, false},
-		"on the grid, a little later": {5 * s, 10*s + Tolerance, 5 * s, false, 5*s + Tolerance, false},
-		"too late for it":             {5 * s, 10*s + Tolerance + 1, 5 * s, false, 5*s + Tolerance + 1, true},
-		"a little earlier":            {5 * s, 10*s - Tolerance, 5 * s, false, 5*s - Tolerance, false},
-		"too early":                   {5 * s, 10*s - Tolerance - 1, 5 * s, false, 5*s - Tolerance - 1, true},
-	} {
-		c := countedWindows{on: !tt.off, end: before, length: tt.length, windows: 4}
-		c.stateEnd(before.Add(tt.end), before.Add(tt.start))
-		require.Equal(t, before.Add(tt.end), c.end, name)
-		require.Equal(t, tt.want, c.length, name)
-		require.Equal(t, tt.offGrid, c.offGrid, name)
-		if tt.length != tt.want || tt.end > Tolerance && !tt.off {
-			require.Zero(t, c.windows, name)
-		} else {
-			require.EqualValues(t, 4, c.windows, name)
-		}
-	}
-	for _, tt := range []struct {
-		left, limit int64
-		refuted     bool
-	}{{2, 8, true}, {1, 8, false}, {1, 1, false}, {2, 1, true}, {12, 96, false}, {13, 96, true}, {13, 103, true}, {13, 104, false}} {
-		c := countedWindows{on: true, length: time.Minute}
-		c.rejected(tt.left, tt.limit)
-		require.Equal(t, tt.refuted, c.refuted, "%d of %d left", tt.left, tt.limit)
-		require.Equal(t, tt.refuted, c == countedWindows{refuted: true})
-	}
-	c := countedWindows{length: time.Minute}
-	c.rejected(9, 10)
-	require.Equal(t, countedWindows{length: time.Minute}, c, "all responses state it")
-}
-
 // When a bare response counts against a limit, begins a window of it, or shows that it is out of date.
 func TestEstimate_countsUnstatedResponses(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -615,18 +356,15 @@ func TestEstimate_countsUnstatedResponses(t *testing.T) {
 		left     int64 // of 5
 		begun    bool
 	}{
-		"accepted":                         {nil, 6, true, false, 4, false},
-		"rejected":                         {nil, 6, false, false, 4, false},
-		"none left":                        {func(e *Estimate) { e.Remaining = 0 }, 6, true, false, 0, false},
-		"the probe, rejected":              {func(e *Estimate) { e.Probe = true }, 6, false, true, 5, false},
-		"the probe, accepted":              {func(e *Estimate) { e.Probe = true }, 6, true, false, 9, true},
-		"a limit of none":                  {func(e *Estimate) { e.Probe, e.Limit = true, 0 }, 6, true, true, 5, false},
-		"a limit of one":                   {func(e *Estimate) { e.Probe, e.Limit = true, 1 }, 6, true, false, 0, true},
-		"windows are refuted":              {func(e *Estimate) { e.Probe, e.counted.refuted = true, true }, 6, true, true, 5, false},
-		"before the probe":                 {func(e *Estimate) { e.Probe = true }, 5, true, false, 5, false},
-		"before the probe, counted":        {func(e *Estimate) { e.Probe, e.counted.on = true, true }, 5, true, false, 4, false},
-		"it counts requests in flight":     {func(e *Estimate) { e.concurrent, e.enforced = true, true }, 6, true, false, 5, false},
-		"no probe, whatever it was before": {func(e *Estimate) { e.counted.refuted = true }, 6, true, false, 4, false},
+		"accepted":                     {nil, 6, true, false, 4, false},
+		"rejected":                     {nil, 6, false, false, 4, false},
+		"none left":                    {func(e *Estimate) { e.Remaining = 0 }, 6, true, false, 0, false},
+		"the probe, rejected":          {func(e *Estimate) { e.Probe = true }, 6, false, true, 5, false},
+		"the probe, accepted":          {func(e *Estimate) { e.Probe = true }, 6, true, false, 9, true},
+		"a limit of none":              {func(e *Estimate) { e.Probe, e.Limit = true, 0 }, 6, true, true, 5, false},
+		"a limit of one":               {func(e *Estimate) { e.Probe, e.Limit = true, 1 }, 6, true, false, 0, true},
+		"before the probe":             {func(e *Estimate) { e.Probe = true }, 5, true, false, 5, false},
+		"it counts requests in flight": {func(e *Estimate) { e.concurrent, e.enforced = true, true }, 6, true, false, 5, false},
 	} {
 		e := Estimate{Limit: 10, Remaining: 5, LastSent: 5}
 		if tt.change != nil {

@@ -23,7 +23,7 @@ func (p Pacing) Reserved(limit int64) int64 {
 // spreads reports whether the free units of e are spread over the time until its reset. If units come
 // back evenly, claims are spread without that.
 func (p Pacing) spreads(e *Estimate) bool {
-	return p.Spread && e.refill.kind != refillsEvenly && e.refill.kind != refillsNextWindow && e.refill.log == nil
+	return p.Spread && e.refill.kind != refillsEvenly && e.refill.kind != refillsNextWindow
 }
 
 // scheduleNext sets when the next claim of e is due after a claim at now, with which open claims are in

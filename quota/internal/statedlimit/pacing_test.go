@@ -19,8 +19,7 @@ func TestPacing_spreadsUnits(t *testing.T) {
 		"window":          {refill{kind: refillsAtReset}, true},
 		"token bucket":    {refill{kind: refillsEvenly}, false},
 		"sliding counter": {refill{kind: refillsNextWindow}, false},
-		"sliding log":     {refill{kind: refillsEach, log: &sendLog{}}, false},
-		"no log":          {refill{kind: refillsEach}, true},
+		"one by one":      {refill{kind: refillsOneByOne}, true},
 	} {
 		e := Estimate{Limit: 100, refill: tt.refill}
 		require.Equal(t, tt.want, Pacing{Spread: true}.spreads(&e), name)

@@ -202,7 +202,7 @@ func TestEstimate_unitsThatComeBackContradictNothing(t *testing.T) {
 		"not known":         {Estimate{}, false, true},
 		"bucket":            {Estimate{refill: refill{kind: refillsEvenly}}, false, false},
 		"bucket, by a test": {Estimate{refill: refill{kind: refillsEvenly}}, true, true},
-		"log":               {Estimate{refill: refill{kind: refillsEach}}, false, false},
+		"one by one":        {Estimate{refill: refill{kind: refillsOneByOne}}, false, false},
 		"sliding counter":   {Estimate{refill: refill{kind: refillsNextWindow}}, false, false},
 		"in flight":         {Estimate{concurrent: true, enforced: true}, true, false},
 		"tokens":            {Estimate{Weighted: true}, true, false},

@@ -1,7 +1,6 @@
 package statedlimit
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -16,7 +15,7 @@ const (
 	refillUnknown     refillKind = iota // not known yet
 	refillsAtReset                      // all together, at the reset: a fixed window
 	refillsEvenly                       // at a constant rate: a token bucket
-	refillsEach                         // each a fixed time after it was used: a sliding log
+	refillsOneByOne                     // some before the reset, at times that are not known: a sliding log
 	refillsNextWindow                   // evenly, during the window after the one in which they were used: a sliding counter
 )
 
@@ -40,12 +39,11 @@ type refill struct {
 	part      float64       // of the next unit, that had come back at the latest update, if kind is refillsEvenly
 	together  bool          // at the latest reset more came back than of a sliding counter
 	floor     bool          // the resets of a sliding counter are rounded down
+	window    time.Duration // length of the windows, if kind is refillsNextWindow
 	left      int64         // units left when the measurement began
 	open      int64         // claims in flight when it began
 	responses int64         // units that accepted requests have used since it began
 	at        time.Time     // when it began; zero: there is none
-	log       *sendLog      // used units, if kind is refillsEach and window is known; nil: not known
-	window    time.Duration // time after which a unit comes back, if kind is refillsEach, 0: not known; length of the windows, if it is refillsNextWindow
 }
 
 // update infers what it can from a response that is newer than the state of e and of the same window.
@@ -55,9 +53,9 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 	case r.kind != refillsEvenly && !e.untimed && left+e.sinceUpdate(f) >= e.Limit:
 		r.restart() // all units may have come back together
 		return
-	case r.kind == refillsEach: // what comes back of its units looks like any other kind
+	case r.kind == refillsOneByOne: // what comes back looks like any other kind
 	case r.kind == refillsAtReset && left > e.Remaining, r.kind == refillsNextWindow && left > e.mostOfCounter(now):
-		r.slide(e, left, now)
+		r.kind = refillsOneByOne
 	case !e.rate.known() && r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
 	}
@@ -76,15 +74,6 @@ func (r *refill) update(e *Estimate, left int64, reset, now time.Time, f *inflig
 		if span >= renewAfter && back >= renewUnits {
 			r.restart()
 		}
-	}
-}
-
-// slide records that e is a sliding log: units came back although its reset is as before. left units are
-// left now.
-func (r *refill) slide(e *Estimate, left int64, now time.Time) {
-	r.kind, r.window = refillsEach, cmp.Or(e.Per, e.start.length)
-	if r.window > 0 && !e.Weighted {
-		r.log = newSendLog(now, e.Limit-left)
 	}
 }
 
@@ -118,13 +107,10 @@ func (r *refill) restart() { r.at = time.Time{} }
 
 // returned returns how many whole units of e came back since the latest update, as of now.
 func (e *Estimate) returned(now time.Time) int64 {
-	r, missing := &e.refill, max(e.Limit-e.Remaining, 0)
-	switch {
-	case r.log != nil:
-		return min(r.log.count(e.At.Add(-r.window), now.Add(-r.window)), missing)
-	case r.kind == refillsEvenly:
-		return int64(min(max(e.refilled(now), 0), float64(missing)))
-	case r.kind == refillsNextWindow:
+	switch e.refill.kind {
+	case refillsEvenly:
+		return int64(min(max(e.refilled(now), 0), float64(max(e.Limit-e.Remaining, 0))))
+	case refillsNextWindow:
 		return int64(e.returnedOfCounter(now))
 	}
 	return 0
@@ -148,27 +134,11 @@ func (e *Estimate) partAt(left int64, rejected bool, now time.Time, f *inflight.
 	return used - math.Floor(used)
 }
 
-// firstReturn returns the earliest time later than after at which a unit of the log comes back. It is
-// zero if there is none.
-func (r *refill) firstReturn(after time.Time) time.Time {
-	if r.log == nil {
-		return time.Time{}
-	}
-	used := r.log.next(after.Add(-r.window))
-	if used.IsZero() {
-		return used
-	}
-	return used.Add(r.window)
-}
-
 // UntilFree returns the time from now until one unit is free, if units are free now, at most 0. It is 0 if it
 // does not come back before the reset, or is in flight.
 func (e *Estimate) UntilFree(units int64, now time.Time) time.Duration {
 	r := &e.refill
-	if next := r.firstReturn(now); !next.IsZero() {
-		return max(next.Sub(now), time.Millisecond)
-	}
-	var seconds float64 // from e.at
+	var seconds float64 // from e.At
 	switch {
 	case r.kind == refillsEvenly && r.rate > 0:
 		seconds = (math.Floor(e.refilled(now)) + float64(1-units) - r.part) / r.rate // units may be any number that a server states

@@ -34,14 +34,13 @@ func TestRefill_untilIsBounded(t *testing.T) {
 }
 
 // In a window, units come back only if more are left than before.
-func TestRefill_windowThatRestoresUnitsIsASlidingLog(t *testing.T) {
+func TestRefill_windowThatRestoresUnitsIsNone(t *testing.T) {
 	start := time.Unix(1000, 0)
-	for left, want := range map[int64]refillKind{9: refillsAtReset, 10: refillsAtReset, 11: refillsEach} {
+	for left, want := range map[int64]refillKind{9: refillsAtReset, 10: refillsAtReset, 11: refillsOneByOne} {
 		e := Estimate{Limit: 100, Remaining: 10, At: start, Per: time.Minute, Reset: start.Add(time.Minute), refill: refill{kind: refillsAtReset}}
 		now := start.Add(time.Second)
 		e.refill.update(&e, left, e.Reset, now, &inflight.Claims{})
 		require.Equal(t, want, e.refill.kind, "%d left", left)
-		require.Equal(t, want == refillsEach, e.refill.log != nil, "%d left", left)
 	}
 }
 
@@ -78,7 +77,7 @@ func TestRefill_measuresTheRateOfABucket(t *testing.T) {
 		"it was full":                 {refill{kind: refillsEvenly, rate: 90}, 100, time.Second, refillsEvenly, 90, true},
 		"it was almost full":          {refill{kind: refillsEvenly, rate: 89}, 100, time.Second, refillsEvenly, 89, false},
 		"window":                      {refill{kind: refillsAtReset}, 5, time.Second, refillsAtReset, 0, false},
-		"sliding log":                 {refill{kind: refillsEach}, 15, time.Second, refillsEach, 0, false},
+		"sliding log":                 {refill{kind: refillsOneByOne}, 15, time.Second, refillsOneByOne, 0, false},
 	} {
 		r := tt.refill
 		r.left, r.at = 10, start
@@ -137,69 +136,29 @@ func TestRefill_recognizesAWindow(t *testing.T) {
 	}
 }
 
-// A sliding log has a log of own requests if the length of its window is known, and no other limit of
-// units has one.
-func TestRefill_slidingLogNeedsALength(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		per, length time.Duration
-		weighted    bool
-		window      time.Duration
-		log         bool
-	}{
-		"stated":         {time.Minute, time.Hour, false, time.Minute, true},
-		"usual":          {0, time.Hour, false, time.Hour, true},
-		"not known":      {0, 0, false, 0, false},
-		"costs of units": {time.Minute, 0, true, time.Minute, false},
-	} {
-		e := Estimate{Limit: 100, Remaining: 10, At: start, Per: tt.per, Weighted: tt.weighted, start: windowStart{length: tt.length}, refill: refill{kind: refillsAtReset}}
-		now := start.Add(time.Second)
-		e.refill.update(&e, 11, start.Add(time.Minute), now, &inflight.Claims{})
-		require.Equal(t, tt.window, e.refill.window, name)
-		require.Equal(t, tt.log, e.refill.log != nil, name)
-		if tt.log {
-			require.EqualValues(t, 89, e.refill.log.count(start, now), "%s: used units", name)
-		}
-	}
-}
-
 // Units of a bucket return at its rate, and those of a sliding log a window after they were used: never
 // more than are missing.
 func TestRefill_returnsUnits(t *testing.T) {
 	start := time.Unix(1000, 0)
-	log := newSendLog(start, 3)
-	log.add(start.Add(2*time.Second), 4)
-	sliding := refill{kind: refillsEach, log: log, window: 10 * time.Second}
 	for name, tt := range map[string]struct {
 		refill   refill
 		from, to time.Duration
 		missing  int64
 		want     int64
 	}{
-		"bucket":                        {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 10, 6},
-		"part of a unit":                {refill{kind: refillsEvenly, rate: 2}, 0, 1400 * time.Millisecond, 10, 2},
-		"few are missing":               {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 5, 5},
-		"none is missing":               {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, -1, 0},
-		"the clock was set back":        {refill{kind: refillsEvenly, rate: 2}, 3 * time.Second, 0, 10, 0},
-		"window":                        {refill{kind: refillsAtReset, rate: 2}, 0, 3 * time.Second, 10, 0},
-		"sliding log, none":             {sliding, 0, 9 * time.Second, 10, 0},
-		"sliding log, some":             {sliding, 0, 10 * time.Second, 10, 3},
-		"sliding log, all":              {sliding, 0, 12 * time.Second, 10, 7},
-		"sliding log, since then":       {sliding, 10 * time.Second, 12 * time.Second, 10, 4},
-		"sliding log, few are missing":  {sliding, 0, 12 * time.Second, 5, 5},
-		"sliding log, none are missing": {sliding, 0, 12 * time.Second, -5, 0},
+		"bucket":                 {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 10, 6},
+		"part of a unit":         {refill{kind: refillsEvenly, rate: 2}, 0, 1400 * time.Millisecond, 10, 2},
+		"few are missing":        {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, 5, 5},
+		"none is missing":        {refill{kind: refillsEvenly, rate: 2}, 0, 3 * time.Second, -1, 0},
+		"the clock was set back": {refill{kind: refillsEvenly, rate: 2}, 3 * time.Second, 0, 10, 0},
+		"window":                 {refill{kind: refillsAtReset, rate: 2}, 0, 3 * time.Second, 10, 0},
+		"one by one":             {refill{kind: refillsOneByOne, rate: 2}, 0, 3 * time.Second, 10, 0},
 	} {
 		e := Estimate{Limit: 100, Remaining: 100 - tt.missing, At: start.Add(tt.from), refill: tt.refill}
 		require.Equal(t, tt.want, e.returned(start.Add(tt.to)), name)
 	}
-	require.Equal(t, start.Add(10*time.Second), sliding.firstReturn(start))
-	require.Equal(t, start.Add(12*time.Second), sliding.firstReturn(start.Add(10*time.Second)))
-	require.Zero(t, sliding.firstReturn(start.Add(12*time.Second)))
-	require.Zero(t, (&refill{kind: refillsEach}).firstReturn(start))
-	e := Estimate{At: start, refill: sliding}
-	require.Equal(t, 7*time.Second, e.UntilFree(0, start.Add(3*time.Second)))
-	require.Equal(t, time.Millisecond, e.UntilFree(0, start.Add(12*time.Second-1)))
-	for _, kind := range []refillKind{refillUnknown, refillsAtReset, refillsEach} {
+	e := Estimate{At: start}
+	for _, kind := range []refillKind{refillUnknown, refillsAtReset, refillsOneByOne} {
 		e.refill = refill{kind: kind, rate: 1}
 		require.Zero(t, e.UntilFree(0, start), "%v", kind)
 	}

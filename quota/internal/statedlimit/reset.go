@@ -1,7 +1,6 @@
 package statedlimit
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -15,31 +14,17 @@ import (
 //	├──────────────────────────────┼────────────┤
 //	                     stated - resolution <┈┈
 type windowStart struct {
-	at     time.Time     // zero: not known
-	length time.Duration // of the windows; 0: not known
-	floor  bool          // the server rounds its resets down
+	at    time.Time // zero: not known
+	floor bool      // the server rounds its resets down
 }
 
-const (
-	OpeningDelay = 15 * time.Millisecond // from an estimated end of a window to the probe: jitter and rounding
-	TestEvery    = 20                    // windows before the next test of a length or a limit that is known
-)
+// OpeningDelay is the time from an estimated end of a window to the first request of the next one: jitter and rounding.
+const OpeningDelay = 15 * time.Millisecond
 
 // UsualLengths are the lengths of windows that are assumed, in descending order.
 var UsualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
-}
-
-// usualLength returns the usual length that is closest to d, or d if none is close.
-func usualLength(d time.Duration) time.Duration {
-	best := time.Duration(0)
-	for _, u := range UsualLengths {
-		if (d - u).Abs() < min(Tolerance, (d-best).Abs()) {
-			best = u
-		}
-	}
-	return cmp.Or(best, d)
 }
 
 // lengthOf returns the shortest usual length of windows in which the longest time until a reset was d; d if
@@ -54,16 +39,6 @@ func lengthOf(d time.Duration) time.Duration {
 	return length
 }
 
-// NextMultiple returns the first time after now that is a multiple of length away from start. length
-// is positive.
-func NextMultiple(now, start time.Time, length time.Duration) time.Time {
-	passed := now.Sub(start) % length
-	if passed < 0 {
-		passed += length
-	}
-	return now.Add(length - passed)
-}
-
 // refine returns the reset of the window. stated is the reset that the server states. It is too late by
 // less than resolution or, if the server rounds its resets down, too early.
 func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Time {
@@ -73,7 +48,6 @@ func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Ti
 	for _, length := range UsualLengths {
 		end := s.at.Add(length)
 		if late := end.Sub(stated); !s.floor && -resolution < late && late <= 0 || s.floor && 0 <= late && late < resolution {
-			s.length = length
 			return end
 		}
 	}

@@ -19,24 +19,22 @@ func TestWindowStart_refinesResets(t *testing.T) {
 		state      windowStart
 		stated     time.Duration // from the start
 		resolution time.Duration
-		want       time.Duration
-		length     time.Duration // 0: the stated one is taken
+		want       time.Duration // from the start
 	}{
-		"exact":                {windowStart{at: start}, 5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
-		"rounded up":           {windowStart{at: start}, 6*time.Second - 1, time.Second, 5 * time.Second, 5 * time.Second},
-		"another second":       {windowStart{at: start}, 6 * time.Second, time.Second, 6 * time.Second, 0},
-		"earlier":              {windowStart{at: start}, 5*time.Second - 1, time.Second, 5*time.Second - 1, 0},
-		"no resolution":        {windowStart{at: start}, 5 * time.Second, 0, 5 * time.Second, 0},
-		"in minutes":           {windowStart{at: start}, time.Hour + 59*time.Second, time.Minute, time.Hour, time.Hour},
-		"rounded down":         {windowStart{at: start, floor: true}, 4*time.Second + 1, time.Second, 5 * time.Second, 5 * time.Second},
-		"rounded down, exact":  {windowStart{at: start, floor: true}, 5 * time.Second, time.Second, 5 * time.Second, 5 * time.Second},
-		"rounded down by more": {windowStart{at: start, floor: true}, 4 * time.Second, time.Second, 4 * time.Second, 0},
-		"not rounded down":     {windowStart{at: start, floor: true}, 5*time.Second + 1, time.Second, 5*time.Second + 1, 0},
-		"no start":             {windowStart{}, 6*time.Second - 1, time.Second, 6*time.Second - 1, 0},
+		"exact":                {windowStart{at: start}, 5 * time.Second, time.Second, 5 * time.Second},
+		"rounded up":           {windowStart{at: start}, 6*time.Second - 1, time.Second, 5 * time.Second},
+		"another second":       {windowStart{at: start}, 6 * time.Second, time.Second, 6 * time.Second},
+		"earlier":              {windowStart{at: start}, 5*time.Second - 1, time.Second, 5*time.Second - 1},
+		"no resolution":        {windowStart{at: start}, 5 * time.Second, 0, 5 * time.Second},
+		"in minutes":           {windowStart{at: start}, time.Hour + 59*time.Second, time.Minute, time.Hour},
+		"rounded down":         {windowStart{at: start, floor: true}, 4*time.Second + 1, time.Second, 5 * time.Second},
+		"rounded down, exact":  {windowStart{at: start, floor: true}, 5 * time.Second, time.Second, 5 * time.Second},
+		"rounded down by more": {windowStart{at: start, floor: true}, 4 * time.Second, time.Second, 4 * time.Second},
+		"not rounded down":     {windowStart{at: start, floor: true}, 5*time.Second + 1, time.Second, 5*time.Second + 1},
+		"no start":             {windowStart{}, 6*time.Second - 1, time.Second, 6*time.Second - 1},
 	} {
 		s := tt.state
 		require.Equal(t, tt.want, s.refine(start.Add(tt.stated), tt.resolution).Sub(start), name)
-		require.Equal(t, tt.length, s.length, name)
 	}
 }
 
@@ -94,12 +92,5 @@ func TestEstimate_learnsThatResetsAreRoundedDown(t *testing.T) {
 		e := Estimate{Limit: 100, At: start, Reset: start.Add(time.Second), LastSent: 10, Probe: tt.probe, start: windowStart{at: start}}
 		e.Update(throttle.RemoteLimit{Limit: 100, Remaining: tt.left, ResetAfter: time.Second, Resolution: time.Second}, tt.n, start.Add(time.Second), &inflight.Claims{Sent: 12})
 		require.Equal(t, tt.want, e.start.floor, name)
-	}
-}
-
-func TestNextMultiple(t *testing.T) {
-	start := time.Unix(1000, 0)
-	for now, want := range map[time.Duration]time.Duration{0: 5, 1: 5, 4: 5, 5: 10, 12: 15, -1: 0, -5: 0, -6: -5} {
-		require.Equal(t, start.Add(want), NextMultiple(start.Add(now), start, 5), "%v", now)
 	}
 }

@@ -42,7 +42,7 @@ const (
 func (e *Estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now time.Time, f *inflight.Claims) {
 	r, length := &e.refill, e.windowLength()
 	r.restart()
-	if length <= 0 || e.Weighted || e.counted.on || r.log != nil || e.Reset.IsZero() || r.kind != refillsNextWindow && now.Before(e.Reset) {
+	if length <= 0 || e.Weighted || e.Reset.IsZero() || r.kind != refillsNextWindow && now.Before(e.Reset) {
 		return
 	}
 	used, ahead := float64(e.Limit-e.Left(e.Reset)), reset.Sub(e.Reset)
@@ -58,7 +58,7 @@ func (e *Estimate) observeReset(l throttle.RemoteLimit, left int64, reset, now t
 	case float64(left) > most:
 		same := ahead.Abs() < min(Tolerance, length/2) // the stated reset is as before
 		if same && (r.kind == refillsAtReset || r.kind == refillUnknown && float64(left) < window) {
-			r.slide(e, left, now)
+			r.kind = refillsOneByOne
 			return
 		}
 		if r.together = true; r.kind == refillsNextWindow {
@@ -104,14 +104,14 @@ func (e *Estimate) windowLength() time.Duration {
 	if e.refill.kind == refillsNextWindow {
 		return e.refill.window
 	}
-	return cmp.Or(e.Per, e.start.length, lengthOf(e.window))
+	return cmp.Or(e.Per, lengthOf(e.window))
 }
 
 // unitDelay returns how long after its reset a probe of e is sent, so that a sliding counter has restored
 // one unit then.
 func (e *Estimate) unitDelay() time.Duration {
 	r, length, used := &e.refill, e.windowLength(), e.Limit-e.Left(e.Reset)
-	if r.together || r.log != nil || e.Weighted || e.counted.on || used <= 0 {
+	if r.together || r.kind == refillsOneByOne || e.Weighted || used <= 0 {
 		return 0
 	}
 	delay := length/time.Duration(used) + time.Microsecond

@@ -57,15 +57,13 @@ func TestEstimate_firstResponseAfterAResetShowsTheKind(t *testing.T) {
 		"not even a window later":          {refillsNextWindow, 50, 14 * s, 15*s - 1, 0, nil, want{refillsNextWindow, false, 10}},
 		"two windows later":                {refillsNextWindow, 99, 14 * s, 15 * s, 0, nil, want{refillsNextWindow, false, 0}},
 		"the same window":                  {refillsNextWindow, 0, 0, 5*s - 1, 0, func(e *Estimate) { e.refill.rate = 3 }, want{refillsNextWindow, false, 3}},
-		"log: the reset is as before":      {refillsAtReset, 60, s / 10, Tolerance - 1, 0, nil, want{refillsEach, false, 0}},
-		"log: not known before":            {refillUnknown, 60, s / 10, 0, 0, nil, want{refillsEach, false, 0}},
-		"log: almost all came back":        {refillUnknown, 93, s / 10, 0, 0, nil, want{refillsEach, false, 0}},
+		"log: the reset is as before":      {refillsAtReset, 60, s / 10, Tolerance - 1, 0, nil, want{refillsOneByOne, false, 0}},
+		"log: not known before":            {refillUnknown, 60, s / 10, 0, 0, nil, want{refillsOneByOne, false, 0}},
+		"log: almost all came back":        {refillUnknown, 93, s / 10, 0, 0, nil, want{refillsOneByOne, false, 0}},
 		"bucket or window: all came back":  {refillUnknown, 94, s / 10, 0, 0, nil, want{refillUnknown, true, 0}},
 		"no log: the reset is later":       {refillsAtReset, 60, s / 10, Tolerance, 0, nil, want{refillsAtReset, true, 0}},
 		"units of different costs":         {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Weighted = true }, want{refillUnknown, false, 0}},
-		"counted by the client":            {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.counted.on = true }, want{refillUnknown, false, 0}},
 		"no length is known":               {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per = 0 }, want{refillUnknown, false, 0}},
-		"the length of its windows":        {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.start.length = 0, 10*s }, want{refillsNextWindow, false, 10}},
 		"a usual length":                   {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.Per, e.window = 0, 6*s }, want{refillsNextWindow, false, 10}},
 		"the reset before was of a window": {refillUnknown, 0, s / 10, 10 * s, 0, func(e *Estimate) { e.refill.together = true }, want{refillUnknown, false, 0}},
 	} {
@@ -113,18 +111,17 @@ func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 		change func(*Estimate)
 		want   time.Duration
 	}{
-		"100 of 10 s":           {func(*Estimate) {}, 100 * time.Millisecond},
-		"half is left":          {func(e *Estimate) { e.Remaining = 50 }, 200 * time.Millisecond},
-		"40 of 10 s":            {func(e *Estimate) { e.Limit = 40 }, 0},
-		"41 of 10 s":            {func(e *Estimate) { e.Limit = 41 }, 10 * time.Second / 41},
-		"60 of a minute":        {func(e *Estimate) { e.Limit, e.Per = 60, time.Minute }, 0},
-		"61 of a minute":        {func(e *Estimate) { e.Limit, e.Per = 61, time.Minute }, time.Minute / 61},
-		"all are left":          {func(e *Estimate) { e.Remaining = 100 }, 0},
-		"no length":             {func(e *Estimate) { e.Per = 0 }, 0},
-		"a window":              {func(e *Estimate) { e.refill.together = true }, 0},
-		"a log":                 {func(e *Estimate) { e.refill.log = newSendLog(start, 0) }, 0},
-		"different costs":       {func(e *Estimate) { e.Weighted = true }, 0},
-		"counted by the client": {func(e *Estimate) { e.counted.on = true }, 0},
+		"100 of 10 s":     {func(*Estimate) {}, 100 * time.Millisecond},
+		"half is left":    {func(e *Estimate) { e.Remaining = 50 }, 200 * time.Millisecond},
+		"40 of 10 s":      {func(e *Estimate) { e.Limit = 40 }, 0},
+		"41 of 10 s":      {func(e *Estimate) { e.Limit = 41 }, 10 * time.Second / 41},
+		"60 of a minute":  {func(e *Estimate) { e.Limit, e.Per = 60, time.Minute }, 0},
+		"61 of a minute":  {func(e *Estimate) { e.Limit, e.Per = 61, time.Minute }, time.Minute / 61},
+		"all are left":    {func(e *Estimate) { e.Remaining = 100 }, 0},
+		"no length":       {func(e *Estimate) { e.Per = 0 }, 0},
+		"a window":        {func(e *Estimate) { e.refill.together = true }, 0},
+		"a log":           {func(e *Estimate) { e.refill.kind = refillsOneByOne }, 0},
+		"different costs": {func(e *Estimate) { e.Weighted = true }, 0},
 	} {
 		e := counterEstimate(start, refillUnknown)
 		tt.change(&e)
@@ -132,9 +129,7 @@ func TestEstimate_probeWaitsForAUnitOfACounter(t *testing.T) {
 			tt.want += time.Microsecond
 		}
 		require.Equal(t, tt.want, e.unitDelay(), name)
-		if e.refill.log == nil && e.refill.kind == refillUnknown {
-			require.Equal(t, start.Add(tt.want), e.OpensAt(), name)
-		}
+		require.Equal(t, start.Add(tt.want), e.OpensAt(), name)
 	}
 }
 
@@ -158,7 +153,7 @@ func TestEstimate_rejectionByACounter(t *testing.T) {
 		"a window":                     {refillsAtReset, false, 0, refillsAtReset, false, false},
 		"not known":                    {refillUnknown, false, 0, refillUnknown, false, false},
 		"a bucket":                     {refillsEvenly, false, 5 * time.Second, refillsEvenly, false, false},
-		"a log":                        {refillsEach, false, 5 * time.Second, refillsEach, false, false},
+		"a log":                        {refillsOneByOne, false, 5 * time.Second, refillsOneByOne, false, false},
 	} {
 		e := counterEstimate(start, tt.kind)
 		e.refill.window, e.refill.floor = 10*time.Second, tt.floor
@@ -175,7 +170,7 @@ func TestRefill_responsesRefuteACounter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		left int64
 		want refillKind
-	}{"most": {15, refillsNextWindow}, "more": {16, refillsEach}, "few": {0, refillsNextWindow}} {
+	}{"most": {15, refillsNextWindow}, "more": {16, refillsOneByOne}, "few": {0, refillsNextWindow}} {
 		e := counterEstimate(start, refillsNextWindow)
 		e.Reset, e.refill.window, e.refill.rate = start.Add(5*time.Second), 10*time.Second, 1
 		e.refill.update(&e, tt.left, e.Reset, start, &inflight.Claims{Sent: 100})
@@ -214,11 +209,8 @@ func TestEstimate_rejectedProbeOfTheNextWindow(t *testing.T) {
 	}
 }
 
-func TestUsualLength(t *testing.T) {
+func TestLengthOf(t *testing.T) {
 	const s = time.Second
-	for d, want := range map[time.Duration]time.Duration{s: s, 1400 * time.Millisecond: s, 1600 * time.Millisecond: 2 * s, 5*s + Tolerance - 1: 5 * s, 5*s + Tolerance: 5*s + Tolerance, 7 * s: 7 * s, time.Hour - s: time.Hour} {
-		require.Equal(t, want, usualLength(d), "nearest to %v", d)
-	}
 	for d, want := range map[time.Duration]time.Duration{0: 0, 1: s, s: s, s + 1: 2 * s, 6 * s: 10 * s, time.Hour + 1: 24 * time.Hour, 25 * time.Hour: 25 * time.Hour} {
 		require.Equal(t, want, lengthOf(d), "at least %v", d)
 	}
