@@ -212,13 +212,15 @@ func TestEstimate_countsResponsesThatStateNothing(t *testing.T) {
 		outdated bool
 		left     int64
 	}{
-		"no probe":                 {Estimate{Remaining: 5}, 11, true, false, 4},
-		"nothing is left":          {Estimate{}, 11, true, false, 0},
-		"in flight":                {Estimate{Remaining: 5, concurrent: true, enforced: true}, 11, true, false, 5},
-		"before the probe":         {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5},
-		"the probe":                {Estimate{Probe: true}, 11, true, false, 99},
-		"the probe, not accepted":  {Estimate{Probe: true}, 11, false, true, 0},
-		"the probe, without limit": {Estimate{Limit: -100, Probe: true}, 11, true, true, 0},
+		"no probe":                  {Estimate{Remaining: 5}, 11, true, false, 4},
+		"rejected":                  {Estimate{Remaining: 5}, 11, false, false, 4},
+		"nothing is left":           {Estimate{}, 11, true, false, 0},
+		"in flight":                 {Estimate{Remaining: 5, concurrent: true, enforced: true}, 11, true, false, 5},
+		"before the probe":          {Estimate{Remaining: 5, Probe: true}, 10, true, false, 5},
+		"the probe":                 {Estimate{Probe: true}, 11, true, false, 99},
+		"the probe, not accepted":   {Estimate{Probe: true}, 11, false, true, 0},
+		"the probe, a limit of one": {Estimate{Limit: -99, Probe: true}, 11, true, false, 0},
+		"the probe, without limit":  {Estimate{Limit: -100, Probe: true}, 11, true, true, 0},
 	} {
 		e := tt.e
 		e.Limit, e.LastSent, e.Reset = e.Limit+100, 10, start
@@ -342,37 +344,6 @@ func TestEstimate_comparesWindows(t *testing.T) {
 	} {
 		require.Equal(t, tt.counts, CountsRequests(tt.l), name)
 		require.Equal(t, tt.resets, statesReset(tt.l), name)
-	}
-}
-
-// When a bare response counts against a limit, begins a window of it, or shows that it is out of date.
-func TestEstimate_countsUnstatedResponses(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, tt := range map[string]struct {
-		change   func(e *Estimate)
-		n        uint64
-		accepted bool
-		outdated bool
-		left     int64 // of 5
-		begun    bool
-	}{
-		"accepted":                     {nil, 6, true, false, 4, false},
-		"rejected":                     {nil, 6, false, false, 4, false},
-		"none left":                    {func(e *Estimate) { e.Remaining = 0 }, 6, true, false, 0, false},
-		"the probe, rejected":          {func(e *Estimate) { e.Probe = true }, 6, false, true, 5, false},
-		"the probe, accepted":          {func(e *Estimate) { e.Probe = true }, 6, true, false, 9, true},
-		"a limit of none":              {func(e *Estimate) { e.Probe, e.Limit = true, 0 }, 6, true, true, 5, false},
-		"a limit of one":               {func(e *Estimate) { e.Probe, e.Limit = true, 1 }, 6, true, false, 0, true},
-		"before the probe":             {func(e *Estimate) { e.Probe = true }, 5, true, false, 5, false},
-		"it counts requests in flight": {func(e *Estimate) { e.concurrent, e.enforced = true, true }, 6, true, false, 5, false},
-	} {
-		e := Estimate{Limit: 10, Remaining: 5, LastSent: 5}
-		if tt.change != nil {
-			tt.change(&e)
-		}
-		require.Equal(t, tt.outdated, e.CountUnstated(tt.n, tt.accepted, now, &inflight.Claims{}), name)
-		require.Equal(t, tt.left, e.Remaining, name)
-		require.Equal(t, tt.begun, e.At.Equal(now), name)
 	}
 }
 

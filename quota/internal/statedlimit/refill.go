@@ -39,7 +39,7 @@ type refill struct {
 	part      float64       // of the next unit, that had come back at the latest update, if kind is refillsEvenly
 	together  bool          // at the latest reset more came back than of a sliding counter
 	floor     bool          // the resets of a sliding counter are rounded down
-	window    time.Duration // length of the windows, if kind is refillsNextWindow
+	window    time.Duration // length of the windows of a sliding counter, also once kind is another one; 0: it was never taken for one
 	left      int64         // units left when the measurement began
 	open      int64         // claims in flight when it began
 	responses int64         // units that accepted requests have used since it began
