@@ -91,8 +91,9 @@
 // are frequent, so that random ones begin a hold once in a hundred times. A hold ends at the latest
 // time that a rejection stated, or when a later request is accepted. While requests wait, one at a
 // time is sent as a test: after a round trip, and then after pauses that grow by half from a
-// second. After two holds that were right, the first rejection begins the next one. What has waited
-// is sent at a growing rate.
+// second. After two holds that were right, the first rejection begins the next one, and the pauses go
+// on from one hold to the next, so that short ones are tested, too. What has waited is sent at a growing
+// rate.
 //
 // A first attempt whose wait fails, because its deadline or MaxWait is near, is sent instead, as its
 // last chance: what it waited for may be wrong. During a hold, 64 are sent so, and before a stated T

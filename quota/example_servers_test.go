@@ -211,15 +211,15 @@ func Example_retryAfterOnly() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted   100 │▂          █          █        █          ▇       █
-	//                │█          █          █        █          █       █
-	//                │█▄▃        █         ▁█        █         ▂█       █
-	// rejected       │  42 1  1  1    1     1      1 1          1
-	// waits for      │   aaaaaaaasaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaas
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	// accepted   100 │▂          █          █       █                     ▇
+	//                │█          █          █       █          ▂▇         █
+	//                │█▄▃        █         ▁█       █          ██        ▂█
+	// rejected       │  42 1  1  2       1  1       11          1      1
+	// waits for      │   aaaaaaaasaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaas
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬──
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, s = slow start, a = retry-after
-	// 600 calls: 614 requests sent, 14 rejected, 0 calls failed, 25.4 s (ideal 25 s)
+	// 600 calls: 616 requests sent, 16 rejected, 0 calls failed, 26.1 s (ideal 25 s)
 }
 
 var headersInRejections = scenario{

@@ -168,8 +168,8 @@ func (q *Quota) rejected(n uint64, with int64, f *throttle.Feedback, explained b
 		q.rememberSpan(now)
 	}
 	if begins || ending && q.Hold.Held && !q.Hold.Ending {
-		q.tests.on, q.follows = false, false
-		q.tests.begin(!q.Hold.Estimated(), q.trip.Typical(), now)
+		q.follows = false
+		q.beginHold(now)
 	}
 	return counted
 }

@@ -1,6 +1,10 @@
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // Tests decide when one request is sent although the server rejects requests, or has stated that nothing is left:
 //
@@ -108,7 +112,7 @@ func (t *tests) schedule(random float64, now time.Time) {
 
 // accepted applies that the test was accepted, or that the wait is over.
 func (t *tests) accepted() {
-	*t = tests{claim: t.claim, kind: t.kind, pauses: t.pauses, chances: t.chances}
+	*t = tests{next: t.next, claim: t.claim, kind: t.kind, pauses: t.pauses, chances: t.chances}
 	*t.pause() /= 2
 	t.returnChances(2)
 }
@@ -148,6 +152,19 @@ func (q *Quota) beginWait(d *decision, now time.Time) {
 		first = 0
 	}
 	q.tests.begin(d.end > 0, first, now)
+}
+
+// beginHold begins the wait for a hold. The first test of one that is not trusted decides whether it is right. Those of trusted ones go
+// on from one hold to the next: otherwise holds that are shorter than the pause would never be tested.
+func (q *Quota) beginHold(now time.Time) {
+	trip, stated := q.trip.Typical(), !q.Hold.Estimated()
+	first := now.Add(trip)
+	if stated && q.Hold.Trusted() {
+		first = ticks.Later(first, q.tests.next)
+	}
+	q.tests.on = false
+	q.tests.begin(stated, trip, now)
+	q.tests.next = first
 }
 
 // testInstead grants a claim that would have to wait for the server as a test, if one is due. Otherwise the wait of

@@ -143,29 +143,65 @@ func TestQuota_neverTests(t *testing.T) {
 }
 
 // Where the server states the ends of waits, the pause is kept from one wait to the next: right statements are hardly
-// ever tested. An accepted test halves it. A wait whose end is not stated is tested after a round trip.
+// ever tested. An accepted test halves it. A wait whose end is not stated is tested after a round trip, and so is a hold before two
+// were right: a test decides whether it is.
 func TestQuota_keepsThePauseOfStatedEnds(t *testing.T) {
 	q := held(t, 0, stated(10*s))
 	require.Equal(t, []int{10, 1020, 2530, 4790, 8175}, grants(q, start, at(9900*ms), stated(10*s-9900*ms)))
 	require.True(t, exchange(q, q.Hold.Until, accepted))
 	require.False(t, q.Hold.Held)
-	pause := *q.tests.pause()
-	require.InDelta(t, 5062*ms, pause, float64(ms))
+	require.InDelta(t, 5062*ms, *q.tests.pause(), float64(ms))
 
 	now := beginHold(t, q, stated(10*s), at(20*s))
-	require.Equal(t, []int{int(pause/ms) + 1}, grants(q, now, now.Add(9*s), accepted)[:1], "the pause is kept")
+	require.Equal(t, []int{10, 7614}, grants(q, now, now.Add(9900*ms), stated(10*s-9900*ms)), "not trusted yet")
+	require.True(t, exchange(q, q.Hold.Until, accepted))
+	require.True(t, q.Hold.Trusted())
+	pause, next := *q.tests.pause(), q.NextTest()
+	require.InDelta(t, 11390*ms, pause, float64(ms))
+
+	now = beginHold(t, q, stated(20*s), now.Add(12*s))
+	require.Equal(t, []int{int(next.Sub(now)/ms) + 1}, grants(q, now, now.Add(19*s), accepted)[:1], "the pause goes on")
 	require.Equal(t, pause/2, *q.tests.pause())
 
-	now = beginHold(t, q, bare, now.Add(20*s))
+	now = beginHold(t, q, bare, now.Add(30*s))
 	require.Equal(t, []int{10, 1020}, grants(q, now, now.Add(2*s), bare))
 	require.True(t, exchange(q, now.Add(20*s), accepted), "a test")
 	require.NotEqual(t, pause/2, *q.tests.pause())
 	now = beginHold(t, q, stated(10*s), now.Add(40*s))
-	require.Equal(t, []int{int(pause/2/ms) + 1}, grants(q, now, now.Add(9*s), accepted)[:1], "waits whose end is not stated do not change it")
+	require.True(t, exchange(q, now.Add(rtt), stated(10*s)))
+	require.Equal(t, pause*3/4, *q.tests.pause(), "waits whose end is not stated do not change it")
 
 	q.Hold = hold.Hold{}
 	now = beginHold(t, q, bare, now.Add(20*s))
 	require.Equal(t, 10, grants(q, now, now.Add(2*s), bare)[0], "and theirs begins anew")
+}
+
+// A server that limits requests in flight may state a wait that is far too long. Holds that are shorter than the pause between tests
+// are tested nevertheless, and when a test is accepted, they are no longer trusted.
+func TestQuota_testsShortHolds(t *testing.T) {
+	q := known(0)
+	now := beginHold(t, q, stated(10*s), start)
+	for range 3 { // of right holds, whose tests are rejected
+		require.NotEmpty(t, grants(q, now, q.Hold.Until.Add(-10*ms), stated(10*ms)))
+		require.True(t, exchange(q, q.Hold.Until, accepted))
+		now = beginHold(t, q, stated(10*s), q.Hold.Until.Add(s))
+	}
+	require.True(t, exchange(q, q.Hold.Until, accepted))
+	require.True(t, q.Hold.Trusted())
+	pause := *q.tests.pause()
+	require.Greater(t, pause, 5*s)
+
+	begin, rejected := q.Hold.Until.Add(s), 0
+	for now = begin; q.Hold.Trusted(); now = now.Add(500 * ms) {
+		require.Less(t, now.Sub(begin), 4*pause)
+		require.Equal(t, now.Add(rtt), beginHold(t, q, stated(s), now), "by the first rejection")
+		rejected++
+		now = q.Hold.Until
+		grants(q, now.Add(-s), now.Add(-ms), accepted) // a test would be
+		exchange(q, now, accepted)
+	}
+	require.Greater(t, rejected, 2)
+	require.Equal(t, pause/2, *q.tests.pause())
 }
 
 // How long a claim is expected to wait is known when a test has shown that the stated end is right, or when the latest
