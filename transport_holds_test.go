@@ -175,6 +175,59 @@ func TestTransport_aCrowdOnASlowServer(t *testing.T) {
 	})
 }
 
+// TestTransport_aWaitThatIsTooLong checks a server with one request in flight, whose rejections state a wait of a second, seven times
+// as long as most responses take: calls take about as long, and fail about as seldom, as without the Tracker.
+func TestTransport_aWaitThatIsTooLong(t *testing.T) {
+	mean := map[quota.Mode]time.Duration{}
+	failed := map[quota.Mode]int{}
+	const calls, seeds = 900, 10
+	for seed := range uint64(seeds) {
+		for _, mode := range []quota.Mode{quota.StatedOnly, quota.Disabled} {
+			synctest.Test(t, func(t *testing.T) {
+				random, gaps := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+				var mu sync.Mutex
+				busy := false
+				tr := &Transport{Quota: &quota.Tracker{Mode: mode}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+					mu.Lock()
+					rejected, latency := busy, 140*time.Millisecond
+					if busy = true; random.IntN(33) == 0 {
+						latency *= 13
+					}
+					mu.Unlock()
+					if rejected {
+						time.Sleep(20 * time.Millisecond)
+						return newResponse(429, "", "Retry-After", "1"), nil
+					}
+					time.Sleep(latency)
+					mu.Lock()
+					busy = false
+					mu.Unlock()
+					return newResponse(200, ""), nil
+				})}
+				var wg sync.WaitGroup
+				var sum time.Duration
+				for range calls {
+					time.Sleep(time.Duration(gaps.ExpFloat64() * float64(350*time.Millisecond)))
+					wg.Go(func() {
+						start := time.Now()
+						resp, err := get(t, tr)
+						mu.Lock()
+						defer mu.Unlock()
+						if sum += time.Since(start); err != nil || resp.StatusCode != 200 {
+							failed[mode]++
+						}
+					})
+				}
+				wg.Wait()
+				mean[mode] += sum / calls / seeds
+			})
+		}
+	}
+	t.Logf("with the Tracker %s on average, %d failed; without it %s, %d", mean[quota.StatedOnly], failed[quota.StatedOnly], mean[quota.Disabled], failed[quota.Disabled])
+	require.LessOrEqual(t, mean[quota.StatedOnly], mean[quota.Disabled]*2)
+	require.LessOrEqual(t, failed[quota.StatedOnly], failed[quota.Disabled]+seeds*calls*12/1000)
+}
+
 // TestTransport_ignoresASingleClosedConnection checks that a single closed connection
 // does not count as a rejection and delays no other request.
 func TestTransport_ignoresASingleClosedConnection(t *testing.T) {
