@@ -401,7 +401,7 @@ func (rt *roundTrip) send(req *http.Request) {
 	if a.err != nil || a.resp.StatusCode >= 400 {
 		now = rt.t.resolved.clock.Now()
 	}
-	f := rt.t.resolved.feedback.FeedbackReport(rt.req, a.ticket.Demands[rt.quotaIndex], a.resp, a.err, now, a.limitBuf[:0], &a.report)
+	f := rt.t.resolved.feedback.FeedbackReport(rt.req, a.ticket.Demands[rt.quotaIndex], a.resp, a.err, a.grantedAt, now, a.limitBuf[:0], &a.report)
 	f.Repeated = rt.failures < rt.info.Attempts-1 // an earlier attempt was throttled
 	if a.err == nil && a.resp.Body != http.NoBody && rt.holdsUntilEnd() {
 		f.State = throttle.Ongoing

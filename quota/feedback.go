@@ -25,7 +25,7 @@ import (
 // all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	var report headers.Report
-	return (*linked)(t).FeedbackReport(req, d, resp, err, now, buf, &report)
+	return (*linked)(t).FeedbackReport(req, d, resp, err, time.Time{}, now, buf, &report)
 }
 
 func init() {
@@ -35,7 +35,7 @@ func init() {
 // A linked implements quotalink.Tracker.
 type linked Tracker
 
-func (lt *linked) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
+func (lt *linked) FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, sent, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback {
 	t := (*Tracker)(lt)
 	t.once.Do(t.init)
 	if l := t.listeners.Load(); l != nil {
@@ -74,7 +74,7 @@ func (lt *linked) FeedbackReport(req *http.Request, d throttle.Demand, resp *htt
 	}
 	f := throttle.Feedback{Now: now}
 	if responded {
-		*report = t.reader.Read(provider, resp, now)
+		*report = t.reader.Read(provider, resp, sent, now)
 		if ep != nil {
 			ep.scaleResets(report, resp.StatusCode, now)
 		}

@@ -73,7 +73,7 @@ func TestTracker_waitsForResetsInMilliseconds(t *testing.T) {
 	var report headers.Report
 	for i := range 4 {
 		resp := answer(429, "X-RateLimit-Reset", strconv.Itoa(850-10*i))
-		f := (*linked)(tr).FeedbackReport(req, throttle.Demand{}, resp, nil, start.Add(time.Duration(10*i)*time.Millisecond), nil, &report)
+		f := (*linked)(tr).FeedbackReport(req, throttle.Demand{}, resp, nil, time.Time{}, start.Add(time.Duration(10*i)*time.Millisecond), nil, &report)
 		require.Equal(t, report.Wait, f.RetryAfter)
 	}
 	require.Equal(t, 820*time.Millisecond, report.Wait)

@@ -239,6 +239,7 @@ func (b *bodyParser) addDelay(d time.Duration) {
 // delayUntil returns the delay from the time of the response until the instant that next returns for it.
 func (b *bodyParser) delayUntil(next func(time.Time) time.Time) time.Duration {
 	b.clock.received = time.Now() // for a response without a Date
+	b.clock.sent = b.clock.received
 	now := b.clock.serverTime()
 	return next(now).Sub(now)
 }

@@ -44,7 +44,7 @@ type Reader struct {
 // precedence over received.
 func Parse(status int, h http.Header, received time.Time) Report {
 	var r Reader
-	return r.parse(nil, status, h, received)
+	return r.parse(nil, status, h, received, received)
 }
 
 // Parse returns what a response of host states about limits. If host is empty or unknown,
@@ -54,20 +54,20 @@ func Parse(status int, h http.Header, received time.Time) Report {
 // headers whose names may be about limits, well-known ones aside, the first by name are read, of
 // more than 32 limits the first by name, and no value longer than 4 KiB.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
-	return r.parse(r.Provider(host), status, h, received)
+	return r.parse(r.Provider(host), status, h, received, received)
 }
 
 // parse reads a response of the host that provider describes. A nil provider means an
 // unknown host.
-func (r *Reader) parse(provider *Provider, status int, h http.Header, received time.Time) (out Report) {
+func (r *Reader) parse(provider *Provider, status int, h http.Header, sent, received time.Time) (out Report) {
 	hasRules := provider != nil && provider.Headers != nil
 	retryAfter := h["Retry-After"]
 	var p *parser // nil: no header states a limit
 	switch {
 	case len(retryAfter) == 0 || len(h) > 1 || hasRules:
-		p = r.collect(provider, h, hasRules, received)
+		p = r.collect(provider, h, hasRules, sent, received)
 	default:
-		c := clock{header: h, received: received}
+		c := clock{header: h, sent: sent, received: received}
 		out.readRetryAfter(retryAfter, 0, &c)
 	}
 	if p == nil {
@@ -107,12 +107,17 @@ func isRejection(p *Provider, status int, hasRetryAfter, exhausted bool) bool {
 }
 
 // Read returns what a response that was received at now states about limits: its headers,
-// and the first bytes of its body if these may state more. It reads the body of a rejection whose
+// and the first bytes of its body if these may state more. sent is when its request was sent, or
+// zero if that is not known: a success whose Date is between sent and now shows that the clocks of
+// the client and the server agree, however long the server took. It reads the body of a rejection whose
 // headers state a delay only if provider has ErrorCodes. If it reads from a body, it replaces
 // resp.Body by one that returns all of its bytes, and waits at most 100 ms for the first ones.
 // provider is the result of Provider for the host; it may be nil.
-func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
-	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
+func (r *Reader) Read(provider *Provider, resp *http.Response, sent, now time.Time) Report {
+	if sent.IsZero() || sent.After(now) || resp.StatusCode >= 400 { // a rejected request must not be sent again too early
+		sent = now
+	}
+	rep := r.parse(provider, resp.StatusCode, resp.Header, sent, now)
 	enough := r.Body == nil && rep.Throttled && rep.HasRetryAfter && (provider == nil || len(provider.ErrorCodes) == 0)
 	if enough || resp.Body == nil || resp.Body == http.NoBody || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
 		return rep
@@ -230,7 +235,7 @@ func (p *parser) reset() {
 // collect returns a parser with the headers in groups; nil if none may be about limits. The result
 // does not depend on the order of the map: if there is more than is read, the headers are collected
 // again in the order of their names.
-func (r *Reader) collect(provider *Provider, h http.Header, hasRules bool, received time.Time) (p *parser) {
+func (r *Reader) collect(provider *Provider, h http.Header, hasRules bool, sent, received time.Time) (p *parser) {
 	for name, values := range h {
 		class, spelling := classify(name)
 		if class == nameIgnored && !hasRules {
@@ -238,7 +243,7 @@ func (r *Reader) collect(provider *Provider, h http.Header, hasRules bool, recei
 		}
 		if p == nil {
 			p = parserPool.Get().(*parser)
-			p.clock.header, p.clock.received = h, received
+			p.clock.header, p.clock.sent, p.clock.received = h, sent, received
 			p.provider, p.useTable = provider, !r.NoProviderTable
 		}
 		if p.collectHeader(name, values, class, spelling); p.overflow {

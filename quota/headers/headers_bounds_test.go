@@ -238,7 +238,7 @@ func TestReader_readsTheBodyOnlyIfItMayStateMore(t *testing.T) {
 		h.Set("Content-Type", "application/json")
 		resp := &http.Response{StatusCode: c.status, Header: h, Body: io.NopCloser(src), ContentLength: c.length}
 		p := r.Provider(c.host)
-		rep := r.Read(p, resp, time.Time{})
+		rep := r.Read(p, resp, time.Time{}, time.Time{})
 		require.Equal(t, c.reads, src.reads > 0, c.name)
 		require.Equal(t, c.want, formatReport(rep), c.name)
 		require.Equal(t, c.own != nil && c.body != "" || strings.Contains(c.body, "spend"), rep.Permanent, c.name)
@@ -261,7 +261,7 @@ func TestReader_readsOnePieceOfABodyWithoutLength(t *testing.T) {
 				_ = w.Close()
 			}()
 			resp := &http.Response{StatusCode: 429, Body: r, ContentLength: length}
-			require.Equal(t, want, formatReport(new(Reader).Read(nil, resp, time.Time{})))
+			require.Equal(t, want, formatReport(new(Reader).Read(nil, resp, time.Time{}, time.Time{})))
 			_, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 		}

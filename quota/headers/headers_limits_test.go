@@ -244,7 +244,7 @@ func TestParse_boundsPartitionKeys(t *testing.T) {
 // A parser in the pool holds nothing of the response that it has parsed.
 func TestParser_resetForgetsTheResponse(t *testing.T) {
 	h := parseHeader("X-RateLimit-Limit: 5\nX-RateLimit-Remaining-Foo: 3\nRateLimit-Policy: 5;w=9\nRetry-After: 3\nX-App-Usage: {\"a\":1}\nAge: 3\n" + dateLine)
-	p := new(Reader).collect(&Provider{}, h, false, time.Time{})
+	p := new(Reader).collect(&Provider{}, h, false, time.Time{}, time.Time{})
 	p.finish(429)
 	groups, limits, policies, retries, custom := p.groups, p.limits, p.policies, p.retryHeaders, p.custom
 	require.NotEmpty(t, groups)

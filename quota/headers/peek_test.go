@@ -48,7 +48,7 @@ func TestPeek_restoresBody(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	for _, body := range []io.ReadCloser{nil, http.NoBody} { // Read does not look into these
 		resp := &http.Response{StatusCode: 429, Body: body}
-		require.Equal(t, "rejected", formatReport(new(Reader).Read(nil, resp, time.Time{})))
+		require.Equal(t, "rejected", formatReport(new(Reader).Read(nil, resp, time.Time{}, time.Time{})))
 		require.Equal(t, body, resp.Body)
 	}
 }

@@ -12,19 +12,21 @@ import (
 // A clock converts the times that one response states into delays.
 type clock struct {
 	header   http.Header
-	received time.Time     // the local clock
+	sent     time.Time     // when the request was sent, by the local clock
+	received time.Time     // when the response was received
 	age      time.Duration // for which the response was in caches
 	now      time.Time     // the server's clock; zero until it is needed
 }
 
 // serverTime returns the time at the server at which the response was received: its Date, which is in whole
-// seconds, plus the age added by caches. Without a Date it is the local time, and also if that is
-// within the second of the Date: then both clocks are right.
+// seconds, plus the age added by caches. Without a Date it is the local time, and also if the second of the Date is
+// between the time at which the request was sent and that of receipt: then both clocks are right. The Date of Apache httpd
+// is the time at which it received the request, that of most servers the time of the response.
 func (c *clock) serverTime() time.Time {
 	if c.now.IsZero() {
 		c.now = c.received
 		if at, ok := ParseDate(c.header["Date"], c.received); ok {
-			if at = at.Add(c.age); c.received.Before(at) || c.received.Sub(at) >= time.Second {
+			if at = at.Add(c.age); c.received.Before(at) || c.sent.Sub(at) >= time.Second {
 				c.now = at
 			}
 		}

@@ -108,7 +108,7 @@ func (s *Server) roundTrip(req *http.Request, granted bool) (*http.Response, err
 		v.cancel(s)
 		return nil, err
 	}
-	s.respond(v)
+	s.finish(v)
 	if v.status < 0 {
 		return nil, connectionError(v.status, s.w.hash(forFault, call, number))
 	}
@@ -149,6 +149,7 @@ type verdict struct {
 	until    time.Duration // of the Retry-After header of a rejection
 	reset    time.Duration // that the headers of a rejection state
 	limiter  *limiter      // that the request leaves when it ends; nil means none
+	state    func()        // adds what the response states of a limit when the request has been processed; nil means nothing
 	occupies bool          // the request counts as in flight
 }
 
@@ -205,7 +206,11 @@ func (s *Server) arrive(index, call, number int, granted bool) *verdict {
 		}
 	}
 	v.body = body(http.StatusOK, 0)
-	s.state(v, l, call, number, at)
+	if w.StateLast {
+		v.state = func() { s.state(v, l, call, number, s.at()) }
+	} else {
+		s.state(v, l, call, number, at)
+	}
 	return v
 }
 
@@ -345,10 +350,16 @@ func (s *Server) overload(v *verdict, call int) {
 	}
 }
 
-// respond records that the response of v has reached the caller.
-func (s *Server) respond(v *verdict) {
+// finish adds the header fields that v gets when it has been processed, and records that the response has reached the caller.
+func (s *Server) finish(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.w.DateLast {
+		v.header["Date"] = s.newHeader(s.at())["Date"]
+	}
+	if v.state != nil {
+		v.state()
+	}
 	a := &s.attempts[v.attempt]
 	a.Done, a.Status, a.Cause, a.Rejected, a.RetryAfter, a.Reset = s.at(), int16(v.status), v.cause, v.rejected, v.until, v.reset
 	s.leave(v)

@@ -25,6 +25,8 @@ type World struct {
 	Lateness  time.Duration // the longest time by which a timer fires late
 	Unnoticed bool          // the server processes requests further after their callers have ended them
 	Skew      time.Duration // by which the clock of the server is ahead
+	DateLast  bool          // the Date of a response is that of its end; otherwise that of the arrival of the request
+	StateLast bool          // so is what an accepted request states of a limit
 	Latency   Latency
 	Load      Load
 	Troubles  []Trouble
@@ -76,6 +78,9 @@ func (w *World) String() string {
 	}
 	if w.Limit != nil {
 		parts = append(parts, w.Limit.String())
+	}
+	if w.StateLast && (w.Stated != nil || w.Limit != nil && w.Limit.Dialect.Headers != NoHeaders) {
+		parts = append(parts, "stated with the response")
 	}
 	if w.Skew != 0 {
 		parts = append(parts, "clock ahead by "+w.Skew.Round(time.Second).String())
@@ -138,6 +143,7 @@ const (
 	forOverload
 	forStatement
 	forOthers
+	forHeaders
 )
 
 // hash returns a random number that is determined by the seed of w, the purpose and two keys.
