@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/turns"
@@ -237,39 +235,5 @@ func TestTransport_estimatesLimits(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A slowServer responds to a request, in its own time.
-type slowServer func(*http.Request) (*http.Response, error)
-
-func (f slowServer) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// A server takes 20 s, and dates its responses when the request arrives, as Apache does, or when it responds. The reset that it states as
-// Unix time is obeyed as it is: its clock is that of the client.
-func TestTransport_readsResetsOfASlowServer(t *testing.T) {
-	for name, dateAtArrival := range map[string]bool{"dated at the arrival": true, "dated with the response": false} {
-		synctest.Test(t, func(t *testing.T) {
-			reset := time.Now().Add(time.Hour)
-			tracker := new(quota.Tracker)
-			tr := &heed.Transport{Quota: tracker, Base: slowServer(func(req *http.Request) (*http.Response, error) {
-				date := time.Now()
-				if time.Sleep(20 * time.Second); !dateAtArrival {
-					date = time.Now()
-				}
-				h := http.Header{
-					"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"50"}, "X-Ratelimit-Reset": {strconv.FormatInt(reset.Unix(), 10)},
-					"Date": {date.UTC().Format(http.TimeFormat)},
-				}
-				return &http.Response{StatusCode: http.StatusOK, Header: h, Body: http.NoBody, Request: req}, nil
-			})}
-			for range 2 {
-				resp, err := heed.NewClient(tr).Get("http://api.test/items")
-				require.NoError(t, err)
-				resp.Body.Close()
-			}
-			limit := tracker.Snapshot(1).Shown[0].Quotas[0].Limits[0]
-			require.True(t, limit.Reset.Equal(reset), "%s: %v", name, limit.Reset.Sub(reset))
-		})
 	}
 }

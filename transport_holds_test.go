@@ -245,3 +245,27 @@ func TestTransport_ignoresASingleClosedConnection(t *testing.T) {
 		require.Zero(t, time.Since(start))
 	})
 }
+
+// TestTransport_readsResetsOfASlowServer checks a server that takes 20 s, and dates its responses when the request arrives, as Apache
+// does, or when it responds. A reset that it states as Unix time is read as it is, since its clock is that of the client.
+func TestTransport_readsResetsOfASlowServer(t *testing.T) {
+	for name, early := range map[string]bool{"dated at the arrival": true, "dated with the response": false} {
+		synctest.Test(t, func(t *testing.T) {
+			reset, tracker := time.Now().Add(time.Hour), new(quota.Tracker)
+			tr := &Transport{Quota: tracker, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+				date := time.Now()
+				if time.Sleep(20 * time.Second); !early {
+					date = time.Now()
+				}
+				return newResponse(200, "", "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "50",
+					"X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10), "Date", date.UTC().Format(http.TimeFormat)), nil
+			})}
+			for range 2 {
+				_, err := get(t, tr)
+				require.NoError(t, err)
+			}
+			limit := tracker.Snapshot(1).Shown[0].Quotas[0].Limits[0]
+			require.True(t, limit.Reset.Equal(reset), "%s: %v", name, limit.Reset.Sub(reset))
+		})
+	}
+}

@@ -16,8 +16,8 @@ var Of func(tracker any) Tracker
 type Tracker interface {
 	// FeedbackReport is like Feedback of the Tracker. It also sets report to what the response states about limits, in
 	// its headers and in what it has read of its body. It leaves report unchanged if there is no response,
-	// and may leave it unchanged for a success, because the headers of most successes are not read. sent is when req was sent;
-	// zero: that is not known.
+	// and may leave it unchanged for a success, because the headers of most successes are not read. sent is when req was granted, just
+	// before it was sent; zero: that is not known.
 	FeedbackReport(req *http.Request, d throttle.Demand, resp *http.Response, err error, sent, now time.Time, buf []throttle.RemoteLimit, report *headers.Report) throttle.Feedback
 
 	// ObserveLatency records that the server accepted req and took d, until now, to respond.

@@ -17,7 +17,7 @@ import (
 func New(seed uint64) *World {
 	d := draw{rand.New(rand.NewPCG(seed, 24))}
 	w := &World{Seed: seed}
-	w.DateLast, w.StateLast = w.uniform(forHeaders, 0, 0) < .5, w.uniform(forHeaders, 1, 0) < .5
+	w.LateDate, w.LateState = w.uniform(forHeaders, 0, 0) < .5, w.uniform(forHeaders, 1, 0) < .5
 	w.Unnoticed = d.chance(.5)
 	if d.chance(.08) {
 		w.Skew = time.Duration(one(d, -1.0, 1) * d.log(float64(time.Second), float64(2*time.Minute)))

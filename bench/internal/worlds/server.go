@@ -149,7 +149,7 @@ type verdict struct {
 	until    time.Duration // of the Retry-After header of a rejection
 	reset    time.Duration // that the headers of a rejection state
 	limiter  *limiter      // that the request leaves when it ends; nil means none
-	state    func()        // adds what the response states of a limit when the request has been processed; nil means nothing
+	state    func()        // adds the headers that state a limit when the request has been processed; nil means none
 	occupies bool          // the request counts as in flight
 }
 
@@ -206,7 +206,7 @@ func (s *Server) arrive(index, call, number int, granted bool) *verdict {
 		}
 	}
 	v.body = body(http.StatusOK, 0)
-	if w.StateLast {
+	if w.LateState {
 		v.state = func() { s.state(v, l, call, number, s.at()) }
 	} else {
 		s.state(v, l, call, number, at)
@@ -354,7 +354,7 @@ func (s *Server) overload(v *verdict, call int) {
 func (s *Server) finish(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.w.DateLast {
+	if s.w.LateDate {
 		v.header["Date"] = s.newHeader(s.at())["Date"]
 	}
 	if v.state != nil {

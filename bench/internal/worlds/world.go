@@ -25,8 +25,8 @@ type World struct {
 	Lateness  time.Duration // the longest time by which a timer fires late
 	Unnoticed bool          // the server processes requests further after their callers have ended them
 	Skew      time.Duration // by which the clock of the server is ahead
-	DateLast  bool          // the Date of a response is that of its end; otherwise that of the arrival of the request
-	StateLast bool          // so is what an accepted request states of a limit
+	LateDate  bool          // Date is the time of the response; otherwise it is that of the arrival of the request
+	LateState bool          // a response states what is left when it is sent; otherwise what was left when the request arrived
 	Latency   Latency
 	Load      Load
 	Troubles  []Trouble
@@ -79,7 +79,7 @@ func (w *World) String() string {
 	if w.Limit != nil {
 		parts = append(parts, w.Limit.String())
 	}
-	if w.StateLast && (w.Stated != nil || w.Limit != nil && w.Limit.Dialect.Headers != NoHeaders) {
+	if w.LateState && (w.Stated != nil || w.Limit != nil && w.Limit.Dialect.Headers != NoHeaders) {
 		parts = append(parts, "stated with the response")
 	}
 	if w.Skew != 0 {

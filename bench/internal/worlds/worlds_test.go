@@ -219,6 +219,42 @@ func TestServer_statesItsLimit(t *testing.T) {
 	}
 }
 
+// What is left, and the Date, are those of the arrival of a request or those of its response.
+func TestServer_statesItsLimitEarlyOrLate(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w := &World{
+			LateDate: late, LateState: !late,
+			Latency: Latency{Kind: Constant, Median: 10 * time.Second},
+			Load:    Load{Routes: 1, Tenants: 1},
+			Limit:   &Limit{Kind: FixedWindow, Count: 9, Window: time.Hour, Scope: PerHost, Backends: 1, Status: 429, Dialect: Dialect{Headers: XRateLimit, Reset: Seconds, Rounding: Up}},
+			calls:   []call{{}, {}},
+		}
+		synctest.Test(t, func(t *testing.T) {
+			arrival := time.Now()
+			s := newServer(w)
+			first := make(chan http.Header, 1)
+			send := func(call int) http.Header {
+				req, err := http.NewRequestWithContext(withCall(t.Context(), call), http.MethodGet, "http://api.test/", nil)
+				assert.NoError(t, err)
+				resp, err := s.RoundTrip(req)
+				assert.NoError(t, err)
+				defer resp.Body.Close()
+				return resp.Header
+			}
+			go func() { first <- send(0) }()
+			synctest.Wait()
+			send(1) // arrives before the response to the first one
+			h := <-first
+			left, date := "8", arrival.Add(10*time.Second)
+			if !late {
+				left, date = "7", arrival
+			}
+			require.Equal(t, left, h.Get("X-RateLimit-Remaining"))
+			require.Equal(t, date.UTC().Format(http.TimeFormat), h.Get("Date"))
+		})
+	}
+}
+
 func TestTrouble_isActiveInItsIntervals(t *testing.T) {
 	trouble := Trouble{From: 10 * time.Second, To: 12 * time.Second, Period: 10 * time.Second}
 	for at, want := range map[time.Duration]time.Duration{
