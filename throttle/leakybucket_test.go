@@ -222,6 +222,30 @@ func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 	}
 }
 
+// With Split it holds for the units of claims that are larger than the bucket, which are used one by one.
+func TestLeakyBucket_cancelsOfSplitClaimsAddNoUnits(t *testing.T) {
+	const interval, queue = 100 * time.Millisecond, 5
+	seeds := uint64(20_000)
+	if testing.Short() {
+		seeds = 5000
+	}
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 3))
+		burst := 1 + r.Int64N(4)
+		b := newLeaky(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: queue, Split: true})
+		var units []booked
+		for _, a := range randomCancels(r, b, burst+queue) {
+			for i := range a.c.Cost {
+				units = append(units, booked{at: a.at - time.Duration(i)*interval, c: Claim{Cost: 1}})
+			}
+		}
+		slices.SortStableFunc(units, func(a, b booked) int { return int(a.at - b.at) })
+		if over := overdrawn(units, interval, burst); over != 0 {
+			require.Zero(t, over, "seed %d", seed)
+		}
+	}
+}
+
 // The same holds for claims that a TokenBucket has booked.
 func TestTokenBucket_cancelsOfBookingsAddNoUnits(t *testing.T) {
 	seeds := uint64(50_000)
@@ -238,16 +262,16 @@ func TestTokenBucket_cancelsOfBookingsAddNoUnits(t *testing.T) {
 	}
 }
 
-// randomCancels books and cancels at random, and returns the claims that were not
+// randomCancels books claims of at most largest units and cancels at random, and returns the claims that were not
 // canceled.
-func randomCancels(r *rand.Rand, b Limiter, burst int64) (acts []booked) {
+func randomCancels(r *rand.Rand, b Limiter, largest int64) (acts []booked) {
 	clk := at(0)
 	WithClock(b, clk)
 	now := time.Duration(0)
 	for range 12 {
 		switch r.IntN(5) {
 		case 0, 1, 2:
-			c := Claim{Cost: 1 + r.Int64N(burst)}
+			c := Claim{Cost: 1 + r.Int64N(largest)}
 			if d := ask(b, c.Cost, time.Duration(r.IntN(3))*time.Second); d.OK {
 				acts = append(acts, booked{now + d.Wait, c, d})
 			}
