@@ -103,6 +103,9 @@ func (b *bodyParser) value(m jsonContext, depth int) bool {
 	case json.Number:
 		n, _ := parseDecimal(string(t))
 		b.number(m.key, n)
+		if isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400) && b.provider.hasErrorCode(string(t)) {
+			b.throttled, b.documented = true, true
+		}
 	case bool:
 		b.global = b.global || t && m.key == "global"
 	}
@@ -182,7 +185,7 @@ func (b *bodyParser) string(m jsonContext, depth int, s string) {
 		if m.atCodePath && depth <= 3 {
 			b.scanText(s)
 		}
-	case isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400):
+	case isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400 || depth == 1 && b.provider != nil && b.provider.InspectSuccessBody && b.provider.hasErrorCode(s)):
 		b.addCode(s)
 		if m.key == "error" && b.status >= 400 { // of some APIs it is a sentence
 			b.scanText(s)
@@ -318,14 +321,14 @@ func waitInText(s string) (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// scanProviderCodes searches XML and prose for one of the error codes of the host.
+// scanProviderCodes searches XML and prose for one of the error codes of the host. Numbers in prose may be any.
 func (b *bodyParser) scanProviderCodes(s string) {
 	if b.provider == nil || len(b.provider.ErrorCodes) == 0 {
 		return
 	}
 	isCode := func(c rune) bool { return c < 0x80 && (isLetter(byte(c)) || isDigit(byte(c)) || c == '_') }
 	for word := range strings.FieldsFuncSeq(s, func(c rune) bool { return !isCode(c) }) {
-		if b.provider.hasErrorCode(word) {
+		if !isDigit(word[0]) && b.provider.hasErrorCode(word) {
 			b.throttled, b.documented = true, true
 			return
 		}

@@ -118,7 +118,7 @@ func classify(name string) (nameClass, uint8) {
 		"X-Correlation-Id", "X-Powered-By", "X-Request-Id", "X-Runtime", "X-Xss-Protection":
 		return nameIgnored, 0
 	case "Auth0-Client-Quota-Limit", "Auth0-Organization-Quota-Limit", "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
-		"Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
+		"Mediawiki-Api-Error", "Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
 		"X-Ad-Account-Usage", "X-Amzn-Errortype", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
 		"X-Bapi-Limit-Status", "X-Business-Use-Case-Usage", "X-Codex-Primary-Reset-After-Seconds",
 		"X-Codex-Primary-Used-Percent", "X-Codex-Primary-Window-Minutes", "X-Codex-Secondary-Reset-After-Seconds",

@@ -32,7 +32,7 @@ type Provider struct {
 	ThrottledStatuses []int
 
 	// InspectSuccessBody means that rejections are stated in bodies only, also in those of
-	// successes.
+	// successes: an error code in a member that holds errors, or one of ErrorCodes at the top.
 	InspectSuccessBody bool
 
 	// AccountParams are the query parameters that identify the account, in any case, in addition
@@ -49,7 +49,8 @@ type Provider struct {
 	AccountSegment string
 
 	// ErrorCodes are the error codes of rejections because of a limit, on any status from
-	// 400 on. They count in known members of JSON, and as words of XML and prose.
+	// 400 on, and of a 200 with InspectSuccessBody. They count in known members of JSON, as strings or
+	// numbers, and as words of XML and prose, unless they begin with a digit.
 	ErrorCodes []string
 
 	// RejectionWait is the time after which the limit admits requests again if a rejection

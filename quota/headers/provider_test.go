@@ -28,3 +28,26 @@ func TestProviders_accountHeadersAreSecrets(t *testing.T) {
 		}
 	}
 }
+
+// MediaWiki answers what it does not process with a 200, whatever the host is:
+// https://www.mediawiki.org/wiki/Manual:Maxlag_parameter and https://www.mediawiki.org/wiki/API:Etiquette.
+func TestParse_errorsOfMediaWiki(t *testing.T) {
+	for _, tt := range []struct {
+		code, retryAfter string
+		throttled        bool
+		wait             time.Duration
+	}{
+		{"maxlag", "5", true, 5 * time.Second},
+		{"ratelimited", "", true, 0},
+		{"badtoken", "", false, 0},
+		{"readonly", "30", false, 0},
+	} {
+		h := http.Header{"Mediawiki-Api-Error": {tt.code}}
+		if tt.retryAfter != "" {
+			h.Set("Retry-After", tt.retryAfter)
+		}
+		rep := new(Reader).Parse("en.wikipedia.org", http.StatusOK, h, time.Time{})
+		require.Equal(t, tt.throttled, rep.Throttled, tt.code)
+		require.Equal(t, tt.wait, rep.Wait, tt.code)
+	}
+}

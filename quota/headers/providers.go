@@ -23,6 +23,7 @@ var providers = []Provider{
 		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
 		"X-Amzn-Errortype":       {Unique: true, Read: readAmazonErrorType},
 	}, ErrorCodes: amazonCodes},
+	{Name: "Alibaba Cloud", Hosts: []string{".aliyuncs.com"}, AccountParams: []string{"AccessKeyId"}, ErrorCodes: []string{"Throttling", "Throttling.Api", "Throttling.User"}},
 	{Name: "Alpaca", Hosts: []string{".alpaca.markets"}, AccountHeaders: []string{"Apca-Api-Key-Id"}},
 	{Name: "Anthropic", Hosts: []string{"api.anthropic.com"}, ErrorCodes: []string{"rate_limit_error"}},
 	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, LimitHints: []LimitHint{
@@ -89,6 +90,8 @@ var providers = []Provider{
 		"X-Fb-Ads-Insights-Throttle":  {Unique: true, Read: readMetaUsage},
 		"X-Page-Usage":                {Unique: true, Read: readMetaUsage},
 		"X-Ad-Account-Insights-Usage": {Unique: true, Read: readMetaUsage},
+	}, ErrorCodes: []string{ // of apps, users, pages, own limits, and those of each business use case
+		"4", "17", "32", "613", "80000", "80001", "80002", "80003", "80004", "80005", "80006", "80008", "80009", "80014",
 	}},
 	{Name: "Fastly", Hosts: []string{"api.fastly.com"}, AccountHeaders: []string{"Fastly-Key"}, LimitHints: []LimitHint{{Window: time.Hour}}},
 	{Name: "Finnhub", Hosts: []string{"finnhub.io"}, AccountParams: []string{"token"}, AccountHeaders: []string{"X-Finnhub-Token"}},
@@ -109,6 +112,7 @@ var providers = []Provider{
 	{Name: "Google", Hosts: []string{".googleapis.com"}, AccountParams: []string{"key", "access_token"}, ErrorCodes: []string{
 		"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "RATE_LIMIT_EXCEEDED",
 	}},
+	{Name: "Google Maps", Hosts: []string{"maps.googleapis.com"}, AccountParams: []string{"key", "client"}, InspectSuccessBody: true, ErrorCodes: []string{"OVER_QUERY_LIMIT"}},
 	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, AccountHeaders: []string{"Auth-Api-Token"}, LimitHints: []LimitHint{{Window: time.Hour}}},
 	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, LimitHints: []LimitHint{
 		{Name: "user", Unit: "credits", Window: time.Hour},
@@ -130,7 +134,8 @@ var providers = []Provider{
 		"X-Ls-Api-Bucket-Level": {Kind: KindLimit, Name: "-", Unique: true},
 	}},
 	{Name: "Jira", LimitHints: []LimitHint{{WithoutLimit: true}, {Unit: "points", Window: time.Hour}}},
-	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: []LimitHint{{Window: time.Hour}},
+		ErrorCodes: []string{"RATELIMITED"}}, // of a 400
 	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, AccountParams: []string{"access_token"}, LimitHints: []LimitHint{{Window: 2 * time.Second}}},
 	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, AccountHeaders: []string{"X-Mailerlite-Apikey"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Mapbox", Hosts: []string{"api.mapbox.com"}, AccountParams: []string{"access_token"}},
@@ -140,6 +145,9 @@ var providers = []Provider{
 	{Name: "Mastodon", Hosts: []string{"mastodon.social", "mastodon.online"}, LimitHints: []LimitHint{
 		{Limit: 30, Window: 30 * time.Minute},
 		{Limit: 300, Window: 5 * time.Minute},
+	}},
+	{Name: "MediaWiki", Headers: map[string]Rule{ // of a 200
+		"Mediawiki-Api-Error": {Unique: true, Read: func(code string, r *Report) { r.Throttled = code == "ratelimited" || code == "maxlag" }},
 	}},
 	{Name: "Miro", Hosts: []string{"api.miro.com"}, LimitHints: []LimitHint{{Unit: "credits", Window: time.Minute}}},
 	{Name: "Mistral", Hosts: []string{"api.mistral.ai"}, LimitHints: []LimitHint{
@@ -202,6 +210,7 @@ var providers = []Provider{
 	{Name: "Twilio", Hosts: []string{".twilio.com"}, Headers: map[string]Rule{
 		"Twilio-Concurrent-Requests": {Kind: KindUsed, Unit: "concurrent_requests", Unique: true},
 	}},
+	{Name: "VK", Hosts: []string{"api.vk.com", "api.vk.ru"}, AccountParams: []string{"access_token"}, InspectSuccessBody: true, ErrorCodes: []string{"6", "29"}}, // per second, of a method
 	{Name: "Walmart", Hosts: []string{"marketplace.walmartapis.com"}, AccountHeaders: []string{"Wm_sec.access_token"}, Headers: map[string]Rule{
 		"X-Current-Token-Count":     {Kind: KindRemaining, Name: "-", Unique: true},
 		"X-Next-Replenishment-Time": {Kind: KindReset, Name: "-", Unique: true},
