@@ -103,7 +103,7 @@ func (b *bodyParser) value(m jsonContext, depth int) bool {
 	case json.Number:
 		n, _ := parseDecimal(string(t))
 		b.number(m.key, n)
-		if isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400) && b.provider.hasErrorCode(string(t)) {
+		if code := string(t); b.provider.hasErrorCode(code) && b.isCode(m, depth, code) {
 			b.throttled, b.documented = true, true
 		}
 	case bool:
@@ -146,7 +146,7 @@ func mayHoldCode(key string) bool {
 // isCodeKey reports whether key is the name of a member that is an error code.
 func isCodeKey(key string) bool {
 	switch key {
-	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "error_name", "__type", "Code":
+	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "error_name", "retCode", "__type", "Code":
 		return true
 	}
 	return false
@@ -185,12 +185,21 @@ func (b *bodyParser) string(m jsonContext, depth int, s string) {
 		if m.atCodePath && depth <= 3 {
 			b.scanText(s)
 		}
-	case isCodeKey(m.key) && m.atCodePath && (m.inError || b.status >= 400 || depth == 1 && b.provider != nil && b.provider.InspectSuccessBody && b.provider.hasErrorCode(s)):
+	case b.isCode(m, depth, s):
 		b.addCode(s)
 		if m.key == "error" && b.status >= 400 { // of some APIs it is a sentence
 			b.scanText(s)
 		}
 	}
+}
+
+// isCode reports whether s is an error code. In a success it is one in a member that holds errors, or one that the provider of the host
+// documents.
+func (b *bodyParser) isCode(m jsonContext, depth int, s string) bool {
+	if !isCodeKey(m.key) || !m.atCodePath {
+		return false
+	}
+	return m.inError || b.status >= 400 || depth == 1 && b.provider != nil && b.provider.InspectSuccessBody && b.provider.hasErrorCode(s)
 }
 
 // addCode reads an error code.

@@ -47,7 +47,7 @@ var providers = []Provider{
 		"X-Bapi-Limit":                 {Kind: KindLimit, Name: "-", Unique: true},
 		"X-Bapi-Limit-Status":          {Kind: KindRemaining, Name: "-", Unique: true},
 		"X-Bapi-Limit-Reset-Timestamp": {Kind: KindReset, Name: "-", Unique: true},
-	}},
+	}, InspectSuccessBody: true, ErrorCodes: []string{"10006"}},
 	{Name: "Binance", Hosts: []string{".binance.com"}, ThrottledStatuses: []int{418}},
 	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, AccountHeaders: []string{"Access-Key"}, Headers: map[string]Rule{
 		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset states as well
@@ -136,9 +136,11 @@ var providers = []Provider{
 	{Name: "Jira", LimitHints: []LimitHint{{WithoutLimit: true}, {Unit: "points", Window: time.Hour}}},
 	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: []LimitHint{{Window: time.Hour}},
 		ErrorCodes: []string{"RATELIMITED"}}, // of a 400
+	{Name: "Lark", Hosts: []string{"open.feishu.cn", "open.larksuite.com", "open.larkoffice.com"}, ErrorCodes: []string{"99991400"}}, // also of a 400
 	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, AccountParams: []string{"access_token"}, LimitHints: []LimitHint{{Window: 2 * time.Second}}},
 	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, AccountHeaders: []string{"X-Mailerlite-Apikey"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Mapbox", Hosts: []string{"api.mapbox.com"}, AccountParams: []string{"access_token"}},
+	{Name: "Marketo", Hosts: []string{".mktorest.com"}, AccountParams: []string{"access_token"}, InspectSuccessBody: true, ErrorCodes: []string{"606", "615"}}, // in 20 s, in flight
 	{Name: "Mashery", Headers: map[string]Rule{
 		"X-Mashery-Error-Code": {Unique: true, Read: readMashery},
 	}},
