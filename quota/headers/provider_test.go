@@ -49,5 +49,9 @@ func TestParse_errorsOfMediaWiki(t *testing.T) {
 		rep := new(Reader).Parse("en.wikipedia.org", http.StatusOK, h, time.Time{})
 		require.Equal(t, tt.throttled, rep.Throttled, tt.code)
 		require.Equal(t, tt.wait, rep.Wait, tt.code)
+		h.Set("X-Envoy-Ratelimited", "true")
+		require.True(t, new(Reader).Parse("en.wikipedia.org", http.StatusTooManyRequests, h, time.Time{}).Throttled, tt.code)
+		h.Del("X-Envoy-Ratelimited")
+		require.True(t, new(Reader).Parse("en.wikipedia.org", http.StatusTooManyRequests, h, time.Time{}).Throttled, tt.code)
 	}
 }

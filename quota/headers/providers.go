@@ -149,7 +149,7 @@ var providers = []Provider{
 		{Limit: 300, Window: 5 * time.Minute},
 	}},
 	{Name: "MediaWiki", Headers: map[string]Rule{ // of a 200
-		"Mediawiki-Api-Error": {Unique: true, Read: func(code string, r *Report) { r.Throttled = code == "ratelimited" || code == "maxlag" }},
+		"Mediawiki-Api-Error": {Unique: true, Read: func(code string, r *Report) { r.Throttled = r.Throttled || code == "ratelimited" || code == "maxlag" }},
 	}},
 	{Name: "Miro", Hosts: []string{"api.miro.com"}, LimitHints: []LimitHint{{Unit: "credits", Window: time.Minute}}},
 	{Name: "Mistral", Hosts: []string{"api.mistral.ai"}, LimitHints: []LimitHint{
