@@ -95,14 +95,17 @@ func (q *tickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 			q.lastBooked, q.last, from = to, now, to
 		}
 	}
-	q.describe(&d, c, from, tick, now)
+	d.Remaining = max(q.config.Queue-ticks.Sub(from, tick), 0)
+	if from > tick {
+		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
+	}
+	d.boundQueue(&c, q.config.Queue)
 	d.setFresh(&c)
 	return d, nil
 }
 
 // reserveWaiting completes d for a claim of n units with Waits, which is granted at its last
-// tick. It uses the ticks after all booked ones and after the start of the wait. d.Fresh stays false: a new limiter has booked
-// none of the ticks since then.
+// tick. It uses the ticks after all booked ones and after the start of the wait.
 func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
 	switch to := ticks.Add(from, n); {
@@ -115,17 +118,9 @@ func (q *tickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 			q.lastBooked, q.last = tick, now
 		}
 	}
-	q.describe(&d, c, max(q.lastBooked, tick), tick, now)
-	return d
-}
-
-// describe sets in d the state of a queue in which the ticks after tick, the present one, are booked up to last.
-func (q *tickQueue) describe(d *Decision, c Claim, last, tick, now int64) {
-	d.Remaining = max(q.config.Queue-ticks.Sub(last, tick), 0)
-	if last > tick {
-		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(last), now))
-	}
+	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
 	d.boundQueue(&c, q.config.Queue)
+	return d
 }
 
 // Report implements Limiter: it corrects the cost of the claim. If it was more than claimed, the

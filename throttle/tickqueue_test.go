@@ -35,20 +35,6 @@ func TestTickQueue_rejectsForeverWhenMaxWaitIsTooShort(t *testing.T) {
 	require.Equal(t, time.Second, ask(q, 1, 100*time.Millisecond).Wait)
 }
 
-// A claim that waits in a queue.Queue is shown the same state as one that books ahead.
-func TestTickQueue_statesWhatIsBookedToClaimsThatWait(t *testing.T) {
-	clk := at(0)
-	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
-	ask(q, 3, Forever)
-	clk.now = clk.now.Add(500 * time.Millisecond)
-	d, err := q.Reserve(t.Context(), Claim{Cost: 1, Waits: true})
-	require.NoError(t, err)
-	require.False(t, d.OK)
-	require.EqualValues(t, 6, d.Remaining)
-	require.Equal(t, 3500*time.Millisecond, d.Wait)
-	require.Equal(t, 2500*time.Millisecond, d.ResetAfter)
-}
-
 func TestTickQueue_onlyTheLastClaimIsRefunded(t *testing.T) {
 	clk := at(0)
 	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
